@@ -1,0 +1,41 @@
+# Two commands matter: `make demo` and `make test`. Each sets up all that it needs.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format typecheck clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## Make the virtual environment and install dcnn into it
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dcnn needs Python 3.11 or later; try: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	@touch $(READY)
+
+demo: setup  ## Train on the built-in corpus beside three baselines, and predict
+	$(BIN)/dcnn demo
+
+test: lint typecheck  ## Lint, type-check and run the whole suite with coverage
+	$(BIN)/pytest -n auto --cov --cov-report=term
+
+lint: setup  ## Check format, style and the direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
+
+typecheck: setup  ## Check the types strictly
+	$(BIN)/mypy
+
+format: setup  ## Format the code and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## Remove the virtual environment and every cache
+	rm -rf $(VENV) .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

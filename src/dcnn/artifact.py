@@ -1,0 +1,201 @@
+"""The model folder: the only place that reads or writes one.
+
+    config.json        format version, network, classes, settings, facts of the run
+    model.safetensors  the weights, float32
+    tokenizer.json     tokenizer preset and vocabulary
+    README.md          a model card, for people
+
+A folder is written beside its place and renamed into it. Nothing is pickled. Loading checks the
+version, the names, shapes, dtypes and sizes of all weights before it allocates any of them.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from dcnn.config import Config
+from dcnn.errors import ConfigError, ModelFolderError, UserError
+from dcnn.files import write_folder_atomically
+from dcnn.model_card import render_card
+from dcnn.text.encoder import Encoder
+
+FORMAT_VERSION = 1
+CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
+
+Label = str | int | float | bool
+Weights = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A trained classifier as values: all that a model folder holds.
+
+    Attributes:
+        config: settings of text, network and training.
+        classes: the labels, in the order of the network's outputs.
+        encoder: from strings to ids.
+        weights: name to array, as ``config.model.parameter_shapes`` says.
+        facts: what is known of the run: data, metrics, time. Plain values, for the card.
+    """
+
+    config: Config
+    classes: tuple[Label, ...]
+    encoder: Encoder
+    weights: Weights
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes that the weights must have."""
+        return self.config.model.parameter_shapes(len(self.encoder.vocabulary), len(self.classes))
+
+
+def check_destination(path: Path, overwrite: bool) -> None:
+    """Refuse a place that already holds something, before any work is done for it.
+
+    ``overwrite`` allows to replace a model folder or an empty folder, never anything else.
+    """
+    if not path.exists():
+        return
+    is_model = path.is_dir() and ((path / CONFIG).is_file() or not any(path.iterdir()))
+    if not is_model:
+        raise UserError(
+            f"{path} exists and is not a model folder, so it is left alone; choose another place"
+        )
+    if not overwrite:
+        raise UserError(f"{path} exists; pass --overwrite to replace it, or choose another place")
+
+
+def save(path: Path, artifact: Artifact) -> None:
+    """Write the model folder, replacing what is there.
+
+    Raises:
+        StorageError: the disk refused; what was there is untouched.
+    """
+    description = {
+        "format_version": FORMAT_VERSION,
+        **artifact.config.to_dict(),
+        "classes": list(artifact.classes),
+        "vocabulary_size": len(artifact.encoder.vocabulary),
+        "facts": artifact.facts,
+    }
+    # The path of the vectors belongs to the machine that trained, not to the model.
+    description["text"]["vectors"] = Path(artifact.config.text.vectors).name
+    weights = {name: np.ascontiguousarray(value) for name, value in artifact.weights.items()}
+    with write_folder_atomically(path) as folder:
+        (folder / WEIGHTS).write_bytes(safetensors.numpy.save(weights))
+        (folder / TOKENIZER).write_text(artifact.encoder.to_json(), encoding="utf-8")
+        (folder / CONFIG).write_text(
+            json.dumps(description, indent=2, ensure_ascii=False), encoding="utf-8"
+        )
+        (folder / CARD).write_text(
+            render_card(path.name, artifact.config, artifact.classes, artifact.facts),
+            encoding="utf-8",
+        )
+
+
+def load(path: Path) -> Artifact:
+    """Read a model folder.
+
+    Raises:
+        ModelFolderError: the folder, or what is wrong inside it.
+    """
+    if not path.is_dir():
+        raise ModelFolderError(f"{path}: no such model folder")
+    for name in (CONFIG, WEIGHTS, TOKENIZER):
+        if not (path / name).is_file():
+            raise ModelFolderError(f"{path} is not a complete model folder: {name} is missing")
+    config, classes, facts, vocabulary_size = _read_config(path / CONFIG)
+    try:
+        encoder = Encoder.from_json(_read_text(path / TOKENIZER))
+    except ValueError as error:  # JSON errors are ValueErrors too
+        raise ModelFolderError(f"{path / TOKENIZER} is damaged: {error}") from error
+    if len(encoder.vocabulary) != vocabulary_size:
+        raise ModelFolderError(
+            f"{path / TOKENIZER} has {len(encoder.vocabulary)} ids where {CONFIG} says "
+            f"{vocabulary_size}: the files do not belong together"
+        )
+    shapes = config.model.parameter_shapes(vocabulary_size, len(classes))
+    return Artifact(config, classes, encoder, _read_weights(path / WEIGHTS, shapes), facts)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelFolderError(f"{path} cannot be read: {error}") from error
+
+
+def _read_config(path: Path) -> tuple[Config, tuple[Label, ...], dict[str, Any], int]:
+    try:
+        values = json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise ModelFolderError(f"{path} is damaged: {error}") from error
+    if not isinstance(values, dict):
+        raise ModelFolderError(f"{path} is damaged: the top level is not an object")
+    version = values.pop("format_version", None)
+    if not isinstance(version, int) or version < 1:
+        raise ModelFolderError(f"{path}: format_version={version!r} must be a whole number from 1")
+    if version > FORMAT_VERSION:
+        raise ModelFolderError(
+            f"{path}: format_version={version} is newer than {FORMAT_VERSION}, the newest that "
+            "this release reads; upgrade with: pip install --upgrade dcnn"
+        )
+    classes, facts = values.pop("classes", None), values.pop("facts", {})
+    vocabulary_size = values.pop("vocabulary_size", None)
+    if not _are_labels(classes):
+        raise ModelFolderError(f"{path}: classes must be a list of two or more distinct labels")
+    if not isinstance(vocabulary_size, int) or vocabulary_size < 1:
+        raise ModelFolderError(f"{path}: vocabulary_size={vocabulary_size!r} must be 1 or more")
+    if not isinstance(facts, dict):
+        raise ModelFolderError(f"{path}: facts must be an object")
+    try:
+        config = Config.from_dict(values, str(path))
+    except ConfigError as error:
+        raise ModelFolderError(str(error)) from error
+    return config, tuple(classes), facts, vocabulary_size
+
+
+def _are_labels(classes: object) -> bool:
+    return (
+        isinstance(classes, list)
+        and len(classes) >= 2
+        and all(isinstance(label, str | int | float | bool) for label in classes)
+        and len(set(classes)) == len(classes)
+    )
+
+
+def _read_weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> Weights:
+    try:
+        with safetensors.safe_open(path, "np") as stream:
+            slices = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118
+            found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+            _check_shapes(path, found, shapes)
+            return {name: cast("Any", stream.get_tensor(name)) for name in shapes}
+    except (safetensors.SafetensorError, OSError) as error:
+        raise ModelFolderError(
+            f"{path} is damaged or cut short ({error}); copy or train the model again"
+        ) from error
+
+
+def _check_shapes(
+    path: Path,
+    found: dict[str, tuple[tuple[int, ...], str]],
+    expected: dict[str, tuple[int, ...]],
+) -> None:
+    for name, shape in expected.items():
+        if name not in found:
+            raise ModelFolderError(f"{path}: the weights '{name}' are missing")
+        if found[name] != (shape, "F32"):
+            raise ModelFolderError(
+                f"{path}: '{name}' has shape {found[name][0]} and dtype {found[name][1]} where "
+                f"{CONFIG} asks for {shape} and F32: the files do not belong together"
+            )
+    if unknown := sorted(found.keys() - expected.keys()):
+        raise ModelFolderError(f"{path}: unknown weights {', '.join(unknown)}")

@@ -1,0 +1,266 @@
+"""``DCNNClassifier``: the network with scikit-learn's manners.
+
+The constructor stores, ``fit`` learns, learned names end in an underscore; ``clone``,
+``GridSearchCV`` and ``cross_val_score`` work on lists of strings.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dcnn import artifact as model_folder
+from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
+from dcnn.data.splitting import stratified_split
+from dcnn.errors import DataError, MissingExtraError
+from dcnn.predictor import Predictor
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted
+except ImportError:
+    raise MissingExtraError("DCNNClassifier", "train") from None
+
+_TEXT = ("tokenizer", "lowercase", "min_count", "max_size", "vectors")
+_MODEL = ("dim", "widths", "maps", "k_top", "fold", "dropout")
+
+
+class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A Dynamic Convolutional Neural Network that learns from labelled texts.
+
+    The parameters are the settings of ``dcnn.config``, under the same names, with three that
+    scikit-learn names itself:
+
+    Args:
+        random_state: the seed of all randomness.
+        device: ``auto`` (a GPU where there is one), ``cpu`` or ``cuda``.
+        verbose: whether to draw a progress bar.
+
+    Attributes:
+        classes_: the labels, sorted.
+        n_epochs_: epochs trained.
+        dev_accuracy_: accuracy on the examples held out for early stopping.
+        history_: every look at the dev set.
+
+    >>> model = DCNNClassifier(epochs=5).fit(texts, labels)
+    >>> model.predict(["a text"])
+    """
+
+    def __init__(
+        self,
+        *,
+        dim: int = DCNNConfig.dim,
+        widths: Sequence[int] = DCNNConfig.widths,
+        maps: Sequence[int] = DCNNConfig.maps,
+        k_top: int = DCNNConfig.k_top,
+        fold: bool = DCNNConfig.fold,
+        dropout: float = DCNNConfig.dropout,
+        tokenizer: str = TextConfig.tokenizer,
+        lowercase: bool = TextConfig.lowercase,
+        min_count: int = TextConfig.min_count,
+        max_size: int = TextConfig.max_size,
+        vectors: str = TextConfig.vectors,
+        epochs: int = TrainingConfig.epochs,
+        batch_size: int = TrainingConfig.batch_size,
+        learning_rate: float = TrainingConfig.learning_rate,
+        schedule: str = TrainingConfig.schedule,
+        eps: float = TrainingConfig.eps,
+        reset_every: int = TrainingConfig.reset_every,
+        l2_embeddings: float = TrainingConfig.l2_embeddings,
+        l2_filters: Sequence[float] = TrainingConfig.l2_filters,
+        l2_top: float = TrainingConfig.l2_top,
+        max_grad_norm: float = TrainingConfig.max_grad_norm,
+        label_smoothing: float = TrainingConfig.label_smoothing,
+        class_weights: str = TrainingConfig.class_weights,
+        word_dropout: float = TrainingConfig.word_dropout,
+        ema: float = TrainingConfig.ema,
+        patience: int = TrainingConfig.patience,
+        evaluations: int = TrainingConfig.evaluations,
+        dev_fraction: float = TrainingConfig.dev_fraction,
+        random_state: int = TrainingConfig.seed,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.dim = dim
+        self.widths = widths
+        self.maps = maps
+        self.k_top = k_top
+        self.fold = fold
+        self.dropout = dropout
+        self.tokenizer = tokenizer
+        self.lowercase = lowercase
+        self.min_count = min_count
+        self.max_size = max_size
+        self.vectors = vectors
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.eps = eps
+        self.reset_every = reset_every
+        self.l2_embeddings = l2_embeddings
+        self.l2_filters = l2_filters
+        self.l2_top = l2_top
+        self.max_grad_norm = max_grad_norm
+        self.label_smoothing = label_smoothing
+        self.class_weights = class_weights
+        self.word_dropout = word_dropout
+        self.ema = ema
+        self.patience = patience
+        self.evaluations = evaluations
+        self.dev_fraction = dev_fraction
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    @property
+    def config(self) -> Config:
+        """The parameters as a checked config."""
+        parameters = self.get_params()
+        device_and_verbose = ("device", "verbose")
+        training = {
+            name: value
+            for name, value in parameters.items()
+            if name not in (*_TEXT, *_MODEL, *device_and_verbose, "random_state")
+        }
+        return Config.from_dict(
+            {
+                "text": {name: parameters[name] for name in _TEXT},
+                "model": {name: parameters[name] for name in _MODEL},
+                "training": training | {"seed": self.random_state},
+            },
+            where="DCNNClassifier",
+        )
+
+    def fit(
+        self,
+        X: Sequence[str],  # noqa: N803
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        dev: tuple[Sequence[str], ArrayLike] | None = None,
+    ) -> Self:
+        """Learn from texts ``X`` and labels ``y``.
+
+        Args:
+            X: N strings.
+            y: N labels of any one type.
+            sample_weight: N weights, or none.
+            dev: texts and labels for early stopping; by default a stratified ``dev_fraction`` of
+                the training set is held out.
+        """
+        try:
+            from dcnn.training.fit import TextSet, fit
+        except ImportError:
+            raise MissingExtraError("Training", "train") from None
+
+        config = self.config
+        texts, labels = _checked_texts(X), np.asarray(y)
+        if len(texts) != len(labels):
+            raise DataError(f"X has {len(texts)} texts and y {len(labels)} labels; give one each")
+        check_classification_targets(labels)
+        classes, targets = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise DataError(f"y has one class only, {classes.tolist()}; give two or more")
+        weights = None
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight, np.float32)
+            if weights.shape != targets.shape or not np.all(np.isfinite(weights) & (weights >= 0)):
+                raise DataError(
+                    "sample_weight must be one finite number of 0 or more for each text"
+                )
+        if dev is None:
+            kept, held_out = stratified_split(
+                targets.tolist(), config.training.dev_fraction, config.training.seed
+            )
+            dev_set = TextSet([texts[i] for i in held_out], targets[held_out])
+            texts, targets = [texts[i] for i in kept], targets[kept]
+            weights = weights[kept] if weights is not None else None
+        else:
+            dev_set = TextSet(_checked_texts(dev[0]), _class_numbers(np.asarray(dev[1]), classes))
+        artifact, summary = fit(
+            TextSet(texts, targets, weights),
+            dev_set,
+            classes.tolist(),
+            config,
+            device=self.device,
+            listener=_progress_bar() if self.verbose else None,
+        )
+        self.classes_ = classes
+        self.predictor_ = Predictor(artifact)
+        self.n_epochs_ = summary.epochs
+        self.dev_accuracy_ = summary.dev_accuracy
+        self.history_ = summary.history
+        return self
+
+    def predict_proba(self, X: Sequence[str]) -> NDArray[np.float32]:  # noqa: N803
+        """Probabilities (N, classes), in the order of ``classes_``."""
+        check_is_fitted(self, "predictor_")
+        return self.predictor_.probabilities(_checked_texts(X))
+
+    def predict(self, X: Sequence[str]) -> NDArray[Any]:  # noqa: N803
+        """The most probable label of each text."""
+        probabilities = self.predict_proba(X)
+        labels: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
+        return labels
+
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
+        """Write the model folder; ``dcnn predict`` and ``DCNNClassifier.load`` read it."""
+        check_is_fitted(self, "predictor_")
+        model_folder.check_destination(Path(path), overwrite)
+        model_folder.save(Path(path), self.predictor_.artifact)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model folder that holds a DCNN."""
+        artifact = model_folder.load(Path(path))
+        if not isinstance(artifact.config.model, DCNNConfig):
+            raise DataError(f"{path} holds a {artifact.config.model.kind}; use dcnn.Predictor")
+        sections = artifact.config.to_dict()
+        training = sections["training"]
+        random_state = training.pop("seed")
+        sections["model"].pop("kind")
+        classifier = cls(
+            **sections["text"], **sections["model"], **training, random_state=random_state
+        )
+        classifier.classes_ = np.array(artifact.classes)
+        classifier.predictor_ = Predictor(artifact)
+        classifier.n_epochs_ = artifact.facts.get("epochs", 0)
+        classifier.dev_accuracy_ = artifact.facts.get("dev_accuracy")
+        return classifier
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        return tags
+
+
+def _checked_texts(texts: object) -> list[str]:
+    """``texts`` as a list of strings, or a sentence that says which one is not."""
+    if isinstance(texts, str):
+        raise DataError(f"X must be a list of texts; got one string, {texts[:40]!r}")
+    checked: list[str] = list(texts)  # type: ignore[call-overload]
+    for index, text in enumerate(checked):
+        if not isinstance(text, str):
+            raise DataError(f"X[{index}]={text!r} must be a string")
+    if not checked:
+        raise DataError("X has no texts; give at least one")
+    return checked
+
+
+def _class_numbers(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    numbers = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+    unknown = classes[numbers] != labels
+    if unknown.any():
+        raise DataError(f"the dev label {labels[unknown][0]!r} does not occur in y")
+    return numbers
+
+
+def _progress_bar() -> Any:
+    from dcnn.terminal import TrainingBar
+
+    return TrainingBar()

@@ -1,0 +1,231 @@
+"""The command line: parse and call; ``dcnn.commands`` does the work and prints.
+
+Exit codes: 0 done; 1 the work failed; 2 the user's input is wrong, and one sentence says what,
+where and how to mend it; 130 stopped by the user. A command's module is imported when the command
+runs, so that predicting starts in a moment.
+"""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from dcnn import __version__
+from dcnn.errors import DcnnError
+
+app = typer.Typer(
+    name="dcnn",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="The Dynamic Convolutional Neural Network for sentences: train, predict, evaluate.",
+)
+
+ModelFolder = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model folder, as `dcnn train` writes it.")
+]
+TextColumn = Annotated[
+    str | None, typer.Option("--text-column", help="Column of the texts; guessed if not given.")
+]
+LabelColumn = Annotated[
+    str | None, typer.Option("--label-column", help="Column of the labels; guessed if not given.")
+]
+Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the files.")]
+NoHeader = Annotated[
+    bool,
+    typer.Option("--no-header", help="CSV and TSV start with data; columns are then 1, 2, ..."),
+]
+Device = Annotated[
+    str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train; auto takes a GPU.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def main() -> NoReturn:
+    """Run a command, and turn an error into one sentence and its exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        app()
+    except DcnnError as error:
+        print(f"dcnn: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Where to leave the DCNN.")] = Path(
+        "demo-model"
+    ),
+    seed: Annotated[int, typer.Option("--seed", help="Source of all randomness.")] = 0,
+) -> None:
+    """Train on the built-in corpus beside three baselines, and predict.
+
+    Example: dcnn demo --out demo-model
+    """
+    from dcnn.commands.demo import run_demo
+
+    run_demo(out, seed)
+
+
+@app.command()
+def train(
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="TRAIN", help="Labelled texts: .csv, .tsv or .jsonl, also .gz."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The model folder to write.")],
+    dev: Annotated[
+        Path | None, typer.Option("--dev", help="Examples to select on; else a part of TRAIN.")
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option("--test", help="Examples to score the finished model on, once.")
+    ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    weight_column: Annotated[
+        str | None, typer.Option("--weight-column", help="Column of example weights, if any.")
+    ] = None,
+    encoding: Encoding = "utf-8",
+    no_header: NoHeader = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings as TOML: [text] [model] [training].")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting, e.g. model.dim=64; repeatable."
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over TRAIN.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="The same seed gives the same model.")
+    ] = None,
+    device: Device = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a stopped or killed run left off.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the model folder or unfinished run.")
+    ] = False,
+    checkpoint_seconds: Annotated[
+        float, typer.Option("--checkpoint-seconds", min=0, help="Time between checkpoints.")
+    ] = 15.0,
+) -> None:
+    """Train a classifier on a file of labelled texts.
+
+    \b
+    Examples:
+      dcnn train reviews.csv --out my-model
+      dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
+      dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
+      dcnn train reviews.csv --out my-model --resume
+    """
+    from dcnn.commands.train import TrainOptions, run_train
+    from dcnn.data.tables import TableOptions
+
+    columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
+    run_train(
+        TrainOptions(
+            data=data,
+            out=out,
+            dev=dev,
+            test=test,
+            columns=columns,
+            config=config,
+            settings=tuple(settings or ()),
+            epochs=epochs,
+            seed=seed,
+            device=device,
+            resume=resume,
+            overwrite=overwrite,
+            checkpoint_seconds=checkpoint_seconds,
+        )
+    )
+
+
+@app.command()
+def predict(
+    model: ModelFolder,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to classify.")
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", help="A file of texts: .csv, .tsv, .jsonl, or .txt with one a line."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Write there instead of to the screen.")
+    ] = None,
+    as_json: Json = False,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many labels of each text.")] = 1,
+    text_column: TextColumn = None,
+    encoding: Encoding = "utf-8",
+    no_header: NoHeader = False,
+) -> None:
+    """Classify texts given as arguments, in a file, or as lines on standard input.
+
+    Prints a line a text: label, probability and the text, separated by tabs; with --json an
+    object a line, with the probability of every label.
+
+    \b
+    Examples:
+      dcnn predict my-model "not a dull moment"
+      dcnn predict my-model --input reviews.csv --output labels.tsv
+      cat lines.txt | dcnn predict my-model --json --top 3
+    """
+    from dcnn.commands.predict import run_predict
+    from dcnn.data.tables import TableOptions
+
+    columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+    run_predict(model, texts or [], source, output, columns, as_json, top)
+
+
+@app.command()
+def evaluate(
+    model: ModelFolder,
+    data: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled texts, as for training.")],
+    as_json: Json = False,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    encoding: Encoding = "utf-8",
+    no_header: NoHeader = False,
+) -> None:
+    """Score a model on labelled texts: accuracy, F1, confusion and calibration.
+
+    \b
+    Examples:
+      dcnn evaluate my-model test.csv
+      dcnn evaluate my-model test.csv --json > scores.json
+    """
+    from dcnn.commands.evaluate import run_evaluate
+    from dcnn.data.tables import TableOptions
+
+    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
+    run_evaluate(model, data, columns, as_json)

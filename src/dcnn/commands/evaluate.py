@@ -1,0 +1,29 @@
+"""``dcnn evaluate``: the scores of a model on labelled texts."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from dcnn.data.tables import TableOptions, check_known_labels, read_labelled
+from dcnn.evaluation import evaluate
+from dcnn.predictor import Predictor
+
+
+def run_evaluate(model: Path, data: Path, columns: TableOptions, as_json: bool) -> None:
+    """Score ``model`` on ``data`` and print a table, or JSON."""
+    predictor = Predictor.load(model)
+    examples = read_labelled(data, columns)
+    labels = [str(label) for label in predictor.classes]
+    check_known_labels(examples, labels)
+    numbers = {label: number for number, label in enumerate(labels)}
+    truth = np.array([numbers[label] for label in examples.labels])
+    scores = evaluate(truth, predictor.probabilities(examples.texts), labels)
+    if as_json:
+        print(json.dumps(scores.to_dict() | {"labels": labels, "examples": len(truth)}))
+        return
+    from rich.console import Console
+
+    from dcnn.terminal import print_evaluation
+
+    print_evaluation(Console(), scores, labels)

@@ -1,0 +1,92 @@
+"""``dcnn predict``: a line out for every text in, in order, in bounded memory."""
+
+import io
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+from dcnn.data.tables import TableOptions, read_rows
+from dcnn.errors import UserError
+from dcnn.files import write_atomically
+from dcnn.predictor import Prediction, Predictor
+
+CHUNK = 4096  # texts predicted together
+
+_LINE_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+def run_predict(
+    model: Path,
+    texts: Sequence[str],
+    source: Path | None,
+    output: Path | None,
+    columns: TableOptions,
+    as_json: bool,
+    top: int,
+) -> None:
+    """Classify the texts and write one line for each."""
+    if texts and source:
+        raise UserError("give texts as arguments or a file with --input, not both")
+    predictor = Predictor.load(model)
+    with _destination(output) as stream:
+        for chunk in _chunks(_texts(texts, source, columns)):
+            for prediction in predictor.predict(chunk):
+                line = _json_line(prediction, top) if as_json else _tsv_line(prediction, top)
+                print(line, file=stream)
+
+
+def _texts(texts: Sequence[str], source: Path | None, columns: TableOptions) -> Iterable[str]:
+    if texts:
+        return texts
+    if source is not None:
+        return (row.text for row in read_rows(source, columns, labels=False))
+    if sys.stdin.isatty():
+        print("Reading texts from the keyboard, one a line; end with Ctrl-D.", file=sys.stderr)
+    # A stray byte in a stream of texts spoils its own text, not the whole stream.
+    lines = io.TextIOWrapper(sys.stdin.buffer, columns.encoding, errors="replace", newline="\n")
+    return (line.rstrip("\r\n") for line in lines)
+
+
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    remaining = iter(texts)
+    while chunk := list(islice(remaining, CHUNK)):
+        yield chunk
+
+
+@contextmanager
+def _destination(output: Path | None) -> Iterator[TextIO]:
+    if output is None:
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    with write_atomically(output) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
+        yield text
+        text.flush()
+        text.detach()
+
+
+def _tsv_line(prediction: Prediction, top: int) -> str:
+    fields = [
+        field
+        for label, probability in prediction.ranked[:top]
+        for field in (str(label), f"{probability:.6f}")
+    ]
+    return "\t".join(_LINE_BREAKS.sub(" ", field) for field in [*fields, prediction.text])
+
+
+def _json_line(prediction: Prediction, top: int) -> str:
+    values = {
+        "text": prediction.text,
+        "label": prediction.label,
+        "probability": prediction.probability,
+        "top": [{"label": label, "probability": p} for label, p in prediction.ranked[:top]],
+        "probabilities": {str(label): p for label, p in prediction.ranked},
+    }
+    return json.dumps(values)

@@ -1,0 +1,194 @@
+"""``dcnn train``: read and check everything first, then train, score once, and save."""
+
+import datetime
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from dcnn import __version__
+from dcnn import artifact as model_folder
+from dcnn.artifact import Artifact
+from dcnn.config import Config, load_toml
+from dcnn.data.splitting import stratified_split
+from dcnn.data.tables import (
+    LabelledTexts,
+    TableOptions,
+    check_known_labels,
+    check_training_labels,
+    read_labelled,
+)
+from dcnn.errors import MissingExtraError, TrainingStoppedError, UserError
+from dcnn.evaluation import evaluate
+from dcnn.predictor import Predictor
+
+try:
+    from dcnn.terminal import TrainingBar, print_evaluation, training_bar
+    from dcnn.training.fit import TextSet, fit
+except ImportError:
+    raise MissingExtraError("Training", "train") from None
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """The options of the command; see its help."""
+
+    data: Path
+    out: Path
+    dev: Path | None
+    test: Path | None
+    columns: TableOptions
+    config: Path | None
+    settings: tuple[str, ...]
+    epochs: int | None
+    seed: int | None
+    device: str
+    resume: bool
+    overwrite: bool
+    checkpoint_seconds: float
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file beside the model folder that holds an unfinished run."""
+        return self.out.with_name(self.out.name + ".checkpoint")
+
+
+def run_train(options: TrainOptions) -> None:
+    """Train, and leave the model folder at ``options.out``."""
+    console = Console(stderr=True)
+    if options.resume and options.out.exists() and not options.checkpoint.exists():
+        console.print(f"{options.out} is finished already; there is nothing to resume.")
+        return
+    _check_places(options)
+    config = _config(options)
+    train, dev, test = _read(options, config)
+    classes = _sorted_labels(train.labels)
+    console.print(
+        f"{len(train.texts):,} training and {len(dev.texts):,} dev examples, {len(classes)} labels",
+        highlight=False,
+    )
+    with training_bar(console) as bar, _stop_on_signal(bar):
+        try:
+            artifact, summary = fit(
+                _text_set(train, classes),
+                _text_set(dev, classes),
+                classes,
+                config,
+                device=options.device,
+                checkpoint_path=options.checkpoint,
+                resume=options.resume,
+                checkpoint_seconds=options.checkpoint_seconds,
+                listener=bar,
+            )
+        except TrainingStoppedError as stopped:
+            raise TrainingStoppedError(
+                f"{stopped}; the same command with --resume goes on from there"
+            ) from None
+    console.print(
+        f"Trained {summary.epochs} epochs in {summary.seconds:.1f} s "
+        f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}); "
+        f"dev accuracy {100 * (summary.dev_accuracy or 0):.2f} %",
+        highlight=False,
+    )
+    facts = artifact.facts | {
+        "data": options.data.name,
+        "dcnn": __version__,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+    if test is not None:
+        facts["test_accuracy"] = _score(console, artifact, test, classes)
+    model_folder.save(options.out, replace(artifact, facts=facts))
+    options.checkpoint.unlink(missing_ok=True)
+    console.print(f"The model is in {options.out}; try: dcnn predict {options.out} 'a text'")
+
+
+def _check_places(options: TrainOptions) -> None:
+    """Refuse to lose an old model or an unfinished run; make sure the place can be written."""
+    if not options.resume:
+        model_folder.check_destination(options.out, options.overwrite)
+        if options.checkpoint.exists() and not options.overwrite:
+            raise UserError(
+                f"{options.checkpoint} holds an unfinished run; "
+                "pass --resume to go on with it, or --overwrite to start again"
+            )
+    try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{options.out.parent} cannot be made ({error.strerror})") from error
+
+
+def _config(options: TrainOptions) -> Config:
+    config = load_toml(options.config) if options.config else Config()
+    config = config.with_settings(options.settings)
+    given = {"epochs": options.epochs, "seed": options.seed}
+    return config.with_training(
+        **{name: value for name, value in given.items() if value is not None}
+    )
+
+
+def _read(
+    options: TrainOptions, config: Config
+) -> tuple[LabelledTexts, LabelledTexts, LabelledTexts | None]:
+    """Training, dev and test examples, all checked before any training starts."""
+    train = read_labelled(options.data, options.columns)
+    check_training_labels(train, splits=options.dev is None)
+    unweighted = replace(options.columns, weight_column=None)
+    test = read_labelled(options.test, unweighted) if options.test else None
+    if options.dev is not None:
+        dev = read_labelled(options.dev, unweighted)
+        check_known_labels(dev, set(train.labels))
+    else:
+        kept, held_out = stratified_split(
+            train.labels, config.training.dev_fraction, config.training.seed
+        )
+        train, dev = train.select(kept.tolist()), train.select(held_out.tolist())
+    if test is not None:
+        check_known_labels(test, set(train.labels))
+    return train, dev, test
+
+
+def _sorted_labels(labels: Sequence[str]) -> list[str]:
+    """Distinct labels: by value if all are whole numbers, else by alphabet."""
+    distinct = set(labels)
+    if all(label.removeprefix("-").isdecimal() for label in distinct):
+        return sorted(distinct, key=lambda label: (int(label), label))
+    return sorted(distinct)
+
+
+def _text_set(examples: LabelledTexts, classes: Sequence[str]) -> TextSet:
+    numbers = {label: number for number, label in enumerate(classes)}
+    targets = np.array([numbers[label] for label in examples.labels])
+    return TextSet(examples.texts, targets, examples.weights)
+
+
+def _score(
+    console: Console, artifact: Artifact, test: LabelledTexts, classes: Sequence[str]
+) -> float:
+    probabilities = Predictor(artifact).probabilities(test.texts)
+    scores = evaluate(_text_set(test, classes).targets, probabilities, classes)
+    console.print(f"Test ({test.source}):", markup=False, highlight=False)
+    print_evaluation(console, scores, classes)
+    return scores.accuracy
+
+
+@contextmanager
+def _stop_on_signal(bar: TrainingBar) -> Iterator[None]:
+    """Let the first Ctrl-C end the run after a step, with a checkpoint; the second one at once."""
+
+    def stop(number: int, _: object) -> None:
+        bar.stop = True
+        bar.console.print("Stopping after this step; once more to stop at once.")
+        signal.signal(number, signal.default_int_handler)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number in before:
+            signal.signal(number, stop)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

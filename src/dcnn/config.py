@@ -1,0 +1,321 @@
+"""Every setting of a model and its training, as frozen plain values.
+
+A configuration is three sections, the same in TOML, in a model folder's JSON and in
+``--set section.key=value``: ``[text]`` (string to ids), ``[model]`` (the network) and
+``[training]`` (objective, optimiser, loop). Each rule that one or more settings must obey is
+checked here, when the object is made, so that no later code meets an impossible network.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from dcnn.errors import ConfigError
+from dcnn.settings import check_names, from_plain, parse_setting, to_plain
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ConfigError(message)
+
+
+def _require_fraction(name: str, value: float) -> None:
+    _require(0 <= value < 1, f"{name}={value} must be at least 0 and below 1")
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """How a string becomes ids.
+
+    Attributes:
+        tokenizer: ``words`` (any language), ``tweet`` (USER, URL, squeezed letters) or
+            ``whitespace`` (text that is tokenized already).
+        lowercase: whether case is dropped; ``tweet`` always drops it.
+        min_count: a word seen less often in training becomes the unknown word.
+        max_size: at most this many words are kept, the most frequent ones; 0 is no limit.
+        vectors: a file of pretrained vectors to start the embeddings from, or empty.
+    """
+
+    tokenizer: Literal["words", "tweet", "whitespace"] = "words"
+    lowercase: bool = True
+    min_count: int = 1
+    max_size: int = 0
+    vectors: str = ""
+
+    def __post_init__(self) -> None:
+        _require(self.min_count >= 1, f"min_count={self.min_count} must be 1 or more")
+        _require(self.max_size >= 0, f"max_size={self.max_size} must be 0 (no limit) or more")
+
+
+@dataclass(frozen=True)
+class DCNNConfig:
+    """The Dynamic Convolutional Neural Network (Sect. 3); by default SST binary's (Sect. 5.2).
+
+    Attributes:
+        dim: d, the size of a word embedding: the rows of the sentence matrix.
+        widths: m, the filter width of each convolutional layer.
+        maps: the number of feature maps of each layer.
+        k_top: the values a row keeps in the topmost pooling.
+        fold: whether every layer sums its rows in pairs.
+        dropout: the share of the penultimate layer dropped in training.
+    """
+
+    kind: ClassVar[str] = "dcnn"
+    dim: int = 48
+    widths: tuple[int, ...] = (7, 5)
+    maps: tuple[int, ...] = (6, 14)
+    k_top: int = 4
+    fold: bool = True
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        _require(self.dim >= 1, f"dim={self.dim} must be 1 or more")
+        _require(self.k_top >= 1, f"k_top={self.k_top} must be 1 or more")
+        _require(len(self.widths) >= 1, "widths=() has no layer; give at least one filter width")
+        _require(
+            len(self.widths) == len(self.maps),
+            f"widths={list(self.widths)} and maps={list(self.maps)} need one value a layer each",
+        )
+        _require(min(self.widths) >= 1, f"widths={list(self.widths)} must all be 1 or more")
+        _require(min(self.maps) >= 1, f"maps={list(self.maps)} must all be 1 or more")
+        # The first wide convolution makes s + m - 1 columns. With m >= k_top that is enough for
+        # every s >= 1, and k never grows from one layer to the next.
+        _require(
+            self.widths[0] >= self.k_top,
+            f"widths[0]={self.widths[0]} is below k_top={self.k_top}, so a one-word sentence "
+            f"cannot fill the top pool; set widths[0] to {self.k_top} or more",
+        )
+        halvings = 2**self.depth
+        _require(
+            not self.fold or self.dim % halvings == 0,
+            f"dim={self.dim} cannot be folded {self.depth} times; "
+            f"set dim to a multiple of {halvings} or fold to false",
+        )
+        _require_fraction("dropout", self.dropout)
+
+    @property
+    def depth(self) -> int:
+        """L, the number of convolutional layers."""
+        return len(self.widths)
+
+    def rows(self, layer: int) -> int:
+        """Rows of a map after ``layer`` (1 to L); layer 0 is the sentence matrix."""
+        return self.dim // 2**layer if self.fold else self.dim
+
+    @property
+    def features(self) -> int:
+        """The length of the penultimate layer, the same for every sentence."""
+        return self.k_top * self.maps[-1] * self.rows(self.depth)
+
+    def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
+        """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
+        shapes: Shapes = {"embeddings": (vocabulary, self.dim)}
+        maps_below = 1
+        for index, (width, maps) in enumerate(zip(self.widths, self.maps, strict=True)):
+            shapes[f"layers.{index}.filters"] = (maps, maps_below, self.rows(index), width)
+            shapes[f"layers.{index}.bias"] = (maps, self.rows(index + 1))
+            maps_below = maps
+        return shapes | _top_shapes(self.features, classes)
+
+
+@dataclass(frozen=True)
+class MaxTDNNConfig:
+    """The Max-TDNN sentence model (Sect. 2.3): narrow convolution, tanh, max over time."""
+
+    kind: ClassVar[str] = "max-tdnn"
+    dim: int = 48
+    width: int = 6
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        _require(self.dim >= 1, f"dim={self.dim} must be 1 or more")
+        _require(self.width >= 1, f"width={self.width} must be 1 or more")
+        _require_fraction("dropout", self.dropout)
+
+    @property
+    def depth(self) -> int:
+        """One convolutional layer."""
+        return 1
+
+    def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
+        """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
+        return {
+            "embeddings": (vocabulary, self.dim),
+            "layers.0.filters": (1, 1, self.dim, self.width),
+            "layers.0.bias": (1, self.dim),
+        } | _top_shapes(self.dim, classes)
+
+
+@dataclass(frozen=True)
+class NBoWConfig:
+    """The Neural Bag-of-Words (Sect. 2.1): the sum of the word vectors, then tanh."""
+
+    kind: ClassVar[str] = "nbow"
+    dim: int = 48
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        _require(self.dim >= 1, f"dim={self.dim} must be 1 or more")
+        _require_fraction("dropout", self.dropout)
+
+    @property
+    def depth(self) -> int:
+        """No convolutional layer."""
+        return 0
+
+    def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
+        """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
+        return {"embeddings": (vocabulary, self.dim)} | _top_shapes(self.dim, classes)
+
+
+def _top_shapes(features: int, classes: int) -> Shapes:
+    return {"top.weight": (classes, features), "top.bias": (classes,)}
+
+
+ModelConfig = DCNNConfig | MaxTDNNConfig | NBoWConfig
+MODEL_KINDS: dict[str, type[ModelConfig]] = {
+    config.kind: config for config in (DCNNConfig, MaxTDNNConfig, NBoWConfig)
+}
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the objective is minimised (Sect. 5.1).
+
+    Attributes:
+        epochs: passes over the training set, at most.
+        batch_size: sentences a step.
+        learning_rate: Adagrad's.
+        schedule: ``constant``, or ``linear`` decay to zero over all epochs.
+        eps: Adagrad's, added to the root of the accumulator.
+        reset_every: epochs after which Adagrad's accumulators start again from zero; 0 is never.
+        l2_embeddings: L2 on the word embeddings.
+        l2_filters: L2 on the filters of each layer; the last value serves the layers above it too.
+        l2_top: L2 on the fully connected weights.
+        max_grad_norm: gradients are scaled down to this norm; 0 is no limit.
+        label_smoothing: the share of a hard target spread over all classes.
+        class_weights: ``none``, or ``balanced`` (inverse to a class's frequency).
+        word_dropout: the share of words replaced by the unknown word in training.
+        ema: decay of the moving average of the weights that is evaluated and kept; 0 is none.
+        patience: evaluations without a better dev accuracy before training stops; 0 is never.
+        evaluations: times the dev set is evaluated in an epoch.
+        dev_fraction: the share of the training set held out when no dev set is given.
+        seed: the one source of all randomness.
+    """
+
+    epochs: int = 12
+    batch_size: int = 32
+    learning_rate: float = 0.1
+    schedule: Literal["constant", "linear"] = "linear"
+    eps: float = 1e-6
+    reset_every: int = 0
+    l2_embeddings: float = 1e-5
+    l2_filters: tuple[float, ...] = (3e-5, 3e-6)
+    l2_top: float = 1e-4
+    max_grad_norm: float = 5.0
+    label_smoothing: float = 0.0
+    class_weights: Literal["none", "balanced"] = "none"
+    word_dropout: float = 0.1
+    ema: float = 0.0
+    patience: int = 5
+    evaluations: int = 1
+    dev_fraction: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "evaluations"):
+            value = getattr(self, name)
+            _require(value >= 1, f"{name}={value} must be 1 or more")
+        for name in ("learning_rate", "eps"):
+            value = getattr(self, name)
+            _require(value > 0, f"{name}={value} must be above 0")
+        for name in ("l2_embeddings", "l2_top", "max_grad_norm", "reset_every", "patience", "seed"):
+            value = getattr(self, name)
+            _require(value >= 0, f"{name}={value} must be 0 or more")
+        _require(
+            len(self.l2_filters) >= 1 and min(self.l2_filters) >= 0,
+            f"l2_filters={list(self.l2_filters)} must be one or more values of 0 or more",
+        )
+        for name in ("label_smoothing", "word_dropout", "ema"):
+            _require_fraction(name, getattr(self, name))
+        _require(
+            0 < self.dev_fraction < 1,
+            f"dev_fraction={self.dev_fraction} must be above 0 and below 1",
+        )
+
+
+@dataclass(frozen=True)
+class Config:
+    """The three sections together."""
+
+    text: TextConfig = field(default_factory=TextConfig)
+    model: ModelConfig = field(default_factory=DCNNConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], where: str = "config") -> Self:
+        """Build from nested plain values; whatever is left out keeps its default."""
+        check_names(where, values, [section.name for section in fields(cls)])
+        sections = {name: values.get(name, {}) for name in ("text", "model", "training")}
+        for name, section in sections.items():
+            _require(
+                isinstance(section, Mapping),
+                f"{where}: {name}={section!r} must be a table of settings",
+            )
+        return cls(
+            text=from_plain(TextConfig, sections["text"], f"{where}: text"),
+            model=model_from_dict(sections["model"], f"{where}: model"),
+            training=from_plain(TrainingConfig, sections["training"], f"{where}: training"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain values that ``from_dict`` turns back into an equal config."""
+        return {
+            "text": to_plain(self.text),
+            "model": {"kind": self.model.kind} | to_plain(self.model),
+            "training": to_plain(self.training),
+        }
+
+    def with_settings(self, settings: Sequence[str]) -> Self:
+        """Apply ``section.key=value`` strings; values are written as in TOML."""
+        values = self.to_dict()
+        for setting in settings:
+            section, key, value = parse_setting(setting)
+            check_names("--set", {section: None}, list(values))
+            if (section, key) == ("model", "kind"):
+                values["model"] = {}  # another kind of network starts from its own defaults
+            values[section][key] = value
+        return self.from_dict(values, "--set")
+
+    def with_training(self, **changes: object) -> Self:
+        """A copy with some training settings changed."""
+        training = from_plain(TrainingConfig, to_plain(self.training) | changes, "training")
+        return replace(self, training=training)
+
+
+def load_toml(path: Path) -> Config:
+    """Read a config file."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as UTF-8 text ({error})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return Config.from_dict(values, str(path))
+
+
+def model_from_dict(values: Mapping[str, Any], where: str) -> ModelConfig:
+    """Build the model section; ``kind`` chooses the network (``dcnn`` if it is left out)."""
+    settings = dict(values)
+    kind = settings.pop("kind", DCNNConfig.kind)
+    _require(
+        isinstance(kind, str) and kind in MODEL_KINDS,
+        f"{where}: kind={kind!r} must be one of {', '.join(MODEL_KINDS)}",
+    )
+    return from_plain(MODEL_KINDS[kind], settings, where)

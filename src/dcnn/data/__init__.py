@@ -1,0 +1,1 @@
+"""Where examples come from: users' tables, the paper's corpora, the built-in corpus; batches."""

@@ -1,0 +1,103 @@
+"""Encoded examples and the mini-batches that are drawn from them.
+
+Sentences of like length go into one batch, so that little is padded; the batches come in random
+order. The order of an epoch follows from the seed and the epoch's number alone, so that a resumed
+run meets the same batches.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcnn.text.sentences import Ints, Sentences
+
+Floats = NDArray[np.floating[Any]]
+
+# Sentences are shuffled, cut into pools of this many batches, and sorted by length inside a pool:
+# small enough to leave the order random, large enough to fill a batch with like lengths.
+POOL_BATCHES = 64
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Sentences with what is to be learned about them.
+
+    Attributes:
+        sentences: N sentences as ids.
+        targets: (N,) class numbers, or (N, classes) probabilities as soft targets.
+        weights: (N,) how much each example counts, or none if all count the same.
+    """
+
+    sentences: Sentences
+    targets: NDArray[Any]
+    weights: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def select(self, indices: Ints) -> "Examples":
+        """The examples at ``indices``, in that order."""
+        weights = None if self.weights is None else self.weights[indices]
+        return Examples(self.sentences.select(indices), self.targets[indices], weights)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded sentences; what lies past a sentence's length means nothing.
+
+    Attributes:
+        ids: (B, s) int64.
+        lengths: (B,) int64.
+        order: (B,) the place of each sentence among the caller's.
+        targets: (B,) or (B, classes), or none.
+        weights: (B,) or none.
+    """
+
+    ids: Ints
+    lengths: Ints
+    order: Ints
+    targets: NDArray[Any] | None = None
+    weights: Floats | None = None
+
+
+def make_batch(examples: Examples, indices: Ints) -> Batch:
+    """Pad the examples at ``indices``."""
+    ids, lengths = examples.sentences.padded(indices)
+    weights = None if examples.weights is None else examples.weights[indices]
+    return Batch(ids, lengths, indices, examples.targets[indices], weights)
+
+
+def training_order(lengths: Ints, batch_size: int, seed: int, epoch: int) -> list[Ints]:
+    """The batches of an epoch as arrays of indices, each index in exactly one of them."""
+    generator = np.random.default_rng((seed, epoch))
+    shuffled = generator.permutation(len(lengths))
+    pool_size = POOL_BATCHES * batch_size
+    batches = []
+    for start in range(0, len(shuffled), pool_size):
+        pool = shuffled[start : start + pool_size]
+        pool = pool[np.argsort(lengths[pool], kind="stable")]
+        batches += [pool[first : first + batch_size] for first in range(0, len(pool), batch_size)]
+    return [batches[index] for index in generator.permutation(len(batches))]
+
+
+def prediction_batches(
+    sentences: Sentences, batch_size: int = 256, max_words: int = 1 << 14
+) -> Iterator[Batch]:
+    """Every sentence once, by length; ``order`` restores the caller's order.
+
+    A batch has at most ``batch_size`` sentences and, padded, at most ``max_words`` words (or one
+    sentence), so that one very long text does not widen a whole batch.
+    """
+    lengths = sentences.lengths
+    by_length = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(by_length):
+        widths = lengths[by_length[start : start + batch_size]]
+        fits = int(np.sum(widths * np.arange(1, len(widths) + 1) <= max_words))
+        chosen = by_length[start : start + max(fits, 1)]
+        ids, chosen_lengths = sentences.padded(chosen)
+        yield Batch(ids, chosen_lengths, chosen)
+        start += len(chosen)

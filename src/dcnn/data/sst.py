@@ -1,0 +1,70 @@
+"""The Stanford Sentiment Treebank (Socher et al. 2013; Sect. 5.2) as labelled trees.
+
+A line is a tree, ``(3 (2 It) (4 (2 's) (4 good)))``. Every node carries a label from 0 (very
+negative) to 4 (very positive) and is the phrase of the words below it; the paper treats the
+phrases of the training trees as training instances of their own.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dcnn.errors import DataError
+from dcnn.files import open_bytes
+
+NEUTRAL = 2
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")"}
+_PART = re.compile(r"\(|\)|[^\s()]+")
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A node of a tree: its words and its label, 0 to 4."""
+
+    words: tuple[str, ...]
+    label: int
+
+
+def read_trees(path: Path) -> list[list[Phrase]]:
+    """Read a file of trees, each as its phrases; a tree's first phrase is the whole sentence.
+
+    Raises:
+        DataError: a line is not a labelled tree.
+    """
+    trees = []
+    with open_bytes(path) as stream:
+        for number, raw in enumerate(stream, start=1):
+            try:
+                trees.append(list(_phrases(raw.decode("utf-8"))))
+            except ValueError as error:
+                raise DataError(
+                    f"{path}, line {number}: not a labelled tree ({error}); fetch the file again"
+                ) from error
+    return trees
+
+
+def _phrases(line: str) -> Iterator[Phrase]:
+    """The nodes of one tree, root first."""
+    words: list[str] = []
+    open_nodes: list[tuple[int, int, int]] = []  # label, first word, place in the order of opening
+    closed: dict[int, Phrase] = {}
+    parts = iter(_PART.findall(line))
+    opened = 0
+    for part in parts:
+        if part == "(":
+            label = next(parts, "")
+            if label not in ("0", "1", "2", "3", "4"):
+                raise ValueError(f"label {label!r} is not 0 to 4")
+            open_nodes.append((int(label), len(words), opened))
+            opened += 1
+        elif part == ")":
+            if not open_nodes:
+                raise ValueError("a bracket closes that was never opened")
+            node_label, first, place = open_nodes.pop()
+            closed[place] = Phrase(tuple(words[first:]), node_label)
+        else:
+            words.append(_BRACKETS.get(part, part))
+    if open_nodes or not closed:
+        raise ValueError("a bracket is missing")
+    return iter(closed[place] for place in range(opened))

@@ -1,0 +1,188 @@
+"""Opening files however they are compressed, and writing them so that nothing half-done is left.
+
+Written files appear whole or not at all: the bytes go to a temporary neighbour, which is then
+renamed over the target. A crash, a full disk or a SIGKILL leaves the old file as it was.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+from dcnn.errors import DataError, MissingExtraError, StorageError
+
+COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst", ".zip")
+
+
+def bare_suffix(path: Path) -> str:
+    """The suffix that names the format: ``.csv`` for both ``a.csv`` and ``a.csv.gz``."""
+    name = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+    return name.suffix.lower()
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """Open ``path`` for reading, decompressing by its suffix (gz, bz2, xz, zst, zip).
+
+    Raises:
+        DataError: the file is missing, is a folder, cannot be read, or is damaged.
+    """
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name a file")
+    try:
+        with _decompressed(path) as stream:
+            yield stream
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"{path}: the compressed data is damaged or cut short ({error}); fetch or make it again"
+        ) from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+@contextmanager
+def _decompressed(path: Path) -> Iterator[BinaryIO]:
+    match path.suffix.lower():
+        case ".gz":
+            with gzip.open(path, "rb") as stream:
+                yield cast("BinaryIO", stream)
+        case ".bz2":
+            with bz2.open(path, "rb") as stream:
+                yield cast("BinaryIO", stream)
+        case ".xz":
+            with lzma.open(path, "rb") as stream:
+                yield cast("BinaryIO", stream)
+        case ".zst":
+            with _open_zstandard(path) as stream:
+                yield stream
+        case ".zip":
+            with _open_only_member(path) as stream:
+                yield cast("BinaryIO", stream)
+        case _:
+            with path.open("rb") as stream:
+                yield stream
+
+
+@contextmanager
+def _open_zstandard(path: Path) -> Iterator[BinaryIO]:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError(f"Reading {path.name}", "data") from None
+    try:
+        with path.open("rb") as raw:
+            yield io.BufferedReader(_ZstandardFrames(raw, zstandard.ZstdDecompressor()))
+    except zstandard.ZstdError as error:
+        raise EOFError(str(error)) from error
+
+
+class _ZstandardFrames(io.RawIOBase):
+    """Decompressed bytes of all frames of a file.
+
+    The library's own reader takes a file that is cut short for a complete one; this one does not.
+    """
+
+    def __init__(self, raw: BinaryIO, decompressor: Any) -> None:
+        self._raw, self._decompressor = raw, decompressor
+        self._frame: Any = None
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            if self._frame is not None and self._frame.eof:
+                compressed, self._frame = self._frame.unused_data, None
+            else:
+                compressed = b""
+            compressed = compressed or self._raw.read(1 << 16)
+            if not compressed:
+                if self._frame is not None:
+                    raise EOFError("the last frame has no end")
+                return 0
+            if self._frame is None:
+                self._frame = self._decompressor.decompressobj()
+            self._ready = self._frame.decompress(compressed)
+        count = min(len(buffer), len(self._ready))
+        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        return count
+
+
+@contextmanager
+def _open_only_member(path: Path) -> Iterator[IO[bytes]]:
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        if len(names) != 1:
+            raise DataError(
+                f"{path} holds {len(names)} files where one is expected; unpack it and name one"
+            )
+        with archive.open(names[0]) as stream:
+            yield stream
+
+
+def _neighbour(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+@contextmanager
+def write_atomically(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes the place of ``path`` only when it is complete.
+
+    Raises:
+        StorageError: the disk refused; ``path`` is as it was before.
+    """
+    temporary = _neighbour(path)
+    try:
+        with temporary.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise _storage_error(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def write_folder_atomically(path: Path) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of ``path`` only when the block succeeds.
+
+    Raises:
+        StorageError: the disk refused; ``path`` is as it was before.
+    """
+    temporary = _neighbour(path)
+    replaced = temporary.with_suffix(".old")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        yield temporary
+        if path.exists():
+            path.replace(replaced)
+        temporary.replace(path)
+    except OSError as error:
+        if replaced.exists() and not path.exists():
+            replaced.replace(path)
+        raise _storage_error(path, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _storage_error(path: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"{path} could not be written ({error.strerror or error}); "
+        "nothing was changed there: make room or choose another place, and try again"
+    )

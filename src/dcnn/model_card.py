@@ -1,0 +1,46 @@
+"""The README.md of a model folder: what the model is, what it learned from, how good it is."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dcnn.config import Config
+
+_SHOWN_CLASSES = 20
+
+
+def render_card(name: str, config: Config, classes: Sequence[object], facts: dict[str, Any]) -> str:
+    """Render the card as Markdown; ``facts`` are the plain values that training noted."""
+    settings = config.to_dict()
+    shown = ", ".join(f"`{label}`" for label in classes[:_SHOWN_CLASSES])
+    more = f" and {len(classes) - _SHOWN_CLASSES} more" if len(classes) > _SHOWN_CLASSES else ""
+    sections = [
+        f"# {name}",
+        f"A sentence classifier ({config.model.kind}) made with "
+        "[dcnn](https://pypi.org/project/dcnn).",
+        f"Labels: {shown}{more}.",
+        "## Use",
+        f'```sh\ndcnn predict {name} "a text"\n```',
+        "## How it was made",
+        _table(("fact", "value"), _flatten(facts)) if facts else "Nothing was noted of the run.",
+        "## Settings",
+        _table(("setting", "value"), _flatten(settings)),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested values as dotted names and short texts."""
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            rows += _flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, float):
+            rows.append((prefix + key, f"{value:.4g}"))
+        else:
+            rows.append((prefix + key, str(value).replace("|", "\\|").replace("\n", " ")))
+    return rows
+
+
+def _table(header: tuple[str, str], rows: list[tuple[str, str]]) -> str:
+    lines = [f"| {header[0]} | {header[1]} |", "|---|---|"]
+    return "\n".join(lines + [f"| {name} | {value} |" for name, value in rows])

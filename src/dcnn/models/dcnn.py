@@ -1,0 +1,37 @@
+"""The Dynamic Convolutional Neural Network (Sect. 3, Fig. 3).
+
+L times a wide convolution over every row, folding, dynamic k-max pooling, bias and tanh. The top
+pooling keeps k_top values a row, so that the penultimate layer has the same size for any sentence.
+"""
+
+import torch
+from torch import Tensor
+
+from dcnn.config import DCNNConfig
+from dcnn.models.sentence_model import SentenceModel
+from dcnn.ops.k_schedule import dynamic_k
+from dcnn.ops.torch_backend import layer as torch_layer
+
+
+class DCNN(SentenceModel):
+    """The network of Fig. 3, of any depth."""
+
+    def __init__(self, config: DCNNConfig, vocabulary: int, classes: int) -> None:
+        super().__init__(config, vocabulary, classes)
+        self.config = config
+
+    def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """(B, s), (B,) -> (B, maps * rows * k_top)."""
+        config = self.config
+        padded = ids.shape[1]
+        x = self.sentence_matrix(ids)  # (B, 1, d, s)
+        valid = lengths
+        for number, parameters in enumerate(self.convolutions, start=1):
+            k = dynamic_k(lengths, number, config.depth, config.k_top)
+            # k grows with s, so the padded width bounds every k without a look at the lengths.
+            width = dynamic_k(padded, number, config.depth, config.k_top)
+            x, _ = torch_layer(
+                x, valid, parameters.filters, parameters.bias, k, config.fold, width
+            )  # (B, maps, rows, width)
+            valid = k
+        return torch.flatten(x, start_dim=1)

@@ -1,0 +1,79 @@
+"""What the three sentence models share: embeddings below, dropout and softmax weights above."""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from dcnn.config import ModelConfig
+
+# The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
+# U(0, 1) for the biases of the layers.
+WEIGHT_DEVIATION = 0.05
+
+
+class ConvolutionalLayer(nn.Module):
+    """The parameters of one layer: the order-4 filters and a bias a row a map."""
+
+    def __init__(self, filters: tuple[int, ...], bias: tuple[int, ...]) -> None:
+        super().__init__()
+        self.filters = nn.Parameter(torch.empty(filters))  # (o, n, d, m)
+        self.bias = nn.Parameter(torch.empty(bias))  # (o, d')
+
+
+class SentenceModel(nn.Module):
+    """Embeddings, a sentence encoder that the subclass gives, dropout, and the linear top.
+
+    Args:
+        config: the network.
+        vocabulary: number of words, the unknown word included.
+        classes: number of labels.
+    """
+
+    def __init__(self, config: ModelConfig, vocabulary: int, classes: int) -> None:
+        super().__init__()
+        shapes = config.parameter_shapes(vocabulary, classes)
+        self.embeddings = nn.Parameter(torch.empty(shapes["embeddings"]))
+        self.layers = nn.ModuleList(
+            ConvolutionalLayer(shapes[f"layers.{i}.filters"], shapes[f"layers.{i}.bias"])
+            for i in range(config.depth)
+        )
+        classes, features = shapes["top.weight"]
+        self.top = nn.Linear(features, classes)
+        self.dropout = config.dropout
+
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw the authors' initial values from ``generator``."""
+        with torch.no_grad():
+            self.embeddings.normal_(0, WEIGHT_DEVIATION, generator=generator)
+            for layer in self.convolutions:
+                layer.filters.normal_(0, WEIGHT_DEVIATION, generator=generator)
+                layer.bias.uniform_(0, 1, generator=generator)
+            self.top.weight.normal_(0, WEIGHT_DEVIATION, generator=generator)
+            self.top.bias.zero_()
+
+    @property
+    def convolutions(self) -> list[ConvolutionalLayer]:
+        """The layers, bottom to top."""
+        return cast("list[ConvolutionalLayer]", list(self.layers))
+
+    def sentence_matrix(self, ids: Tensor) -> Tensor:
+        """One column a word (Eq. 2): (B, s) -> (B, 1, d, s)."""
+        words = nn.functional.embedding(ids, self.embeddings)  # (B, s, d)
+        return words.transpose(1, 2).unsqueeze(1)
+
+    def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Features of fixed size: (B, s), (B,) -> (B, features)."""
+        raise NotImplementedError
+
+    def forward(
+        self, ids: Tensor, lengths: Tensor, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Logits (B, classes); in training mode ``generator`` is the source of dropout."""
+        features = self.encode(ids, lengths)
+        if self.training and self.dropout > 0:
+            keep = 1 - self.dropout
+            mask = torch.empty_like(features).bernoulli_(keep, generator=generator)
+            features = features * mask / keep
+        logits: Tensor = self.top(features)
+        return logits

@@ -1,0 +1,118 @@
+"""Every operator of the paper in plain numpy: the truth that the other backends are compared with.
+
+Shapes are those of ``dcnn.ops``. Where the paper is silent:
+
+- a filter is applied as a dot product with the m-gram (Eq. 1 as written: a correlation);
+- folding sums rows i and i + d/2. Neighbours would be the same network with its embedding
+  dimensions permuted, and halves stay contiguous;
+- among equal values k-max keeps the leftmost;
+- columns past a sentence's length never enter a convolution and never win in pooling, and the
+  output is zero past a sentence's own k: tanh(bias) there would leak into the next layer.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def wide_convolution(x: Array, filters: Array) -> Array:
+    """Convolve every row with its filters and sum over the maps below (Eq. 1 and 8).
+
+    Args:
+        x: (B, n, d, s).
+        filters: (o, n, d, m).
+
+    Returns:
+        (B, o, d, s + m - 1): at column t the dot product with the m-gram that ends at word t;
+        words outside the sentence are zero.
+    """
+    sentences, _, rows, length = x.shape
+    maps, _, _, width = filters.shape
+    c = np.zeros((sentences, maps, rows, length + width - 1), np.result_type(x, filters))
+    for i in range(width):  # weight i meets word t at column t + m - 1 - i
+        start = width - 1 - i
+        c[..., start : start + length] += np.einsum("bnds,ond->bods", x, filters[..., i])
+    return c
+
+
+def narrow_convolution(x: Array, filters: Array) -> Array:
+    """The columns of the wide convolution whose m-gram lies inside the sentence: s - m + 1 of them.
+
+    Raises:
+        ValueError: the sentence is shorter than the filter.
+    """
+    length, width = x.shape[-1], filters.shape[-1]
+    if length < width:
+        raise ValueError(f"a narrow convolution of width {width} needs {width} words; got {length}")
+    return wide_convolution(x, filters)[..., width - 1 : length]
+
+
+def wide_convolution_fft(x: Array, filters: Array) -> Array:
+    """The wide convolution by the convolution theorem (Sect. 5.1); same result, other cost."""
+    columns = x.shape[-1] + filters.shape[-1] - 1
+    # A correlation is a convolution with the filter turned around.
+    spectrum = np.einsum(
+        "bndf,ondf->bodf", np.fft.rfft(x, columns), np.fft.rfft(filters[..., ::-1], columns)
+    )
+    return np.fft.irfft(spectrum, columns).astype(np.result_type(x, filters), copy=False)
+
+
+def fold(c: Array) -> Array:
+    """Sum rows in pairs, i and i + d/2 (Sect. 3.6): (..., d, w) -> (..., d/2, w)."""
+    half = c.shape[-2] // 2
+    return c[..., :half, :] + c[..., half:, :]
+
+
+def k_max(c: Array, lengths: Array, k: Array, width: int | None = None) -> tuple[Array, Array]:
+    """Keep the k largest values of each row in their original order (Sect. 3.2).
+
+    Args:
+        c: (B, ..., w).
+        lengths: (B,) valid columns of each sentence.
+        k: (B,) values to keep of each, 1 <= k <= length.
+        width: K, columns of the result; the largest k if not given.
+
+    Returns:
+        values and positions, both (B, ..., K); past a sentence's own k they are 0 and -1.
+    """
+    if np.any(k < 1) or np.any(k > lengths):
+        raise ValueError(f"k={k} must lie between 1 and the lengths {lengths}")
+    columns = c.shape[-1]
+    per_sentence = (-1,) + (1,) * (c.ndim - 1)
+    lengths, k = lengths.reshape(per_sentence), k.reshape(per_sentence)
+    width = int(k.max()) if width is None else width
+
+    exists = np.arange(columns) < lengths
+    order = np.argsort(np.where(exists, -c, np.inf), axis=-1, kind="stable")[..., :width]
+    kept = np.arange(order.shape[-1]) < k
+    positions = np.sort(np.where(kept, order, columns), axis=-1)  # those beyond k go last
+
+    values = np.take_along_axis(c, np.minimum(positions, columns - 1), axis=-1)
+    values, positions = np.where(kept, values, 0), np.where(kept, positions, -1)
+    missing = [(0, 0)] * (c.ndim - 1) + [(0, width - order.shape[-1])]
+    return (
+        np.pad(values, missing).astype(c.dtype, copy=False),
+        np.pad(positions, missing, constant_values=-1),
+    )
+
+
+def layer(
+    x: Array,
+    lengths: Array,
+    filters: Array,
+    bias: Array,
+    k: Array,
+    fold_rows: bool,
+    width: int | None = None,
+) -> tuple[Array, Array]:
+    """Wide convolution, folding, dynamic k-max pooling, bias and tanh; see ``dcnn.ops``."""
+    words = np.arange(x.shape[-1]) < lengths[:, None, None, None]
+    c = wide_convolution(np.where(words, x, 0), filters)  # (B, o, d, s + m - 1)
+    if fold_rows:
+        c = fold(c)  # (B, o, d/2, s + m - 1)
+    pooled, positions = k_max(c, lengths + filters.shape[-1] - 1, k, width)  # (B, o, d', K)
+    values = np.tanh(pooled + bias[:, :, None])
+    return np.where(positions >= 0, values, 0).astype(pooled.dtype, copy=False), positions

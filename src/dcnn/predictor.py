@@ -1,0 +1,127 @@
+"""From a model folder to labels and probabilities, with numpy alone.
+
+The forward pass of each network on the reference operators, in evaluation mode. Nothing here
+imports torch: a process that loads a model and classifies a sentence starts in a moment.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcnn import artifact as model_folder
+from dcnn.artifact import Artifact, Label, Weights
+from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
+from dcnn.data.batching import prediction_batches
+from dcnn.ops import reference
+from dcnn.ops.k_schedule import dynamic_k
+from dcnn.text.sentences import Ints, Sentences
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A text's labels with their probabilities, most probable first."""
+
+    text: str
+    ranked: tuple[tuple[Label, float], ...]
+
+    @property
+    def label(self) -> Label:
+        """The most probable label."""
+        return self.ranked[0][0]
+
+    @property
+    def probability(self) -> float:
+        """The probability of the most probable label."""
+        return self.ranked[0][1]
+
+
+class Predictor:
+    """A trained classifier, ready to use.
+
+    >>> Predictor.load("my-model").predict(["a text"])[0].label
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.classes = artifact.classes
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Open a model folder."""
+        return cls(model_folder.load(Path(path)))
+
+    def predict(self, texts: Sequence[str]) -> list[Prediction]:
+        """Classify texts."""
+        probabilities = self.probabilities(texts)
+        ranking = np.argsort(-probabilities, axis=1, kind="stable")
+        return [
+            Prediction(text, tuple((self.classes[i], float(row[i])) for i in order))
+            for text, row, order in zip(texts, probabilities, ranking, strict=True)
+        ]
+
+    def probabilities(self, texts: Sequence[str]) -> Floats:
+        """(texts, classes), in the order of ``classes``."""
+        return softmax(self.logits(self.artifact.encoder.encode_all(texts)))
+
+    def logits(self, sentences: Sentences) -> Floats:
+        """(sentences, classes), before the softmax."""
+        weights = self.artifact.weights
+        logits = np.empty((len(sentences), len(self.classes)), np.float32)
+        for batch in prediction_batches(sentences):
+            words = weights["embeddings"][batch.ids]  # (B, s, d)
+            sentence_matrix = words.transpose(0, 2, 1)[:, None]  # (B, 1, d, s)
+            features = self._features(sentence_matrix, batch.lengths)
+            logits[batch.order] = features @ weights["top.weight"].T + weights["top.bias"]
+        return logits
+
+    def _features(self, x: Floats, lengths: Ints) -> Floats:
+        match self.artifact.config.model:
+            case DCNNConfig() as config:
+                return _dcnn(config, self.artifact.weights, x, lengths)
+            case MaxTDNNConfig() as config:
+                return _max_tdnn(config, self.artifact.weights, x, lengths)
+            case NBoWConfig():
+                return _nbow(x, lengths)
+
+
+def softmax(logits: Floats) -> Floats:
+    """Probabilities along the last axis."""
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probabilities: Floats = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return probabilities
+
+
+def _dcnn(config: DCNNConfig, weights: Weights, x: Floats, lengths: Ints) -> Floats:
+    """(B, 1, d, s) -> (B, maps * rows * k_top); the network of Fig. 3."""
+    valid = lengths
+    for number in range(1, config.depth + 1):
+        k = dynamic_k(lengths, number, config.depth, config.k_top)
+        filters, bias = (weights[f"layers.{number - 1}.{part}"] for part in ("filters", "bias"))
+        x, _ = reference.layer(x, valid, filters, bias, k, config.fold)
+        valid = k
+    return x.reshape(len(x), -1)
+
+
+def _max_tdnn(config: MaxTDNNConfig, weights: Weights, x: Floats, lengths: Ints) -> Floats:
+    """(B, 1, d, s) -> (B, d): narrow convolution, tanh, maximum over time."""
+    x = np.where(np.arange(x.shape[-1]) < lengths[:, None, None, None], x, np.float32(0))
+    c = reference.wide_convolution(x, weights["layers.0.filters"])[:, 0]  # (B, d, s + m - 1)
+    ends = np.arange(c.shape[-1])
+    last = np.maximum(lengths, config.width)[:, None, None]
+    inside = (ends >= config.width - 1) & (ends < last)
+    maxima = np.where(inside, c, -np.inf).max(axis=-1).astype(np.float32)
+    features: Floats = np.tanh(maxima + weights["layers.0.bias"][0])
+    return features
+
+
+def _nbow(x: Floats, lengths: Ints) -> Floats:
+    """(B, 1, d, s) -> (B, d): the sum of the word vectors."""
+    words = np.where(np.arange(x.shape[-1]) < lengths[:, None, None], x[:, 0], np.float32(0))
+    features: Floats = np.tanh(words.sum(axis=-1))
+    return features

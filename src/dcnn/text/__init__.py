@@ -1,0 +1,1 @@
+"""From a string to ids: tokenizer, vocabulary, pretrained vectors."""

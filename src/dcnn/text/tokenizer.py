@@ -1,0 +1,125 @@
+"""Splitting a text into tokens, the same way in training and in prediction.
+
+Three presets:
+
+- ``words``: any language. A word is a run of letters, digits and their combining marks, with the
+  apostrophes inside it; a number keeps its points and commas; every other visible character is a
+  token of its own, an emoji together with its modifiers. Scripts written without spaces (Chinese,
+  Japanese, Thai, Lao, Khmer, Burmese) give one token a character with its marks.
+- ``tweet``: ``words`` after the preprocessing of Go et al. (2009), which the paper follows
+  (Sect. 5.4): mentions become USER, links URL, letters repeated more than twice are squeezed to
+  two, and the rest is lower-cased.
+- ``whitespace``: the text is tokenized already.
+
+Text is brought to Unicode normal form C first, so that a letter and its accent are one character
+however they were typed; a typographic apostrophe becomes a plain one. Invisible characters
+(controls, directional marks, lone surrogates) separate tokens and are dropped.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+Preset = Literal["words", "tweet", "whitespace"]
+PRESETS: tuple[Preset, ...] = ("words", "tweet", "whitespace")
+
+_ASCII_TOKEN = re.compile(
+    r"""
+    [0-9]+ (?: [.,][0-9]+ )+ (?! \w )         # 1,000 and 3.14, but not 3.11rc1
+    | \w+ (?: ' \w+ )*                        # don't
+    | [!-/:-@\[-`{-~]
+    """,
+    re.VERBOSE | re.ASCII,
+)
+
+# Letters of scripts that put no space between words: CJK and kana, Thai, Lao, Burmese, Khmer.
+_SPACELESS = (
+    "\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d"
+    "\U0001b000-\U0001b16f\U00020000-\U000323af"
+    "\u0e01-\u0e2e\u0e30\u0e32-\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2-\u0eb3\u0ebd-\u0ec6"
+    "\u1000-\u102a\u103f\u1780-\u17b3"
+)
+_JOINERS = "\u200c\u200d"  # zero-width, yet part of the word in Persian and Indic scripts
+_INVISIBLE = (
+    "\\s\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
+)
+_FLAG_LETTERS = "\U0001f1e6-\U0001f1ff"
+_SKIN_TONES = "\U0001f3fb-\U0001f3ff"
+# Combining marks live in the first two planes; variation selectors at the start of the fifteenth.
+_MARK_PLANES = (range(0x0300, 0x20000), range(0xE0100, 0xE01F0))
+
+
+@cache
+def _unicode_token() -> re.Pattern[str]:
+    r"""The pattern for text beyond ASCII, made on first use: looking up the marks takes a moment.
+
+    ``\w`` leaves out combining marks, without which Hindi and Thai words would fall apart.
+    """
+    codes = (code for plane in _MARK_PLANES for code in plane)
+    marks = _ranges(code for code in codes if unicodedata.category(chr(code)).startswith("M"))
+    letter = rf"(?: (?![{_SPACELESS}]) [\w{marks}{_JOINERS}] )"
+    return re.compile(
+        rf"""
+        [0-9]+ (?: [.,][0-9]+ )+ (?! {letter} )
+        | [{_SPACELESS}] [{marks}]*
+        | (?![{_JOINERS}]) {letter}+ (?: ' {letter}+ )*
+        | [{_FLAG_LETTERS}]{{2}}
+        | [^\w{marks}{_INVISIBLE}] (?: [{marks}{_SKIN_TONES}] | \u200d [^\w{_INVISIBLE}] )*
+        """,
+        re.VERBOSE,
+    )
+
+
+def _ranges(codes: Iterable[int]) -> str:
+    """Ascending code points as the ranges of a regular-expression class."""
+    ranges: list[list[int]] = []
+    for code in codes:
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+
+
+_LINK = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
+_MENTION = re.compile(r"(?<!\w)@\w+")
+_REPEATED_LETTER = re.compile(r"([^\W\d_])\1{2,}")
+_PLACEHOLDERS = ("USER", "URL")
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """One of the presets; calling it splits a text."""
+
+    preset: Preset = "words"
+    lowercase: bool = True
+
+    def __call__(self, text: str) -> list[str]:
+        """Return the tokens of ``text`` in order; an empty or blank text has none."""
+        text = _composed(text)
+        match self.preset:
+            case "whitespace":
+                return self._cased(text).split()
+            case "words":
+                return _split_words(self._cased(text))
+            case "tweet":
+                text = _MENTION.sub(" USER ", _LINK.sub(" URL ", text))
+                tokens = _split_words(_REPEATED_LETTER.sub(r"\1\1", text))
+                return [token if token in _PLACEHOLDERS else token.lower() for token in tokens]
+
+    def _cased(self, text: str) -> str:
+        return _composed(text.lower()) if self.lowercase else text
+
+
+def _composed(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def _split_words(text: str) -> list[str]:
+    if text.isascii():
+        return _ASCII_TOKEN.findall(text)
+    return _unicode_token().findall(text.replace("\u2019", "'"))

@@ -1,0 +1,160 @@
+"""Pretrained word vectors, in the forms that people have them.
+
+GloVe text (word and numbers), word2vec text (the same under a line "count dimensions") and
+word2vec binary (that line, then word, space, float32 values), each compressed or not. A file is
+read once, in bounded memory: only the vectors of words in the vocabulary are kept.
+"""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcnn.errors import ConfigError, DataError
+from dcnn.files import open_bytes
+from dcnn.text.vocabulary import Vocabulary
+
+logger = logging.getLogger("dcnn")
+
+Floats = NDArray[np.floating[Any]]
+Wanted = dict[bytes, int]  # words as UTF-8 and their ids
+Entry = tuple[int, Floats]  # the id of a wanted word and its vector
+
+
+def load_vectors(
+    path: Path, vocabulary: Vocabulary, dim: int, generator: np.random.Generator
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Find the vectors of a vocabulary and bring them to ``dim`` dimensions.
+
+    Vectors of more dimensions are reduced by PCA and then turned by a random rotation: rows are
+    convolved separately, so it matters that no row holds all of the variance.
+
+    Returns:
+        vectors (len(vocabulary), dim) and a mask (len(vocabulary),) of the words that were found.
+
+    Raises:
+        DataError: the file is malformed, or holds none of the words.
+        ConfigError: its vectors have fewer dimensions than ``dim``.
+    """
+    wanted = {
+        word.encode("utf-8", "replace"): index for index, word in enumerate(vocabulary.words, 1)
+    }
+    found: dict[int, Floats] = {}
+    with open_bytes(path) as stream:
+        for index, vector in _read_entries(path, stream, wanted):
+            found.setdefault(index, vector)
+    words = len(vocabulary) - 1
+    if not found:
+        raise DataError(f"{path} has a vector for none of the {words} words of the vocabulary")
+    logger.info(
+        "%s covers %d of %d words of the vocabulary (%.1f %%)",
+        path.name,
+        len(found),
+        words,
+        100 * len(found) / words,
+    )
+
+    indices = np.fromiter(found, np.int64)
+    known = np.stack(list(found.values())).astype(np.float32)  # (found, dimensions of the file)
+    if known.shape[1] < dim:
+        raise ConfigError(
+            f"{path} has vectors of {known.shape[1]} dimensions, below dim={dim}; "
+            f"set model.dim to {known.shape[1]} or less"
+        )
+    if known.shape[1] > dim:
+        logger.info("%s: %d dimensions reduced to %d", path.name, known.shape[1], dim)
+        known = _reduce(known, dim, generator)
+    vectors = np.zeros((len(vocabulary), dim), np.float32)
+    vectors[indices] = known
+    mask = np.zeros(len(vocabulary), np.bool_)
+    mask[indices] = True
+    return vectors, mask
+
+
+def _reduce(vectors: Floats, dim: int, generator: np.random.Generator) -> Floats:
+    """PCA to ``dim`` dimensions, then a random rotation: (n, D) -> (n, dim)."""
+    centred = vectors - vectors.mean(axis=0)
+    directions = np.linalg.eigh(centred.T @ centred).eigenvectors  # by ascending variance
+    rotation, _ = np.linalg.qr(generator.standard_normal((dim, dim)))
+    return cast("Floats", (centred @ directions[:, -dim:] @ rotation).astype(np.float32))
+
+
+def _read_entries(path: Path, stream: BinaryIO, wanted: Wanted) -> Iterator[Entry]:
+    first = stream.readline()
+    header = first.split()
+    if len(header) == 2 and all(part.isdigit() for part in header):
+        dimensions = int(header[1])
+        if dimensions < 1:
+            raise DataError(f"{path}, line 1: {dimensions} dimensions; expected 1 or more")
+        start = stream.read(1 << 16)
+        if _is_binary(start, dimensions):
+            yield from _read_binary(path, stream, start, wanted, int(header[0]), dimensions)
+        else:
+            yield from _read_text(path, _lines(start, stream), wanted, dimensions, first_line=2)
+    else:
+        dimensions = len(header) - 1
+        if dimensions < 1:
+            raise DataError(
+                f"{path}, line 1: expected a word and its numbers, or 'count dimensions'; "
+                f"got {first[:60]!r}"
+            )
+        yield from _read_text(path, _lines(first, stream), wanted, dimensions, first_line=1)
+
+
+def _is_binary(start: bytes, dimensions: int) -> bool:
+    """Whether what follows the header is not a line of a word and ``dimensions`` numbers."""
+    line = start.partition(b"\n")[0]
+    try:
+        [float(part) for part in line.split()[-dimensions:]]
+    except ValueError:
+        return True
+    return len(line.split()) <= dimensions
+
+
+def _lines(start: bytes, stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of ``start`` and then of ``stream``."""
+    *complete, rest = start.split(b"\n")
+    yield from complete
+    if rest:
+        yield rest + stream.readline()
+    yield from stream
+
+
+def _read_text(
+    path: Path, lines: Iterator[bytes], wanted: Wanted, dimensions: int, first_line: int
+) -> Iterator[Entry]:
+    for number, line in enumerate(lines, start=first_line):
+        parts = line.rstrip().rsplit(b" ", dimensions)  # a word may hold spaces itself
+        if parts == [b""] or (len(parts) > dimensions and parts[0] not in wanted):
+            continue
+        try:
+            vector = np.array(parts[1:], dtype=np.float32)
+        except ValueError:
+            vector = np.empty(0, np.float32)
+        if len(vector) != dimensions or not np.isfinite(vector).all():
+            raise DataError(
+                f"{path}, line {number}: expected a word and {dimensions} finite numbers; "
+                f"got {line[:60]!r}"
+            )
+        yield wanted[parts[0]], vector
+
+
+def _read_binary(
+    path: Path, stream: BinaryIO, start: bytes, wanted: Wanted, count: int, dimensions: int
+) -> Iterator[Entry]:
+    buffer, size = start, 4 * dimensions
+    for number in range(count):
+        while (space := buffer.find(b" ")) < 0 or len(buffer) < space + 1 + size:
+            more = stream.read(1 << 20)
+            if not more or (space < 0 and len(buffer) > 1 << 20):
+                raise DataError(
+                    f"{path}: cut short or damaged, {number} of {count} vectors could be read"
+                )
+            buffer += more
+        word = buffer[:space].lstrip(b"\n")
+        if word in wanted:
+            yield wanted[word], np.frombuffer(buffer, "<f4", dimensions, space + 1)
+        buffer = buffer[space + 1 + size :]

@@ -1,0 +1,1 @@
+"""Training (Sect. 5.1): objective, optimiser, loop, checkpoints."""

@@ -1,0 +1,80 @@
+"""The state of an unfinished training run on disk, in one file that is replaced as a whole.
+
+Tensors and a JSON description, in safetensors: nothing is pickled. A run killed at any moment
+leaves the last complete checkpoint behind, and goes on from there to the same weights.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from dcnn.errors import UserError
+from dcnn.files import write_atomically
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run keeps its state, and what makes it that run.
+
+    Attributes:
+        path: the file.
+        identity: settings and data fingerprint as flat plain values; a checkpoint written under
+            another identity is refused.
+    """
+
+    path: Path
+    identity: dict[str, Any]
+
+    def save(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+        """Replace the file by this state."""
+        description = {"version": FORMAT_VERSION, "identity": self.identity, "progress": progress}
+        state = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        with write_atomically(self.path) as stream:
+            stream.write(safetensors.torch.save(state, {"description": json.dumps(description)}))
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return tensors and progress, or none where there is no checkpoint.
+
+        Raises:
+            UserError: the file is damaged, or belongs to a run with other settings or data.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            with safetensors.safe_open(self.path, "pt") as stream:
+                description = json.loads((stream.metadata() or {})["description"])
+                tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+        except (safetensors.SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
+            raise UserError(
+                f"{self.path} is not a readable checkpoint ({error}); "
+                "delete it and train from the start, without --resume"
+            ) from error
+        self._check_identity(description)
+        return tensors, description["progress"]
+
+    def discard(self) -> None:
+        """Remove the file: the run is over."""
+        self.path.unlink(missing_ok=True)
+
+    def _check_identity(self, description: dict[str, Any]) -> None:
+        there = description["identity"]
+        here = json.loads(json.dumps(self.identity))
+        differences = [
+            f"{name} was {there.get(name)!r} and is now {here.get(name)!r}"
+            for name in sorted(there.keys() | here.keys())
+            if there.get(name) != here.get(name)
+        ]
+        if description["version"] != FORMAT_VERSION:
+            differences = [f"its format version is {description['version']!r}"]
+        if differences:
+            raise UserError(
+                f"{self.path} belongs to another run: {'; '.join(differences)}; repeat the command "
+                "as it was, or train from the start, without --resume"
+            )

@@ -1,0 +1,141 @@
+"""From labelled texts to a trained model: encoder, network, loop, artifact."""
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dcnn.artifact import Artifact, Label
+from dcnn.config import Config
+from dcnn.data.batching import Examples, Floats
+from dcnn.errors import ConfigError
+from dcnn.models import SentenceModel, build_model
+from dcnn.text.encoder import Encoder
+from dcnn.text.vectors import load_vectors
+from dcnn.training.checkpoint import Checkpoint
+from dcnn.training.loop import TrainingSummary, train
+from dcnn.training.progress import Listener
+
+logger = logging.getLogger("dcnn")
+
+
+@dataclass(frozen=True)
+class TextSet:
+    """Texts with their class numbers.
+
+    Attributes:
+        texts: N strings.
+        targets: (N,) class numbers, or (N, classes) probabilities.
+        weights: (N,) or none.
+    """
+
+    texts: Sequence[str]
+    targets: NDArray[Any]
+    weights: Floats | None = None
+
+
+def fit(
+    data: TextSet,
+    dev: TextSet | None,
+    classes: Sequence[Label],
+    config: Config,
+    *,
+    device: str = "auto",
+    checkpoint_path: Path | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 15.0,
+    listener: Listener | None = None,
+) -> tuple[Artifact, TrainingSummary]:
+    """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept."""
+    place = choose_device(device)
+    encoder = Encoder.build(data.texts, config.text)
+    examples = _encode(encoder, data)
+    dev_examples = _encode(encoder, dev) if dev is not None else None
+    model = _initial_model(config, encoder, len(classes))
+    checkpoint = None
+    if checkpoint_path is not None:
+        identity = _identity(config, encoder, classes, examples, dev_examples)
+        checkpoint = Checkpoint(checkpoint_path, identity)
+    summary = train(
+        model,
+        examples,
+        dev_examples,
+        config.training,
+        device=place,
+        checkpoint=checkpoint,
+        resume=resume,
+        checkpoint_seconds=checkpoint_seconds,
+        listener=listener,
+    )
+    weights = {name: value.cpu().numpy() for name, value in model.state_dict().items()}
+    facts = {
+        "examples": {"train": len(examples), "dev": len(dev_examples) if dev_examples else 0},
+        "dev_accuracy": summary.dev_accuracy,
+        "epochs": summary.epochs,
+        "seconds": round(summary.seconds, 1),
+        "sentences_per_second": round(summary.sentences_per_second),
+        "device": str(place),
+        "backend": "torch",
+    }
+    return Artifact(config, tuple(classes), encoder, weights, facts), summary
+
+
+def choose_device(name: str) -> torch.device:
+    """Resolve ``auto``, ``cpu`` or ``cuda``; ``auto`` takes a GPU where there is one.
+
+    Raises:
+        ConfigError: the device does not exist here.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device={name!r} must be auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device='cuda' was asked for and no GPU can be used; take auto or cpu")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _encode(encoder: Encoder, data: TextSet) -> Examples:
+    return Examples(encoder.encode_all(data.texts), data.targets, data.weights)
+
+
+def _initial_model(config: Config, encoder: Encoder, classes: int) -> SentenceModel:
+    """The network with its starting values, which follow from the seed alone."""
+    model = build_model(config.model, len(encoder.vocabulary), classes)
+    model.initialize(torch.Generator().manual_seed(config.training.seed))
+    if config.text.vectors:
+        generator = np.random.default_rng(config.training.seed)
+        path = Path(config.text.vectors)
+        vectors, known = load_vectors(path, encoder.vocabulary, config.model.dim, generator)
+        with torch.no_grad():
+            model.embeddings[torch.from_numpy(known)] = torch.from_numpy(vectors[known])
+    return model
+
+
+def _identity(
+    config: Config,
+    encoder: Encoder,
+    classes: Sequence[Label],
+    examples: Examples,
+    dev: Examples | None,
+) -> dict[str, Any]:
+    """What makes a run this run: every setting, and a fingerprint of the data."""
+    digest = hashlib.sha256(encoder.to_json().encode())
+    digest.update(repr(list(classes)).encode())
+    for part in (examples, dev):
+        if part is not None:
+            arrays = (part.sentences.ids, part.sentences.offsets, part.targets, part.weights)
+            for array in arrays:
+                digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+    settings = {
+        f"{section}.{name}": value
+        for section, values in config.to_dict().items()
+        for name, value in values.items()
+    }
+    return settings | {"data": digest.hexdigest()[:16]}

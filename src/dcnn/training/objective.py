@@ -1,0 +1,58 @@
+"""The objective (Sect. 5.1): cross-entropy of the predicted and the true distribution.
+
+Its L2 term is applied by the optimiser, as decay, a parameter group at a time.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dcnn.data.batching import Floats
+
+
+def target_distributions(
+    targets: NDArray[Any], classes: int, label_smoothing: float = 0.0
+) -> Floats:
+    """Class numbers (N,) or soft targets (N, classes) as distributions (N, classes) in float32.
+
+    Hard targets give ``label_smoothing`` of their mass away to all classes alike.
+    """
+    if targets.ndim == 2:
+        return targets.astype(np.float32)
+    distributions = np.full((len(targets), classes), label_smoothing / classes, np.float32)
+    distributions[np.arange(len(targets)), targets] += 1 - label_smoothing
+    return distributions
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Mean over the batch, weighted if ``weights`` (B,) are given.
+
+    The weights are not normalised over the batch: an example counts the same whatever its mates.
+    """
+    losses = -(targets * torch.log_softmax(logits, dim=-1)).sum(dim=-1)  # (B,)
+    return (losses if weights is None else losses * weights).mean()
+
+
+def example_weights(
+    targets: NDArray[Any], classes: int, balanced: bool, weights: Floats | None
+) -> Floats | None:
+    """Sample weights times class weights, scaled to a mean of one; none if all are alike.
+
+    Args:
+        targets: (N,) class numbers or (N, classes) soft targets.
+        classes: number of labels.
+        balanced: whether each class shall count the same in total, however frequent it is.
+        weights: (N,) the user's sample weights, or none.
+    """
+    if weights is None and not balanced:
+        return None
+    product = np.ones(len(targets)) if weights is None else weights.astype(np.float64)
+    if balanced:
+        distributions = target_distributions(targets, classes).astype(np.float64)
+        mass = (product[:, None] * distributions).sum(axis=0)  # (classes,)
+        product = product * (distributions @ (1 / np.maximum(mass, np.finfo(float).tiny)))
+    scaled: Floats = (product / product.mean()).astype(np.float32)
+    return scaled

@@ -1,0 +1,61 @@
+"""Adagrad with an L2 term a parameter group (Sect. 5.1), and the average of the weights.
+
+The L2 term is added to the gradient before Adagrad scales it, as the paper's objective says.
+"""
+
+import torch
+from torch import Tensor
+from torch.optim import Adagrad
+
+from dcnn.config import TrainingConfig
+from dcnn.models import SentenceModel
+
+
+def make_optimizer(model: SentenceModel, config: TrainingConfig) -> Adagrad:
+    """One group for the embeddings, one for the filters of each layer, one for the top weights.
+
+    Biases carry no L2 term.
+    """
+    groups: list[dict[str, object]] = [
+        {"params": [model.embeddings], "weight_decay": config.l2_embeddings},
+        {"params": [model.top.weight], "weight_decay": config.l2_top},
+        {"params": [model.top.bias, *(layer.bias for layer in model.convolutions)]},
+    ]
+    for index, layer in enumerate(model.convolutions):
+        decay = config.l2_filters[min(index, len(config.l2_filters) - 1)]
+        groups.append({"params": [layer.filters], "weight_decay": decay})
+    return Adagrad(groups, lr=config.learning_rate, eps=config.eps)
+
+
+def set_learning_rate(optimizer: Adagrad, config: TrainingConfig, progress: float) -> None:
+    """Apply the schedule at ``progress``, the share of all steps that lies behind."""
+    factor = 1 - progress if config.schedule == "linear" else 1.0
+    for group in optimizer.param_groups:
+        group["lr"] = config.learning_rate * factor
+
+
+def reset_accumulators(optimizer: Adagrad) -> None:
+    """Let Adagrad forget the gradients it has seen."""
+    for state in optimizer.state.values():
+        state["sum"].zero_()
+
+
+class WeightAverage:
+    """Exponential moving average of a model's weights, corrected for its start.
+
+    Early on the decay is lower, (1 + t) / (10 + t), so that the initial values fade quickly.
+    """
+
+    def __init__(self, model: SentenceModel, decay: float) -> None:
+        self.decay = decay
+        self.steps = 0
+        self.weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+    def update(self, model: SentenceModel) -> None:
+        """Take in the weights after one more step."""
+        self.steps += 1
+        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        current: dict[str, Tensor] = model.state_dict()
+        with torch.no_grad():
+            for name, average in self.weights.items():
+                average.lerp_(current[name], 1 - decay)

@@ -1,0 +1,62 @@
+"""What a training run tells whoever listens: the library reports, the command line draws."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the run stands after a step.
+
+    Attributes:
+        epoch: number of the current epoch, from 1.
+        epochs: how many there will be at most.
+        step: steps done in all.
+        steps: steps there will be at most.
+        loss: mean training loss of the epoch so far.
+        sentences_per_second: measured since the run started or was resumed.
+        seconds_left: estimate for all epochs.
+    """
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    sentences_per_second: float
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """One look at the dev set.
+
+    Attributes:
+        epoch: number of the epoch, from 1.
+        step: steps done.
+        loss: mean training loss of the epoch so far.
+        dev_loss: cross-entropy on the dev set.
+        dev_accuracy: share of the dev set classified correctly.
+        best: whether these are the best weights so far.
+    """
+
+    epoch: int
+    step: int
+    loss: float
+    dev_loss: float
+    dev_accuracy: float
+    best: bool
+
+
+class Listener:
+    """Hears what happens; by default does nothing. Set ``stop`` to end the run after a step."""
+
+    stop: bool = False
+
+    def on_resume(self, epoch: int, step: int) -> None:
+        """The run goes on from a checkpoint."""
+
+    def on_step(self, progress: Progress) -> None:
+        """A step is done."""
+
+    def on_evaluation(self, record: EvaluationRecord) -> None:
+        """The dev set has been evaluated."""

@@ -1,0 +1,82 @@
+"""What many tests share: the corpora's folder, a small trained model, and the command line."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+from dcnn.artifact import Artifact
+from dcnn.config import Config, DCNNConfig, ModelConfig
+from dcnn.text.encoder import Encoder
+
+# Examples are drawn from a fixed seed, so that a red run can be repeated.
+settings.register_profile("dcnn", deadline=None, derandomize=True)
+settings.load_profile("dcnn")
+
+# The suite runs a worker a core; more threads would only wait for one another.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """The folder of the real corpora."""
+    folder = os.environ.get("DCNN_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("DCNN_DATA does not name the folder of the real corpora")
+    return Path(folder)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def dcnn(tmp_path: Path):
+    """Run ``dcnn ARGUMENTS`` as a user does: a process of its own, in the test's folder."""
+
+    def run(*arguments: object, stdin: str | bytes = "", **environment: str) -> Finished:
+        done = subprocess.run(
+            [sys.executable, "-m", "dcnn", *map(str, arguments)],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            cwd=tmp_path,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment,
+            timeout=120,
+        )
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert "Traceback" not in err, err
+        return Finished(done.returncode, out, err)
+
+    return run
+
+
+VOCABULARY_TEXT = "the plot is not dull but acting was good and ending bad very , ."
+
+
+def make_artifact(model: ModelConfig | None = None, seed: int = 0, classes=("neg", "pos")):
+    """An untrained model with random weights, large enough to make its predictions differ."""
+    model = model or DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=3)
+    config = Config(model=model)
+    encoder = Encoder.build([VOCABULARY_TEXT], config.text)
+    generator = np.random.default_rng(seed)
+    shapes = model.parameter_shapes(len(encoder.vocabulary), len(classes))
+    weights = {
+        name: generator.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()
+    }
+    return Artifact(config, tuple(classes), encoder, weights, {"dev_accuracy": 0.5})
+
+
+@pytest.fixture
+def artifact() -> Artifact:
+    return make_artifact()
