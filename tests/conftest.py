@@ -6,14 +6,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
 from dcnn.artifact import Artifact
-from dcnn.config import Config, DCNNConfig, ModelConfig
-from dcnn.text.encoder import Encoder
+from untrained import make_artifact
 
 # Examples are drawn from a fixed seed, so that a red run can be repeated.
 settings.register_profile("dcnn", deadline=None, derandomize=True)
@@ -59,22 +57,6 @@ def dcnn(tmp_path: Path):
         return Finished(done.returncode, out, err)
 
     return run
-
-
-VOCABULARY_TEXT = "the plot is not dull but acting was good and ending bad very , ."
-
-
-def make_artifact(model: ModelConfig | None = None, seed: int = 0, classes=("neg", "pos")):
-    """An untrained model with random weights, large enough to make its predictions differ."""
-    model = model or DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=3)
-    config = Config(model=model)
-    encoder = Encoder.build([VOCABULARY_TEXT], config.text)
-    generator = np.random.default_rng(seed)
-    shapes = model.parameter_shapes(len(encoder.vocabulary), len(classes))
-    weights = {
-        name: generator.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()
-    }
-    return Artifact(config, tuple(classes), encoder, weights, {"dev_accuracy": 0.5})
 
 
 @pytest.fixture

@@ -160,6 +160,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         texts, labels = _checked_texts(X), np.asarray(y)
         if len(texts) != len(labels):
             raise DataError(f"X has {len(texts)} texts and y {len(labels)} labels; give one each")
+        if labels.ndim != 1:
+            raise DataError(f"y must be one label a text; got an array of shape {labels.shape}")
         check_classification_targets(labels)
         classes, targets = np.unique(labels, return_inverse=True)
         if len(classes) < 2:

@@ -42,12 +42,12 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     try:
         with _decompressed(path) as stream:
             yield stream
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile) as error:
-        raise DataError(
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, OSError) as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+        raise DataError(  # an OSError without a system's reason is bz2's or gzip's own
             f"{path}: the compressed data is damaged or cut short ({error}); fetch or make it again"
         ) from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 @contextmanager

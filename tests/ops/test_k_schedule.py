@@ -15,9 +15,9 @@ def test_the_example_of_the_paper():
     assert [dynamic_k(18, layer, depth=3, k_top=3) for layer in (1, 2, 3)] == [12, 6, 3]
 
 
-def test_figure_3_pools_seven_words_to_five_and_three():
-    # Fig. 3 gives k = 5 and 3 for seven words and two layers; Eq. 4 gives ceil(7 / 2) = 4 at the
-    # first layer. The equation is what we hold to.
+def test_figure_3_is_held_to_equation_4():
+    # The figure's caption gives k = 5 and 3 for seven words and two layers; the equation gives
+    # ceil(7 / 2) = 4 at the first layer, and the equation is the definition.
     assert [dynamic_k(7, layer, depth=2, k_top=3) for layer in (1, 2)] == [4, 3]
 
 

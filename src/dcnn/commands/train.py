@@ -1,4 +1,7 @@
-"""``dcnn train``: read and check everything first, then train, score once, and save."""
+"""``dcnn train``: read and check everything first, then train, score once, and save.
+
+Torch is imported when all input has been found good: a typo is answered at once.
+"""
 
 import datetime
 import signal
@@ -6,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -25,12 +29,11 @@ from dcnn.data.tables import (
 from dcnn.errors import MissingExtraError, TrainingStoppedError, UserError
 from dcnn.evaluation import evaluate
 from dcnn.predictor import Predictor
+from dcnn.terminal import TrainingBar, print_evaluation, training_bar
+from dcnn.text.sentences import Ints
 
-try:
-    from dcnn.terminal import TrainingBar, print_evaluation, training_bar
-    from dcnn.training.fit import TextSet, fit
-except ImportError:
-    raise MissingExtraError("Training", "train") from None
+if TYPE_CHECKING:
+    from dcnn.training.loop import TrainingSummary
 
 
 @dataclass(frozen=True)
@@ -71,23 +74,7 @@ def run_train(options: TrainOptions) -> None:
         f"{len(train.texts):,} training and {len(dev.texts):,} dev examples, {len(classes)} labels",
         highlight=False,
     )
-    with training_bar(console) as bar, _stop_on_signal(bar):
-        try:
-            artifact, summary = fit(
-                _text_set(train, classes),
-                _text_set(dev, classes),
-                classes,
-                config,
-                device=options.device,
-                checkpoint_path=options.checkpoint,
-                resume=options.resume,
-                checkpoint_seconds=options.checkpoint_seconds,
-                listener=bar,
-            )
-        except TrainingStoppedError as stopped:
-            raise TrainingStoppedError(
-                f"{stopped}; the same command with --resume goes on from there"
-            ) from None
+    artifact, summary = _fit(console, options, config, classes, train, dev)
     console.print(
         f"Trained {summary.epochs} epochs in {summary.seconds:.1f} s "
         f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}); "
@@ -104,6 +91,38 @@ def run_train(options: TrainOptions) -> None:
     model_folder.save(options.out, replace(artifact, facts=facts))
     options.checkpoint.unlink(missing_ok=True)
     console.print(f"The model is in {options.out}; try: dcnn predict {options.out} 'a text'")
+
+
+def _fit(
+    console: Console,
+    options: TrainOptions,
+    config: Config,
+    classes: Sequence[str],
+    train: LabelledTexts,
+    dev: LabelledTexts,
+) -> tuple[Artifact, "TrainingSummary"]:
+    try:
+        from dcnn.training.fit import TextSet, fit
+    except ImportError:
+        raise MissingExtraError("Training", "train") from None
+
+    with training_bar(console) as bar, _stop_on_signal(bar):
+        try:
+            return fit(
+                TextSet(train.texts, _class_numbers(train, classes), train.weights),
+                TextSet(dev.texts, _class_numbers(dev, classes)),
+                classes,
+                config,
+                device=options.device,
+                checkpoint_path=options.checkpoint,
+                resume=options.resume,
+                checkpoint_seconds=options.checkpoint_seconds,
+                listener=bar,
+            )
+        except TrainingStoppedError as stopped:
+            raise TrainingStoppedError(
+                f"{stopped}; the same command with --resume goes on from there"
+            ) from None
 
 
 def _check_places(options: TrainOptions) -> None:
@@ -159,17 +178,16 @@ def _sorted_labels(labels: Sequence[str]) -> list[str]:
     return sorted(distinct)
 
 
-def _text_set(examples: LabelledTexts, classes: Sequence[str]) -> TextSet:
+def _class_numbers(examples: LabelledTexts, classes: Sequence[str]) -> Ints:
     numbers = {label: number for number, label in enumerate(classes)}
-    targets = np.array([numbers[label] for label in examples.labels])
-    return TextSet(examples.texts, targets, examples.weights)
+    return np.array([numbers[label] for label in examples.labels])
 
 
 def _score(
     console: Console, artifact: Artifact, test: LabelledTexts, classes: Sequence[str]
 ) -> float:
     probabilities = Predictor(artifact).probabilities(test.texts)
-    scores = evaluate(_text_set(test, classes).targets, probabilities, classes)
+    scores = evaluate(_class_numbers(test, classes), probabilities, classes)
     console.print(f"Test ({test.source}):", markup=False, highlight=False)
     print_evaluation(console, scores, classes)
     return scores.accuracy

@@ -1,72 +1,88 @@
 """The words of the built-in corpus: what is reviewed, and what is said about it.
 
-Adjectives come in two groups so that sentences stay sensible: the first group suits every aspect of
-a work, the second only what can tell something ("a witty script", never "witty lighting").
+Adjectives come in two groups so that sentences stay sensible: the first suits any aspect of a work,
+the second only what tells something ("a witty script", but no "witty lighting").
 """
 
 WORKS = ("film", "movie", "picture", "show", "drama", "comedy")
-RIVALS = ("book", "novel", "original", "trailer", "sequel", "remake", "play", "musical")
+RIVALS = ("book", "novel", "original", "trailer", "sequel", "remake")
 
-_TELLING_MASS = ("dialogue", "humour", "narration", "writing", "satire", "storytelling", "banter")
-_CRAFT_MASS = (
+_TELLING_MASS_ASPECTS = (
+    *("dialogue", "humour", "narration", "writing", "satire", "storytelling", "banter"),
+)
+_CRAFT_MASS_ASPECTS = (
     *("acting", "direction", "pacing", "editing", "camerawork", "photography", "staging"),
     *("choreography", "animation", "scenery", "music", "lighting"),
 )
-MASS_ASPECTS = _TELLING_MASS + _CRAFT_MASS
-TELLING_ASPECTS = (
-    *_TELLING_MASS,
+_TELLING_ASPECTS = (
+    *_TELLING_MASS_ASPECTS,
     *("plot", "story", "script", "screenplay", "romance", "premise", "mystery", "ending"),
     *("opening", "finale", "subplot", "prologue", "climax"),
 )
-CRAFT_ASPECTS = (*_CRAFT_MASS, "cast", "soundtrack", "score", "ensemble", "design")
-ASPECTS = TELLING_ASPECTS + CRAFT_ASPECTS
+_CRAFT_ASPECTS = (*_CRAFT_MASS_ASPECTS, "cast", "soundtrack", "score", "ensemble", "design")
 
-GOOD_ADJECTIVES = (
-    *("superb", "brilliant", "splendid", "terrific", "wonderful", "marvellous", "excellent"),
-    *("magnificent", "exquisite", "masterful", "assured", "inspired", "inventive", "elegant"),
-    *("delightful", "dazzling", "captivating", "impressive", "remarkable", "memorable", "striking"),
-    *("stunning", "stylish", "vivid", "lively", "fresh", "polished", "graceful", "sublime"),
-    *("tremendous", "refreshing", "enchanting", "confident", "imaginative", "beautiful"),
-    *("glorious", "flawless", "exciting", "engaging", "effective", "outstanding", "charming"),
-    *("subtle", "luminous", "accomplished"),
-)
-GOOD_TELLING_ADJECTIVES = (
-    *("witty", "clever", "gripping", "moving", "touching", "poignant", "heartfelt", "sincere"),
-    *("tender", "intelligent", "thoughtful", "absorbing", "compelling", "riveting", "thrilling"),
-    *("funny", "ingenious", "profound", "perceptive", "suspenseful", "satisfying", "rewarding"),
-)
-BAD_ADJECTIVES = (
-    *("dull", "clumsy", "bland", "stale", "lifeless", "awkward", "lazy", "muddled", "tiresome"),
-    *("dreary", "flat", "forgettable", "grating", "sloppy", "weak", "messy", "mediocre", "lame"),
-    *("limp", "drab", "feeble", "inept", "insipid", "irritating", "laboured", "monotonous"),
-    *("pedestrian", "plodding", "ragged", "shoddy", "sluggish", "tasteless", "tepid"),
-    *("uninspired", "dismal", "dreadful", "abysmal", "atrocious", "awful", "poor", "terrible"),
-    *("amateurish", "lacklustre", "tired", "ugly"),
-)
-BAD_TELLING_ADJECTIVES = (
-    *("boring", "tedious", "predictable", "shallow", "hollow", "contrived", "derivative"),
-    *("pointless", "pretentious", "formulaic", "incoherent", "mawkish", "ponderous"),
-    *("preposterous", "repetitive", "silly", "stodgy", "trite", "turgid", "unconvincing"),
-    *("vapid", "unfunny"),
-)
+_TELLING = (*_TELLING_ASPECTS, *WORKS, *RIVALS)
 
-GOOD_VERDICTS = (
-    *("delight", "triumph", "joy", "treat", "masterpiece", "gem", "pleasure", "marvel"),
-    *("revelation", "success"),
-)
-BAD_VERDICTS = (
-    *("bore", "mess", "disaster", "chore", "failure", "disappointment", "slog", "dud"),
-    *("fiasco", "misfire"),
-)
+# What fills a slot for a noun, by the slot's kind; see opinions_patterns.
+NOUNS = {
+    "n": (*_TELLING_ASPECTS, *_CRAFT_ASPECTS, "film", "movie", "picture", "show"),
+    "m": (*_TELLING_MASS_ASPECTS, *_CRAFT_MASS_ASPECTS),
+    "w": WORKS,
+    "r": RIVALS,
+}
+ALL_NOUNS = (*_TELLING_ASPECTS, *_CRAFT_ASPECTS, *WORKS, *RIVALS)
 
-GOOD_PAST_VERBS = ("loved", "enjoyed", "admired", "adored", "praised", "relished", "savoured")
-BAD_PAST_VERBS = ("hated", "loathed", "disliked", "resented", "mocked", "deplored", "detested")
-GOOD_BASE_VERBS = ("love", "enjoy", "admire", "adore", "praise", "relish", "savour")
-BAD_BASE_VERBS = ("hate", "loathe", "dislike", "resent", "mock", "deplore", "detest")
+# What fills a slot for an opinion, by the slot's kind and the word's polarity.
+WORDS = {
+    ("a", 1): (
+        *("superb", "brilliant", "splendid", "terrific", "wonderful", "marvellous", "excellent"),
+        *("magnificent", "exquisite", "masterful", "inspired", "inventive", "elegant", "charming"),
+        *("delightful", "dazzling", "captivating", "impressive", "remarkable", "memorable"),
+        *("striking", "stunning", "stylish", "vivid", "lively", "fresh", "polished", "graceful"),
+        *("sublime", "refreshing", "enchanting", "imaginative", "beautiful", "glorious"),
+        *("flawless", "engaging"),
+    ),
+    ("a", -1): (
+        *("dull", "clumsy", "bland", "stale", "lifeless", "awkward", "lazy", "muddled", "tiresome"),
+        *("dreary", "flat", "forgettable", "grating", "sloppy", "weak", "messy", "mediocre"),
+        *("lame", "limp", "drab", "feeble", "inept", "insipid", "irritating", "laboured"),
+        *("monotonous", "pedestrian", "plodding", "shoddy", "sluggish", "tepid", "uninspired"),
+        *("dreadful", "abysmal", "awful", "ugly"),
+    ),
+    ("v", 1): (
+        *("delight", "triumph", "joy", "treat", "masterpiece", "gem", "pleasure", "marvel"),
+        *("revelation", "success"),
+    ),
+    ("v", -1): (
+        *("bore", "mess", "disaster", "chore", "failure", "disappointment", "slog", "dud"),
+        *("fiasco", "misfire"),
+    ),
+    ("d", 1): ("loved", "enjoyed", "admired", "adored", "praised", "relished", "savoured"),
+    ("d", -1): ("hated", "loathed", "disliked", "resented", "mocked", "deplored", "detested"),
+    ("i", 1): ("love", "enjoy", "admire", "adore", "praise", "relish", "savour"),
+    ("i", -1): ("hate", "loathe", "dislike", "resent", "mock", "deplore", "detest"),
+    ("c", 1): (
+        *("better", "finer", "stronger", "sharper", "funnier", "smarter", "livelier", "bolder"),
+    ),
+    ("c", -1): (
+        *("worse", "weaker", "duller", "poorer", "slower", "flatter", "clumsier", "sillier"),
+    ),
+}
+_TELLING_WORDS = {
+    ("a", 1): (
+        *("witty", "clever", "gripping", "moving", "touching", "poignant", "heartfelt", "tender"),
+        *("intelligent", "thoughtful", "absorbing", "compelling", "riveting", "funny", "thrilling"),
+        "perceptive",
+    ),
+    ("a", -1): (
+        *("boring", "tedious", "predictable", "shallow", "hollow", "contrived", "derivative"),
+        *("pointless", "pretentious", "formulaic", "incoherent", "ponderous", "preposterous"),
+        *("silly", "trite", "unfunny"),
+    ),
+}
 
-GOOD_COMPARATIVES = (
-    *("better", "finer", "stronger", "sharper", "funnier", "smarter", "livelier", "bolder"),
-)
-BAD_COMPARATIVES = (
-    *("worse", "weaker", "duller", "poorer", "slower", "flatter", "clumsier", "sillier"),
-)
+
+def words_about(noun: str, kind: str, polarity: int) -> tuple[str, ...]:
+    """The words of a kind and polarity (1 or -1) that go with ``noun``."""
+    telling = _TELLING_WORDS.get((kind, polarity), ()) if noun in _TELLING else ()
+    return (*WORDS[kind, polarity], *telling)

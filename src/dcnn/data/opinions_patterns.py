@@ -1,36 +1,43 @@
-"""The sentence patterns of the built-in corpus, by construct.
+"""The sentence patterns of the built-in corpus, and what their notation means.
 
 ``(a|b|)`` is a choice, possibly of nothing; every combination of choices is one skeleton. ``{...}``
 is a slot. Slots for what is reviewed: ``n`` an aspect or the work, ``m`` an aspect that takes no
 article, ``w`` the work, ``r`` a rival of the work. Slots for what is said: ``a`` adjective, ``v``
 verdict, ``d`` verb in the past, ``i`` verb in the base form, ``c`` comparative. A digit tells slots
-of a kind apart, and ties ``{a1}`` to ``{n1}``.
+of a kind apart, and ties ``{+a1}`` to ``{n1}``.
 
 The sign of an opinion slot is the whole semantics: a word in ``+`` has the sentence's polarity, a
-word in ``-`` the opposite one. "The plot is not {-a}" says that the label is what the word is not.
+word in ``-`` the opposite one. "The {n} is not {-a}" says that the label is what the word is not.
 
-Where a pattern allows it, its sentences come as two with the same words and opposite labels:
+Where a pattern allows it, its sentences come as twins, the same words with opposite labels:
 
-- one with words of both signs numbered 1 and 2 is its own twin, with 1 and 2 exchanged;
-- one that compares the work with a rival is its own twin, with the two exchanged;
-- otherwise the twin is written out after ``||``, its choices in the same order.
+- a pattern with a rival is its own twin, the work and the rival exchanged;
+- a pattern with words of both signs, numbered 1 and 2, is its own twin with 1 and 2 exchanged;
+- otherwise the twin may be written out after ``||``, with its choices in the same order.
 """
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
 
 PATTERNS: dict[str, tuple[str, ...]] = {
     "plain": (
         "(A|What a|Such a|Another) {+a} {w}(.|!| all round.| once again.)",
         "{+a} {m} (throughout|as ever|once again|all round)(.|!)",
+        "{+a1} {m1}(,| and) {+a2} {m2}(.|!| throughout.| all round.)",
+        "(It has|It offers|There is) {+a} {m} (throughout|all round|to the end)(.|!)",
         "The {n} (is|was|feels|seems|felt|seemed) {+a}(| throughout| to the end| to me).",
         "(I|We|They) (found|thought|considered) the {n} {+a}(| throughout| to the end).",
         "The {n} (is|was|proved|remains) a {+v}(| to the end| for everyone| all round).",
         "(I|We|Everyone|My friends|The critics) {+d} the {n}(| once again| to the end| at once).",
-        "(You|We|Everyone) (will|would) {+i} the {n}(| once again| to the end| at once).",
+        "(You will|They will|I still|We still) {+i} the {n}(| every time| to this day).",
         "(This is|They have made|She directs|He gives us) a {+a1} {w} with {+a2} {m2}(.|!)",
         "The {n1} (is|feels|seems) {+a1} and the {n2} (is|feels|seems) {+a2}.",
     ),
     "negation": (
         # The negator reaches the opinion word, near or far.
-        "The {n} (is|was|has been) (not|never|not at all|in no way|by no means) {-a}.",
+        "The {n} (is|was) (not|never|not at all|in no way|by no means) {-a}(| throughout| to me).",
         "(Nobody|No one|No critic|None of us) (would|could|will ever) (call|find) the {n} {-a}.",
         "(Nobody|No one), (in all honesty|after two viewings|whatever they expected), "
         "(would|could) (call|find) the {n} {-a}.",
@@ -52,8 +59,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         "(Nobody|No one) (told|had told) me (|that )the {n} (would be|was) so {+a}.",
         "Never have (I|we) (seen|sat through) a {w} (so|this|quite so) {+a}.",
         # The same words; what changes is where the negator stands.
-        "(I|We) did not (leave|walk out|switch off|look away): the {n} (was|is) {+a}. || "
-        "(I|We) did (leave|walk out|switch off|look away): the {n} (was|is) not {-a}.",
+        "(I|We) did not (leave|walk out|look away): the {n} (was|is) {+a}. || "
+        "(I|We) did (leave|walk out|look away): the {n} (was|is) not {-a}.",
         "(I|We) had not (read the book|seen the trailer|met the director), and the {n} (was|is) "
         "{+a}. || (I|We) had (read the book|seen the trailer|met the director), and the {n} "
         "(was|is) not {-a}.",
@@ -61,7 +68,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         "{+a}. || (The critics|The reviews|My friends) were (wrong|mistaken|lying): the {n} "
         "(is|was) not {-a}.",
         "The {n} (is|was) (never|not) {-a1} (and|but) (always|often) {+a2}.",
-        "The {n} (is|was|feels) (always|often) {+a1} and (never|not) {-a2}.",
+        "The {n} (is|was) (always|often) {+a1}(, and| and) (never|not) {-a2}.",
         "The {n} (is|was|seems|felt) not {-a1}(, but| but) {+a2}.",
         "The {n} (is|was|feels|seems) {+a1}(, not|, never| and not| and never) {-a2}.",
         "The {n1} (is|feels|seems) {+a1} and the {n2} is (not|never|in no way) {-a2}.",
@@ -70,25 +77,30 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         "{+a2}.",
         "(Everyone|All of us) (called|found) the {n} {+a1}; (nobody|no one) (called|found) it "
         "{-a2}.",
+        "(I|They) (never|hardly ever) {-d1} the {n} (and|but) (always|often) {+d2} the whole.",
+        "(Nobody|No one) {-d1} the {n1}, and (everyone|all of us) {+d2} the {n2}(| at once).",
         "There (is|was) nothing {-a1} (about|in) the {n} and (much|plenty|something) {+a2}.",
     ),
     "degree": (
-        "The {n} (is|was|feels) (very|truly|really|quite|deeply) {+a}.",
-        "The {n} (is|was|feels) (hardly|scarcely|far from|anything but|nowhere near) {-a}.",
+        "The {n} (is|was|feels) (very|truly|really|quite|deeply|rather|fairly) {+a}.",
+        "(I|We) found the {n} (very|truly|really|quite|deeply|rather|fairly) {+a}.",
+        "The {n} (is|was|feels) (hardly|barely|far from|anything but|nowhere near) {-a}.",
+        "(I|We) found the {n} (hardly|barely|far from|anything but|nowhere near) {-a}.",
         "The {n} (is|was|proved) nothing (but|short of|if not) {+a}.",
-        "The {n} could (not|hardly|scarcely) (be|have been|feel) less {-a}.",
-        "The {n} could (not|hardly|scarcely) (be|have been|feel) more {+a}.",
-        "(Hardly|Scarcely|Anything but|Far from) a {-a} {w}(.|!| all round.)",
-        "(Truly|Really|Quite|Simply) a {+a} {w}(.|!| all round.)",
-        "The {n} (is|was|proved) (hardly|scarcely|anything but|far from) a {-v}.",
-        "The {n} (is|was|proved) (truly|really|quite|simply) a {+v}.",
-        "(I|We|My friends) (hardly|scarcely|never) {-d} the {n}.",
-        "(I|We|My friends) (truly|really|simply) {+d} the {n}.",
-        "The {n} (is|was) (far |much |simply |)too {+a1} to (be|seem|feel) {-a2}.",
+        "The {n} could (not|hardly|barely) (be|have been|feel) less {-a}.",
+        "The {n} could (not|hardly|barely) (be|have been|feel) more {+a}.",
+        "(Hardly|Anything but|Far from) a {-a} {w}(.|!| all round.)",
+        "(Truly|Really|Quite) a {+a} {w}(.|!| all round.)",
+        "The {n} (is|was|proved) (hardly|anything but|far from|nowhere near) a {-v}.",
+        "The {n} (is|was|proved) (truly|really|quite) a {+v}.",
+        "(I|We|My friends) (hardly|barely|never) {-d} the {n}.",
+        "(You|They|We) will (hardly|barely|never) {-i} the {n}(| at once| to the end).",
+        "(I|We|My friends) (truly|really|deeply) {+d} the {n}.",
+        "The {n} (is|was) (|far |much )too {+a1} to (be|seem|feel) {-a2}.",
         "The {n} (is|was) too (short|brisk|odd|bold) to (be|seem|feel) {-a}.",
         "The {n} (is|was) (short|brisk|odd|bold) enough to (be|seem|feel) {+a}.",
-        "The {n} (is|was|feels) (hardly|scarcely|far from) {-a1} and (truly|deeply|quite) {+a2}.",
-        "The {n} (is|was|feels) (truly|deeply|quite) {+a1} and (hardly|scarcely|far from) {-a2}.",
+        "The {n} (is|was|feels) (hardly|barely|far from) {-a1} and (truly|deeply|quite) {+a2}.",
+        "The {n} (is|was|feels) (truly|deeply|quite) {+a1} and (hardly|barely|far from) {-a2}.",
         "The {n} (is|was|feels|seems) (|far |much )more {+a1} than {-a2}.",
         "The {n} (is|was|feels|seems) (|far |much )less {-a1} than {+a2}.",
         "The {n1} (is|feels) (anything but|hardly|far from) {-a1} and the {n2} (is|feels) "
@@ -133,18 +145,18 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         "The {w} (is|was|feels) (far |much |even |a little |){+c} than the {r}.",
         "(Compared with|Next to|Beside) the {r}, the {w} (is|was|seems|feels) {+a}.",
         "The {w} (is|was|seems|feels) {+a} (compared with|next to|beside) the {r}.",
-        "The {w} (is|was|feels) (|far |much |even )more {+a} than the {r}.",
-        "The {w} (is|was|feels) (|far |much |even )less {-a} than the {r}.",
-        "The {w} (is|was|feels) (not|nowhere near|not half) as {-a} as the {r}.",
+        "The {w} (is|was|feels|seems) (|far |much )more {+a} than the {r}.",
+        "The {w} (is|was|feels|seems) (|far |much )less {-a} than the {r}.",
+        "(I|We|They) (found|thought) the {w} (|far |much )more {+a} than the {r}.",
+        "(I|We|They) (found|thought) the {w} (|far |much )less {-a} than the {r}.",
+        "The {w} (is|was) (nowhere near|not half|not nearly|not) as {-a} as the {r}.",
         "(Where|While|Whereas) the {r} (is|was|feels) {-a1}, the {w} (is|was|feels) {+a2}.",
         "The {w} (is|was|feels) {+a1}, (where|while|whereas) the {r} (is|was|feels) {-a2}.",
-        "(I|We) (prefer|would choose|would take) the {w} (to|over) the {-a} {r}.",
-        "(I|We) (prefer|would choose|would take) the {+a} {w} (to|over) the {r}.",
         "(I|We|Everyone|My friends) {+d} the {w} (|far |much )more than the {r}.",
         "(Far|Much|Even) {+c} than the {r}, (this|that) {w}(.|!)",
         "(I|We|They) (found|thought) the {w} (|far |much |even ){+c} than the {r}.",
         "The {w} (has|had|offers) (|far |much |even ){+c} {m} than the {r}.",
-        "The {r} (has|had|offers) {-a1} {m1}; the {w} (has|had|offers) {+a2} {m2}.",
+        "The {r} (has|had|offers|offered) {-a1} {m1}(;|, and) the {w} {+a2} {m2}.",
     ),
     "expectation": (
         "What (could|might|should) have been a {-a1} {w} (turned out|proved|became) a {+a2} one.",
@@ -160,7 +172,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         "{+a2} one.",
         "On paper the {n} (was|looked|seemed) {-a1}; on screen it (is|feels|proved) {+a2}.",
         "On screen the {n} (is|feels|proved) {+a1}; on paper it (was|looked|seemed) {-a2}.",
-        "The {w} (is|was|proved) a {+v1}, where I (expected|was promised|had prepared for) a {-v2}.",
+        "The {w} (is|was|proved) a {+v1}, where I (expected|was promised|had prepared for) a "
+        "{-v2}.",
         "The {w} (is|was|proved) a {+v1} (rather than|instead of) the {-v2} I (expected|"
         "was promised|had prepared for).",
         "The {n} (starts out|begins|sets out) {-a1} and (ends up|grows|turns) {+a2}.",
@@ -186,3 +199,109 @@ CLOSERS = (
     *(", as my sister said on the way home", ", and the audience agreed", ", I think"),
     *(", or so it seemed to everyone in the room", ", to tell the truth"),
 )
+
+_CHOICE = re.compile(r"\(([^()]*)\)")
+_SLOT = re.compile(r"\{(?P<sign>[+-]?)(?P<kind>[a-z])(?P<number>\d?)\}")
+_BLANKS = {"a": "adjective", "v": "verdict", "d": "verb", "i": "verb", "c": "comparative"}
+_OTHER = {"w": "r", "r": "w", "+": "-", "-": "+", "1": "2", "2": "1"}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A gap in a form.
+
+    Attributes:
+        sign: 0 for a noun; 1 for a word of the sentence's polarity, -1 for one of the opposite.
+        kind: the letter that says what fits.
+        key: kind and number, the slot's name within its form.
+        subjects: keys of the nouns that an opinion is about; empty for a noun.
+    """
+
+    sign: int
+    kind: str
+    key: str
+    subjects: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A skeleton: a sentence with its choices made and its slots open."""
+
+    text: str
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots from left to right."""
+        found = [match.groupdict() for match in _SLOT.finditer(self.text)]
+        nouns = [slot["kind"] + slot["number"] for slot in found if not slot["sign"]]
+
+        def subjects(number: str) -> tuple[str, ...]:
+            tied = tuple(noun for noun in nouns if number and noun.endswith(number))
+            aspects = tuple(noun for noun in nouns if noun in ("n", "m"))
+            return tied or aspects or tuple(noun for noun in nouns if noun in ("w", "r"))
+
+        return tuple(
+            Slot(
+                sign={"+": 1, "-": -1, "": 0}[slot["sign"]],
+                kind=slot["kind"],
+                key=slot["kind"] + slot["number"],
+                subjects=subjects(slot["number"]) if slot["sign"] else (),
+            )
+            for slot in found
+        )
+
+    @property
+    def blanked(self) -> str:
+        """The form for people: what fits is named, the signs are left out."""
+        return _SLOT.sub(lambda slot: f"[{_BLANKS.get(slot['kind'], 'noun')}]", self.text)
+
+    def filled(self, filling: dict[str, str]) -> str:
+        """The sentence with the words of ``filling``, by key, and the articles they ask for."""
+        text = _SLOT.sub(lambda slot: filling[slot["kind"] + slot["number"]], self.text)
+        return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text)
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """One combination of a pattern's choices.
+
+    Attributes:
+        choices: what was chosen, with the place of the choice in the pattern.
+        form: the sentence.
+        twin: the sentence that says the opposite in the same words, if there is one.
+    """
+
+    choices: tuple[tuple[int, str], ...]
+    form: Form
+    twin: Form | None
+
+
+def skeletons(pattern: str) -> Iterator[Skeleton]:
+    """Every skeleton of ``pattern``, in a fixed order."""
+    first, _, second = pattern.partition(" || ")
+    for options in product(*(choice.split("|") for choice in _CHOICE.findall(first))):
+        form = Form(_choose(first, options))
+        twin = Form(_choose(second, options)) if second else _own_twin(form)
+        yield Skeleton(tuple(enumerate(options)), form, twin)
+
+
+def _choose(pattern: str, options: tuple[str, ...]) -> str:
+    remaining = iter(options)
+    return " ".join(_CHOICE.sub(lambda _: next(remaining), pattern).split())
+
+
+def _own_twin(form: Form) -> Form | None:
+    slots = form.slots
+    if any(slot.kind == "r" for slot in slots):
+        return Form(_SLOT.sub(lambda slot: _exchanged(slot, "sign", "kind"), form.text))
+    if {slot.sign for slot in slots if slot.key[1:]} >= {1, -1}:
+        return Form(_SLOT.sub(lambda slot: _exchanged(slot, "number"), form.text))
+    return None
+
+
+def _exchanged(slot: re.Match[str], *parts: str) -> str:
+    values = (
+        _OTHER.get(value, value) if part in parts else value
+        for part, value in slot.groupdict().items()
+    )
+    return "{" + "".join(values) + "}"

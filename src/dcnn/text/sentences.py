@@ -4,7 +4,7 @@ A list of lists of 1.6 million tweets takes gigabytes; one flat array and the of
 megabytes, saves and hashes in one go, and pads a batch without a loop.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Self
@@ -63,12 +63,3 @@ class Sentences:
         inside = columns < lengths[:, None]  # (B, s)
         places = np.where(inside, self.offsets[indices, None] + columns, 0)
         return np.where(inside, self.ids[places], padding).astype(np.int64), lengths
-
-
-def concatenate(parts: Iterable[Sentences]) -> Sentences:
-    """One after the other."""
-    parts = list(parts)
-    return Sentences.from_flat(
-        np.concatenate([part.ids for part in parts]),
-        np.concatenate([part.lengths for part in parts]),
-    )

@@ -95,10 +95,11 @@ def train(
     run = _Run(
         model.to(device), examples, dev, config, torch.device(device), listener or Listener()
     )
-    if checkpoint is not None and resume:
-        saved = checkpoint.load()
-        if saved is not None:
-            run.restore(*saved)
+    saved = checkpoint.load() if checkpoint is not None and resume else None
+    if saved is not None:
+        run.restore(*saved)
+    elif checkpoint is not None:
+        checkpoint.save(*run.snapshot())  # a place that cannot be written is found out now
     last_saved = time.monotonic()
     while not run.state.finished:
         run.step()

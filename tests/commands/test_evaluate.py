@@ -1,0 +1,57 @@
+import json
+
+import pytest
+
+from dcnn import artifact as model_folder
+from untrained import make_artifact
+
+ROWS = "text,label\nnot dull,{0}\nthe plot is bad,{1}\ngood,{0}\n"
+
+
+@pytest.fixture
+def model(tmp_path):
+    model_folder.save(tmp_path / "model", make_artifact())
+    return "model"
+
+
+def test_the_scores_are_those_of_the_predictions(dcnn, tmp_path, model):
+    (tmp_path / "d.csv").write_text(ROWS.format("pos", "neg"))
+    done = dcnn("evaluate", model, "d.csv", "--json")
+    assert done.code == 0, done.err
+    scores = json.loads(done.out)
+    lines = dcnn("predict", model, "not dull", "the plot is bad", "good").out.splitlines()
+    predicted = [line.split("\t")[0] for line in lines]
+    hits = sum(p == label for p, label in zip(predicted, ["pos", "neg", "pos"], strict=True))
+    assert scores["accuracy"] == pytest.approx(hits / 3)
+    assert {"macro_f1", "per_class", "confusion", "calibration_error"} <= scores.keys()
+    assert scores["per_class"]["pos"]["support"] == 2
+    assert scores["labels"] == ["neg", "pos"]
+
+
+def test_people_get_tables(dcnn, tmp_path, model):
+    (tmp_path / "d.csv").write_text(ROWS.format("pos", "neg"))
+    out = dcnn("evaluate", model, "d.csv").out
+    for word in ("accuracy", "macro F1", "calibration error", "precision", "true \\ predicted"):
+        assert word in out
+
+
+def test_many_classes_are_shown_by_their_worst_pairs(dcnn, tmp_path):
+    classes = tuple(f"class {i}" for i in range(20))
+    model_folder.save(tmp_path / "many", make_artifact(classes=classes))
+    rows = "".join(f"good,class {i}\n" for i in range(20))
+    (tmp_path / "d.csv").write_text("text,label\n" + rows)
+    assert "most confused" in dcnn("evaluate", "many", "d.csv").out
+
+
+def test_an_unknown_label_is_named_with_its_line(dcnn, tmp_path, model):
+    (tmp_path / "d.csv").write_text(ROWS.format("pos", "negg"))
+    done = dcnn("evaluate", model, "d.csv")
+    assert done.code == 2
+    assert "d.csv, line 3" in done.err
+    assert "'negg'" in done.err
+
+
+def test_labels_that_are_numbers_match_their_text(dcnn, tmp_path):
+    model_folder.save(tmp_path / "numbers", make_artifact(classes=(0, 1)))
+    (tmp_path / "d.csv").write_text(ROWS.format("1", "0"))
+    assert dcnn("evaluate", "numbers", "d.csv", "--json").code == 0

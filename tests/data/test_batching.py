@@ -1,0 +1,84 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcnn.data.batching import Examples, make_batch, prediction_batches, training_order
+from dcnn.data.splitting import stratified_split
+from dcnn.text.sentences import Sentences
+
+lengths = st.lists(st.integers(1, 40), min_size=1, max_size=300).map(np.array)
+
+
+@given(lengths, st.integers(1, 20), st.integers(0, 5))
+def test_an_epoch_holds_every_example_once_in_full_batches(lengths, size, epoch):
+    batches = training_order(lengths, size, seed=0, epoch=epoch)
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    assert sorted(map(len, batches), reverse=True)[:-1] == [size] * (len(batches) - 1)
+
+
+def test_the_order_follows_from_seed_and_epoch_alone():
+    lengths = np.arange(1, 200)
+
+    def order(seed, epoch):
+        return [batch.tolist() for batch in training_order(lengths, 8, seed, epoch)]
+
+    assert order(0, 3) == order(0, 3)
+    assert order(0, 3) != order(0, 4)
+    assert order(0, 3) != order(1, 3)
+
+
+def test_batches_hold_like_lengths_in_random_order():
+    lengths = np.random.default_rng(0).integers(1, 60, 6400)
+    batches = training_order(lengths, 32, seed=0, epoch=0)
+    padded = sum(lengths[batch].max() * len(batch) for batch in batches)
+    assert padded < 1.05 * lengths.sum()
+    means = np.array([lengths[batch].mean() for batch in batches])
+    assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.3
+
+
+@given(lengths, st.integers(1, 50), st.integers(1, 200))
+def test_prediction_batches_restore_the_order_and_stay_small(lengths, size, max_words):
+    sentences = Sentences.from_flat(np.arange(lengths.sum(), dtype=np.int32), lengths)
+    seen = {}
+    for batch in prediction_batches(sentences, size, max_words):
+        assert len(batch.order) <= size
+        assert batch.ids.size <= max_words or len(batch.order) == 1
+        for index, ids, length in zip(batch.order, batch.ids, batch.lengths, strict=True):
+            seen[int(index)] = ids[:length].tolist()
+    starts = sentences.offsets
+    expected = [list(range(starts[i], starts[i + 1])) for i in range(len(lengths))]
+    assert [seen[i] for i in range(len(lengths))] == expected
+
+
+def test_a_batch_carries_targets_and_weights_of_its_examples():
+    examples = Examples(
+        Sentences.from_lists([[1], [2, 3], [4]]), np.array([0, 1, 2]), np.array([0.1, 0.2, 0.3])
+    )
+    batch = make_batch(examples, np.array([2, 1]))
+    assert batch.ids.tolist() == [[4, 0], [2, 3]]
+    assert batch.targets.tolist() == [2, 1]
+    assert batch.weights.tolist() == [0.3, 0.2]
+    again = examples.select(np.array([2, 1]))
+    assert make_batch(again, np.array([0, 1])).ids.tolist() == batch.ids.tolist()
+
+
+@given(
+    st.lists(st.sampled_from("abc"), min_size=2, max_size=200).filter(lambda x: len(set(x)) > 1),
+    st.floats(0.01, 0.9),
+    st.integers(0, 9),
+)
+def test_a_split_is_a_partition_with_every_label_on_both_sides(labels, fraction, seed):
+    kept, held_out = stratified_split(labels, fraction, seed)
+    assert sorted([*kept, *held_out]) == list(range(len(labels)))
+    for label in set(labels):
+        count = labels.count(label)
+        held = sum(labels[i] == label for i in held_out)
+        assert abs(held - fraction * count) <= 1
+        if count > 1:
+            assert 1 <= held < count
+
+
+def test_a_split_follows_from_its_seed():
+    labels = ["a", "b"] * 50
+    first, again, other = (stratified_split(labels, 0.2, seed)[1].tolist() for seed in (1, 1, 2))
+    assert first == again != other

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from dcnn import DCNNClassifier, Predictor
+from dcnn.errors import ConfigError, DataError, UserError
+
+TEXTS = [
+    "good film",
+    "a good plot",
+    "good",
+    "very good",
+    "bad film",
+    "a bad plot",
+    "bad",
+    "very bad",
+]
+TEXTS = [f"{text} {tail}" for text in TEXTS for tail in ("", "indeed", "today", "again", "!")]
+LABELS = ["pos" if "good" in text else "neg" for text in TEXTS]
+SMALL = {"dim": 8, "widths": (4, 3), "maps": (2, 3), "k_top": 2, "epochs": 12, "batch_size": 4}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return DCNNClassifier(**SMALL, device="cpu").fit(TEXTS, LABELS)
+
+
+def test_it_learns_and_predicts(fitted):
+    assert fitted.classes_.tolist() == ["neg", "pos"]
+    assert fitted.predict(["a very good film", "a bad film"]).tolist() == ["pos", "neg"]
+    assert fitted.score(TEXTS, LABELS) == 1.0
+    probabilities = fitted.predict_proba(TEXTS)
+    assert probabilities.shape == (len(TEXTS), 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
+    assert fitted.n_epochs_ <= 12
+    assert 0 <= fitted.dev_accuracy_ <= 1
+    assert len(fitted.history_) == fitted.n_epochs_
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [False, True], [-1, 7], [0.0, 1.0], ["a", "é"]])
+def test_labels_of_any_type_come_back_from_a_folder(tmp_path, labels):
+    y = [labels[label == "pos"] for label in LABELS]
+    model = DCNNClassifier(**SMALL | {"epochs": 1}).fit(TEXTS, y)
+    model.save(tmp_path / "model")
+    again = DCNNClassifier.load(tmp_path / "model")
+    assert again.classes_.tolist() == sorted(labels)
+    assert again.classes_.dtype == model.classes_.dtype
+    assert again.predict(TEXTS).tolist() == model.predict(TEXTS).tolist()
+    assert again.get_params() | {"widths": (), "maps": (), "l2_filters": ()} == (
+        model.get_params() | {"widths": (), "maps": (), "l2_filters": ()}
+    )
+    np.testing.assert_array_equal(again.predict_proba(TEXTS), model.predict_proba(TEXTS))
+    assert Predictor.load(tmp_path / "model").predict(["good"])[0].label in labels
+
+
+def test_it_is_a_well_behaved_estimator(fitted):
+    parameters = fitted.get_params()
+    assert parameters["epochs"] == 12
+    twin = clone(fitted)
+    assert twin.get_params() == parameters
+    with pytest.raises(NotFittedError):
+        twin.predict(TEXTS)
+    assert clone(fitted).set_params(dim=4).dim == 4
+
+
+def test_search_and_cross_validation_take_lists_of_strings():
+    model = DCNNClassifier(**SMALL | {"epochs": 2})
+    scores = cross_val_score(model, TEXTS, LABELS, cv=2)
+    assert len(scores) == 2
+    search = GridSearchCV(model, {"epochs": [1, 6]}, cv=2, error_score="raise").fit(TEXTS, LABELS)
+    assert search.best_params_["epochs"] in (1, 6)
+    assert search.predict(["good"]).shape == (1,)
+
+
+def test_the_same_seed_gives_the_same_model(fitted):
+    again = clone(fitted).fit(TEXTS, LABELS)
+    np.testing.assert_array_equal(again.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
+    other = clone(fitted).set_params(random_state=1).fit(TEXTS, LABELS)
+    assert not np.array_equal(other.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
+
+
+def test_numpy_arrays_of_texts_are_taken(fitted):
+    np.testing.assert_array_equal(
+        fitted.predict_proba(np.array(TEXTS)), fitted.predict_proba(np.array(TEXTS, dtype=object))
+    )
+
+
+def test_a_dev_set_and_weights_can_be_given():
+    model = DCNNClassifier(**SMALL | {"epochs": 1})
+    model.fit(
+        TEXTS, LABELS, sample_weight=np.ones(len(TEXTS)), dev=(["good", "bad"], ["pos", "neg"])
+    )
+    assert model.dev_accuracy_ in (0, 0.5, 1)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "more", "message"),
+    [
+        ("one text", ["a"], {}, "X must be a list of texts; got one string"),
+        (["a", 3], ["x", "y"], {}, r"X\[1\]=3 must be a string"),
+        (["a", None], ["x", "y"], {}, r"X\[1\]=None must be a string"),
+        ([], [], {}, "X has no texts"),
+        (["a", "b"], [["x"], ["y"]], {}, "y must be one label a text"),
+        (["a", "b"], ["x"], {}, "X has 2 texts and y 1 labels"),
+        (["a", "b"], ["x", "x"], {}, r"y has one class only, \['x'\]"),
+        (["a", "b"], ["x", "y"], {"sample_weight": [1]}, "sample_weight must be one finite"),
+        (["a", "b"], ["x", "y"], {"sample_weight": [1, -1]}, "sample_weight must be one finite"),
+        (["a", "b"], ["x", "y"], {"dev": (["a"], ["z"])}, "the dev label .*'z'.* does not occur"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_explained(x, y, more, message):
+    with pytest.raises(DataError, match=message):
+        DCNNClassifier(**SMALL).fit(x, y, **more)
+
+
+def test_an_impossible_network_is_refused_when_fitting():
+    with pytest.raises(ConfigError, match=r"widths\[0\]=3 is below k_top=4"):
+        DCNNClassifier(widths=(3, 5)).fit(TEXTS, LABELS)
+    with pytest.raises(ConfigError, match="device='tpu' must be auto, cpu or cuda"):
+        DCNNClassifier(**SMALL, device="tpu").fit(TEXTS, LABELS)
+
+
+def test_saving_over_something_needs_to_be_asked_for(tmp_path, fitted):
+    fitted.save(tmp_path / "model")
+    with pytest.raises(UserError, match="exists; pass --overwrite"):
+        fitted.save(tmp_path / "model")
+    fitted.save(tmp_path / "model", overwrite=True)

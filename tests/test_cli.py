@@ -1,0 +1,87 @@
+import subprocess
+import sys
+
+import pytest
+
+import dcnn as package
+
+
+def test_no_arguments_show_the_commands(dcnn):
+    done = dcnn()
+    assert "Usage" in done.out + done.err
+    for command in ("demo", "train", "predict", "evaluate"):
+        assert command in done.out + done.err
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "predict", "evaluate"])
+def test_every_help_has_an_example(dcnn, command):
+    done = dcnn(command, "--help")
+    assert done.code == 0
+    assert f"dcnn {command} " in done.out.split("Usage")[1].split("\n", 1)[1]
+
+
+def test_the_version_is_told(dcnn):
+    assert dcnn("--version").out.strip() == package.__version__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("trian",), "trian"),
+        (("train",), "TRAIN"),
+        (("train", "d.csv"), "--out"),
+        (("predict", "m", "x", "--top", "0"), "--top"),
+        (("train", "d.csv", "--out", "m", "--epochs", "many"), "--epochs"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(dcnn, arguments, message):
+    done = dcnn(*arguments)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    script = (
+        "import sys, dcnn, dcnn.cli; print([m for m in ('torch', 'sklearn') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_load_when_used():
+    assert set(package.__all__) <= set(dir(package))
+    assert package.Predictor.__name__ == "Predictor"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = package.nonsense
+
+
+@pytest.mark.parametrize(("missing", "code"), [("torch", "train"), ("sklearn", "classifier")])
+def test_a_missing_extra_is_named_with_its_install_command(tmp_path, missing, code):
+    (tmp_path / "d.csv").write_text("text,label\na,x\nb,y\nc,x\nd,y\n")
+    hide = f"import sys; sys.modules[{missing!r}] = None\n"
+    uses = {
+        "train": "from dcnn.cli import main\n"
+        "sys.argv = ['dcnn', 'train', 'd.csv', '--out', 'm']; main()",
+        "classifier": "import dcnn\ntry: dcnn.DCNNClassifier\n"
+        "except dcnn.DcnnError as error: sys.exit(f'{error}')",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", hide + uses[code]], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode != 0
+    assert "pip install 'dcnn[train]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_crash(tmp_path):
+    from dcnn import artifact as model_folder
+    from untrained import make_artifact
+
+    model_folder.save(tmp_path / "model", make_artifact())
+    (tmp_path / "d.txt").write_text("good\n" * 50_000)
+    command = f"{sys.executable} -m dcnn predict model --input d.txt | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path)
+    assert len(done.stdout.splitlines()) == 1
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,126 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, TrainingConfig, load_toml
+from dcnn.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"widths": (3, 5)}, "widths[0]=3 is below k_top=4, so a one-word sentence cannot fill the "
+         "top pool; set widths[0] to 4 or more"),
+        ({"dim": 50}, "dim=50 cannot be folded 2 times; set dim to a multiple of 4 or fold to "
+         "false"),
+        ({"maps": (6,)}, "widths=[7, 5] and maps=[6] need one value a layer each"),
+        ({"widths": (), "maps": ()}, "widths=() has no layer"),
+        ({"maps": (6, 0)}, "maps=[6, 0] must all be 1 or more"),
+        ({"widths": (7, 0)}, "widths=[7, 0] must all be 1 or more"),
+        ({"k_top": 0}, "k_top=0 must be 1 or more"),
+        ({"dropout": 1.0}, "dropout=1.0 must be at least 0 and below 1"),
+        ({"dim": 0}, "dim=0 must be 1 or more"),
+    ],
+)  # fmt: skip
+def test_impossible_networks_are_refused(settings, message):
+    with pytest.raises(ConfigError) as error:
+        DCNNConfig(**settings)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs=0 must be 1 or more"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 must be above 0"),
+        ({"l2_top": -1.0}, "l2_top=-1.0 must be 0 or more"),
+        ({"l2_filters": ()}, "l2_filters=[] must be one or more values"),
+        ({"ema": 1.0}, "ema=1.0 must be at least 0 and below 1"),
+        ({"dev_fraction": 0.0}, "dev_fraction=0.0 must be above 0 and below 1"),
+    ],
+)
+def test_impossible_training_is_refused(settings, message):
+    with pytest.raises(ConfigError) as error:
+        TrainingConfig(**settings)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("training.epoch=3", "unknown setting 'epoch'; did you mean epochs?"),
+        ("training.epochs=many", "epochs='many' must be a whole number"),
+        ("training.epochs=2.5", "epochs=2.5 must be a whole number"),
+        ("training.epochs=true", "epochs=True must be a whole number"),
+        ("training.learning_rate=nan", "learning_rate=nan must be a finite number"),
+        ("training.schedule=cosine", "schedule='cosine' must be one of constant, linear"),
+        ("model.kind=lstm", "kind='lstm' must be one of dcnn, max-tdnn, nbow"),
+        ("model.widths=7", "widths=7 must be a list such as [7, 5]"),
+        ("model.widths=[7, 'a']", "widths[1]='a' must be a whole number"),
+        ("model.fold=1", "fold=1 must be true or false"),
+        ("mode.dim=3", "unknown setting 'mode'; did you mean model?"),
+        ("dim=3", "'dim=3' must look like section.key=value"),
+        ("training.epochs", "'training.epochs' must look like section.key=value"),
+    ],
+)
+def test_a_wrong_setting_is_explained(setting, message):
+    with pytest.raises(ConfigError) as error:
+        Config().with_settings([setting])
+    assert message in str(error.value)
+
+
+def test_settings_are_applied_in_order():
+    config = Config().with_settings(
+        ["model.dim=64", "training.learning_rate=1", "text.tokenizer=tweet", "model.widths=[8, 4]"]
+    )
+    assert config.model == DCNNConfig(dim=64, widths=(8, 4))
+    assert config.training.learning_rate == 1.0
+    assert config.text.tokenizer == "tweet"
+
+
+def test_another_kind_of_network_starts_from_its_own_defaults():
+    config = Config().with_settings(["model.kind=max-tdnn", "model.width=5"])
+    assert config.model == MaxTDNNConfig(width=5)
+
+
+@given(
+    st.builds(
+        TrainingConfig,
+        epochs=st.integers(1, 99),
+        learning_rate=st.floats(1e-6, 10),
+        l2_filters=st.lists(st.floats(0, 1), min_size=1, max_size=3).map(tuple),
+        seed=st.integers(0, 2**31),
+    )
+)
+def test_plain_values_and_back_is_the_identity(training):
+    config = Config(training=training)
+    assert Config.from_dict(config.to_dict()) == config
+
+
+def test_a_toml_file_is_read(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text('[text]\ntokenizer = "tweet"\n[model]\ndim = 60\n[training]\nepochs = 4\n')
+    config = load_toml(path)
+    assert (config.text.tokenizer, config.model.dim, config.training.epochs) == ("tweet", 60, 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[model\n", "is not valid TOML"),
+        ("model = 3\n", "model=3 must be a table of settings"),
+        ("[model]\ndims = 3\n", "did you mean dim?"),
+    ],
+)
+def test_a_bad_toml_file_is_named(tmp_path, content, message):
+    path = tmp_path / "bad.toml"
+    path.write_text(content)
+    with pytest.raises(ConfigError) as error:
+        load_toml(path)
+    assert "bad.toml" in str(error.value)
+    assert message in str(error.value)
+
+
+def test_a_missing_toml_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"gone\.toml: no such file"):
+        load_toml(tmp_path / "gone.toml")

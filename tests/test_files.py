@@ -1,0 +1,128 @@
+import bz2
+import gzip
+import lzma
+import zipfile
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from dcnn.errors import DataError, StorageError
+from dcnn.files import bare_suffix, open_bytes, write_atomically, write_folder_atomically
+
+CONTENT = bytes(range(256)) * 2000
+COMPRESS = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.compress,
+}
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_every_compression_reads_the_same(tmp_path, suffix):
+    path = tmp_path / f"data.csv{suffix}"
+    path.write_bytes(COMPRESS[suffix](CONTENT))
+    with open_bytes(path) as stream:
+        assert stream.read() == CONTENT
+    assert bare_suffix(path) == ".csv"
+
+
+def test_a_zip_with_one_file_is_read_and_with_two_refused(tmp_path):
+    path = tmp_path / "data.csv.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data.csv", CONTENT)
+    with open_bytes(path) as stream:
+        assert stream.read() == CONTENT
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("other.csv", b"")
+    with pytest.raises(DataError, match="holds 2 files where one is expected"), open_bytes(path):
+        pass
+
+
+def test_several_zstandard_frames_are_one_file(tmp_path):
+    path = tmp_path / "data.zst"
+    path.write_bytes(zstandard.compress(CONTENT) + zstandard.compress(b"end"))
+    with open_bytes(path) as stream:
+        assert stream.read() == CONTENT + b"end"
+
+
+# A flipped bit in .zst may go unseen: its frames need not carry a checksum.
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [
+        *((suffix, "cut") for suffix in (".gz", ".bz2", ".xz", ".zst", ".zip")),
+        *((suffix, "flipped") for suffix in (".gz", ".bz2", ".xz", ".zip")),
+    ],
+)
+def test_damaged_data_is_never_taken_for_complete(tmp_path, suffix, damage):
+    if suffix == ".zip":
+        path = tmp_path / "whole.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("data", CONTENT)
+        packed = path.read_bytes()
+    else:
+        packed = COMPRESS[suffix](CONTENT)
+    middle = len(packed) // 2
+    broken = (
+        packed[:middle]
+        if damage == "cut"
+        else packed[:middle] + bytes([packed[middle] ^ 0xFF]) + packed[middle + 1 :]
+    )
+    path = tmp_path / f"data{suffix}"
+    path.write_bytes(broken)
+    with pytest.raises(DataError, match="damaged or cut short"), open_bytes(path) as stream:
+        stream.read()
+
+
+def test_missing_files_and_folders_are_named(tmp_path):
+    with pytest.raises(DataError, match="gone: no such file"), open_bytes(tmp_path / "gone"):
+        pass
+    with pytest.raises(DataError, match="is a folder"), open_bytes(tmp_path):
+        pass
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fail_after(_: int) -> None:
+    raise RuntimeError
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    with pytest.raises(RuntimeError), write_atomically(path) as stream:
+        fail_after(stream.write(b"half"))
+    assert (path.read_bytes(), names(tmp_path)) == (b"old", ["out"])
+    with write_atomically(path) as stream:
+        stream.write(b"new")
+    assert (path.read_bytes(), names(tmp_path)) == (b"new", ["out"])
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "deep" / "out"
+    with write_folder_atomically(path) as folder:
+        (folder / "a").write_text("1")
+    with pytest.raises(RuntimeError), write_folder_atomically(path) as folder:
+        fail_after((folder / "b").write_text("2"))
+    assert (names(path), names(path.parent)) == (["a"], ["out"])
+    with write_folder_atomically(path) as folder:
+        (folder / "c").write_text("3")
+    assert (names(path), names(path.parent)) == (["c"], ["out"])
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with (
+        pytest.raises(StorageError, match=r"out could not be written .*nothing was changed"),
+        write_folder_atomically(tmp_path / "file" / "out"),
+    ):
+        pass
+    with (
+        pytest.raises(StorageError, match="could not be written"),
+        write_atomically(tmp_path / "no" / "out"),
+    ):
+        pass

@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcnn.config import TextConfig
+from dcnn.text.encoder import Encoder
+from dcnn.text.sentences import Sentences
+
+
+@given(st.lists(st.text(), min_size=1), st.sampled_from(["words", "tweet", "whitespace"]))
+def test_saving_and_loading_is_the_identity(texts, preset):
+    encoder = Encoder.build(texts, TextConfig(tokenizer=preset))
+    again = Encoder.from_json(encoder.to_json())
+    assert again == encoder
+    assert [again.encode(text) for text in texts] == [encoder.encode(text) for text in texts]
+
+
+def test_an_empty_text_is_one_unknown_word():
+    encoder = Encoder.build(["a b"], TextConfig())
+    assert encoder.encode("") == encoder.encode(" \u200b") == [0]
+    assert encoder.encode("x") == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "not an object"),
+        ('{"preset": "bytes"}', "preset='bytes' must be one of words, tweet, whitespace"),
+        ('{"preset": "words", "lowercase": 1}', "lowercase=1 must be true or false"),
+        ('{"preset": "words", "lowercase": true, "vocabulary": [1]}', "must be a list of strings"),
+        ('{"preset": "words", "lowercase": true, "vocabulary": ["a", "a"]}', "twice"),
+        ("{", "Expecting"),
+    ],
+)
+def test_a_damaged_description_is_explained(text, message):
+    with pytest.raises(ValueError, match=message):
+        Encoder.from_json(text)
+
+
+lists = st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=6), min_size=1, max_size=8)
+
+
+@given(lists, st.data())
+def test_sentences_select_and_pad_as_lists_do(sentences, data):
+    flat = Sentences.from_lists(sentences)
+    indices = data.draw(st.lists(st.integers(0, len(sentences) - 1), min_size=1, max_size=6))
+    chosen = [sentences[i] for i in indices]
+    ids, lengths = flat.padded(np.array(indices), padding=7)
+    width = max(map(len, chosen))
+    assert ids.tolist() == [row + [7] * (width - len(row)) for row in chosen]
+    assert lengths.tolist() == [len(row) for row in chosen]
+    selected = flat.select(np.array(indices))
+    assert selected.ids.tolist() == [word for row in chosen for word in row]
+    assert selected.lengths.tolist() == lengths.tolist()
