@@ -66,7 +66,9 @@ def test_more_dimensions_are_reduced_and_keep_distances(tmp_path):
     flat = generator.normal(size=(50, 2)) @ generator.normal(size=(2, 10))  # rank two
     words = [f"w{i}" for i in range(50)]
     path = tmp_path / "vectors.txt"
-    path.write_text("\n".join(f"{w} {' '.join(map(str, v))}" for w, v in zip(words, flat)))
+    path.write_text(
+        "\n".join(f"{w} {' '.join(map(str, v))}" for w, v in zip(words, flat, strict=True))
+    )
     vectors, _ = load_vectors(path, Vocabulary(words), 2, generator)
     found = vectors[1:]
     expected = np.linalg.norm(flat[:, None] - flat, axis=-1)
