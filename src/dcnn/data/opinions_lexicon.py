@@ -37,17 +37,15 @@ WORDS = {
     ("a", 1): (
         *("superb", "brilliant", "splendid", "terrific", "wonderful", "marvellous", "excellent"),
         *("magnificent", "exquisite", "masterful", "inspired", "inventive", "elegant", "charming"),
-        *("delightful", "dazzling", "captivating", "impressive", "remarkable", "memorable"),
-        *("striking", "stunning", "stylish", "vivid", "lively", "fresh", "polished", "graceful"),
-        *("sublime", "refreshing", "enchanting", "imaginative", "beautiful", "glorious"),
-        *("flawless", "engaging"),
+        *("delightful", "dazzling", "captivating", "impressive", "memorable", "striking"),
+        *("stunning", "stylish", "vivid", "lively", "fresh", "graceful", "sublime", "refreshing"),
+        *("imaginative", "beautiful", "engaging"),
     ),
     ("a", -1): (
         *("dull", "clumsy", "bland", "stale", "lifeless", "awkward", "lazy", "muddled", "tiresome"),
         *("dreary", "flat", "forgettable", "grating", "sloppy", "weak", "messy", "mediocre"),
-        *("lame", "limp", "drab", "feeble", "inept", "insipid", "irritating", "laboured"),
-        *("monotonous", "pedestrian", "plodding", "shoddy", "sluggish", "tepid", "uninspired"),
-        *("dreadful", "abysmal", "awful", "ugly"),
+        *("lame", "drab", "feeble", "inept", "insipid", "irritating", "laboured", "monotonous"),
+        *("plodding", "shoddy", "sluggish", "uninspired", "dreadful", "awful"),
     ),
     ("v", 1): (
         *("delight", "triumph", "joy", "treat", "masterpiece", "gem", "pleasure", "marvel"),
@@ -70,14 +68,12 @@ WORDS = {
 }
 _TELLING_WORDS = {
     ("a", 1): (
-        *("witty", "clever", "gripping", "moving", "touching", "poignant", "heartfelt", "tender"),
-        *("intelligent", "thoughtful", "absorbing", "compelling", "riveting", "funny", "thrilling"),
-        "perceptive",
+        *("witty", "clever", "gripping", "moving", "touching", "poignant", "heartfelt", "funny"),
+        *("intelligent", "thoughtful", "absorbing", "compelling", "riveting", "thrilling"),
     ),
     ("a", -1): (
         *("boring", "tedious", "predictable", "shallow", "hollow", "contrived", "derivative"),
-        *("pointless", "pretentious", "formulaic", "incoherent", "ponderous", "preposterous"),
-        *("silly", "trite", "unfunny"),
+        *("pointless", "pretentious", "formulaic", "incoherent", "silly", "trite", "unfunny"),
     ),
 }
 

@@ -19,6 +19,7 @@ Where a pattern allows it, its sentences come as twins, the same words with oppo
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 PATTERNS: dict[str, tuple[str, ...]] = {
@@ -31,7 +32,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         "(I|We|They) (found|thought|considered) the {n} {+a}(| throughout| to the end).",
         "The {n} (is|was|proved|remains) a {+v}(| to the end| for everyone| all round).",
         "(I|We|Everyone|My friends|The critics) {+d} the {n}(| once again| to the end| at once).",
-        "(You will|They will|I still|We still) {+i} the {n}(| every time| to this day).",
+        "(You will|They will|I still|We still) {+i} the {n}(| every time| in the end).",
         "(This is|They have made|She directs|He gives us) a {+a1} {w} with {+a2} {m2}(.|!)",
         "The {n1} (is|feels|seems) {+a1} and the {n2} (is|feels|seems) {+a2}.",
     ),
@@ -94,11 +95,11 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         "The {n} (is|was|proved) (hardly|anything but|far from|nowhere near) a {-v}.",
         "The {n} (is|was|proved) (truly|really|quite) a {+v}.",
         "(I|We|My friends) (hardly|barely|never) {-d} the {n}.",
-        "(You|They|We) will (hardly|barely|never) {-i} the {n}(| at once| to the end).",
+        "(You|They|We) will (hardly|barely) {-i} the {n}(| at once| to the end).",
         "(I|We|My friends) (truly|really|deeply) {+d} the {n}.",
         "The {n} (is|was) (|far |much )too {+a1} to (be|seem|feel) {-a2}.",
-        "The {n} (is|was) too (short|brisk|odd|bold) to (be|seem|feel) {-a}.",
-        "The {n} (is|was) (short|brisk|odd|bold) enough to (be|seem|feel) {+a}.",
+        "The {n} (is|was) too (short|quiet|odd|bold) to (be|seem|feel) {-a}.",
+        "The {n} (is|was) (short|quiet|odd|bold) enough to (be|seem|feel) {+a}.",
         "The {n} (is|was|feels) (hardly|barely|far from) {-a1} and (truly|deeply|quite) {+a2}.",
         "The {n} (is|was|feels) (truly|deeply|quite) {+a1} and (hardly|barely|far from) {-a2}.",
         "The {n} (is|was|feels|seems) (|far |much )more {+a1} than {-a2}.",
@@ -150,7 +151,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         "(I|We|They) (found|thought) the {w} (|far |much )more {+a} than the {r}.",
         "(I|We|They) (found|thought) the {w} (|far |much )less {-a} than the {r}.",
         "The {w} (is|was) (nowhere near|not half|not nearly|not) as {-a} as the {r}.",
-        "(Where|While|Whereas) the {r} (is|was|feels) {-a1}, the {w} (is|was|feels) {+a2}.",
+        "(Where|Whereas) the {r} (is|was|feels) {-a1}, the {w} (is|was|feels) {+a2}.",
         "The {w} (is|was|feels) {+a1}, (where|while|whereas) the {r} (is|was|feels) {-a2}.",
         "(I|We|Everyone|My friends) {+d} the {w} (|far |much )more than the {r}.",
         "(Far|Much|Even) {+c} than the {r}, (this|that) {w}(.|!)",
@@ -229,7 +230,7 @@ class Form:
 
     text: str
 
-    @property
+    @cached_property
     def slots(self) -> tuple[Slot, ...]:
         """The slots from left to right."""
         found = [match.groupdict() for match in _SLOT.finditer(self.text)]
