@@ -6,10 +6,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format typecheck clean
+.PHONY: help setup demo test lint format typecheck default-recipe clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## Make the virtual environment and install dcnn into it
 
@@ -32,6 +32,9 @@ lint: setup  ## Check format, style and the direction of imports
 
 typecheck: setup  ## Check the types strictly
 	$(BIN)/mypy
+
+default-recipe: setup  ## Remake results/: the default settings on the built-in corpus and TREC, 5 seeds
+	$(BIN)/python benchmarks/default_recipe.py
 
 format: setup  ## Format the code and mend what can be mended
 	$(BIN)/ruff format .

@@ -124,12 +124,15 @@ class DCNNConfig:
 
 @dataclass(frozen=True)
 class MaxTDNNConfig:
-    """The Max-TDNN sentence model (Sect. 2.3): narrow convolution, tanh, max over time."""
+    """The Max-TDNN sentence model (Sect. 2.3): narrow convolution, tanh, max over time.
+
+    The paper speaks of dropout for the DCNN alone, so there is none by default.
+    """
 
     kind: ClassVar[str] = "max-tdnn"
     dim: int = 48
     width: int = 6
-    dropout: float = 0.5
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         _require(self.dim >= 1, f"dim={self.dim} must be 1 or more")
@@ -152,11 +155,14 @@ class MaxTDNNConfig:
 
 @dataclass(frozen=True)
 class NBoWConfig:
-    """The Neural Bag-of-Words (Sect. 2.1): the sum of the word vectors, then tanh."""
+    """The Neural Bag-of-Words (Sect. 2.1): the sum of the word vectors, then tanh.
+
+    The paper speaks of dropout for the DCNN alone, so there is none by default.
+    """
 
     kind: ClassVar[str] = "nbow"
     dim: int = 48
-    dropout: float = 0.5
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         _require(self.dim >= 1, f"dim={self.dim} must be 1 or more")
@@ -210,10 +216,10 @@ class TrainingConfig:
     epochs: int = 12
     batch_size: int = 32
     learning_rate: float = 0.1
-    schedule: Literal["constant", "linear"] = "linear"
+    schedule: Literal["constant", "linear"] = "constant"
     eps: float = 1e-6
     reset_every: int = 0
-    l2_embeddings: float = 1e-5
+    l2_embeddings: float = 1e-4
     l2_filters: tuple[float, ...] = (3e-5, 3e-6)
     l2_top: float = 1e-4
     max_grad_norm: float = 5.0

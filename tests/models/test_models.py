@@ -16,8 +16,8 @@ CONFIGS = [
     DCNNConfig(dim=4, widths=(4, 2), maps=(2, 3), k_top=3),
     DCNNConfig(dim=8, widths=(3, 3, 2), maps=(2, 2, 2), k_top=2),
     DCNNConfig(dim=3, widths=(3, 2), maps=(2, 2), k_top=2, fold=False),
-    MaxTDNNConfig(dim=4, width=3),
-    NBoWConfig(dim=4),
+    MaxTDNNConfig(dim=4, width=3, dropout=0.5),
+    NBoWConfig(dim=4, dropout=0.5),
 ]
 NAMES = ["one layer", "two layers", "three layers", "no folding", "max-tdnn", "nbow"]
 VOCABULARY, CLASSES = 11, 3

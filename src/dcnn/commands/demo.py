@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -24,12 +26,10 @@ try:
 except ImportError:
     raise MissingExtraError("The demo", "train") from None
 
+Corpus = dict[str, list[Opinion]]
+
 CLASSES = ("negative", "positive")
-NETWORKS: dict[str, ModelConfig] = {
-    "DCNN": DCNNConfig(),
-    "Max-TDNN": MaxTDNNConfig(),
-    "NBoW": NBoWConfig(),
-}
+BASELINES: dict[str, ModelConfig] = {"Max-TDNN": MaxTDNNConfig(), "NBoW": NBoWConfig()}
 SAMPLE = (
     "The plot is not dull.",
     "The plot is dull, but the acting is superb.",
@@ -37,6 +37,15 @@ SAMPLE = (
     "Nobody would call the ending brilliant.",
     "The book is far better than the film.",
 )
+
+
+@dataclass(frozen=True)
+class Result:
+    """A model's answers on the test set: whether each is right, and the time training took."""
+
+    name: str
+    hits: NDArray[np.bool_]
+    seconds: float
 
 
 def run_demo(out: Path, seed: int) -> None:
@@ -47,88 +56,81 @@ def run_demo(out: Path, seed: int) -> None:
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in corpus.items())
     console.print(
         f"Built-in corpus: generated opinion sentences ({sizes}).\n"
-        "Test templates and word combinations do not occur in training.\n",
+        "Templates and word combinations of the test set do not occur in training.\n",
         highlight=False,
     )
-    rows: list[tuple[str, np.ndarray, float]] = []
-    trained: dict[str, Artifact] = {}
-    for name, network in NETWORKS.items():
-        started = time.perf_counter()
-        trained[name] = _train(console, name, network, corpus, seed)
-        seconds = time.perf_counter() - started
-        predictions = Predictor(trained[name]).predict([o.text for o in corpus["test"]])
-        rows.append((name, _hits([p.label for p in predictions], corpus["test"]), seconds))
-    started = time.perf_counter()
-    bayes = ngram_classifier("binb").fit(*_texts_and_labels(corpus["train"]))
-    seconds = time.perf_counter() - started
-    labels = bayes.predict([opinion.text for opinion in corpus["test"]])
-    rows.append(("naive Bayes, bigrams", _hits(labels, corpus["test"]), seconds))
+    dcnn, result = _run_network(console, "DCNN", DCNNConfig(), corpus, seed)
+    results = [result]
+    for name, network in BASELINES.items():
+        results.append(_run_network(console, name, network, corpus, seed)[1])
+    results.append(_run_naive_bayes(corpus))
 
-    _print_accuracies(console, rows, corpus["test"])
-    dcnn = trained["DCNN"]
+    _print_accuracies(console, results, corpus["test"])
     _print_sample(console, dcnn)
     facts = dcnn.facts | {
         "data": "the built-in corpus of generated opinion sentences",
-        "test_accuracy": float(rows[0][1].mean()),
+        "test_accuracy": float(result.hits.mean()),
     }
     model_folder.save(out, replace(dcnn, facts=facts))
-    console.print(f"The DCNN is in {out}; try: dcnn predict {out} 'the ending is not bad at all'")
+    console.print(f"The DCNN is in {out}; try:", f'  dcnn predict {out} "not bad at all"', sep="\n")
 
 
-def _texts_and_labels(opinions: Sequence[Opinion]) -> tuple[list[str], list[str]]:
-    return [opinion.text for opinion in opinions], [opinion.label for opinion in opinions]
-
-
-def _text_set(opinions: Sequence[Opinion]) -> TextSet:
-    texts, labels = _texts_and_labels(opinions)
-    return TextSet(texts, np.array([CLASSES.index(label) for label in labels]))
-
-
-def _train(
-    console: Console,
-    name: str,
-    network: ModelConfig,
-    corpus: dict[str, list[Opinion]],
-    seed: int,
-) -> Artifact:
-    config = Config(model=network).with_training(seed=seed)
+def _run_network(
+    console: Console, name: str, network: ModelConfig, corpus: Corpus, seed: int
+) -> tuple[Artifact, Result]:
+    started = time.perf_counter()
     with training_bar(console, f"{name:<9}", quiet=True) as bar:
         artifact, summary = fit(
             _text_set(corpus["train"]),
             _text_set(corpus["dev"]),
             CLASSES,
-            config,
+            Config(model=network).with_training(seed=seed),
             device="cpu",
             listener=bar,
         )
+    seconds = time.perf_counter() - started
     console.print(
         f"{name:<9} {summary.epochs} epochs, {summary.sentences_per_second:,.0f} sentences/s, "
         f"dev accuracy {100 * (summary.dev_accuracy or 0):.1f} %",
         highlight=False,
     )
-    return artifact
+    predictions = Predictor(artifact).predict([opinion.text for opinion in corpus["test"]])
+    labels = [prediction.label for prediction in predictions]
+    return artifact, Result(name, _hits(labels, corpus["test"]), seconds)
 
 
-def _hits(labels: Sequence[object], opinions: Sequence[Opinion]) -> np.ndarray:
-    return np.array(
-        [label == opinion.label for label, opinion in zip(labels, opinions, strict=True)]
-    )
+def _run_naive_bayes(corpus: Corpus) -> Result:
+    started = time.perf_counter()
+    train = corpus["train"]
+    model = ngram_classifier("binb").fit([o.text for o in train], [o.label for o in train])
+    seconds = time.perf_counter() - started
+    labels = model.predict([opinion.text for opinion in corpus["test"]])
+    return Result("Bigram NB", _hits(labels, corpus["test"]), seconds)
 
 
-def _print_accuracies(
-    console: Console, rows: list[tuple[str, np.ndarray, float]], test: Sequence[Opinion]
-) -> None:
-    """Accuracy on the test set, over all and by construct."""
-    constructs = sorted({opinion.construct for opinion in test})
+def _text_set(opinions: Sequence[Opinion]) -> TextSet:
+    targets = np.array([CLASSES.index(opinion.label) for opinion in opinions])
+    return TextSet([opinion.text for opinion in opinions], targets)
+
+
+def _hits(labels: Sequence[Any], opinions: Sequence[Opinion]) -> NDArray[np.bool_]:
+    hits: NDArray[np.bool_] = np.array([o.label for o in opinions]) == np.array(labels)
+    return hits
+
+
+def _print_accuracies(console: Console, results: Sequence[Result], test: Sequence[Opinion]) -> None:
+    """Accuracy on the test set, over all and by construct, a column a model."""
+    constructs = np.array([opinion.construct for opinion in test])
     table = Table("test accuracy, %", box=box.SIMPLE)
-    for heading in ("all", *constructs, "seconds"):
-        table.add_column(heading, justify="right")
-    for name, hits, seconds in rows:
-        shares = [hits.mean()] + [
-            hits[[opinion.construct == construct for opinion in test]].mean()
-            for construct in constructs
-        ]
-        table.add_row(name, *(f"{100 * share:.1f}" for share in shares), f"{seconds:.1f}")
+    for result in results:
+        table.add_column(result.name, justify="right")
+    for construct in sorted(set(constructs.tolist())):
+        chosen = constructs == construct
+        shares = [100 * result.hits[chosen].mean() for result in results]
+        table.add_row(f"{construct} ({chosen.sum()})", *(f"{share:.1f}" for share in shares))
+    table.add_section()
+    table.add_row(f"all ({len(test)})", *(f"{100 * result.hits.mean():.1f}" for result in results))
+    table.add_row("seconds of training", *(f"{result.seconds:.1f}" for result in results))
     console.print(table)
 
 

@@ -1,0 +1,120 @@
+"""How good the default settings are: the built-in corpus and TREC, five seeds each.
+
+    make default-recipe                      # TREC too where DCNN_DATA names the corpora
+
+One JSON a run in ``results/``, under the names of the results contract. Selection is on dev
+(the corpus's own, or the held-out tenth of TREC's training questions); test is read once a run.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import dcnn
+from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, ModelConfig, NBoWConfig
+from dcnn.data.opinions import generate
+from dcnn.data.splitting import stratified_split
+from dcnn.data.trec import read_trec
+from dcnn.ngram import ngram_classifier
+from dcnn.predictor import Predictor
+from dcnn.training.fit import TextSet, fit
+
+NETWORKS: dict[str, ModelConfig] = {
+    "dcnn": DCNNConfig(),
+    "max-tdnn": MaxTDNNConfig(),
+    "nbow": NBoWConfig(),
+}
+RESULTS = Path(__file__).parent.parent / "results"
+Split = tuple[list[str], list[str]]  # texts and labels
+
+
+def opinions(_: int) -> tuple[Split, Split, Split]:
+    """The built-in corpus, always the same; the seed is the network's."""
+    corpus = generate()
+    train, dev, test = (
+        ([o.text for o in corpus[name]], [o.label for o in corpus[name]])
+        for name in ("train", "dev", "test")
+    )
+    return train, dev, test
+
+
+def trec(seed: int) -> tuple[Split, Split, Split]:
+    """The TREC questions; a tenth of the training set is dev."""
+    folder = Path(os.environ["DCNN_DATA"]) / "trec"
+    train, test = read_trec(folder / "train_5500.label"), read_trec(folder / "TREC_10.label")
+    kept, held_out = stratified_split(train.labels, Config().training.dev_fraction, seed)
+    parts = (train.select(kept.tolist()), train.select(held_out.tolist()), test)
+    first, second, third = ((part.texts, part.labels) for part in parts)
+    return first, second, third
+
+
+def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Split]) -> dict:
+    """Train one model and score it on test."""
+    train, dev, test = splits
+    classes = sorted(set(train[1]))
+    facts: dict[str, object] = {"dev_accuracy": None, "epochs": None, "backend": "scikit-learn"}
+    started = datetime.datetime.now(datetime.UTC)
+    if model in NETWORKS:
+        train_set, dev_set = (
+            TextSet(texts, np.array([classes.index(label) for label in labels]))
+            for texts, labels in (train, dev)
+        )
+        config = Config(model=NETWORKS[model]).with_training(seed=seed)
+        artifact, _ = fit(train_set, dev_set, classes, config, device="cpu")
+        facts = artifact.facts
+        predicted = [prediction.label for prediction in Predictor(artifact).predict(test[0])]
+    else:
+        predicted = list(ngram_classifier(model).fit(*train).predict(test[0]))
+    ended = datetime.datetime.now(datetime.UTC)
+    accuracy = float(np.mean([p == label for p, label in zip(predicted, test[1], strict=True)]))
+    return {
+        "experiment": experiment,
+        "model": model,
+        "recipe": "default",
+        "seed": seed,
+        "dev_accuracy": facts["dev_accuracy"],
+        "test_accuracy": accuracy,
+        "epochs": facts["epochs"],
+        "seconds": round((ended - started).total_seconds(), 1),
+        "sentences_per_second": facts.get("sentences_per_second"),
+        "backend": facts["backend"],
+        "hardware": f"{platform.machine()}, {os.cpu_count()} cores, no GPU",
+        "versions": {
+            "dcnn": dcnn.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        "commit": subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip(),
+        "date": ended.date().isoformat(),
+    }
+
+
+def main() -> None:
+    """Run what is missing; finished runs are left alone."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    seeds = parser.parse_args().seeds
+    experiments = {"opinions": opinions} | ({"trec": trec} if "DCNN_DATA" in os.environ else {})
+    for experiment, load in experiments.items():
+        for seed in range(seeds):
+            splits = load(seed)
+            for model in (*NETWORKS, *(("binb",) if seed == 0 else ())):
+                path = RESULTS / experiment / f"{model}-default-seed{seed}.json"
+                if path.exists():
+                    continue
+                result = run(experiment, model, seed, splits)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(result, indent=2) + "\n")
+                print(path.relative_to(RESULTS), f"{100 * result['test_accuracy']:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

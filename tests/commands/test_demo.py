@@ -1,0 +1,48 @@
+"""The demo at its real size: it is the first thing a new user sees."""
+
+import re
+
+import pytest
+
+from dcnn.artifact import load
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    import os
+    import subprocess
+    import sys
+
+    folder = tmp_path_factory.mktemp("demo")
+    done = subprocess.run(
+        [sys.executable, "-m", "dcnn", "demo"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_the_dcnn_is_far_ahead_of_models_blind_to_structure(shown):
+    _, out = shown
+    (row,) = re.findall(r"all \(1200\) +(.*)", out)
+    dcnn, max_tdnn, nbow, bayes = map(float, row.split())
+    assert dcnn >= 90
+    assert dcnn > max_tdnn
+    assert max(nbow, bayes) <= dcnn - 20
+
+
+def test_five_predictions_are_shown_with_probabilities(shown):
+    _, out = shown
+    assert len(re.findall(r"\. +(?:positive|negative) +0\.\d{3}", out)) == 5
+
+
+def test_the_model_folder_is_left_and_named(shown):
+    folder, out = shown
+    assert "The DCNN is in demo-model" in out
+    model = load(folder / "demo-model")
+    assert model.classes == ("negative", "positive")
+    assert model.facts["test_accuracy"] >= 0.9
