@@ -1,6 +1,7 @@
 """How good the default settings are: the built-in corpus and TREC, five seeds each.
 
-    make default-recipe                      # TREC too where DCNN_DATA names the corpora
+    make default-recipe                          # TREC too where DCNN_DATA names the corpora
+    python benchmarks/default_recipe.py --table  # the table of the README, from results/
 
 One JSON a run in ``results/``, under the names of the results contract. Selection is on dev
 (the corpus's own, or the held-out tenth of TREC's training questions); test is read once a run.
@@ -97,11 +98,36 @@ def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Spli
     }
 
 
+def table() -> str:
+    """Mean, standard deviation and number of runs of every model, as Markdown."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    for path in sorted(RESULTS.glob("*/*-default-seed*.json")):
+        result = json.loads(path.read_text())
+        models = scores.setdefault(result["experiment"], {})
+        models.setdefault(result["model"], []).append(100 * result["test_accuracy"])
+    order = [*NETWORKS, "binb"]
+    lines = ["| test accuracy, % | " + " | ".join(order) + " |", "|---|" + "---|" * len(order)]
+    for experiment, models in scores.items():
+        cells = [
+            f"{np.mean(models[model]):.1f} ± {np.std(models[model], ddof=1):.1f}"
+            if len(models[model]) > 1
+            else f"{models[model][0]:.1f}"
+            for model in order
+        ]
+        lines.append(f"| {experiment} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run what is missing; finished runs are left alone."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
-    seeds = parser.parse_args().seeds
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    if options.table:
+        print(table())
+        return
+    seeds = options.seeds
     experiments = {"opinions": opinions} | ({"trec": trec} if "DCNN_DATA" in os.environ else {})
     for experiment, load in experiments.items():
         for seed in range(seeds):

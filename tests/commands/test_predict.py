@@ -107,6 +107,42 @@ def test_a_bad_row_leaves_the_old_output_alone(dcnn, tmp_path, model):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["d.csv", "model", "out.tsv"]
 
 
+def set_version(folder):
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"format_version": 1', '"format_version": 99'))
+
+
+def set_shape(folder):
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"dim": 8', '"dim": 16'))
+
+
+def truncate(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-50])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json is missing"),
+        (truncate, "model.safetensors is damaged or cut short"),
+        (set_version, "format_version=99 is newer than 1"),
+        (set_shape, "'embeddings' has shape (16, 8)"),
+    ],
+    ids=["missing file", "truncated", "later version", "wrong shapes"],
+)
+def test_a_bad_model_folder_gets_one_sentence_and_exit_code_2(
+    dcnn, tmp_path, model, damage, message
+):
+    damage(tmp_path / model)
+    done = dcnn("predict", model, "good")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("dcnn: ")
+    assert message in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

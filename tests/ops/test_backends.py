@@ -101,8 +101,26 @@ def test_gradients_equal_finite_differences(case, data):
         return torch_backend.layer(x, lengths, filters, bias, k, case["fold"])[0]
 
     assert gradcheck(values, inputs, eps=1e-7, atol=1e-5)
-    for convolution in (torch_backend.wide_convolution, torch_backend.wide_convolution_fft):
-        assert gradcheck(convolution, inputs[:2])
+
+
+def distinct(*shape):
+    """Values that are no two alike, so that a small step changes no choice of k-max."""
+    generator = torch.Generator().manual_seed(0)
+    count = int(np.prod(shape))
+    return torch.randperm(count, generator=generator).double().view(shape).requires_grad_()
+
+
+def test_gradients_of_every_operator_equal_finite_differences():
+    x, filters = distinct(2, 2, 4, 6), distinct(3, 2, 4, 3)
+    for convolution in (
+        torch_backend.wide_convolution,
+        torch_backend.wide_convolution_fft,
+        torch_backend.narrow_convolution,
+    ):
+        assert gradcheck(convolution, (x, filters))
+    assert gradcheck(torch_backend.fold, (x,))
+    lengths, k = torch.tensor([6, 4]), torch.tensor([3, 2])
+    assert gradcheck(lambda c: torch_backend.k_max(c, lengths, k)[0], (x,))
 
 
 @given(CASES, st.data())

@@ -9,7 +9,7 @@ from dcnn.ops import reference
 
 
 def by_definition(x, filters):
-    """Eq. 1 and Eq. 8, one number at a time."""
+    """Eq. 1 and Eq. 7, one number at a time."""
     sentences, maps_below, rows, length = x.shape
     maps, _, _, width = filters.shape
     c = np.zeros((sentences, maps, rows, length + width - 1))

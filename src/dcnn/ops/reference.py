@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def wide_convolution(x: Array, filters: Array) -> Array:
-    """Convolve every row with its filters and sum over the maps below (Eq. 1 and 8).
+    """Convolve every row with its filters and sum over the maps below (Eq. 1 and 7).
 
     Args:
         x: (B, n, d, s).

@@ -1,0 +1,31 @@
+"""The figures of the README are those of the results, and its commands exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_the_default_recipe_is_rendered_from_the_results():
+    script = ROOT / "benchmarks" / "default_recipe.py"
+    rendered = subprocess.run(
+        [sys.executable, script, "--table"], capture_output=True, text=True, check=True
+    ).stdout
+    assert rendered.count("\n") > 2
+    assert rendered.strip() in README
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z-]+)", README))))
+def test_every_make_target_that_the_readme_names_exists(target):
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\((?!http)([^)#]+)", README))))
+def test_every_local_link_leads_somewhere(link):
+    assert (ROOT / link).exists()
