@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,6 +120,7 @@ def edit(folder, **changes):
         ({"model__dim": 7}, "dim=7 cannot be folded"),
         ({"classes": ["a"]}, "classes must be a list of two or more distinct labels"),
         ({"classes": ["a", "a"]}, "classes must be a list of two or more distinct labels"),
+        ({"classes": [1, "1"]}, "classes must be a list of two or more distinct labels"),
         ({"classes": ["a", "b", "c"]}, "'top.weight' has shape"),
         ({"vocabulary_size": 99}, "has 16 ids where config.json says 99"),
         ({"vocabulary_size": None}, "vocabulary_size=None must be 1 or more"),
@@ -140,6 +142,7 @@ def test_a_config_that_does_not_fit_is_explained(folder, changes, message):
         (lambda w: w.update(extra=np.zeros(3, np.float32)), "unknown weights extra"),
         (lambda w: w.update({"top.bias": np.zeros(5, np.float32)}), "'top.bias' has shape (5,)"),
         (lambda w: w.update({"top.bias": np.zeros(2)}), "dtype F64"),
+        (lambda w: w.update({"top.bias": np.float32([0, np.nan])}), "'top.bias' holds values that"),
     ],
 )
 def test_weights_that_do_not_fit_are_explained(folder, artifact, change, message):
@@ -166,10 +169,10 @@ def test_no_folder_is_said_so(tmp_path):
 
 def test_saving_replaces_a_model_as_a_whole(folder):
     other = make_artifact(NBoWConfig(dim=3), seed=1)
-    (folder / "stray").write_text("old")
-    model_folder.save(folder, other)
+    with pytest.raises(UserError, match="exists; pass --overwrite"):
+        model_folder.save(folder, other)
+    model_folder.save(folder, other, overwrite=True)
     assert_equal(model_folder.load(folder), other)
-    assert not (folder / "stray").exists()
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
@@ -179,7 +182,7 @@ def test_a_failed_write_leaves_the_old_model_and_no_rubbish(folder, artifact):
         "import resource, sys; from pathlib import Path; from dcnn import artifact, errors\n"
         "path = Path(sys.argv[1]); model = artifact.load(path)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "try: artifact.save(path, model)\n"
+        "try: artifact.save(path, model, overwrite=True)\n"
         "except errors.StorageError as error: print(error)\n"
     )
     done = subprocess.run(
@@ -200,6 +203,12 @@ def test_only_a_model_or_nothing_is_ever_replaced(tmp_path, folder):
     model_folder.check_destination(precious, overwrite=True)
     (precious / "thesis.txt").write_text("years of work")
     shutil.copy(precious / "thesis.txt", tmp_path / "file")
-    for place in (precious, tmp_path / "file"):
-        with pytest.raises(UserError, match="is not a model folder, so it is left alone"):
-            model_folder.check_destination(place, overwrite=True)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "thesis.txt").write_text("years of work")
+    for place in (precious, tmp_path / "file", foreign, folder):
+        with pytest.raises(UserError, match="is not just a model folder, so it is left alone"):
+            model_folder.save(place, make_artifact(), overwrite=True)
+    with pytest.raises(UserError, match="is no place for a model folder"):
+        model_folder.check_destination(Path("/"), overwrite=True)

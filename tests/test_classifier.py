@@ -87,6 +87,15 @@ def test_numpy_arrays_of_texts_are_taken(fitted):
     )
 
 
+def test_numbers_of_numpy_are_taken_as_parameters():
+    model = DCNNClassifier(
+        **SMALL | {"epochs": np.int64(1), "dim": np.int32(8), "widths": np.array([4, 3])},
+        dropout=np.float64(0.25), random_state=np.random.RandomState(0),
+    )  # fmt: skip
+    assert model.fit(TEXTS, LABELS).predictor_.artifact.config.model.dropout == 0.25
+    assert DCNNClassifier(**SMALL | {"epochs": 1}, random_state=None).fit(TEXTS, LABELS)
+
+
 def test_a_dev_set_and_weights_can_be_given():
     model = DCNNClassifier(**SMALL | {"epochs": 1})
     model.fit(
@@ -98,15 +107,21 @@ def test_a_dev_set_and_weights_can_be_given():
 @pytest.mark.parametrize(
     ("x", "y", "more", "message"),
     [
-        ("one text", ["a"], {}, "X must be a list of texts; got one string"),
-        (["a", 3], ["x", "y"], {}, r"X\[1\]=3 must be a string"),
-        (["a", None], ["x", "y"], {}, r"X\[1\]=None must be a string"),
+        ("one text", ["a"], {}, "the texts must be a list of strings; got 'one text'"),
+        (None, ["a"], {}, "the texts must be a list of strings; got None"),
+        (["a", 3], ["x", "y"], {}, "text 1 must be a string; got 3"),
+        (["a", None], ["x", "y"], {}, "text 1 must be a string; got None"),
+        (["a", "b"], None, {}, r"y must be one label a text; got an array of shape \(\)"),
+        (["a", "b"], ["x", "y"], {}, "every label of y occurs once"),
+        (["a", "b"], np.array(["2020", "2021"], "M8[D]"), {}, "the labels must be strings, numb"),
+        (["a", "b"], ["x", "y"], {"dev": (["a", "b"], ["x"])}, "X has 2 texts and y 1 labels"),
         ([], [], {}, "X has no texts"),
         (["a", "b"], [["x"], ["y"]], {}, "y must be one label a text"),
         (["a", "b"], ["x"], {}, "X has 2 texts and y 1 labels"),
         (["a", "b"], ["x", "x"], {}, r"y has one class only, \['x'\]"),
         (["a", "b"], ["x", "y"], {"sample_weight": [1]}, "sample_weight must be one finite"),
         (["a", "b"], ["x", "y"], {"sample_weight": [1, -1]}, "sample_weight must be one finite"),
+        (["a"] * 4, ["x", "y"] * 2, {"sample_weight": [0] * 4}, "every training example has weig"),
         (["a", "b"], ["x", "y"], {"dev": (["a"], ["z"])}, "the dev label .*'z'.* does not occur"),
     ],
 )

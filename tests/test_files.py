@@ -114,6 +114,35 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     assert (names(path), names(path.parent)) == (["c"], ["out"])
 
 
+def test_a_folder_survives_an_interrupt_between_the_renames(tmp_path, monkeypatch):
+    path = tmp_path / "out"
+    with write_folder_atomically(path) as folder:
+        (folder / "old").write_text("1")
+    rename = Path.replace
+
+    def interrupted(self, target):
+        rename(self, target)
+        if self == path:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt), write_folder_atomically(path) as folder:
+        (folder / "new").write_text("2")
+    assert (names(path), names(tmp_path)) == (["old"], ["out"])
+
+
+def test_links_and_pipes_are_written_through(tmp_path):
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    with write_atomically(tmp_path / "link") as stream:
+        stream.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+    with write_atomically(Path("/dev/null")) as stream:
+        stream.write(b"gone")
+    assert Path("/dev/null").is_char_device()
+
+
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with (

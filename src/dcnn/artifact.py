@@ -56,28 +56,40 @@ class Artifact:
         return self.config.model.parameter_shapes(len(self.encoder.vocabulary), len(self.classes))
 
 
+def is_model_folder(path: Path) -> bool:
+    """Whether ``path`` holds the files of a model folder and nothing else."""
+    if not path.is_dir() or not (path / CONFIG).is_file():
+        return False
+    foreign = {entry.name for entry in path.iterdir()} - {CONFIG, WEIGHTS, TOKENIZER, CARD}
+    return not foreign and b'"format_version"' in (path / CONFIG).read_bytes()
+
+
 def check_destination(path: Path, overwrite: bool) -> None:
     """Refuse a place that already holds something, before any work is done for it.
 
     ``overwrite`` allows to replace a model folder or an empty folder, never anything else.
     """
+    if not path.resolve().name:
+        raise UserError(f"{path} is no place for a model folder; name a new folder")
     if not path.exists():
         return
-    is_model = path.is_dir() and ((path / CONFIG).is_file() or not any(path.iterdir()))
-    if not is_model:
+    if not is_model_folder(path) and not (path.is_dir() and not any(path.iterdir())):
         raise UserError(
-            f"{path} exists and is not a model folder, so it is left alone; choose another place"
+            f"{path} exists and is not just a model folder, so it is left alone; "
+            "choose another place"
         )
     if not overwrite:
         raise UserError(f"{path} exists; pass --overwrite to replace it, or choose another place")
 
 
-def save(path: Path, artifact: Artifact) -> None:
-    """Write the model folder, replacing what is there.
+def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:
+    """Write the model folder.
 
     Raises:
+        UserError: something is at ``path`` that must not be replaced.
         StorageError: the disk refused; what was there is untouched.
     """
+    check_destination(path, overwrite)
     description = {
         "format_version": FORMAT_VERSION,
         **artifact.config.to_dict(),
@@ -92,12 +104,10 @@ def save(path: Path, artifact: Artifact) -> None:
         (folder / WEIGHTS).write_bytes(safetensors.numpy.save(weights))
         (folder / TOKENIZER).write_text(artifact.encoder.to_json(), encoding="utf-8")
         (folder / CONFIG).write_text(
-            json.dumps(description, indent=2, ensure_ascii=False), encoding="utf-8"
+            json.dumps(description, indent=2, ensure_ascii=False), "utf-8", "replace"
         )
-        (folder / CARD).write_text(
-            render_card(path.name, artifact.config, artifact.classes, artifact.facts),
-            encoding="utf-8",
-        )
+        card = render_card(path.name, artifact.config, artifact.classes, artifact.facts)
+        (folder / CARD).write_text(card, "utf-8", "replace")
 
 
 def load(path: Path) -> Artifact:
@@ -114,7 +124,7 @@ def load(path: Path) -> Artifact:
     config, classes, facts, vocabulary_size = _read_config(path / CONFIG)
     try:
         encoder = Encoder.from_json(_read_text(path / TOKENIZER))
-    except ValueError as error:  # JSON errors are ValueErrors too
+    except (ValueError, RecursionError) as error:  # JSON errors are ValueErrors too
         raise ModelFolderError(f"{path / TOKENIZER} is damaged: {error}") from error
     if len(encoder.vocabulary) != vocabulary_size:
         raise ModelFolderError(
@@ -135,7 +145,7 @@ def _read_text(path: Path) -> str:
 def _read_config(path: Path) -> tuple[Config, tuple[Label, ...], dict[str, Any], int]:
     try:
         values = json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFolderError(f"{path} is damaged: {error}") from error
     if not isinstance(values, dict):
         raise ModelFolderError(f"{path} is damaged: the top level is not an object")
@@ -167,7 +177,7 @@ def _are_labels(classes: object) -> bool:
         isinstance(classes, list)
         and len(classes) >= 2
         and all(isinstance(label, str | int | float | bool) for label in classes)
-        and len(set(classes)) == len(classes)
+        and len({str(label) for label in classes}) == len(classes)
     )
 
 
@@ -177,11 +187,17 @@ def _read_weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> Weights:
             slices = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118
             found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
             _check_shapes(path, found, shapes)
-            return {name: cast("Any", stream.get_tensor(name)) for name in shapes}
+            weights: Weights = {name: cast("Any", stream.get_tensor(name)) for name in shapes}
     except (safetensors.SafetensorError, OSError) as error:
         raise ModelFolderError(
             f"{path} is damaged or cut short ({error}); copy or train the model again"
         ) from error
+    for name, values in weights.items():
+        if not np.isfinite(values).all():
+            raise ModelFolderError(
+                f"{path}: '{name}' holds values that are not finite; copy or train the model again"
+            )
+    return weights
 
 
 def _check_shapes(

@@ -15,10 +15,11 @@ from dcnn import artifact as model_folder
 from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.splitting import stratified_split
 from dcnn.errors import DataError, MissingExtraError
-from dcnn.predictor import Predictor
+from dcnn.predictor import Predictor, checked_texts
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted
 except ImportError:
@@ -35,7 +36,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     scikit-learn names itself:
 
     Args:
-        random_state: the seed of all randomness.
+        random_state: the seed of all randomness; none gives another model each time.
         device: ``auto`` (a GPU where there is one), ``cpu`` or ``cuda``.
         verbose: whether to draw a progress bar.
 
@@ -80,7 +81,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         patience: int = TrainingConfig.patience,
         evaluations: int = TrainingConfig.evaluations,
         dev_fraction: float = TrainingConfig.dev_fraction,
-        random_state: int = TrainingConfig.seed,
+        random_state: Any = TrainingConfig.seed,
         device: str = "auto",
         verbose: bool = False,
     ) -> None:
@@ -119,7 +120,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def config(self) -> Config:
         """The parameters as a checked config."""
-        parameters = self.get_params()
+        parameters = {name: _plain(value) for name, value in self.get_params().items()}
         device_and_verbose = ("device", "verbose")
         training = {
             name: value
@@ -130,10 +131,16 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             {
                 "text": {name: parameters[name] for name in _TEXT},
                 "model": {name: parameters[name] for name in _MODEL},
-                "training": training | {"seed": self.random_state},
+                "training": training | {"seed": self._seed()},
             },
             where="DCNNClassifier",
         )
+
+    def _seed(self) -> int:
+        """``random_state`` as a seed; none, or a generator, gives another one each time."""
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def fit(
         self,
@@ -157,11 +164,10 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise MissingExtraError("Training", "train") from None
 
         config = self.config
-        texts, labels = _checked_texts(X), np.asarray(y)
-        if len(texts) != len(labels):
-            raise DataError(f"X has {len(texts)} texts and y {len(labels)} labels; give one each")
-        if labels.ndim != 1:
-            raise DataError(f"y must be one label a text; got an array of shape {labels.shape}")
+        texts = checked_texts(X)
+        labels = _checked_labels(y, texts)
+        if not texts:
+            raise DataError("X has no texts; give at least two, of different labels")
         check_classification_targets(labels)
         classes, targets = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
@@ -177,11 +183,18 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             kept, held_out = stratified_split(
                 targets.tolist(), config.training.dev_fraction, config.training.seed
             )
+            if not len(held_out):
+                raise DataError(
+                    "every label of y occurs once, so none can be held out; give more examples, "
+                    "or examples of your own as dev=(texts, labels)"
+                )
             dev_set = TextSet([texts[i] for i in held_out], targets[held_out])
             texts, targets = [texts[i] for i in kept], targets[kept]
             weights = weights[kept] if weights is not None else None
         else:
-            dev_set = TextSet(_checked_texts(dev[0]), _class_numbers(np.asarray(dev[1]), classes))
+            dev_texts = checked_texts(dev[0])
+            dev_labels = _checked_labels(dev[1], dev_texts)
+            dev_set = TextSet(dev_texts, _class_numbers(dev_labels, classes))
         artifact, summary = fit(
             TextSet(texts, targets, weights),
             dev_set,
@@ -200,7 +213,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float32]:  # noqa: N803
         """Probabilities (N, classes), in the order of ``classes_``."""
         check_is_fitted(self, "predictor_")
-        return self.predictor_.probabilities(_checked_texts(X))
+        return self.predictor_.probabilities(X)
 
     def predict(self, X: Sequence[str]) -> NDArray[Any]:  # noqa: N803
         """The most probable label of each text."""
@@ -211,8 +224,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the model folder; ``dcnn predict`` and ``DCNNClassifier.load`` read it."""
         check_is_fitted(self, "predictor_")
-        model_folder.check_destination(Path(path), overwrite)
-        model_folder.save(Path(path), self.predictor_.artifact)
+        model_folder.save(Path(path), self.predictor_.artifact, overwrite)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -241,17 +253,20 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _checked_texts(texts: object) -> list[str]:
-    """``texts`` as a list of strings, or a sentence that says which one is not."""
-    if isinstance(texts, str):
-        raise DataError(f"X must be a list of texts; got one string, {texts[:40]!r}")
-    checked: list[str] = list(texts)  # type: ignore[call-overload]
-    for index, text in enumerate(checked):
-        if not isinstance(text, str):
-            raise DataError(f"X[{index}]={text!r} must be a string")
-    if not checked:
-        raise DataError("X has no texts; give at least one")
-    return checked
+def _plain(value: object) -> object:
+    """A number or array of numpy's, which a search may try, as plain values."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _checked_labels(y: ArrayLike, texts: Sequence[str]) -> NDArray[Any]:
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise DataError(f"y must be one label a text; got an array of shape {labels.shape}")
+    if len(texts) != len(labels):
+        raise DataError(f"X has {len(texts)} texts and y {len(labels)} labels; give one each")
+    if not all(isinstance(label, str | int | float) for label in labels.tolist()):
+        raise DataError(f"the labels must be strings, numbers or booleans; got {labels.dtype}")
+    return labels
 
 
 def _class_numbers(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ runs, so that predicting starts in a moment.
 
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -49,6 +50,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 def main() -> NoReturn:
     """Run a command, and turn an error into one sentence and its exit code."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    # A terminated command cleans up after itself, as an interrupted one does.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         app()
     except DcnnError as error:
@@ -56,6 +59,11 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (OSError, MemoryError) as error:  # a name too long, a device that is full, no memory
+        where = getattr(error, "filename", None)
+        what = getattr(error, "strerror", None) or "there is not enough memory"
+        print(f"dcnn: {where}: {what}" if where else f"dcnn: {what}", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 

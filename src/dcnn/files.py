@@ -13,7 +13,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -127,7 +127,11 @@ def _open_only_member(path: Path) -> Iterator[IO[bytes]]:
             raise DataError(
                 f"{path} holds {len(names)} files where one is expected; unpack it and name one"
             )
-        with archive.open(names[0]) as stream:
+        try:
+            member = archive.open(names[0])
+        except (RuntimeError, NotImplementedError) as error:  # encrypted, or an unknown method
+            raise DataError(f"{path} cannot be unpacked ({error}); unpack it yourself") from error
+        with member as stream:
             yield stream
 
 
@@ -142,17 +146,22 @@ def write_atomically(path: Path) -> Iterator[BinaryIO]:
     Raises:
         StorageError: the disk refused; ``path`` is as it was before.
     """
+    named, path = path, path.resolve()  # a link keeps pointing where it points
+    if path.exists() and not path.is_file():
+        with _named_failure(named), path.open("wb") as stream:  # a pipe or device; a folder fails
+            yield stream
+        return
     temporary = _neighbour(path)
     try:
-        with temporary.open("wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise _storage_error(path, error) from error
+        with _named_failure(named):
+            with temporary.open("wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -162,27 +171,32 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
     Raises:
         StorageError: the disk refused; ``path`` is as it was before.
     """
+    named, path = path, path.resolve()
     temporary = _neighbour(path)
     replaced = temporary.with_suffix(".old")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        yield temporary
-        if path.exists():
-            path.replace(replaced)
-        temporary.replace(path)
-    except OSError as error:
-        if replaced.exists() and not path.exists():
-            replaced.replace(path)
-        raise _storage_error(path, error) from error
+        with _named_failure(named):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            yield temporary
+            if path.exists():
+                path.replace(replaced)
+            temporary.replace(path)
     finally:
+        with suppress(OSError):
+            if replaced.exists() and not path.exists():  # stopped between the two renames
+                replaced.replace(path)
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(replaced, ignore_errors=True)
 
 
-def _storage_error(path: Path, error: OSError) -> StorageError:
-    return StorageError(
-        f"{path} could not be written ({error.strerror or error}); "
-        "nothing was changed there: make room or choose another place, and try again"
-    )
+@contextmanager
+def _named_failure(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{path} could not be written ({error.strerror or error}); "
+            "nothing was changed there: make room or choose another place, and try again"
+        ) from error

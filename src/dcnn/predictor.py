@@ -4,7 +4,7 @@ The forward pass of each network on the reference operators, in evaluation mode.
 imports torch: a process that loads a model and classifies a sentence starts in a moment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -16,6 +16,7 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact, Label, Weights
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
+from dcnn.errors import DataError
 from dcnn.ops import reference
 from dcnn.ops.k_schedule import dynamic_k
 from dcnn.text.sentences import Ints, Sentences
@@ -56,8 +57,9 @@ class Predictor:
         """Open a model folder."""
         return cls(model_folder.load(Path(path)))
 
-    def predict(self, texts: Sequence[str]) -> list[Prediction]:
+    def predict(self, texts: Iterable[str]) -> list[Prediction]:
         """Classify texts."""
+        texts = checked_texts(texts)
         probabilities = self.probabilities(texts)
         ranking = np.argsort(-probabilities, axis=1, kind="stable")
         return [
@@ -65,9 +67,9 @@ class Predictor:
             for text, row, order in zip(texts, probabilities, ranking, strict=True)
         ]
 
-    def probabilities(self, texts: Sequence[str]) -> Floats:
+    def probabilities(self, texts: Iterable[str]) -> Floats:
         """(texts, classes), in the order of ``classes``."""
-        return softmax(self.logits(self.artifact.encoder.encode_all(texts)))
+        return softmax(self.logits(self.artifact.encoder.encode_all(checked_texts(texts))))
 
     def logits(self, sentences: Sentences) -> Floats:
         """(sentences, classes), before the softmax."""
@@ -88,6 +90,21 @@ class Predictor:
                 return _max_tdnn(config, self.artifact.weights, x, lengths)
             case NBoWConfig():
                 return _nbow(x, lengths)
+
+
+def checked_texts(texts: object) -> list[str]:
+    """``texts`` as a list of strings.
+
+    Raises:
+        DataError: it is a single string, no sequence at all, or one of them is not a string.
+    """
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise DataError(f"the texts must be a list of strings; got {texts!r:.60}")
+    checked = list(texts)
+    for index, text in enumerate(checked):
+        if not isinstance(text, str):
+            raise DataError(f"text {index} must be a string; got {text!r:.60}")
+    return checked
 
 
 def softmax(logits: Floats) -> Floats:

@@ -5,7 +5,6 @@ Knows nothing of any particular setting: the fields and type hints of the datacl
 
 import difflib
 import json
-import math
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -15,6 +14,8 @@ from typing import Any, TypeVar, cast
 from dcnn.errors import ConfigError
 
 Section = TypeVar("Section")
+
+_LIMIT = 2**31  # beyond any sensible setting, and within what every library takes
 
 _WANTED: dict[type, str] = {
     int: "a whole number",
@@ -68,17 +69,28 @@ def parse_setting(setting: str) -> tuple[str, str, object]:
         return section, key, tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return section, key, text.strip()
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"--set {path}=...: the value cannot be read ({error})") from None
+
+
+def _short(value: object) -> str:
+    """``value`` for a message; a number of 400 digits is not worth reading."""
+    try:
+        text = repr(value)
+    except ValueError:  # more digits than Python prints
+        return "a number of many digits"
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _checked(where: str, name: str, hint: Any, value: Any) -> object:
     """Return ``value`` as the type that ``hint`` asks for, or say what was expected."""
     match typing.get_origin(hint):
         case None:
-            if hint is float and type(value) is int:
+            if hint is float and type(value) is int and abs(value) < _LIMIT:
                 return float(value)
             fits, wanted = type(value) is hint, _WANTED[hint]
-            if hint is float and fits and not math.isfinite(value):
-                fits, wanted = False, "a finite number"
+            if fits and hint in (int, float) and not abs(value) < _LIMIT:
+                fits, wanted = False, f"a finite number below {_LIMIT}"
         case typing.Literal:
             options = typing.get_args(hint)
             fits, wanted = value in options, f"one of {', '.join(options)}"
@@ -88,5 +100,5 @@ def _checked(where: str, name: str, hint: Any, value: Any) -> object:
                 return tuple(_checked(where, f"{name}[{i}]", item, v) for i, v in enumerate(value))
             fits, wanted = False, "a list such as [7, 5]"
     if not fits:
-        raise ConfigError(f"{where}: {name}={value!r} must be {wanted}")
+        raise ConfigError(f"{where}: {name}={_short(value)} must be {wanted}")
     return cast("object", value)

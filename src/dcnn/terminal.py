@@ -18,6 +18,11 @@ MATRIX_CLASSES = 12
 WORST_PAIRS = 10
 
 
+def make_console(stderr: bool = False) -> Console:
+    """A console that prints what it is given: a label such as ``[b]`` is no markup here."""
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
 class TrainingBar(Listener):
     """A progress bar with epoch, loss, speed and time left, and a line an evaluation.
 
@@ -25,7 +30,7 @@ class TrainingBar(Listener):
     """
 
     def __init__(self, console: Console | None = None, name: str = "", quiet: bool = False) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or make_console(stderr=True)
         self.name, self.quiet = name, quiet
         self._dev = ""
         self._bar = Progress(
@@ -75,8 +80,7 @@ class TrainingBar(Listener):
             dev = f"dev loss {record.dev_loss:.4f}  dev accuracy {100 * record.dev_accuracy:.2f} %"
             best = "  best so far" if record.best else ""
             self.console.print(
-                f"{self.name}epoch {record.epoch:>3}  loss {record.loss:.4f}  {dev}{best}",
-                highlight=False,
+                f"{self.name}epoch {record.epoch:>3}  loss {record.loss:.4f}  {dev}{best}"
             )
 
 
@@ -95,16 +99,14 @@ def print_evaluation(console: Console, evaluation: Evaluation, labels: Sequence[
         "macro F1": evaluation.macro_f1,
         "calibration error": evaluation.calibration_error,
     }
-    console.print(
-        "   ".join(f"{name} {100 * share:.2f} %" for name, share in shares.items()), highlight=False
-    )
+    console.print("   ".join(f"{name} {100 * share:.2f} %" for name, share in shares.items()))
     table = Table("label", box=box.SIMPLE)
     for column in ("precision", "recall", "F1", "examples"):
         table.add_column(column, justify="right")
     for score in evaluation.per_class:
         values = (f"{value:.3f}" for value in (score.precision, score.recall, score.f1))
         table.add_row(score.label, *values, str(score.support))
-    console.print(table, markup=False)
+    console.print(table)
     if len(labels) <= MATRIX_CLASSES:
         _print_matrix(console, evaluation, labels)
     else:

@@ -43,6 +43,14 @@ def test_many_classes_are_shown_by_their_worst_pairs(dcnn, tmp_path):
     assert "most confused" in dcnn("evaluate", "many", "d.csv").out
 
 
+def test_labels_that_look_like_markup_are_just_labels(dcnn, tmp_path):
+    model_folder.save(tmp_path / "markup", make_artifact(classes=("[/b]", "[red]x")))
+    (tmp_path / "d.csv").write_text(ROWS.format("[/b]", "[red]x"))
+    done = dcnn("evaluate", "markup", "d.csv")
+    assert done.code == 0, done.err
+    assert "[red]x" in done.out
+
+
 def test_an_unknown_label_is_named_with_its_line(dcnn, tmp_path, model):
     (tmp_path / "d.csv").write_text(ROWS.format("pos", "negg"))
     done = dcnn("evaluate", model, "d.csv")

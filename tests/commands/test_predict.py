@@ -1,5 +1,7 @@
 import gzip
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -72,6 +74,32 @@ def test_lines_on_stdin_stay_in_order_and_in_number(dcnn, model):
     assert [line.split("\t")[2].split()[1] for line in lines] == [str(i) for i in range(5000)]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_text(dcnn, model):
+    with_mark, without = (dcnn("predict", model, stdin=t) for t in ("\ufeffgood\n", "good\n"))
+    assert with_mark.out == without.out
+
+
+@pytest.mark.parametrize("encoding", ["nonsense", "hex", "utf-16"])
+def test_an_encoding_that_does_not_fit_stdin_is_explained(dcnn, model, encoding):
+    done = dcnn("predict", model, "--encoding", encoding, stdin="good")
+    assert done.code == 2
+    assert f"standard input cannot be read with --encoding '{encoding}'" in done.err
+
+
+def test_blank_lines_of_a_text_file_are_texts(dcnn, tmp_path, model):
+    (tmp_path / "blank.txt").write_text("\n\n\n")
+    assert len(dcnn("predict", model, "--input", "blank.txt").out.splitlines()) == 3
+
+
+def test_a_full_device_is_one_sentence(tmp_path, model):
+    done = subprocess.run(
+        f"{sys.executable} -m dcnn predict {model} good > /dev/full",
+        shell=True, capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
 def test_a_stray_byte_spoils_only_its_own_line(dcnn, model):
     done = dcnn("predict", model, stdin=b"good\nb\xffd\ngood\n")
     lines = done.out.splitlines()
@@ -88,6 +116,7 @@ def test_a_stray_byte_spoils_only_its_own_line(dcnn, model):
         ("d.txt", b"good, very\nbad\n"),
         ("d.csv.gz", gzip.compress(b'id,text\n1,"good, very"\n2,bad\n')),
     ],
+    ids=["csv", "tsv", "jsonl", "txt", "csv.gz"],  # gzip's own bytes hold the time of day
 )
 def test_every_kind_of_file_is_read(dcnn, tmp_path, model, name, content):
     (tmp_path / name).write_bytes(content)
@@ -150,6 +179,8 @@ def test_a_bad_model_folder_gets_one_sentence_and_exit_code_2(
         (("model", "text", "--input", "d.csv"), "not both"),
         (("model", "--input", "d.csv"), "d.csv: no such file"),
         (("model", "--input", "model"), "model is a folder"),
+        (("model", "--input", "x" * 300 + ".txt"), "File name too long"),
+        (("model", "text", "--output", "."), "could not be written (Is a directory)"),
         (("model", "text", "--output", "no/such/place.tsv"), "place.tsv could not be written"),
     ],
 )

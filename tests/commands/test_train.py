@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import safetensors
 import safetensors.numpy
 
 from dcnn.artifact import load
@@ -107,6 +108,9 @@ BAD_INPUTS = {
     "unclosed quote": ((GOOD + '"open,pos\n').encode(), (), r"line 22.*quote"),
     "bad setting": (
         GOOD.encode(), ("--set", "model.widths=[3,5]"), r"widths\[0\]=3 is below k_top"),
+    "huge network": (GOOD.encode(), ("--set", "model.dim=1000000000"), r"would have .* weights"),
+    "huge number": (GOOD.encode(), ("--seed", "9" * 30), r"seed=9.* must be a finite number below"),
+    "no place": (GOOD.encode(), ("--out", "/"), r"/ is no place for a model folder"),
     "bad device": (GOOD.encode(), ("--device", "tpu"), r"device='tpu' must be auto, cpu or cuda"),
     "bad weight": (
         b"text,label,w\na,x,1\nb,y,heavy\n", ("--weight-column", "w"), r"line 3.*'heavy'"),
@@ -220,6 +224,36 @@ def test_a_killed_run_resumes_to_the_very_same_weights(dcnn, tmp_path):
     again = dcnn("train", "train.csv", "--out", "killed", *LONG, "--resume")
     assert again.code == 0
     assert "finished already; there is nothing to resume" in again.err
+
+
+def test_a_resumed_run_replaces_nothing_but_a_model(dcnn, tmp_path, data):
+    command = ("train", data, "--out", "m", "--epochs", 1, *SMALL)
+    assert dcnn(*command).code == 0
+    (tmp_path / "m").rename(tmp_path / "other")
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "thesis.txt").write_text("years of work")
+    (tmp_path / "m.checkpoint").write_text("of a run that was killed")
+    done = dcnn(*command, "--resume")
+    assert done.code == 2
+    assert "is not just a model folder" in done.err
+    assert (tmp_path / "m" / "thesis.txt").exists()
+
+
+def test_a_diverged_run_leaves_nothing_in_the_way(dcnn, tmp_path):
+    write_csv(tmp_path / "train.csv", opinions(200))
+    process = start(tmp_path, "--out", "m", *LONG)
+    wait_for_epoch(process, 2)
+    process.kill()
+    process.communicate()
+    path = tmp_path / "m.checkpoint"
+    with safetensors.safe_open(path, "np") as stream:
+        metadata, tensors = stream.metadata(), {k: stream.get_tensor(k) for k in stream.keys()}  # noqa: SIM118
+    tensors["model/top.weight"][:] = float("nan")
+    safetensors.numpy.save_file(tensors, path, metadata)
+    done = dcnn("train", "train.csv", "--out", "m", *LONG, "--resume")
+    assert done.code == 1
+    assert "training diverged; lower training.learning_rate" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -626,7 +626,11 @@ def test_nul_is_located(write: Write) -> None:
     assert "--encoding utf-16" in message(without_mark)
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.txt"])
+def test_empty_text_file(write: Write) -> None:
+    assert "is empty" in message(write("a.txt", ""), labels=False)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
 @pytest.mark.parametrize("content", ["", "\n", "  \r\n \n\n", "\ufeff", "\ufeff\n"])
 @pytest.mark.parametrize("header", [True, False])
 def test_empty_file(write: Write, name: str, content: str, header: bool) -> None:

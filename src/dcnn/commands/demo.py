@@ -21,7 +21,7 @@ from dcnn.predictor import Predictor
 
 try:
     from dcnn.ngram import ngram_classifier
-    from dcnn.terminal import training_bar
+    from dcnn.terminal import make_console, training_bar
     from dcnn.training.fit import TextSet, fit
 except ImportError:
     raise MissingExtraError("The demo", "train") from None
@@ -50,14 +50,13 @@ class Result:
 
 def run_demo(out: Path, seed: int) -> None:
     """Train four models, print how they compare, and leave the DCNN at ``out``."""
-    console = Console()
+    console = make_console()
     model_folder.check_destination(out, overwrite=True)
     corpus = generate(seed)
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in corpus.items())
     console.print(
         f"Built-in corpus: generated opinion sentences ({sizes}).\n"
         "Templates and word combinations of the test set do not occur in training.\n",
-        highlight=False,
     )
     dcnn, result = _run_network(console, "DCNN", DCNNConfig(), corpus, seed)
     results = [result]
@@ -71,7 +70,7 @@ def run_demo(out: Path, seed: int) -> None:
         "data": "the built-in corpus of generated opinion sentences",
         "test_accuracy": float(result.hits.mean()),
     }
-    model_folder.save(out, replace(dcnn, facts=facts))
+    model_folder.save(out, replace(dcnn, facts=facts), overwrite=True)
     console.print(f"The DCNN is in {out}; try:", f'  dcnn predict {out} "not bad at all"', sep="\n")
 
 
@@ -92,7 +91,6 @@ def _run_network(
     console.print(
         f"{name:<9} {summary.epochs} epochs, {summary.sentences_per_second:,.0f} sentences/s, "
         f"dev accuracy {100 * (summary.dev_accuracy or 0):.1f} %",
-        highlight=False,
     )
     predictions = Predictor(artifact).predict([opinion.text for opinion in corpus["test"]])
     labels = [prediction.label for prediction in predictions]

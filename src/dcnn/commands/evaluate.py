@@ -22,8 +22,6 @@ def run_evaluate(model: Path, data: Path, columns: TableOptions, as_json: bool) 
     if as_json:
         print(json.dumps(scores.to_dict() | {"labels": labels, "examples": len(truth)}))
         return
-    from rich.console import Console
+    from dcnn.terminal import make_console, print_evaluation
 
-    from dcnn.terminal import print_evaluation
-
-    print_evaluation(Console(), scores, labels)
+    print_evaluation(make_console(), scores, labels)

@@ -45,11 +45,24 @@ def _texts(texts: Sequence[str], source: Path | None, columns: TableOptions) -> 
         return texts
     if source is not None:
         return (row.text for row in read_rows(source, columns, labels=False))
+    return _lines_on_stdin(columns.encoding)
+
+
+def _lines_on_stdin(encoding: str) -> Iterator[str]:
+    if sys.stdin is None:
+        raise UserError("standard input is closed; give texts as arguments or with --input")
     if sys.stdin.isatty():
         print("Reading texts from the keyboard, one a line; end with Ctrl-D.", file=sys.stderr)
-    # A stray byte in a stream of texts spoils its own text, not the whole stream.
-    lines = io.TextIOWrapper(sys.stdin.buffer, columns.encoding, errors="replace", newline="\n")
-    return (line.rstrip("\r\n") for line in lines)
+    try:
+        # A stray byte in a stream of texts spoils its own text, not the whole stream.
+        lines = io.TextIOWrapper(sys.stdin.buffer, encoding, errors="replace", newline="\n")
+        for number, line in enumerate(lines):
+            yield line.removeprefix("\ufeff" if number == 0 else "").rstrip("\r\n")
+    except (LookupError, ValueError) as error:
+        raise UserError(
+            f"standard input cannot be read with --encoding {encoding!r} ({error}); "
+            "use for instance utf-8 or latin-1"
+        ) from error
 
 
 def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -61,6 +74,8 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
 @contextmanager
 def _destination(output: Path | None) -> Iterator[TextIO]:
     if output is None:
+        if sys.stdout is None:
+            raise UserError("standard output is closed; name a file with --output")
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         yield sys.stdout
         sys.stdout.flush()

@@ -26,10 +26,16 @@ from dcnn.data.tables import (
     check_training_labels,
     read_labelled,
 )
-from dcnn.errors import MissingExtraError, TrainingStoppedError, UserError
+from dcnn.errors import (
+    MissingExtraError,
+    StorageError,
+    TrainingError,
+    TrainingStoppedError,
+    UserError,
+)
 from dcnn.evaluation import evaluate
 from dcnn.predictor import Predictor
-from dcnn.terminal import TrainingBar, print_evaluation, training_bar
+from dcnn.terminal import TrainingBar, make_console, print_evaluation, training_bar
 from dcnn.text.sentences import Ints
 
 if TYPE_CHECKING:
@@ -57,29 +63,33 @@ class TrainOptions:
     @property
     def checkpoint(self) -> Path:
         """The file beside the model folder that holds an unfinished run."""
-        return self.out.with_name(self.out.name + ".checkpoint")
+        return Path(f"{self.out if self.out.name else self.out.resolve()}.checkpoint")
 
 
 def run_train(options: TrainOptions) -> None:
     """Train, and leave the model folder at ``options.out``."""
-    console = Console(stderr=True)
-    if options.resume and options.out.exists() and not options.checkpoint.exists():
+    console = make_console(stderr=True)
+    replaces = options.overwrite or options.checkpoint.exists()  # a resumed run began as it did
+    if options.resume and not replaces and model_folder.is_model_folder(options.out):
         console.print(f"{options.out} is finished already; there is nothing to resume.")
         return
-    _check_places(options)
+    if options.checkpoint.exists() and not (options.resume or options.overwrite):
+        raise UserError(
+            f"{options.checkpoint} holds an unfinished run; "
+            "pass --resume to go on with it, or --overwrite to start again"
+        )
+    model_folder.check_destination(options.out, replaces)
     config = _config(options)
     train, dev, test = _read(options, config)
     classes = _sorted_labels(train.labels)
     console.print(
         f"{len(train.texts):,} training and {len(dev.texts):,} dev examples, {len(classes)} labels",
-        highlight=False,
     )
     artifact, summary = _fit(console, options, config, classes, train, dev)
     console.print(
         f"Trained {summary.epochs} epochs in {summary.seconds:.1f} s "
         f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}); "
         f"dev accuracy {100 * (summary.dev_accuracy or 0):.2f} %",
-        highlight=False,
     )
     facts = artifact.facts | {
         "data": options.data.name,
@@ -88,7 +98,7 @@ def run_train(options: TrainOptions) -> None:
     }
     if test is not None:
         facts["test_accuracy"] = _score(console, artifact, test, classes)
-    model_folder.save(options.out, replace(artifact, facts=facts))
+    model_folder.save(options.out, replace(artifact, facts=facts), replaces)
     options.checkpoint.unlink(missing_ok=True)
     console.print(f"The model is in {options.out}; try: dcnn predict {options.out} 'a text'")
 
@@ -106,6 +116,10 @@ def _fit(
     except ImportError:
         raise MissingExtraError("Training", "train") from None
 
+    try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{options.out.parent} cannot be made ({error.strerror})") from error
     with training_bar(console) as bar, _stop_on_signal(bar):
         try:
             return fit(
@@ -123,21 +137,9 @@ def _fit(
             raise TrainingStoppedError(
                 f"{stopped}; the same command with --resume goes on from there"
             ) from None
-
-
-def _check_places(options: TrainOptions) -> None:
-    """Refuse to lose an old model or an unfinished run; make sure the place can be written."""
-    if not options.resume:
-        model_folder.check_destination(options.out, options.overwrite)
-        if options.checkpoint.exists() and not options.overwrite:
-            raise UserError(
-                f"{options.checkpoint} holds an unfinished run; "
-                "pass --resume to go on with it, or --overwrite to start again"
-            )
-    try:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{options.out.parent} cannot be made ({error.strerror})") from error
+        except TrainingError:
+            options.checkpoint.unlink(missing_ok=True)  # going on from there would diverge again
+            raise
 
 
 def _config(options: TrainOptions) -> Config:
@@ -173,7 +175,7 @@ def _read(
 def _sorted_labels(labels: Sequence[str]) -> list[str]:
     """Distinct labels: by value if all are whole numbers, else by alphabet."""
     distinct = set(labels)
-    if all(label.removeprefix("-").isdecimal() for label in distinct):
+    if all(label.removeprefix("-").isdecimal() and len(label) < 20 for label in distinct):
         return sorted(distinct, key=lambda label: (int(label), label))
     return sorted(distinct)
 
@@ -188,7 +190,7 @@ def _score(
 ) -> float:
     probabilities = Predictor(artifact).probabilities(test.texts)
     scores = evaluate(_class_numbers(test, classes), probabilities, classes)
-    console.print(f"Test ({test.source}):", markup=False, highlight=False)
+    console.print(f"Test ({test.source}):")
     print_evaluation(console, scores, classes)
     return scores.accuracy
 

@@ -107,9 +107,11 @@ def _separated(path: Path, suffix: str, lines: Iterator[Line], *, header: bool) 
 def _plain(path: Path, lines: Iterator[Line]) -> Table:
     """One text a line, empty ones too: what is predicted for line n is the n-th prediction."""
     rows = (_Fields(number, [_without_end(line)]) for number, line in lines)
-    blank, first = _up_to_first(path, rows)
+    first = next(rows, None)
+    if first is None:
+        raise _empty(path)
     columns = [PLAIN_COLUMN]
-    return Table(columns, _records(path, columns, chain(blank, [first], rows), ""))
+    return Table(columns, _records(path, columns, chain([first], rows), ""))
 
 
 def _up_to_first(path: Path, rows: Iterator[_Fields]) -> tuple[list[_Fields], _Fields]:

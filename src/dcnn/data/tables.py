@@ -3,11 +3,13 @@
 Rows come one by one (``read_rows``, for prediction) or all together and checked
 (``read_labelled``, for training and evaluation). Whatever a file can have wrong is a
 ``DataError`` that gives the file, the line, the value and the remedy. Labels lose the white
-space around them; texts stay as they are, and may be empty.
+space around them and are brought to Unicode normal form C, so that two that look alike are one;
+texts stay as they are, and may be empty.
 """
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -238,7 +240,7 @@ def _label(path: Path, record: Record, column: str) -> str:
     value = _value(path, record, column)
     match value:
         case str():
-            label = _whole(path, record, value).strip()
+            label = unicodedata.normalize("NFC", _whole(path, record, value).strip())
         case bool():
             label = "true" if value else "false"
         case int():

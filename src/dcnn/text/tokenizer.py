@@ -85,6 +85,7 @@ def _ranges(codes: Iterable[int]) -> str:
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _LINK = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
 _MENTION = re.compile(r"(?<!\w)@\w+")
 _REPEATED_LETTER = re.compile(r"([^\W\d_])\1{2,}")
@@ -116,7 +117,9 @@ class Tokenizer:
 
 
 def _composed(text: str) -> str:
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _LONE_SURROGATE.sub(" ", text))
 
 
 def _split_words(text: str) -> list[str]:

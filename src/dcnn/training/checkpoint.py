@@ -51,13 +51,25 @@ class Checkpoint:
             with safetensors.safe_open(self.path, "pt") as stream:
                 description = json.loads((stream.metadata() or {})["description"])
                 tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-        except (safetensors.SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
-            raise UserError(
-                f"{self.path} is not a readable checkpoint ({error}); "
-                "delete it and train from the start, without --resume"
-            ) from error
-        self._check_identity(description)
-        return tensors, description["progress"]
+                self._check_identity(description)
+                return tensors, description["progress"]
+        except (
+            safetensors.SafetensorError,
+            OSError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            json.JSONDecodeError,
+        ) as error:
+            raise self.unreadable(error) from error
+
+    def unreadable(self, error: Exception) -> UserError:
+        """What to say of a checkpoint whose content makes no sense."""
+        return UserError(
+            f"{self.path} is not a readable checkpoint ({error}); "
+            "delete it and train from the start, without --resume"
+        )
 
     def discard(self) -> None:
         """Remove the file: the run is over."""

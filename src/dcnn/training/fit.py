@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from dcnn.training.loop import TrainingSummary, train
 from dcnn.training.progress import Listener
 
 logger = logging.getLogger("dcnn")
+
+LARGEST_MODEL = 2**30  # weights; with the optimiser's state and the best weights, 16 GB
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,13 @@ def _encode(encoder: Encoder, data: TextSet) -> Examples:
 
 def _initial_model(config: Config, encoder: Encoder, classes: int) -> SentenceModel:
     """The network with its starting values, which follow from the seed alone."""
+    shapes = config.model.parameter_shapes(len(encoder.vocabulary), classes)
+    parameters = sum(math.prod(shape) for shape in shapes.values())
+    if parameters > LARGEST_MODEL:
+        raise ConfigError(
+            f"this network would have {parameters:,} weights, above {LARGEST_MODEL:,}; "
+            "lower model.dim, model.maps, model.widths or text.max_size"
+        )
     model = build_model(config.model, len(encoder.vocabulary), classes)
     model.initialize(torch.Generator().manual_seed(config.training.seed))
     if config.text.vectors:

@@ -96,8 +96,11 @@ def train(
         model.to(device), examples, dev, config, torch.device(device), listener or Listener()
     )
     saved = checkpoint.load() if checkpoint is not None and resume else None
-    if saved is not None:
-        run.restore(*saved)
+    if checkpoint is not None and saved is not None:
+        try:
+            run.restore(*saved)
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise checkpoint.unreadable(error) from error
     elif checkpoint is not None:
         checkpoint.save(*run.snapshot())  # a place that cannot be written is found out now
     last_saved = time.monotonic()

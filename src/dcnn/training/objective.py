@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dcnn.data.batching import Floats
+from dcnn.errors import DataError
 
 
 def target_distributions(
@@ -54,5 +55,7 @@ def example_weights(
         distributions = target_distributions(targets, classes).astype(np.float64)
         mass = (product[:, None] * distributions).sum(axis=0)  # (classes,)
         product = product * (distributions @ (1 / np.maximum(mass, np.finfo(float).tiny)))
+    if not product.any():
+        raise DataError("every training example has weight 0; give at least one a weight above 0")
     scaled: Floats = (product / product.mean()).astype(np.float32)
     return scaled
