@@ -13,7 +13,7 @@ def make_artifact(model: ModelConfig | None = None, seed: int = 0, classes=("neg
     """An untrained model with random weights, large enough to make its predictions differ."""
     model = model or DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=3)
     config = Config(model=model)
-    encoder = Encoder.build([VOCABULARY_TEXT], config.text)
+    encoder = Encoder.learn([VOCABULARY_TEXT], config.text)[0]
     generator = np.random.default_rng(seed)
     shapes = model.parameter_shapes(len(encoder.vocabulary), len(classes))
     weights = {

@@ -7,17 +7,54 @@ from dcnn.config import TextConfig
 from dcnn.text.encoder import Encoder
 from dcnn.text.sentences import Sentences
 
+TEXTS = ["b a a", "c a b", "d"]
+
+
+def words(**settings):
+    encoder, _ = Encoder.learn(TEXTS, TextConfig(**settings))
+    return encoder.vocabulary.words
+
+
+def test_frequent_words_come_first_and_ties_as_first_seen():
+    assert words() == ("a", "b", "c", "d")
+
+
+def test_rare_words_are_left_out():
+    assert words(min_count=2) == ("a", "b")
+
+
+def test_the_size_is_limited():
+    assert words(max_size=3) == ("a", "b", "c")
+
+
+@given(st.lists(st.text("ab c", max_size=9)), st.integers(1, 3), st.integers(0, 2))
+def test_learning_encodes_as_the_encoder_does(texts, min_count, max_size):
+    encoder, sentences = Encoder.learn(texts, TextConfig(min_count=min_count, max_size=max_size))
+    again = encoder.encode_all(texts)
+    assert sentences.ids.tolist() == again.ids.tolist()
+    assert sentences.offsets.tolist() == again.offsets.tolist()
+
+
+def test_several_processes_give_what_one_gives(monkeypatch):
+    monkeypatch.setattr("dcnn.text.encoder.CHUNK", 7)
+    texts = [f"word{i % 13} word{i % 5}" * (i % 4) for i in range(40)]
+    one, sentences = Encoder.learn(texts, TextConfig(), workers=1)
+    two, others = Encoder.learn(texts, TextConfig(), workers=2)
+    assert one == two
+    assert sentences.ids.tolist() == others.ids.tolist()
+    assert sentences.offsets.tolist() == others.offsets.tolist()
+
 
 @given(st.lists(st.text(), min_size=1), st.sampled_from(["words", "tweet", "whitespace"]))
 def test_saving_and_loading_is_the_identity(texts, preset):
-    encoder = Encoder.build(texts, TextConfig(tokenizer=preset))
+    encoder = Encoder.learn(texts, TextConfig(tokenizer=preset))[0]
     again = Encoder.from_json(encoder.to_json())
     assert again == encoder
     assert [again.encode(text) for text in texts] == [encoder.encode(text) for text in texts]
 
 
 def test_an_empty_text_is_one_unknown_word():
-    encoder = Encoder.build(["a b"], TextConfig())
+    encoder = Encoder.learn(["a b"], TextConfig())[0]
     assert encoder.encode("") == encoder.encode(" \u200b") == [0]
     assert encoder.encode("x") == [0]
 

@@ -1,14 +1,21 @@
 """Tokenizer and vocabulary together: what a model folder keeps as ``tokenizer.json``."""
 
 import json
+from array import array
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
+import numpy as np
+
 from dcnn.config import TextConfig
-from dcnn.text.sentences import Sentences
+from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.tokenizer import PRESETS, Tokenizer
 from dcnn.text.vocabulary import UNKNOWN, Vocabulary
+
+CHUNK = 50_000  # texts that a worker tokenizes at a time
 
 
 @dataclass(frozen=True)
@@ -19,11 +26,26 @@ class Encoder:
     vocabulary: Vocabulary
 
     @classmethod
-    def build(cls, texts: Iterable[str], config: TextConfig) -> Self:
-        """Learn the vocabulary of ``texts``."""
+    def learn(
+        cls, texts: Sequence[str], config: TextConfig, workers: int = 1
+    ) -> tuple[Self, Sentences]:
+        """Learn the vocabulary of ``texts`` and encode them, in one pass over the texts.
+
+        The words seen ``config.min_count`` times or more are kept, at most ``config.max_size`` of
+        them (0: all). The most frequent come first; among equals, the one seen first. The result
+        does not depend on ``workers``, the number of processes.
+        """
         tokenizer = Tokenizer(config.tokenizer, config.lowercase)
-        words = Vocabulary.build(map(tokenizer, texts), config.min_count, config.max_size)
-        return cls(tokenizer, words)
+        words, numbers, lengths = _number_words(tokenizer, texts, workers)
+        counts = np.bincount(numbers, minlength=len(words))
+        by_count = np.argsort(-counts, kind="stable")
+        kept = by_count[counts[by_count] >= config.min_count]
+        if config.max_size:
+            kept = kept[: config.max_size]
+        vocabulary = Vocabulary([words[number] for number in kept])
+        ids = np.full(len(words) + 1, UNKNOWN, np.int32)  # the last is the text without words
+        ids[kept] = np.arange(1, len(kept) + 1)
+        return cls(tokenizer, vocabulary), _join(ids, numbers, lengths)
 
     def encode(self, text: str) -> list[int]:
         """Ids of the words of ``text``; an empty text is one unknown word."""
@@ -62,3 +84,55 @@ class Encoder:
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("vocabulary must be a list of strings")
         return cls(Tokenizer(preset, lowercase), Vocabulary(words))
+
+
+class _Numbering(dict[str, int]):
+    """Numbers words as they are first asked for."""
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
+        return number
+
+
+def _number_words(
+    tokenizer: Tokenizer, texts: Sequence[str], workers: int
+) -> tuple[list[str], Ints, Ints]:
+    """Distinct words as first seen, the number of every word of the texts, and their lengths."""
+    chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
+    work = partial(_number_chunk, tokenizer)
+    if workers > 1 and len(chunks) > 1:
+        with ProcessPoolExecutor(workers) as pool:
+            return _merge(pool.map(work, chunks))
+    return _merge(map(work, chunks))
+
+
+def _number_chunk(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[list[str], Ints, Ints]:
+    numbering = _Numbering()
+    numbers, lengths = array("i"), array("i")
+    for text in texts:
+        tokens = tokenizer(text)
+        numbers.extend(map(numbering.__getitem__, tokens))
+        lengths.append(len(tokens))
+    return list(numbering), np.array(numbers, np.int32), np.array(lengths, np.int32)
+
+
+def _merge(chunks: Iterable[tuple[list[str], Ints, Ints]]) -> tuple[list[str], Ints, Ints]:
+    """Number the words of all chunks together; their order of first sight is kept."""
+    numbering = _Numbering()
+    numbers: list[Ints] = [np.empty(0, np.int32)]
+    lengths: list[Ints] = [np.empty(0, np.int32)]
+    for words, chunk_numbers, chunk_lengths in chunks:
+        places = np.array([numbering[word] for word in words], np.int32)
+        numbers.append(places[chunk_numbers] if words else chunk_numbers)
+        lengths.append(chunk_lengths)
+    return list(numbering), np.concatenate(numbers), np.concatenate(lengths)
+
+
+def _join(ids: Ints, numbers: Ints, lengths: Ints) -> Sentences:
+    """Ids of numbered words, with one unknown word in the place of every empty text."""
+    empty = np.flatnonzero(lengths == 0)
+    if len(empty):
+        starts = np.cumsum(lengths) - lengths
+        numbers = np.insert(numbers, starts[empty], len(ids) - 1)
+        lengths = np.maximum(lengths, 1)
+    return Sentences.from_flat(ids[numbers], lengths)

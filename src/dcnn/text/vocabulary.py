@@ -4,9 +4,7 @@ Id 0 is the unknown word; there is no padding word, since lengths alone say what
 15,447 types of the SST training trees this makes the paper's vocabulary of 15,448 (Sect. 5.2).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Self
 
 UNKNOWN = 0
 
@@ -26,20 +24,6 @@ class Vocabulary:
         self._ids = {word: index for index, word in enumerate(words, start=1)}
         if len(self._ids) != len(words):
             raise ValueError("a word occurs twice in the vocabulary")
-
-    @classmethod
-    def build(
-        cls, token_lists: Iterable[Sequence[str]], min_count: int = 1, max_size: int = 0
-    ) -> Self:
-        """Keep the words seen ``min_count`` times or more, at most ``max_size`` of them (0: all).
-
-        The most frequent come first; among equals, the one seen first.
-        """
-        counts: Counter[str] = Counter()
-        for tokens in token_lists:
-            counts.update(tokens)
-        words = [word for word, count in counts.most_common() if count >= min_count]
-        return cls(words[:max_size] if max_size else words)
 
     def __len__(self) -> int:
         """Number of ids, the unknown word's included: the height of the embedding matrix."""

@@ -57,8 +57,8 @@ def fit(
 ) -> tuple[Artifact, TrainingSummary]:
     """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept."""
     place = choose_device(device)
-    encoder = Encoder.build(data.texts, config.text)
-    examples = _encode(encoder, data)
+    encoder, sentences = Encoder.learn(data.texts, config.text)
+    examples = Examples(sentences, data.targets, data.weights)
     dev_examples = _encode(encoder, dev) if dev is not None else None
     model = _initial_model(config, encoder, len(classes))
     checkpoint = None
