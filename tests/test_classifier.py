@@ -87,6 +87,16 @@ def test_numpy_arrays_of_texts_are_taken(fitted):
     )
 
 
+def test_a_progress_bar_is_taken_down_even_after_early_stopping(capsys):
+    import threading
+
+    model = DCNNClassifier(**SMALL | {"epochs": 40}, patience=1, verbose=True)
+    threads = threading.active_count()
+    model.fit(TEXTS, LABELS)
+    assert threading.active_count() == threads
+    assert "dev accuracy" in capsys.readouterr().err
+
+
 def test_numbers_of_numpy_are_taken_as_parameters():
     model = DCNNClassifier(
         **SMALL | {"epochs": np.int64(1), "dim": np.int32(8), "widths": np.array([4, 3])},
@@ -98,6 +108,9 @@ def test_numbers_of_numpy_are_taken_as_parameters():
 
 def test_a_dev_set_and_weights_can_be_given():
     model = DCNNClassifier(**SMALL | {"epochs": 1})
+    plain = clone(model).fit(TEXTS, LABELS).predict_proba(TEXTS)
+    weighted = clone(model).fit(TEXTS, LABELS, sample_weight=np.arange(len(TEXTS)))
+    assert not np.array_equal(weighted.predict_proba(TEXTS), plain)
     model.fit(
         TEXTS, LABELS, sample_weight=np.ones(len(TEXTS)), dev=(["good", "bad"], ["pos", "neg"])
     )
@@ -122,6 +135,8 @@ def test_a_dev_set_and_weights_can_be_given():
         (["a", "b"], ["x", "y"], {"sample_weight": [1]}, "sample_weight must be one finite"),
         (["a", "b"], ["x", "y"], {"sample_weight": [1, -1]}, "sample_weight must be one finite"),
         (["a"] * 4, ["x", "y"] * 2, {"sample_weight": [0] * 4}, "every training example has weig"),
+        (["a", "b"], ["x", "y"], {"dev": ([], [])}, "dev has no texts"),
+        (["a", "b"], ["x", "\ud800"], {}, "is not valid Unicode, so it cannot be saved"),
         (["a", "b"], ["x", "y"], {"dev": (["a"], ["z"])}, "the dev label .*'z'.* does not occur"),
     ],
 )

@@ -81,6 +81,10 @@ def test_settings_are_applied_in_order():
 def test_another_kind_of_network_starts_from_its_own_defaults():
     config = Config().with_settings(["model.kind=max-tdnn", "model.width=5"])
     assert config.model == MaxTDNNConfig(width=5)
+    late = Config().with_settings(["model.dim=8", "model.kind=max-tdnn"])
+    assert late.model == MaxTDNNConfig(dim=8)
+    same = Config().with_settings(["model.dim=8", "model.kind=dcnn"])
+    assert same.model == DCNNConfig(dim=8)
 
 
 @given(

@@ -50,11 +50,6 @@ class Artifact:
     weights: Weights
     facts: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes that the weights must have."""
-        return self.config.model.parameter_shapes(len(self.encoder.vocabulary), len(self.classes))
-
 
 def is_model_folder(path: Path) -> bool:
     """Whether ``path`` holds the files of a model folder and nothing else."""

@@ -4,7 +4,9 @@ The constructor stores, ``fit`` learns, learned names end in an underscore; ``cl
 ``GridSearchCV`` and ``cross_val_score`` work on lists of strings.
 """
 
+import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +27,7 @@ try:
 except ImportError:
     raise MissingExtraError("DCNNClassifier", "train") from None
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXT = ("tokenizer", "lowercase", "min_count", "max_size", "vectors")
 _MODEL = ("dim", "widths", "maps", "k_top", "fold", "dropout")
 
@@ -194,15 +197,18 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             dev_texts = checked_texts(dev[0])
             dev_labels = _checked_labels(dev[1], dev_texts)
+            if not dev_texts:
+                raise DataError("dev has no texts; give at least one, or leave dev out")
             dev_set = TextSet(dev_texts, _class_numbers(dev_labels, classes))
-        artifact, summary = fit(
-            TextSet(texts, targets, weights),
-            dev_set,
-            classes.tolist(),
-            config,
-            device=self.device,
-            listener=_progress_bar() if self.verbose else None,
-        )
+        with _progress_bar() if self.verbose else nullcontext() as listener:
+            artifact, summary = fit(
+                TextSet(texts, targets, weights),
+                dev_set,
+                classes.tolist(),
+                config,
+                device=self.device,
+                listener=listener,
+            )
         self.classes_ = classes
         self.predictor_ = Predictor(artifact)
         self.n_epochs_ = summary.epochs
@@ -264,8 +270,11 @@ def _checked_labels(y: ArrayLike, texts: Sequence[str]) -> NDArray[Any]:
         raise DataError(f"y must be one label a text; got an array of shape {labels.shape}")
     if len(texts) != len(labels):
         raise DataError(f"X has {len(texts)} texts and y {len(labels)} labels; give one each")
-    if not all(isinstance(label, str | int | float) for label in labels.tolist()):
-        raise DataError(f"the labels must be strings, numbers or booleans; got {labels.dtype}")
+    for label in set(labels.tolist()):
+        if not isinstance(label, str | int | float):
+            raise DataError(f"the labels must be strings, numbers or booleans; got {label!r}")
+        if isinstance(label, str) and _LONE_SURROGATE.search(label):
+            raise DataError(f"the label {label!r} is not valid Unicode, so it cannot be saved")
     return labels
 
 
@@ -273,7 +282,7 @@ def _class_numbers(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.in
     numbers = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
     unknown = classes[numbers] != labels
     if unknown.any():
-        raise DataError(f"the dev label {labels[unknown][0]!r} does not occur in y")
+        raise DataError(f"the dev label {labels[unknown].tolist()[0]!r} does not occur in y")
     return numbers
 
 

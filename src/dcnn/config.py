@@ -207,7 +207,8 @@ class TrainingConfig:
         class_weights: ``none``, or ``balanced`` (inverse to a class's frequency).
         word_dropout: the share of words replaced by the unknown word in training.
         ema: decay of the moving average of the weights that is evaluated and kept; 0 is none.
-        patience: evaluations without a better dev accuracy before training stops; 0 is never.
+        patience: evaluations without better weights (by dev accuracy, then by dev loss) before
+            training stops; 0 is never.
         evaluations: times the dev set is evaluated in an epoch.
         dev_fraction: the share of the training set held out when no dev set is given.
         seed: the one source of all randomness.
@@ -289,11 +290,12 @@ class Config:
     def with_settings(self, settings: Sequence[str]) -> Self:
         """Apply ``section.key=value`` strings; values are written as in TOML."""
         values = self.to_dict()
-        for setting in settings:
-            section, key, value = parse_setting(setting)
+        parsed = [parse_setting(setting) for setting in settings]
+        for section, key, value in parsed:
             check_names("--set", {section: None}, list(values))
-            if (section, key) == ("model", "kind"):
+            if (section, key) == ("model", "kind") and value != self.model.kind:
                 values["model"] = {}  # another kind of network starts from its own defaults
+        for section, key, value in parsed:
             values[section][key] = value
         return self.from_dict(values, "--set")
 

@@ -136,7 +136,8 @@ def _open_only_member(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _neighbour(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Always the same name: what a killed process leaves behind, the next one takes over.
+    return path.with_name(f".{path.name}.tmp")
 
 
 @contextmanager
@@ -177,9 +178,12 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
     try:
         with _named_failure(named):
             path.parent.mkdir(parents=True, exist_ok=True)
+            if replaced.exists() and not path.exists():  # killed between the two renames
+                replaced.replace(path)
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir()
             yield temporary
+            _flush(temporary)
             if path.exists():
                 path.replace(replaced)
             temporary.replace(path)
@@ -188,7 +192,15 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
             if replaced.exists() and not path.exists():  # stopped between the two renames
                 replaced.replace(path)
         shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
+        if path.exists():
+            shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _flush(folder: Path) -> None:
+    """Bring every file of ``folder`` to the disk, so that the rename never comes first."""
+    for path in folder.iterdir():
+        with path.open("rb") as stream:
+            os.fsync(stream.fileno())
 
 
 @contextmanager

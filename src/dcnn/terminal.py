@@ -1,12 +1,12 @@
 """What people see in a terminal while a model trains, and the tables of its scores."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Self
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from dcnn.evaluation import Evaluation
@@ -38,8 +38,7 @@ class TrainingBar(Listener):
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f} %"),
             TextColumn("{task.fields[speed]:>7,.0f} sentences/s"),
-            TextColumn("ETA"),
-            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[left]} left"),
             console=self.console,
             transient=True,
             disable=not self.console.is_terminal,
@@ -62,16 +61,14 @@ class TrainingBar(Listener):
         epoch = f"epoch {progress.epoch}/{progress.epochs}"
         description = f"{self.name}{epoch}  loss {progress.loss:.4f}{self._dev}"
         if self._task is None:
-            self._bar.start()
-            self._task = self._bar.add_task(description, total=progress.steps, speed=0.0)
+            self._task = self._bar.add_task(description, total=progress.steps, speed=0.0, left="")
         self._bar.update(
             self._task,
             completed=progress.step,
             description=description,
             speed=progress.sentences_per_second,
+            left=str(timedelta(seconds=round(progress.seconds_left))),
         )
-        if progress.step == progress.steps:
-            self._bar.stop()
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
         """Write a line above the bar."""
@@ -82,14 +79,6 @@ class TrainingBar(Listener):
             self.console.print(
                 f"{self.name}epoch {record.epoch:>3}  loss {record.loss:.4f}  {dev}{best}"
             )
-
-
-@contextmanager
-def training_bar(console: Console, name: str = "", quiet: bool = False) -> Iterator[TrainingBar]:
-    """A bar that is taken down however the block ends."""
-    bar = TrainingBar(console, name, quiet)
-    with bar:
-        yield bar
 
 
 def print_evaluation(console: Console, evaluation: Evaluation, labels: Sequence[object]) -> None:

@@ -82,12 +82,13 @@ def test_weights_and_a_dev_file_are_used(dcnn, tmp_path):
     rows = [(text, label, 1 + i % 3) for i, (text, label) in enumerate(opinions(30))]
     write_csv(tmp_path / "d.csv", rows, header=("text", "label", "w"))
     write_csv(tmp_path / "dev.csv", opinions(10))
-    done = dcnn(
-        "train", "d.csv", "--dev", "dev.csv", "--weight-column", "w", "--out", "m",
-        "--epochs", 1, *SMALL,
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    assert "30 training and 10 dev examples" in done.err
+    command = ("train", "d.csv", "--dev", "dev.csv", "--epochs", 1, *SMALL)
+    weighted = dcnn(*command, "--out", "weighted", "--weight-column", "w")
+    assert weighted.code == 0, weighted.err
+    assert "30 training and 10 dev examples" in weighted.err
+    assert dcnn(*command, "--out", "plain").code == 0
+    first, second = (load(tmp_path / name).weights["top.weight"] for name in ("weighted", "plain"))
+    assert (first != second).any()
 
 
 GOOD = "text,label\n" + "".join(f"{text},{label}\n" for text, label in opinions(20))
@@ -239,7 +240,7 @@ def test_a_resumed_run_replaces_nothing_but_a_model(dcnn, tmp_path, data):
     assert (tmp_path / "m" / "thesis.txt").exists()
 
 
-def test_a_diverged_run_leaves_nothing_in_the_way(dcnn, tmp_path):
+def test_a_diverged_run_says_how_to_start_again(dcnn, tmp_path):
     write_csv(tmp_path / "train.csv", opinions(200))
     process = start(tmp_path, "--out", "m", *LONG)
     wait_for_epoch(process, 2)
@@ -253,7 +254,7 @@ def test_a_diverged_run_leaves_nothing_in_the_way(dcnn, tmp_path):
     done = dcnn("train", "train.csv", "--out", "m", *LONG, "--resume")
     assert done.code == 1
     assert "training diverged; lower training.learning_rate" in done.err
-    assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
+    assert "start again with other settings and --overwrite" in done.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -111,6 +111,16 @@ def test_dropout_acts_in_training_only_and_from_the_given_generator(config):
     assert not torch.allclose(first, other)
 
 
+def test_dropout_keeps_the_mean_of_the_features():
+    model = make_model(NBoWConfig(dim=4, dropout=0.5))
+    batch = padded([[1, 2, 3]])
+    expected = model(*batch)
+    model.train()
+    generator = torch.Generator().manual_seed(0)
+    mean = torch.stack([model(*batch, generator) for _ in range(4000)]).mean(dim=0)
+    torch.testing.assert_close(mean, expected, rtol=0, atol=0.02)
+
+
 def test_sst_binary_has_the_sizes_of_the_paper():
     shapes = SST_BINARY.parameter_shapes(15448, 2)
     sizes = {name: int(np.prod(shape)) for name, shape in shapes.items()}

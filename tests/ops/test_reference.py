@@ -100,6 +100,16 @@ def test_k_max_refuses_a_k_that_no_row_can_fill():
         reference.k_max(np.zeros((1, 2, 3)), np.array([3]), np.array([4]))
 
 
+def test_k_max_refuses_a_result_narrower_than_k():
+    with pytest.raises(ValueError, match="width=1 is below the largest k, 2"):
+        reference.k_max(np.zeros((1, 2, 3)), np.array([3]), np.array([2]), width=1)
+
+
+def test_an_odd_number_of_rows_cannot_be_folded():
+    with pytest.raises(ValueError, match="3 rows cannot be folded in pairs"):
+        reference.fold(np.zeros((1, 1, 3, 2)))
+
+
 def test_what_lies_past_k_is_zero_and_not_tanh_of_the_bias():
     x = np.ones((2, 1, 2, 5))
     filters = np.ones((1, 1, 2, 2))

@@ -85,6 +85,7 @@ def test_more_dimensions_are_reduced_and_keep_distances(tmp_path):
         (b"x 1 2 3\nthe 1 2\n", "line 2: expected a word and 3 finite numbers"),
         (b"x 1 2 3\n", "has a vector for none of the 3 words"),
         (b"5 0\n", "line 1: 0 dimensions"),
+        (b"1 2\nthe " + np.array([1, np.nan], "<f4").tobytes(), "vector 1 holds values that are"),
         (word2vec_binary()[:-3], "cut short or damaged, 2 of 3 vectors could be read"),
     ],
 )

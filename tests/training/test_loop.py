@@ -200,6 +200,68 @@ def test_progress_tells_epoch_loss_speed_and_time_left():
     assert recorder.steps[-1].seconds_left == 0 < recorder.steps[0].seconds_left
 
 
+def trained_weights(data=None, **settings):
+    model = make_model()
+    quick = {"epochs": 2, "batch_size": 4, "word_dropout": 0.0, "max_grad_norm": 0.0}
+    train(model, data or make_examples(), None, TrainingConfig(**quick | settings))
+    return weights_of(model)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schedule": "linear"},
+        {"reset_every": 1},
+        {"word_dropout": 0.3},
+        {"label_smoothing": 0.2},
+        {"ema": 0.9},
+        {"l2_top": 0.1},
+        {"seed": 1},
+    ],
+    ids=str,
+)
+def test_every_setting_reaches_the_weights(change):
+    plain, changed = trained_weights(), trained_weights(**change)
+    assert not torch.equal(plain["top.weight"], changed["top.weight"])
+
+
+def test_balanced_classes_reach_the_weights():
+    data = make_examples(40)
+    skewed = Examples(data.sentences, np.where(np.arange(40) < 30, 0, data.targets))
+    plain = trained_weights(skewed)
+    balanced = trained_weights(skewed, class_weights="balanced")
+    assert not torch.equal(plain["top.weight"], balanced["top.weight"])
+
+
+def test_the_weights_that_are_kept_under_an_average_are_the_average():
+    settings = {"epochs": 1, "batch_size": 20, "learning_rate": 0.1}
+    first = weights_of(make_model())
+    steps = []
+
+    class Collect(Listener):
+        def on_step(self, progress):
+            steps.append(weights_of(model))
+
+    model = make_model()
+    quiet = {"word_dropout": 0.0, "ema": 0.99}
+    train(model, make_examples(40), None, TrainingConfig(**settings | quiet), listener=Collect())
+    expected = first["top.weight"]
+    for number, weights in enumerate(steps, start=1):
+        decay = (1 + number) / (10 + number)
+        expected = decay * expected + (1 - decay) * weights["top.weight"]
+    torch.testing.assert_close(weights_of(model)["top.weight"], expected)
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run():
+    model = make_model(NBoWConfig(dim=4, dropout=0))
+    with torch.no_grad():
+        model.top.weight.fill_(3e38)  # the logits overflow in the backward pass first
+        model.top.weight[0] *= -1
+        model.embeddings.fill_(0)
+    with pytest.raises(TrainingError, match="training diverged"):
+        train(model, make_examples(), None, QUICK)
+
+
 def test_gradients_are_held_to_the_norm():
     def first_change(limit):
         model = make_model()

@@ -21,7 +21,7 @@ from dcnn.predictor import Predictor
 
 try:
     from dcnn.ngram import ngram_classifier
-    from dcnn.terminal import make_console, training_bar
+    from dcnn.terminal import TrainingBar, make_console
     from dcnn.training.fit import TextSet, fit
 except ImportError:
     raise MissingExtraError("The demo", "train") from None
@@ -71,14 +71,16 @@ def run_demo(out: Path, seed: int) -> None:
         "test_accuracy": float(result.hits.mean()),
     }
     model_folder.save(out, replace(dcnn, facts=facts), overwrite=True)
-    console.print(f"The DCNN is in {out}; try:", f'  dcnn predict {out} "not bad at all"', sep="\n")
+    console.print(
+        f"The DCNN is in {out}; try:", f'  dcnn predict {out} "The ending is not bad."', sep="\n"
+    )
 
 
 def _run_network(
     console: Console, name: str, network: ModelConfig, corpus: Corpus, seed: int
 ) -> tuple[Artifact, Result]:
     started = time.perf_counter()
-    with training_bar(console, f"{name:<9}", quiet=True) as bar:
+    with TrainingBar(console, f"{name:<9}", quiet=True) as bar:
         artifact, summary = fit(
             _text_set(corpus["train"]),
             _text_set(corpus["dev"]),

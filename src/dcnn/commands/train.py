@@ -35,7 +35,7 @@ from dcnn.errors import (
 )
 from dcnn.evaluation import evaluate
 from dcnn.predictor import Predictor
-from dcnn.terminal import TrainingBar, make_console, print_evaluation, training_bar
+from dcnn.terminal import TrainingBar, make_console, print_evaluation
 from dcnn.text.sentences import Ints
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _fit(
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{options.out.parent} cannot be made ({error.strerror})") from error
-    with training_bar(console) as bar, _stop_on_signal(bar):
+    with TrainingBar(console) as bar, _stop_on_signal(bar):
         try:
             return fit(
                 TextSet(train.texts, _class_numbers(train, classes), train.weights),
@@ -137,9 +137,10 @@ def _fit(
             raise TrainingStoppedError(
                 f"{stopped}; the same command with --resume goes on from there"
             ) from None
-        except TrainingError:
-            options.checkpoint.unlink(missing_ok=True)  # going on from there would diverge again
-            raise
+        except TrainingError as failed:
+            raise TrainingError(
+                f"{failed}; start again with other settings and --overwrite"
+            ) from None
 
 
 def _config(options: TrainOptions) -> Config:
@@ -201,7 +202,6 @@ def _stop_on_signal(bar: TrainingBar) -> Iterator[None]:
 
     def stop(number: int, _: object) -> None:
         bar.stop = True
-        bar.console.print("Stopping after this step; once more to stop at once.")
         signal.signal(number, signal.default_int_handler)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

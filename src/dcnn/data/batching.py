@@ -20,6 +20,9 @@ Floats = NDArray[np.floating[Any]]
 # small enough to leave the order random, large enough to fill a batch with like lengths.
 POOL_BATCHES = 64
 
+# A padded batch holds at most this many words (or one sentence): bounds the memory of long texts.
+MAX_WORDS = 1 << 14
+
 
 @dataclass(frozen=True)
 class Examples:
@@ -37,11 +40,6 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.sentences)
-
-    def select(self, indices: Ints) -> "Examples":
-        """The examples at ``indices``, in that order."""
-        weights = None if self.weights is None else self.weights[indices]
-        return Examples(self.sentences.select(indices), self.targets[indices], weights)
 
 
 @dataclass(frozen=True)
@@ -75,29 +73,30 @@ def training_order(lengths: Ints, batch_size: int, seed: int, epoch: int) -> lis
     generator = np.random.default_rng((seed, epoch))
     shuffled = generator.permutation(len(lengths))
     pool_size = POOL_BATCHES * batch_size
-    batches = []
+    batches: list[Ints] = []
     for start in range(0, len(shuffled), pool_size):
         pool = shuffled[start : start + pool_size]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [pool[first : first + batch_size] for first in range(0, len(pool), batch_size)]
+        batches += _cut(pool, lengths, batch_size, MAX_WORDS)
     return [batches[index] for index in generator.permutation(len(batches))]
 
 
 def prediction_batches(
-    sentences: Sentences, batch_size: int = 256, max_words: int = 1 << 14
+    sentences: Sentences, batch_size: int = 256, max_words: int = MAX_WORDS
 ) -> Iterator[Batch]:
-    """Every sentence once, by length; ``order`` restores the caller's order.
-
-    A batch has at most ``batch_size`` sentences and, padded, at most ``max_words`` words (or one
-    sentence), so that one very long text does not widen a whole batch.
-    """
+    """Every sentence once, by length; ``order`` restores the caller's order."""
     lengths = sentences.lengths
     by_length = np.argsort(lengths, kind="stable")
+    for chosen in _cut(by_length, lengths, batch_size, max_words):
+        ids, chosen_lengths = sentences.padded(chosen)
+        yield Batch(ids, chosen_lengths, chosen)
+
+
+def _cut(by_length: Ints, lengths: Ints, batch_size: int, max_words: int) -> Iterator[Ints]:
+    """Cut indices, ascending in length, into batches that respect both limits."""
     start = 0
     while start < len(by_length):
         widths = lengths[by_length[start : start + batch_size]]
         fits = int(np.sum(widths * np.arange(1, len(widths) + 1) <= max_words))
-        chosen = by_length[start : start + max(fits, 1)]
-        ids, chosen_lengths = sentences.padded(chosen)
-        yield Batch(ids, chosen_lengths, chosen)
-        start += len(chosen)
+        yield by_length[start : start + max(fits, 1)]
+        start += max(fits, 1)

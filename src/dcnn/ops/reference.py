@@ -62,7 +62,9 @@ def wide_convolution_fft(x: Array, filters: Array) -> Array:
 
 def fold(c: Array) -> Array:
     """Sum rows in pairs, i and i + d/2 (Sect. 3.6): (..., d, w) -> (..., d/2, w)."""
-    half = c.shape[-2] // 2
+    half, odd = divmod(c.shape[-2], 2)
+    if odd:
+        raise ValueError(f"{c.shape[-2]} rows cannot be folded in pairs")
     return c[..., :half, :] + c[..., half:, :]
 
 
@@ -84,6 +86,8 @@ def k_max(c: Array, lengths: Array, k: Array, width: int | None = None) -> tuple
     per_sentence = (-1,) + (1,) * (c.ndim - 1)
     lengths, k = lengths.reshape(per_sentence), k.reshape(per_sentence)
     width = int(k.max()) if width is None else width
+    if width < k.max():
+        raise ValueError(f"width={width} is below the largest k, {k.max()}")
 
     exists = np.arange(columns) < lengths
     order = np.argsort(np.where(exists, -c, np.inf), axis=-1, kind="stable")[..., :width]

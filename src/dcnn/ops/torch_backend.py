@@ -42,7 +42,9 @@ def wide_convolution_fft(x: Tensor, filters: Tensor) -> Tensor:
 
 def fold(c: Tensor) -> Tensor:
     """Sum rows i and i + d/2: (..., d, w) -> (..., d/2, w)."""
-    half = c.shape[-2] // 2
+    half, odd = divmod(c.shape[-2], 2)
+    if odd:
+        raise ValueError(f"{c.shape[-2]} rows cannot be folded in pairs")
     return c[..., :half, :] + c[..., half:, :]
 
 

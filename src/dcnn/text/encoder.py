@@ -3,9 +3,7 @@
 import json
 from array import array
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -14,8 +12,6 @@ from dcnn.config import TextConfig
 from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.tokenizer import PRESETS, Tokenizer
 from dcnn.text.vocabulary import UNKNOWN, Vocabulary
-
-CHUNK = 50_000  # texts that a worker tokenizes at a time
 
 
 @dataclass(frozen=True)
@@ -26,17 +22,14 @@ class Encoder:
     vocabulary: Vocabulary
 
     @classmethod
-    def learn(
-        cls, texts: Sequence[str], config: TextConfig, workers: int = 1
-    ) -> tuple[Self, Sentences]:
+    def learn(cls, texts: Iterable[str], config: TextConfig) -> tuple[Self, Sentences]:
         """Learn the vocabulary of ``texts`` and encode them, in one pass over the texts.
 
         The words seen ``config.min_count`` times or more are kept, at most ``config.max_size`` of
-        them (0: all). The most frequent come first; among equals, the one seen first. The result
-        does not depend on ``workers``, the number of processes.
+        them (0: all). The most frequent come first; among equals, the one seen first.
         """
         tokenizer = Tokenizer(config.tokenizer, config.lowercase)
-        words, numbers, lengths = _number_words(tokenizer, texts, workers)
+        words, numbers, lengths = _number_words(tokenizer, texts)
         counts = np.bincount(numbers, minlength=len(words))
         by_count = np.argsort(-counts, kind="stable")
         kept = by_count[counts[by_count] >= config.min_count]
@@ -94,19 +87,8 @@ class _Numbering(dict[str, int]):
         return number
 
 
-def _number_words(
-    tokenizer: Tokenizer, texts: Sequence[str], workers: int
-) -> tuple[list[str], Ints, Ints]:
+def _number_words(tokenizer: Tokenizer, texts: Iterable[str]) -> tuple[list[str], Ints, Ints]:
     """Distinct words as first seen, the number of every word of the texts, and their lengths."""
-    chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
-    work = partial(_number_chunk, tokenizer)
-    if workers > 1 and len(chunks) > 1:
-        with ProcessPoolExecutor(workers) as pool:
-            return _merge(pool.map(work, chunks))
-    return _merge(map(work, chunks))
-
-
-def _number_chunk(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[list[str], Ints, Ints]:
     numbering = _Numbering()
     numbers, lengths = array("i"), array("i")
     for text in texts:
@@ -114,18 +96,6 @@ def _number_chunk(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[list[str]
         numbers.extend(map(numbering.__getitem__, tokens))
         lengths.append(len(tokens))
     return list(numbering), np.array(numbers, np.int32), np.array(lengths, np.int32)
-
-
-def _merge(chunks: Iterable[tuple[list[str], Ints, Ints]]) -> tuple[list[str], Ints, Ints]:
-    """Number the words of all chunks together; their order of first sight is kept."""
-    numbering = _Numbering()
-    numbers: list[Ints] = [np.empty(0, np.int32)]
-    lengths: list[Ints] = [np.empty(0, np.int32)]
-    for words, chunk_numbers, chunk_lengths in chunks:
-        places = np.array([numbering[word] for word in words], np.int32)
-        numbers.append(places[chunk_numbers] if words else chunk_numbers)
-        lengths.append(chunk_lengths)
-    return list(numbering), np.concatenate(numbers), np.concatenate(lengths)
 
 
 def _join(ids: Ints, numbers: Ints, lengths: Ints) -> Sentences:

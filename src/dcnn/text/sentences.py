@@ -50,12 +50,6 @@ class Sentences:
         """(sentences,) number of words of each."""
         return np.diff(self.offsets)
 
-    def select(self, indices: Ints) -> "Sentences":
-        """The sentences at ``indices``, in that order."""
-        lengths = self.lengths[indices]
-        starts = np.repeat(self.offsets[indices] - np.cumsum(lengths) + lengths, lengths)
-        return Sentences.from_flat(self.ids[starts + np.arange(lengths.sum())], lengths)
-
     def padded(self, indices: Ints, padding: int = 0) -> tuple[Ints, Ints]:
         """Ids (B, s) of the sentences at ``indices`` with their lengths (B,); s is the longest."""
         lengths = self.lengths[indices]

@@ -86,7 +86,7 @@ def _ranges(codes: Iterable[int]) -> str:
 
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_LINK = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
+_LINK = re.compile(r"(?<!\w)(?:https?://|www\.)\S+", re.IGNORECASE)
 _MENTION = re.compile(r"(?<!\w)@\w+")
 _REPEATED_LETTER = re.compile(r"([^\W\d_])\1{2,}")
 _PLACEHOLDERS = ("USER", "URL")
@@ -116,7 +116,7 @@ class Tokenizer:
 
 def _masked(text: str) -> str:
     """A tweet with its links and mentions replaced; most have neither, and a look is cheap."""
-    if "/" in text or "www" in text or "WWW" in text:
+    if "://" in text or "www." in text.lower():
         text = _LINK.sub(" URL ", text)
     if "@" in text:
         text = _MENTION.sub(" USER ", text)

@@ -145,16 +145,19 @@ def _read_text(
 def _read_binary(
     path: Path, stream: BinaryIO, start: bytes, wanted: Wanted, count: int, dimensions: int
 ) -> Iterator[Entry]:
-    buffer, size = start, 4 * dimensions
+    buffer, place, size = start, 0, 4 * dimensions
     for number in range(count):
-        while (space := buffer.find(b" ")) < 0 or len(buffer) < space + 1 + size:
+        while (space := buffer.find(b" ", place)) < 0 or len(buffer) < space + 1 + size:
             more = stream.read(1 << 20)
-            if not more or (space < 0 and len(buffer) > 1 << 20):
+            if not more or (space < 0 and len(buffer) - place > 1 << 20):
                 raise DataError(
                     f"{path}: cut short or damaged, {number} of {count} vectors could be read"
                 )
-            buffer += more
-        word = buffer[:space].lstrip(b"\n")
+            buffer, place = buffer[place:] + more, 0
+        word = buffer[place:space].lstrip(b"\n")
         if word in wanted:
-            yield wanted[word], np.frombuffer(buffer, "<f4", dimensions, space + 1)
-        buffer = buffer[space + 1 + size :]
+            vector = np.frombuffer(buffer, "<f4", dimensions, space + 1).copy()  # frees the buffer
+            if not np.isfinite(vector).all():
+                raise DataError(f"{path}: vector {number + 1} holds values that are not finite")
+            yield wanted[word], vector
+        place = space + 1 + size

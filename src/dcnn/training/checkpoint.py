@@ -71,10 +71,6 @@ class Checkpoint:
             "delete it and train from the start, without --resume"
         )
 
-    def discard(self) -> None:
-        """Remove the file: the run is over."""
-        self.path.unlink(missing_ok=True)
-
     def _check_identity(self, description: dict[str, Any]) -> None:
         there = description["identity"]
         here = json.loads(json.dumps(self.identity))

@@ -63,7 +63,7 @@ def fit(
     model = _initial_model(config, encoder, len(classes))
     checkpoint = None
     if checkpoint_path is not None:
-        identity = _identity(config, encoder, classes, examples, dev_examples)
+        identity = _identity(config, encoder, classes, examples, dev_examples, place)
         checkpoint = Checkpoint(checkpoint_path, identity)
     summary = train(
         model,
@@ -134,8 +134,9 @@ def _identity(
     classes: Sequence[Label],
     examples: Examples,
     dev: Examples | None,
+    place: torch.device,
 ) -> dict[str, Any]:
-    """What makes a run this run: every setting, and a fingerprint of the data."""
+    """What makes a run this run: every setting, a fingerprint of the data, and the machinery."""
     digest = hashlib.sha256(encoder.to_json().encode())
     digest.update(repr(list(classes)).encode())
     for part in (examples, dev):
@@ -148,4 +149,8 @@ def _identity(
         for section, values in config.to_dict().items()
         for name, value in values.items()
     }
-    return settings | {"data": digest.hexdigest()[:16]}
+    return settings | {
+        "data": digest.hexdigest()[:16],
+        "device": place.type,
+        "torch": torch.__version__,
+    }

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -143,12 +144,15 @@ class _Run:
         self.optimizer = make_optimizer(model, config)
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.best: Weights = {}
-        self.generator = torch.Generator(device).manual_seed(config.seed)
+        # Not the seed itself, which the initial values were drawn from.
+        own_seed = int(np.random.SeedSequence((config.seed, 1)).generate_state(1)[0])
+        self.generator = torch.Generator(device).manual_seed(own_seed)
         self.state = _State()
         self._lengths = examples.sentences.lengths
         self._order: list[Ints] = []
         self._order_epoch = -1
         self._loss_sum = torch.zeros((), device=device)
+        self._norm = torch.zeros((), device=device)
         self._started = time.monotonic()
         self._sentences_at_start = 0
         self._seconds_before = 0.0
@@ -166,10 +170,10 @@ class _Run:
     def step(self) -> None:
         """Learn from one batch, and do what is due after it."""
         state, config, order = self.state, self.config, self.order
-        steps = config.epochs * len(order)
         if state.batch == 0 and config.reset_every and state.epoch % config.reset_every == 0:
             reset_accumulators(self.optimizer)
-        set_learning_rate(self.optimizer, config, state.step / steps)
+        progress = (state.epoch + state.batch / len(order)) / config.epochs
+        set_learning_rate(self.optimizer, config, progress)
         batch = make_batch(self.examples, order[state.batch])
         self._loss_sum += self._learn(batch)
         state.batch += 1
@@ -179,7 +183,7 @@ class _Run:
 
         epoch_ends = state.batch == len(order)
         if self.device.type == "cpu" or state.step % STEPS_BETWEEN_LOOKS == 0 or epoch_ends:
-            self._look_at_loss(steps)
+            self._look_at_loss(len(order))
         if self.dev is not None and self._evaluation_is_due(len(order)):
             self._evaluate(self.dev)
         if epoch_ends:
@@ -202,27 +206,35 @@ class _Run:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         if self.config.max_grad_norm:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+            self._norm = torch.nn.utils.clip_grad_norm_(
+                self.model.parameters(), self.config.max_grad_norm
+            )
         self.optimizer.step()
         if self.average is not None:
             self.average.update(self.model)
         return loss.detach()
 
-    def _look_at_loss(self, steps: int) -> None:
+    def _look_at_loss(self, batches: int) -> None:
         state = self.state
         loss = float(self._loss_sum) / state.batch
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"the loss is {loss} in epoch {state.epoch + 1}, step {state.step}: training "
-                f"diverged; lower training.learning_rate={self.config.learning_rate} or set "
-                f"training.max_grad_norm={self.config.max_grad_norm} to a smaller value above 0"
-            )
+        self._require_finite("loss", loss)
+        self._require_finite("norm of the gradient", float(self._norm))
+        steps = state.step - state.batch + (self.config.epochs - state.epoch) * batches
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = (state.sentences - self._sentences_at_start) / seconds
         left = (steps - state.step) * (state.sentences / state.step) / rate
         self.listener.on_step(
             Progress(state.epoch + 1, self.config.epochs, state.step, steps, loss, rate, left)
         )
+
+    def _require_finite(self, name: str, value: float) -> None:
+        if not math.isfinite(value):
+            config = self.config
+            raise TrainingError(
+                f"the {name} is {value} in epoch {self.state.epoch + 1}, step {self.state.step}: "
+                f"training diverged; lower training.learning_rate={config.learning_rate} or set "
+                f"training.max_grad_norm={config.max_grad_norm} to a smaller value above 0"
+            )
 
     def _evaluation_is_due(self, batches: int) -> bool:
         """Whether one of the epoch's evaluations, evenly spread, falls on this step."""
@@ -232,6 +244,7 @@ class _Run:
     def _evaluate(self, dev: Examples) -> None:
         state = self.state
         accuracy, loss = evaluate_weights(self.model, self._current(), dev, self.device)
+        self._require_finite("loss on the dev set", loss)
         # Equal accuracy is common on a small dev set; the loss then decides.
         best = (accuracy, -loss) > (state.best_accuracy, -state.best_loss)
         if best:

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from dcnn.config import Config, DCNNConfig, TextConfig
+from dcnn.errors import ConfigError
+from dcnn.training.fit import TextSet, fit
+
+NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2)
+DATA = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
+
+
+def test_pretrained_vectors_are_where_the_embeddings_start(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("good 1 2 3 4\nbad -1 -2 -3 -4\n")
+    config = Config(TextConfig(vectors=str(path)), NETWORK)
+    # So small a rate that the vectors are still there after training.
+    config = config.with_training(epochs=1, learning_rate=1e-9)
+    artifact, _ = fit(DATA, None, ["neg", "pos"], config, device="cpu")
+    good, film, bad = (
+        artifact.weights["embeddings"][artifact.encoder.encode(word)[0]]
+        for word in ("good", "film", "bad")
+    )
+    np.testing.assert_allclose(good, [1, 2, 3, 4], atol=1e-6)
+    np.testing.assert_allclose(bad, [-1, -2, -3, -4], atol=1e-6)
+    assert np.abs(film).max() < 0.5  # no vector: the initial values
+
+
+def test_a_network_beyond_all_memory_is_refused():
+    config = Config(model=DCNNConfig(dim=2**29))
+    with pytest.raises(ConfigError, match=r"this network would have .* weights"):
+        fit(DATA, None, ["neg", "pos"], config, device="cpu")
+
+
+def test_a_gpu_that_is_not_there_is_said_so():
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(ConfigError, match="no GPU can be used; take auto or cpu"):
+        fit(DATA, None, ["neg", "pos"], Config(model=NETWORK), device="cuda")
+
+
+def test_the_facts_say_what_was_used():
+    artifact, summary = fit(
+        DATA, DATA, ["neg", "pos"], Config(model=NETWORK).with_training(epochs=2), device="cpu"
+    )
+    assert artifact.facts["examples"] == {"train": 8, "dev": 8}
+    assert artifact.facts["backend"] == "torch"
+    assert artifact.facts["device"] == "cpu"
+    assert artifact.facts["dev_accuracy"] == summary.dev_accuracy
