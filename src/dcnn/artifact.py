@@ -74,7 +74,10 @@ def check_destination(path: Path, overwrite: bool) -> None:
             "choose another place"
         )
     if not overwrite:
-        raise UserError(f"{path} exists; pass --overwrite to replace it, or choose another place")
+        raise UserError(
+            f"{path} exists; pass --overwrite (in Python overwrite=True) to replace it, "
+            "or choose another place"
+        )
 
 
 def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:

@@ -28,6 +28,7 @@ except ImportError:
     raise MissingExtraError("DCNNClassifier", "train") from None
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_OWN = ("random_state", "device", "n_jobs", "verbose")
 _TEXT = ("tokenizer", "lowercase", "min_count", "max_size", "vectors")
 _MODEL = ("dim", "widths", "maps", "k_top", "fold", "dropout")
 
@@ -35,12 +36,12 @@ _MODEL = ("dim", "widths", "maps", "k_top", "fold", "dropout")
 class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A Dynamic Convolutional Neural Network that learns from labelled texts.
 
-    The parameters are the settings of ``dcnn.config``, under the same names, with three that
-    scikit-learn names itself:
+    The parameters are the settings of ``dcnn.config``, under the same names, with these of its own:
 
     Args:
         random_state: the seed of all randomness; none gives another model each time.
         device: ``auto`` (a GPU where there is one), ``cpu`` or ``cuda``.
+        n_jobs: CPU threads of training.
         verbose: whether to draw a progress bar.
 
     Attributes:
@@ -86,6 +87,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dev_fraction: float = TrainingConfig.dev_fraction,
         random_state: Any = TrainingConfig.seed,
         device: str = "auto",
+        n_jobs: int = 1,
         verbose: bool = False,
     ) -> None:
         self.dim = dim
@@ -118,17 +120,17 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.dev_fraction = dev_fraction
         self.random_state = random_state
         self.device = device
+        self.n_jobs = n_jobs
         self.verbose = verbose
 
     @property
     def config(self) -> Config:
         """The parameters as a checked config."""
         parameters = {name: _plain(value) for name, value in self.get_params().items()}
-        device_and_verbose = ("device", "verbose")
         training = {
             name: value
             for name, value in parameters.items()
-            if name not in (*_TEXT, *_MODEL, *device_and_verbose, "random_state")
+            if name not in (*_TEXT, *_MODEL, *_OWN)
         }
         return Config.from_dict(
             {
@@ -208,6 +210,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 config,
                 device=self.device,
                 listener=listener,
+                threads=self.n_jobs,
             )
         self.classes_ = classes
         self.predictor_ = Predictor(artifact)

@@ -143,6 +143,9 @@ def train(
     checkpoint_seconds: Annotated[
         float, typer.Option("--checkpoint-seconds", min=0, help="Time between checkpoints.")
     ] = 15.0,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, help="CPU threads; other counts round differently.")
+    ] = 1,
 ) -> None:
     """Train a classifier on a file of labelled texts.
 
@@ -172,6 +175,7 @@ def train(
             resume=resume,
             overwrite=overwrite,
             checkpoint_seconds=checkpoint_seconds,
+            threads=threads,
         )
     )
 

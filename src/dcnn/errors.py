@@ -47,4 +47,7 @@ class MissingExtraError(UserError):
     """A feature whose optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the extra '{extra}': pip install 'dcnn[{extra}]'")
+        super().__init__(
+            f"{feature} needs the extra '{extra}': pip install 'dcnn[{extra}]', "
+            f"or from a clone pip install '.[{extra}]'"
+        )

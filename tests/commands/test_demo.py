@@ -5,6 +5,7 @@ import re
 import pytest
 
 from dcnn.artifact import load
+from dcnn.predictor import Predictor
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,12 @@ def test_the_dcnn_is_far_ahead_of_models_blind_to_structure(shown):
 def test_five_predictions_are_shown_with_probabilities(shown):
     _, out = shown
     assert len(re.findall(r"\. +(?:positive|negative) +[01]\.\d{3}", out)) == 5
+
+
+def test_the_sentence_it_proposes_is_understood(shown):
+    folder, out = shown
+    (text,) = re.findall(r'predict demo-model "(.*)"', out)
+    assert Predictor(load(folder / "demo-model")).predict([text])[0].label == "positive"
 
 
 def test_the_model_folder_is_left_and_named(shown):

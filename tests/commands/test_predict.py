@@ -180,6 +180,7 @@ def test_a_bad_model_folder_gets_one_sentence_and_exit_code_2(
         (("model", "--input", "d.csv"), "d.csv: no such file"),
         (("model", "--input", "model"), "model is a folder"),
         (("model", "--input", "x" * 300 + ".txt"), "File name too long"),
+        (("model", "--input", "a.csv", "--output", "a.csv"), "is the file of --input"),
         (("model", "text", "--output", "."), "could not be written (Is a directory)"),
         (("model", "text", "--output", "no/such/place.tsv"), "place.tsv could not be written"),
     ],

@@ -626,6 +626,15 @@ def test_nul_is_located(write: Write) -> None:
     assert "--encoding utf-16" in message(without_mark)
 
 
+def test_a_header_that_is_data_is_noticed(write: Write) -> None:
+    path = write("a.tsv", "ham\tGo until jurong point\nspam\tFree entry\nham\tOk lar\n")
+    assert "line 3: 'ham' is a label here and the name of the column" in message(path)
+    assert "pass --no-header" in message(path)
+    named = TableOptions(label_column="ham")
+    assert read_labelled(path, named).labels == ["spam", "ham"]
+    assert read_labelled(path, TableOptions(header=False)).labels == ["ham", "spam", "ham"]
+
+
 def test_empty_text_file(write: Write) -> None:
     assert "is empty" in message(write("a.txt", ""), labels=False)
 

@@ -72,7 +72,8 @@ def run_demo(out: Path, seed: int) -> None:
     }
     model_folder.save(out, replace(dcnn, facts=facts), overwrite=True)
     console.print(
-        f"The DCNN is in {out}; try:", f'  dcnn predict {out} "The ending is not bad."', sep="\n"
+        f"The DCNN is in {out} and knows {len(dcnn.encoder.vocabulary) - 1} words; try:"
+        f'\n  .venv/bin/dcnn predict {out} "The ending is not bad."'
     )
 
 

@@ -32,6 +32,8 @@ def run_predict(
     """Classify the texts and write one line for each."""
     if texts and source:
         raise UserError("give texts as arguments or a file with --input, not both")
+    if source is not None and output is not None and output.resolve() == source.resolve():
+        raise UserError(f"--output {output} is the file of --input; name another one")
     predictor = Predictor.load(model)
     with _destination(output) as stream:
         for chunk in _chunks(_texts(texts, source, columns)):

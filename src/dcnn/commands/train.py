@@ -59,6 +59,7 @@ class TrainOptions:
     resume: bool
     overwrite: bool
     checkpoint_seconds: float
+    threads: int
 
     @property
     def checkpoint(self) -> Path:
@@ -88,7 +89,8 @@ def run_train(options: TrainOptions) -> None:
     artifact, summary = _fit(console, options, config, classes, train, dev)
     console.print(
         f"Trained {summary.epochs} epochs in {summary.seconds:.1f} s "
-        f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}); "
+        f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}), "
+        f"and kept the best: epoch {_best_epoch(summary)}, "
         f"dev accuracy {100 * (summary.dev_accuracy or 0):.2f} %",
     )
     facts = artifact.facts | {
@@ -101,6 +103,10 @@ def run_train(options: TrainOptions) -> None:
     model_folder.save(options.out, replace(artifact, facts=facts), replaces)
     options.checkpoint.unlink(missing_ok=True)
     console.print(f"The model is in {options.out}; try: dcnn predict {options.out} 'a text'")
+
+
+def _best_epoch(summary: "TrainingSummary") -> int:
+    return [record.epoch for record in summary.history if record.best][-1]
 
 
 def _fit(
@@ -132,6 +138,7 @@ def _fit(
                 resume=options.resume,
                 checkpoint_seconds=options.checkpoint_seconds,
                 listener=bar,
+                threads=options.threads,
             )
         except TrainingStoppedError as stopped:
             raise TrainingStoppedError(

@@ -111,9 +111,17 @@ def read_rows(path: Path, options: TableOptions = _DEFAULTS, *, labels: bool) ->
     with open_table(path, options.encoding, header=options.header) as table:
         columns, records = _choose(path, options, table, labels=labels)
         for record in records:
+            text = _text(path, record, columns.text)
+            label = None if columns.label is None else _label(path, record, columns.label)
+            if label is not None and label == columns.label and options.label_column is None:
+                raise DataError(
+                    f"{path}, line {record.line}: {shown(label)} is a label here and the name of "
+                    "the column at the top, so the file seems to have no header; pass --no-header, "
+                    "or name the column with --label-column"
+                )
             yield Row(
-                text=_text(path, record, columns.text),
-                label=None if columns.label is None else _label(path, record, columns.label),
+                text=text,
+                label=label,
                 weight=None if columns.weight is None else _weight(path, record, columns.weight),
                 line=record.line,
             )
