@@ -39,7 +39,7 @@ from dcnn.terminal import TrainingBar, make_console, print_evaluation
 from dcnn.text.sentences import Ints
 
 if TYPE_CHECKING:
-    from dcnn.training.loop import TrainingSummary
+    from dcnn.training.run import TrainingSummary
 
 
 @dataclass(frozen=True)

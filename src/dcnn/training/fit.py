@@ -21,8 +21,9 @@ from dcnn.models import SentenceModel, build_model
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import load_vectors
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.loop import TrainingSummary, train
+from dcnn.training.loop import train
 from dcnn.training.progress import Listener
+from dcnn.training.run import TrainingSummary
 
 logger = logging.getLogger("dcnn")
 

@@ -1,0 +1,298 @@
+"""One training run: mini-batches, evaluation on dev, early stopping.
+
+Everything that decides the next step is in ``Run``, and all of it goes into a snapshot: a run that
+was killed and resumed ends with the same weights, bit for bit on CPU, as one that was not.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from dcnn.config import TrainingConfig
+from dcnn.data.batching import Batch, Examples, make_batch, prediction_batches, training_order
+from dcnn.errors import TrainingError
+from dcnn.models import SentenceModel
+from dcnn.text.sentences import Ints
+from dcnn.text.vocabulary import UNKNOWN
+from dcnn.training.objective import cross_entropy, example_weights, target_distributions
+from dcnn.training.optimizer import (
+    WeightAverage,
+    make_optimizer,
+    reset_accumulators,
+    set_learning_rate,
+)
+from dcnn.training.progress import EvaluationRecord, Listener, Progress
+
+Weights = dict[str, Tensor]
+
+# Looking at a loss makes a GPU wait; on one, finiteness is checked every this many steps.
+STEPS_BETWEEN_LOOKS = 50
+
+
+@dataclass
+class State:
+    """The counters of a run; everything here is plain values."""
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    evaluations_since_best: int = 0
+    best_accuracy: float = -1.0
+    best_loss: float = float("inf")
+    seconds: float = 0.0
+    sentences: int = 0
+    finished: bool = False
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """How a finished run went.
+
+    Attributes:
+        epochs: epochs done, the last perhaps in part.
+        dev_accuracy: of the weights that were kept; none without a dev set.
+        seconds: time spent in training, over all resumptions.
+        sentences_per_second: training sentences over that time.
+        history: every look at the dev set.
+    """
+
+    epochs: int
+    dev_accuracy: float | None
+    seconds: float
+    sentences_per_second: float
+    history: list[EvaluationRecord]
+
+
+class Run:
+    """A model, its data and all that changes from step to step."""
+
+    def __init__(
+        self,
+        model: SentenceModel,
+        examples: Examples,
+        dev: Examples | None,
+        config: TrainingConfig,
+        device: torch.device,
+        listener: Listener,
+    ) -> None:
+        self.model, self.dev, self.config = model, dev, config
+        self.device, self.listener = device, listener
+        classes = model.top.out_features
+        self.examples = Examples(
+            examples.sentences,
+            target_distributions(examples.targets, classes, config.label_smoothing),
+            example_weights(
+                examples.targets, classes, config.class_weights == "balanced", examples.weights
+            ),
+        )
+        self.optimizer = make_optimizer(model, config)
+        self.average = WeightAverage(model, config.ema) if config.ema else None
+        self.best: Weights = {}
+        # Not the seed itself, which the initial values were drawn from.
+        own_seed = int(np.random.SeedSequence((config.seed, 1)).generate_state(1)[0])
+        self.generator = torch.Generator(device).manual_seed(own_seed)
+        self.state = State()
+        self._lengths = examples.sentences.lengths
+        self._order: list[Ints] = []
+        self._order_epoch = -1
+        self._loss_sum = torch.zeros((), device=device)
+        self._norm = torch.zeros((), device=device)
+        self._started = time.monotonic()
+        self._sentences_at_start = 0
+        self._seconds_before = 0.0
+
+    @property
+    def order(self) -> list[Ints]:
+        """The batches of the current epoch."""
+        if self._order_epoch != self.state.epoch:
+            self._order = training_order(
+                self._lengths, self.config.batch_size, self.config.seed, self.state.epoch
+            )
+            self._order_epoch = self.state.epoch
+        return self._order
+
+    def step(self) -> None:
+        """Learn from one batch, and do what is due after it."""
+        state, config, order = self.state, self.config, self.order
+        if state.batch == 0 and config.reset_every and state.epoch % config.reset_every == 0:
+            reset_accumulators(self.optimizer)
+        progress = (state.epoch + state.batch / len(order)) / config.epochs
+        set_learning_rate(self.optimizer, config, progress)
+        batch = make_batch(self.examples, order[state.batch])
+        self._loss_sum += self._learn(batch)
+        state.batch += 1
+        state.step += 1
+        state.sentences += len(batch.lengths)
+        state.seconds = self._seconds_before + time.monotonic() - self._started
+
+        epoch_ends = state.batch == len(order)
+        if self.device.type == "cpu" or state.step % STEPS_BETWEEN_LOOKS == 0 or epoch_ends:
+            self._look_at_loss(len(order))
+        if self.dev is not None and self._evaluation_is_due(len(order)):
+            self._evaluate(self.dev)
+        if epoch_ends:
+            state.epoch, state.batch = state.epoch + 1, 0
+            self._loss_sum.zero_()
+        patience_ends = config.patience and state.evaluations_since_best >= config.patience
+        state.finished = bool(state.epoch == config.epochs or patience_ends)
+
+    def _learn(self, batch: Batch) -> Tensor:
+        """One update; returns the loss of the batch."""
+        assert batch.targets is not None  # noqa: S101
+        self.model.train()
+        ids, lengths = self._tensor(batch.ids), self._tensor(batch.lengths)
+        if self.config.word_dropout:
+            draws = torch.rand(ids.shape, generator=self.generator, device=self.device)
+            ids = ids.masked_fill(draws < self.config.word_dropout, UNKNOWN)
+        weights = None if batch.weights is None else self._tensor(batch.weights)
+        logits = self.model(ids, lengths, self.generator)
+        loss = cross_entropy(logits, self._tensor(batch.targets), weights)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.config.max_grad_norm:
+            self._norm = torch.nn.utils.clip_grad_norm_(
+                self.model.parameters(), self.config.max_grad_norm
+            )
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update(self.model)
+        return loss.detach()
+
+    def _look_at_loss(self, batches: int) -> None:
+        state = self.state
+        loss = float(self._loss_sum) / state.batch
+        self._require_finite("loss", loss)
+        self._require_finite("norm of the gradient", float(self._norm))
+        steps = state.step - state.batch + (self.config.epochs - state.epoch) * batches
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        rate = (state.sentences - self._sentences_at_start) / seconds
+        left = (steps - state.step) * (state.sentences / state.step) / rate
+        self.listener.on_step(
+            Progress(state.epoch + 1, self.config.epochs, state.step, steps, loss, rate, left)
+        )
+
+    def _require_finite(self, name: str, value: float) -> None:
+        if not math.isfinite(value):
+            config = self.config
+            raise TrainingError(
+                f"the {name} is {value} in epoch {self.state.epoch + 1}, step {self.state.step}: "
+                f"training diverged; lower training.learning_rate={config.learning_rate} or set "
+                f"training.max_grad_norm={config.max_grad_norm} to a smaller value above 0"
+            )
+
+    def _evaluation_is_due(self, batches: int) -> bool:
+        """Whether one of the epoch's evaluations, evenly spread, falls on this step."""
+        times, done = self.config.evaluations, self.state.batch
+        return done * times // batches > (done - 1) * times // batches
+
+    def _evaluate(self, dev: Examples) -> None:
+        state = self.state
+        accuracy, loss = evaluate_weights(self.model, self._current(), dev, self.device)
+        self._require_finite("loss on the dev set", loss)
+        # Equal accuracy is common on a small dev set; the loss then decides.
+        best = (accuracy, -loss) > (state.best_accuracy, -state.best_loss)
+        if best:
+            self.best = {name: value.clone() for name, value in self._current().items()}
+            state.best_accuracy, state.best_loss = accuracy, loss
+            state.evaluations_since_best = 0
+        else:
+            state.evaluations_since_best += 1
+        train_loss = float(self._loss_sum) / state.batch
+        record = EvaluationRecord(state.epoch + 1, state.step, train_loss, loss, accuracy, best)
+        state.history.append(asdict(record))
+        self.listener.on_evaluation(record)
+
+    def _current(self) -> Weights:
+        """The weights that are evaluated: the average if there is one."""
+        if self.average is not None:
+            return self.average.weights
+        return {name: value.detach() for name, value in self.model.state_dict().items()}
+
+    def _tensor(self, array: Any) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def snapshot(self) -> tuple[Weights, dict[str, Any]]:
+        """All that ``restore`` needs."""
+        groups: dict[str, Mapping[str, Tensor]] = {
+            "model": self.model.state_dict(),
+            "best": self.best,
+            "average": self.average.weights if self.average is not None else {},
+            "adagrad": {
+                name: self.optimizer.state[parameter]["sum"]
+                for name, parameter in self.model.named_parameters()
+            },
+            "run": {"generator": self.generator.get_state(), "loss_sum": self._loss_sum},
+        }
+        tensors = {
+            f"{group}/{name}": tensor.detach()
+            for group, members in groups.items()
+            for name, tensor in members.items()
+        }
+        return tensors, asdict(self.state)
+
+    def restore(self, tensors: Weights, progress: dict[str, Any]) -> None:
+        """Go back to the state of a snapshot."""
+
+        def group(prefix: str) -> Weights:
+            return {
+                name.removeprefix(f"{prefix}/"): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(f"{prefix}/")
+            }
+
+        self.state = State(**progress)
+        self.model.load_state_dict(group("model"))
+        self.best = {name: tensor.to(self.device) for name, tensor in group("best").items()}
+        sums = group("adagrad")
+        for name, parameter in self.model.named_parameters():
+            self.optimizer.state[parameter]["sum"].copy_(sums[name])
+        if self.average is not None:
+            self.average.steps = self.state.step
+            for name, tensor in group("average").items():
+                self.average.weights[name].copy_(tensor)
+        run = group("run")
+        self.generator.set_state(run["generator"])
+        self._loss_sum.copy_(run["loss_sum"])
+        self._started = time.monotonic()
+        self._sentences_at_start = self.state.sentences
+        self._seconds_before = self.state.seconds
+        self.listener.on_resume(self.state.epoch + 1, self.state.step)
+
+    def conclude(self) -> TrainingSummary:
+        """Put the weights that are kept into the model, and sum up."""
+        state = self.state
+        self.model.load_state_dict(self.best or self._current())
+        self.model.eval()
+        return TrainingSummary(
+            epochs=state.epoch + (state.batch > 0),
+            dev_accuracy=state.best_accuracy if self.dev is not None else None,
+            seconds=state.seconds,
+            sentences_per_second=state.sentences / max(state.seconds, 1e-9),
+            history=[EvaluationRecord(**record) for record in state.history],
+        )
+
+
+@torch.no_grad()
+def evaluate_weights(
+    model: SentenceModel, weights: Weights, examples: Examples, device: torch.device
+) -> tuple[float, float]:
+    """Accuracy and mean cross-entropy of ``model`` with ``weights`` on ``examples``."""
+    model.eval()
+    targets = target_distributions(examples.targets, model.top.out_features)
+    hits = torch.zeros((), device=device)
+    loss = torch.zeros((), device=device)
+    for batch in prediction_batches(examples.sentences):
+        ids, lengths = torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths)
+        logits = functional_call(model, weights, (ids.to(device), lengths.to(device)))
+        truth = torch.from_numpy(targets[batch.order]).to(device)
+        hits += (logits.argmax(dim=1) == truth.argmax(dim=1)).sum()
+        loss += cross_entropy(logits, truth) * len(batch.order)
+    return float(hits) / len(examples), float(loss) / len(examples)
