@@ -263,6 +263,18 @@ def test_a_gradient_that_is_not_finite_stops_the_run():
         train(model, make_examples(), None, QUICK)
 
 
+def test_a_dev_loss_that_is_not_finite_stops_the_run():
+    model = make_model()
+    unseen = VOCABULARY - 1
+    with torch.no_grad():
+        model.embeddings[unseen] = float("nan")
+    data = Examples(Sentences.from_lists([[1, 2, 3], [2, 1, 3]] * 4), np.array([1, 0] * 4))
+    dev = Examples(Sentences.from_lists([[1, unseen]]), np.array([0]))
+    settings = TrainingConfig(epochs=1, batch_size=4, l2_embeddings=0, word_dropout=0)
+    with pytest.raises(TrainingError, match="the loss on the dev set is nan"):
+        train(model, data, dev, settings)
+
+
 def test_gradients_are_held_to_the_norm():
     def first_change(limit):
         model = make_model()
