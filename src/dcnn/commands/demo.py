@@ -73,7 +73,7 @@ def run_demo(out: Path, seed: int) -> None:
     model_folder.save(out, replace(dcnn, facts=facts), overwrite=True)
     console.print(
         f"The DCNN is in {out} and knows {len(dcnn.encoder.vocabulary) - 1} words; try:"
-        f'\n  .venv/bin/dcnn predict {out} "The ending is not bad."'
+        f'\n  .venv/bin/dcnn predict {out} "The story is dull, but the ending is a delight."'
     )
 
 

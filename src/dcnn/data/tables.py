@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dcnn.data.columns import (
+    LABEL_NAMES,
     LABEL_OPTION,
     TEXT_OPTION,
     WEIGHT_OPTION,
@@ -27,7 +28,7 @@ from dcnn.data.columns import (
     choose_columns,
 )
 from dcnn.data.messages import did_you_mean, shown, shown_names
-from dcnn.data.records import PLAIN, PLAIN_COLUMN, Record, Table, open_table
+from dcnn.data.records import PLAIN, PLAIN_COLUMN, SEPARATORS, Record, Table, open_table
 from dcnn.errors import DataError
 from dcnn.files import bare_suffix
 
@@ -110,14 +111,20 @@ def read_rows(path: Path, options: TableOptions = _DEFAULTS, *, labels: bool) ->
     """
     with open_table(path, options.encoding, header=options.header) as table:
         columns, records = _choose(path, options, table, labels=labels)
+        # A name that was guessed for its place alone may be the first row of the data.
+        may_lack_header = (
+            bare_suffix(path) in SEPARATORS
+            and options.label_column is None
+            and (columns.label or "").lower() not in LABEL_NAMES
+        )
         for record in records:
             text = _text(path, record, columns.text)
             label = None if columns.label is None else _label(path, record, columns.label)
-            if label is not None and label == columns.label and options.label_column is None:
+            if label is not None and label == columns.label and may_lack_header:
                 raise DataError(
                     f"{path}, line {record.line}: {shown(label)} is a label here and the name of "
                     "the column at the top, so the file seems to have no header; pass --no-header, "
-                    "or name the column with --label-column"
+                    f"or name the column with {LABEL_OPTION}"
                 )
             yield Row(
                 text=text,
