@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
-
 from dcnn.data.tables import TableOptions, check_known_labels, read_labelled
 from dcnn.evaluation import evaluate
 from dcnn.predictor import Predictor
@@ -16,8 +14,7 @@ def run_evaluate(model: Path, data: Path, columns: TableOptions, as_json: bool) 
     examples = read_labelled(data, columns)
     labels = [str(label) for label in predictor.classes]
     check_known_labels(examples, labels)
-    numbers = {label: number for number, label in enumerate(labels)}
-    truth = np.array([numbers[label] for label in examples.labels])
+    truth = examples.class_numbers(labels)
     scores = evaluate(truth, predictor.probabilities(examples.texts), labels)
     if as_json:
         print(json.dumps(scores.to_dict() | {"labels": labels, "examples": len(truth)}))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.console import Console
 
 from dcnn import __version__
@@ -36,7 +35,6 @@ from dcnn.errors import (
 from dcnn.evaluation import evaluate
 from dcnn.predictor import Predictor
 from dcnn.terminal import TrainingBar, make_console, print_evaluation
-from dcnn.text.sentences import Ints
 
 if TYPE_CHECKING:
     from dcnn.training.run import TrainingSummary
@@ -129,8 +127,8 @@ def _fit(
     with TrainingBar(console) as bar, _stop_on_signal(bar):
         try:
             return fit(
-                TextSet(train.texts, _class_numbers(train, classes), train.weights),
-                TextSet(dev.texts, _class_numbers(dev, classes)),
+                TextSet(train.texts, train.class_numbers(classes), train.weights),
+                TextSet(dev.texts, dev.class_numbers(classes)),
                 classes,
                 config,
                 device=options.device,
@@ -188,16 +186,11 @@ def _sorted_labels(labels: Sequence[str]) -> list[str]:
     return sorted(distinct)
 
 
-def _class_numbers(examples: LabelledTexts, classes: Sequence[str]) -> Ints:
-    numbers = {label: number for number, label in enumerate(classes)}
-    return np.array([numbers[label] for label in examples.labels])
-
-
 def _score(
     console: Console, artifact: Artifact, test: LabelledTexts, classes: Sequence[str]
 ) -> float:
     probabilities = Predictor(artifact).probabilities(test.texts)
-    scores = evaluate(_class_numbers(test, classes), probabilities, classes)
+    scores = evaluate(test.class_numbers(classes), probabilities, classes)
     console.print(f"Test ({test.source}):")
     print_evaluation(console, scores, classes)
     return scores.accuracy

@@ -31,6 +31,7 @@ from dcnn.data.messages import did_you_mean, shown, shown_names
 from dcnn.data.records import PLAIN, PLAIN_COLUMN, SEPARATORS, Record, Table, open_table
 from dcnn.errors import DataError
 from dcnn.files import bare_suffix
+from dcnn.text.sentences import Ints
 
 _SAMPLED_ROWS = 100
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
@@ -86,6 +87,11 @@ class LabelledTexts:
     weights: npt.NDArray[np.float32] | None
     source: str
     lines: list[int]
+
+    def class_numbers(self, classes: Sequence[str]) -> Ints:
+        """The place of each label among ``classes``, which hold them all."""
+        numbers = {label: number for number, label in enumerate(classes)}
+        return np.array([numbers[label] for label in self.labels])
 
     def select(self, indices: Sequence[int]) -> "LabelledTexts":
         """The examples at ``indices``, in that order."""

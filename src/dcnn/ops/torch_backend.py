@@ -1,8 +1,8 @@
 """The operators of ``reference`` on torch tensors, with gradients, on any device.
 
 Names, shapes and results are those of ``dcnn.ops.reference``. The convolution is written as one
-matrix product a row, the m-grams of the row times its filters: on two CPU cores this ran twice as
-fast as a grouped ``conv1d``, forward and backward.
+matrix product a row, the m-grams of the row times its filters: on CPU this is faster than a
+grouped ``conv1d``, forward and backward.
 """
 
 import torch

@@ -124,7 +124,7 @@ def _masked(text: str) -> str:
     return text if text.isascii() else _REPEATED_LETTER.sub(r"\1\1", text)
 
 
-@lru_cache(maxsize=1 << 17)  # tweets repeat their words; this takes a third of the time
+@lru_cache(maxsize=1 << 17)  # tweets repeat their words
 def _tweet_word(token: str) -> str:
     return token if token in _PLACEHOLDERS else _REPEATED_LETTER.sub(r"\1\1", token.lower())
 

@@ -60,8 +60,8 @@ def fit(
 ) -> tuple[Artifact, TrainingSummary]:
     """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept.
 
-    ``threads`` are the CPU threads. One is the default: a second adds a third of the speed on an
-    idle machine, takes most of it away on a busy one, and rounds differently.
+    ``threads`` are the CPU threads. One is the default: more help little on an idle machine, wait
+    for one another on a busy one, and round differently.
     """
     place = choose_device(device)
     if threads < 1:
