@@ -38,6 +38,9 @@ class TextConfig:
         min_count: a word seen less often in training becomes the unknown word.
         max_size: at most this many words are kept, the most frequent ones; 0 is no limit.
         vectors: a file of pretrained vectors to start the embeddings from, or empty.
+        vectors_scale: the factor their values are multiplied with.
+        vectors_words: how many words of the vectors file, from its start, join the vocabulary
+            though training never shows them, so that the model can read them too.
     """
 
     tokenizer: Literal["words", "tweet", "whitespace"] = "words"
@@ -45,8 +48,12 @@ class TextConfig:
     min_count: int = 1
     max_size: int = 0
     vectors: str = ""
+    vectors_scale: float = 1.0
+    vectors_words: int = 0
 
     def __post_init__(self) -> None:
+        _require(self.vectors_scale > 0, f"vectors_scale={self.vectors_scale} must be above 0")
+        _require(self.vectors_words >= 0, f"vectors_words={self.vectors_words} must be 0 or more")
         _require(self.min_count >= 1, f"min_count={self.min_count} must be 1 or more")
         _require(self.max_size >= 0, f"max_size={self.max_size} must be 0 (no limit) or more")
 
@@ -200,6 +207,8 @@ class TrainingConfig:
         eps: Adagrad's, added to the root of the accumulator.
         reset_every: epochs after which Adagrad's accumulators start again from zero; 0 is never.
         l2_embeddings: L2 on the word embeddings.
+        decay_embeddings: decay of the word embeddings outside Adagrad, as a share a step of the
+            learning rate.
         l2_filters: L2 on the filters of each layer; the last value serves the layers above it too.
         l2_top: L2 on the fully connected weights.
         max_grad_norm: gradients are scaled down to this norm; 0 is no limit.
@@ -221,6 +230,7 @@ class TrainingConfig:
     eps: float = 1e-6
     reset_every: int = 0
     l2_embeddings: float = 1e-4
+    decay_embeddings: float = 0.0
     l2_filters: tuple[float, ...] = (3e-5, 3e-6)
     l2_top: float = 1e-4
     max_grad_norm: float = 5.0
@@ -240,7 +250,15 @@ class TrainingConfig:
         for name in ("learning_rate", "eps"):
             value = getattr(self, name)
             _require(value > 0, f"{name}={value} must be above 0")
-        for name in ("l2_embeddings", "l2_top", "max_grad_norm", "reset_every", "patience", "seed"):
+        for name in (
+            "l2_embeddings",
+            "decay_embeddings",
+            "l2_top",
+            "max_grad_norm",
+            "reset_every",
+            "patience",
+            "seed",
+        ):
             value = getattr(self, name)
             _require(value >= 0, f"{name}={value} must be 0 or more")
         _require(

@@ -19,6 +19,10 @@ class StorageError(DcnnError):
     """The disk refused a write: it is full, read-only or out of reach."""
 
 
+class FetchError(DcnnError):
+    """A download failed: no network, an error of the server, or not the file that it should be."""
+
+
 class TrainingStoppedError(DcnnError):
     """The user stopped the training; its checkpoint is on disk."""
 

@@ -29,8 +29,13 @@ def bare_suffix(path: Path) -> str:
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
+def open_bytes(path: Path, member: str = "") -> Iterator[BinaryIO]:
     """Open ``path`` for reading, decompressing by its suffix (gz, bz2, xz, zst, zip).
+
+    Args:
+        path: the file.
+        member: the name of the file to read in a zip archive; one that holds a single file needs
+            none.
 
     Raises:
         DataError: the file is missing, is a folder, cannot be read, or is damaged.
@@ -40,7 +45,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     if path.is_dir():
         raise DataError(f"{path} is a folder; name a file")
     try:
-        with _decompressed(path) as stream:
+        with _decompressed(path, member) as stream:
             yield stream
     except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, OSError) as error:
         if isinstance(error, OSError) and error.strerror:
@@ -51,7 +56,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _decompressed(path: Path) -> Iterator[BinaryIO]:
+def _decompressed(path: Path, member: str) -> Iterator[BinaryIO]:
     match path.suffix.lower():
         case ".gz":
             with gzip.open(path, "rb") as stream:
@@ -66,7 +71,7 @@ def _decompressed(path: Path) -> Iterator[BinaryIO]:
             with _open_zstandard(path) as stream:
                 yield stream
         case ".zip":
-            with _open_only_member(path) as stream:
+            with _open_member(path, member) as stream:
                 yield cast("BinaryIO", stream)
         case _:
             with path.open("rb") as stream:
@@ -120,18 +125,20 @@ class _ZstandardFrames(io.RawIOBase):
 
 
 @contextmanager
-def _open_only_member(path: Path) -> Iterator[IO[bytes]]:
+def _open_member(path: Path, member: str) -> Iterator[IO[bytes]]:
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
-        if len(names) != 1:
+        if member and member not in names:
+            raise DataError(f"{path} holds no file '{member}'; fetch or make it again")
+        if not member and len(names) != 1:
             raise DataError(
                 f"{path} holds {len(names)} files where one is expected; unpack it and name one"
             )
         try:
-            member = archive.open(names[0])
+            opened = archive.open(member or names[0])
         except (RuntimeError, NotImplementedError) as error:  # encrypted, or an unknown method
             raise DataError(f"{path} cannot be unpacked ({error}); unpack it yourself") from error
-        with member as stream:
+        with opened as stream:
             yield stream
 
 

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from dcnn.artifact import load
-from dcnn.data.sst import NEUTRAL, Phrase, read_trees
+from dcnn.data.sst import NEUTRAL, Phrase, authors_tokens, read_trees
 from dcnn.data.trec import read_trec
 from dcnn.errors import DataError
 
@@ -24,6 +24,21 @@ def test_a_tree_gives_its_phrases_root_first(tmp_path):
         Phrase(("good",), 4),
     ]
     assert second == [Phrase(("bad",), 1)]
+
+
+def test_a_no_break_space_is_part_of_its_word(tmp_path):
+    path = tmp_path / "trees.txt"
+    path.write_text("(2 (2 8\u00a01\\/2) (2 Women))\n", encoding="utf-8")
+    assert read_trees(path)[0][0].words == ("8\u00a01\\/2", "Women")
+
+
+def test_the_authors_part_words_at_hyphens_and_keep_what_is_empty():
+    assert authors_tokens(["Well-Made", "--", "-ly", "("]) == [
+        *("well", "made"),
+        *("", "", ""),
+        *("", "ly"),
+        "(",
+    ]
 
 
 @pytest.mark.parametrize("line", ["(3 (2 It)", "(7 x)", "(3 x))", "", "x"])
@@ -69,6 +84,13 @@ def test_sst_training_phrases(corpora):
     phrases = [p for tree in read_trees(corpora / "sst" / "train.txt") for p in tree]
     assert len(phrases) == 318_582
     assert sum(phrase.label != NEUTRAL for phrase in phrases) == 98_794
+
+
+@pytest.mark.corpora
+def test_sst_gives_the_vocabulary_of_the_authors(corpora):
+    sentences = [tree[0] for tree in read_trees(corpora / "sst" / "train.txt")]
+    types = {token for sentence in sentences for token in authors_tokens(sentence.words)}
+    assert len(types) == 15_447
 
 
 @pytest.mark.corpora

@@ -6,8 +6,10 @@ import lzma
 import numpy as np
 import pytest
 
+from dcnn.config import TextConfig
 from dcnn.errors import ConfigError, DataError
-from dcnn.text.vectors import load_vectors
+from dcnn.text.encoder import Encoder
+from dcnn.text.vectors import load_vectors, with_vector_words
 from dcnn.text.vocabulary import Vocabulary
 
 WORDS = {"the": [1.5, -2.0, 0.25], "ünder": [0.0, 3.0, 1.0], ". . .": [9.0, 9.0, 9.0]}
@@ -31,10 +33,11 @@ def word2vec_binary(newlines=True):
 
 
 def load(path, dim=3):
-    return load_vectors(path, VOCABULARY, dim, np.random.default_rng(0))
+    found = load_vectors(path, VOCABULARY)
+    return found.ids, found.in_dimensions(dim, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize(
+every_form = pytest.mark.parametrize(
     "content",
     [
         glove(),
@@ -45,6 +48,23 @@ def load(path, dim=3):
     ],
     ids=["glove", "no final newline", "word2vec text", "word2vec binary", "binary, no newlines"],
 )
+
+
+@every_form
+def test_words_of_the_vectors_join_the_vocabulary(tmp_path, content):
+    path = tmp_path / "vectors.txt"
+    path.write_bytes(content)
+    encoder, _ = Encoder.learn(["missing the", "ünder"], TextConfig())
+    same = with_vector_words(encoder, TextConfig(vectors=str(path)))
+    assert same.vocabulary == encoder.vocabulary
+    own = encoder.vocabulary.words
+    for words, new in ((2, 0), (100, 1)):  # the third, ". . .", is the only new one
+        more = with_vector_words(encoder, TextConfig(vectors=str(path), vectors_words=words))
+        assert more.vocabulary.words[: len(own)] == own
+        assert len(more.vocabulary.words) == len(own) + new
+
+
+@every_form
 @pytest.mark.parametrize(
     ("suffix", "compress"),
     [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)],
@@ -53,11 +73,9 @@ def test_every_form_gives_the_same_vectors(tmp_path, caplog, content, suffix, co
     path = tmp_path / f"vectors.txt{suffix}"
     path.write_bytes(compress(content))
     with caplog.at_level(logging.INFO, "dcnn"):
-        vectors, known = load(path)
-    assert known.tolist() == [False, True, False, True]
-    np.testing.assert_array_equal(vectors[1], WORDS["ünder"])
-    np.testing.assert_array_equal(vectors[3], WORDS["the"])
-    assert not vectors[[0, 2]].any()
+        ids, vectors = load(path)
+    found = dict(zip(ids.tolist(), vectors.tolist(), strict=True))
+    assert found == {1: WORDS["ünder"], 3: WORDS["the"]}
     assert "covers 2 of 3 words of the vocabulary (66.7 %)" in caplog.text
 
 
@@ -69,8 +87,7 @@ def test_more_dimensions_are_reduced_and_keep_distances(tmp_path):
     path.write_text(
         "\n".join(f"{w} {' '.join(map(str, v))}" for w, v in zip(words, flat, strict=True))
     )
-    vectors, _ = load_vectors(path, Vocabulary(words), 2, generator)
-    found = vectors[1:]
+    found = load_vectors(path, Vocabulary(words)).in_dimensions(2, generator)
     expected = np.linalg.norm(flat[:, None] - flat, axis=-1)
     np.testing.assert_allclose(np.linalg.norm(found[:, None] - found, axis=-1), expected, rtol=1e-4)
 

@@ -6,7 +6,7 @@ phrases of the training trees as training instances of their own.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from dcnn.files import open_bytes
 
 NEUTRAL = 2
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")"}
-_PART = re.compile(r"\(|\)|[^\s()]+")
+# A no-break space is part of its word, as in the three words like "8 1/2" of the training trees.
+_PART = re.compile(r"\(|\)|[^\s()]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,16 @@ def read_trees(path: Path) -> list[list[Phrase]]:
                     f"{path}, line {number}: not a labelled tree ({error}); fetch the file again"
                 ) from error
     return trees
+
+
+def authors_tokens(words: Iterable[str]) -> list[str]:
+    """The words of a phrase as the authors' own code split them.
+
+    They are lower-cased and parted at hyphens, with an empty token where a hyphen stands at an end
+    or beside another. The training sentences have 15,447 such types: with the unknown word, the
+    paper's vocabulary of 15,448.
+    """
+    return [token for word in words for token in word.lower().split("-")]
 
 
 def _phrases(line: str) -> Iterator[Phrase]:

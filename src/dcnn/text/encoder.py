@@ -1,7 +1,6 @@
 """Tokenizer and vocabulary together: what a model folder keeps as ``tokenizer.json``."""
 
 import json
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -9,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from dcnn.config import TextConfig
+from dcnn.text.numbering import number_words
 from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.tokenizer import PRESETS, Tokenizer
 from dcnn.text.vocabulary import UNKNOWN, Vocabulary
@@ -22,14 +22,18 @@ class Encoder:
     vocabulary: Vocabulary
 
     @classmethod
-    def learn(cls, texts: Iterable[str], config: TextConfig) -> tuple[Self, Sentences]:
+    def learn(
+        cls, texts: Iterable[str], config: TextConfig, processes: int = 1
+    ) -> tuple[Self, Sentences]:
         """Learn the vocabulary of ``texts`` and encode them, in one pass over the texts.
 
         The words seen ``config.min_count`` times or more are kept, at most ``config.max_size`` of
-        them (0: all). The most frequent come first; among equals, the one seen first.
+        them (0: all). The most frequent come first; among equals, the one seen first. The result
+        does not depend on the number of processes; see ``number_words`` for what they ask of a
+        program.
         """
         tokenizer = Tokenizer(config.tokenizer, config.lowercase)
-        words, numbers, lengths = _number_words(tokenizer, texts)
+        words, numbers, lengths = number_words(tokenizer, texts, processes)
         counts = np.bincount(numbers, minlength=len(words))
         by_count = np.argsort(-counts, kind="stable")
         kept = by_count[counts[by_count] >= config.min_count]
@@ -39,6 +43,11 @@ class Encoder:
         ids = np.full(len(words) + 1, UNKNOWN, np.int32)  # the last is the text without words
         ids[kept] = np.arange(1, len(kept) + 1)
         return cls(tokenizer, vocabulary), _join(ids, numbers, lengths)
+
+    def with_words(self, words: Iterable[str]) -> Self:
+        """An encoder that knows ``words`` too; the ids of its own words stay."""
+        known = dict.fromkeys(self.vocabulary.words)
+        return type(self)(self.tokenizer, Vocabulary(list(known | dict.fromkeys(words))))
 
     def encode(self, text: str) -> list[int]:
         """Ids of the words of ``text``; an empty text is one unknown word."""
@@ -77,25 +86,6 @@ class Encoder:
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("vocabulary must be a list of strings")
         return cls(Tokenizer(preset, lowercase), Vocabulary(words))
-
-
-class _Numbering(dict[str, int]):
-    """Numbers words as they are first asked for."""
-
-    def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
-
-
-def _number_words(tokenizer: Tokenizer, texts: Iterable[str]) -> tuple[list[str], Ints, Ints]:
-    """Distinct words as first seen, the number of every word of the texts, and their lengths."""
-    numbering = _Numbering()
-    numbers, lengths = array("i"), array("i")
-    for text in texts:
-        tokens = tokenizer(text)
-        numbers.extend(map(numbering.__getitem__, tokens))
-        lengths.append(len(tokens))
-    return list(numbering), np.array(numbers, np.int32), np.array(lengths, np.int32)
 
 
 def _join(ids: Ints, numbers: Ints, lengths: Ints) -> Sentences:

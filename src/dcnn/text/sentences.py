@@ -57,3 +57,10 @@ class Sentences:
         inside = columns < lengths[:, None]  # (B, s)
         places = np.where(inside, self.offsets[indices, None] + columns, 0)
         return np.where(inside, self.ids[places], padding).astype(np.int64), lengths
+
+    def select(self, indices: Ints) -> Self:
+        """The sentences at ``indices``, in that order."""
+        lengths = self.lengths[indices]
+        starts = np.cumsum(lengths) - lengths
+        places = np.repeat(self.offsets[indices] - starts, lengths) + np.arange(lengths.sum())
+        return self.from_flat(self.ids[places], lengths)

@@ -7,14 +7,18 @@ read once, in bounded memory: only the vectors of words in the vocabulary are ke
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dcnn.config import TextConfig
 from dcnn.errors import ConfigError, DataError
 from dcnn.files import open_bytes
+from dcnn.text.encoder import Encoder
+from dcnn.text.sentences import Ints
 from dcnn.text.vocabulary import Vocabulary
 
 logger = logging.getLogger("dcnn")
@@ -24,20 +28,43 @@ Wanted = dict[bytes, int]  # words as UTF-8 and their ids
 Entry = tuple[int, Floats]  # the id of a wanted word and its vector
 
 
-def load_vectors(
-    path: Path, vocabulary: Vocabulary, dim: int, generator: np.random.Generator
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """Find the vectors of a vocabulary and bring them to ``dim`` dimensions.
+@dataclass(frozen=True)
+class WordVectors:
+    """The vectors that a file has for the words of a vocabulary.
 
-    Vectors of more dimensions are reduced by PCA and then turned by a random rotation: rows are
-    convolved separately, so it matters that no row holds all of the variance.
+    Attributes:
+        source: the file, for messages.
+        ids: (found,) ids of the words that were found.
+        values: (found, dimensions of the file) float32.
+    """
 
-    Returns:
-        vectors (len(vocabulary), dim) and a mask (len(vocabulary),) of the words that were found.
+    source: str
+    ids: Ints
+    values: Floats
+
+    def in_dimensions(self, dim: int, generator: np.random.Generator) -> Floats:
+        """The vectors in ``dim`` dimensions, (found, dim).
+
+        More dimensions are reduced by PCA and then turned by a random rotation: rows are convolved
+        separately, so it matters that no row holds all of the variance.
+
+        Raises:
+            ConfigError: the vectors have fewer dimensions than ``dim``.
+        """
+        dimensions = self.values.shape[1]
+        if dimensions < dim:
+            raise ConfigError(
+                f"{self.source} has vectors of {dimensions} dimensions, below dim={dim}; "
+                f"set model.dim to {dimensions} or less"
+            )
+        return self.values if dimensions == dim else _reduce(self.values, dim, generator)
+
+
+def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
+    """Find the vectors of a vocabulary.
 
     Raises:
         DataError: the file is malformed, or holds none of the words.
-        ConfigError: its vectors have fewer dimensions than ``dim``.
     """
     wanted = {
         word.encode("utf-8", "replace"): index for index, word in enumerate(vocabulary.words, 1)
@@ -56,22 +83,31 @@ def load_vectors(
         words,
         100 * len(found) / words,
     )
+    values = np.stack(list(found.values())).astype(np.float32)
+    return WordVectors(str(path), np.fromiter(found, np.int64), values)
 
-    indices = np.fromiter(found, np.int64)
-    known = np.stack(list(found.values())).astype(np.float32)  # (found, dimensions of the file)
-    if known.shape[1] < dim:
-        raise ConfigError(
-            f"{path} has vectors of {known.shape[1]} dimensions, below dim={dim}; "
-            f"set model.dim to {known.shape[1]} or less"
-        )
-    if known.shape[1] > dim:
-        logger.info("%s: %d dimensions reduced to %d", path.name, known.shape[1], dim)
-        known = _reduce(known, dim, generator)
-    vectors = np.zeros((len(vocabulary), dim), np.float32)
-    vectors[indices] = known
-    mask = np.zeros(len(vocabulary), np.bool_)
-    mask[indices] = True
-    return vectors, mask
+
+def with_vector_words(encoder: Encoder, config: TextConfig) -> Encoder:
+    """``encoder`` with the first words of the pretrained vectors behind its own, if wanted."""
+    if not (config.vectors and config.vectors_words):
+        return encoder
+    words = _EveryWord()
+    path = Path(config.vectors)
+    with open_bytes(path) as stream:
+        for _ in _read_entries(path, stream, words):
+            if len(words) >= config.vectors_words:
+                break
+    return encoder.with_words(word.decode("utf-8", "replace") for word in words)
+
+
+class _EveryWord(dict[bytes, int]):
+    """Wants all words, and remembers which it was asked for."""
+
+    def __contains__(self, word: object) -> bool:
+        return True
+
+    def __missing__(self, word: bytes) -> int:
+        return self.setdefault(word, len(self))
 
 
 def _reduce(vectors: Floats, dim: int, generator: np.random.Generator) -> Floats:

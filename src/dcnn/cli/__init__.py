@@ -15,6 +15,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from dcnn import __version__
+from dcnn.cli.corpora import data_app
+from dcnn.cli.experiments import experiment_app
+from dcnn.cli.options import Device, Encoding, Json, LabelColumn, ModelFolder, NoHeader, TextColumn
 from dcnn.errors import DcnnError
 
 app = typer.Typer(
@@ -26,25 +29,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="The Dynamic Convolutional Neural Network for sentences: train, predict, evaluate.",
 )
-
-ModelFolder = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A model folder, as `dcnn train` writes it.")
-]
-TextColumn = Annotated[
-    str | None, typer.Option("--text-column", help="Column of the texts; guessed if not given.")
-]
-LabelColumn = Annotated[
-    str | None, typer.Option("--label-column", help="Column of the labels; guessed if not given.")
-]
-Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the files.")]
-NoHeader = Annotated[
-    bool,
-    typer.Option("--no-header", help="CSV and TSV start with data; columns are then 1, 2, ..."),
-]
-Device = Annotated[
-    str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train; auto takes a GPU.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+app.add_typer(data_app, name="data")
+app.add_typer(experiment_app, name="experiment")
 
 
 def main() -> NoReturn:

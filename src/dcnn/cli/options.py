@@ -1,0 +1,29 @@
+"""Options that several commands share, written once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelFolder = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model folder, as `dcnn train` writes it.")
+]
+TextColumn = Annotated[
+    str | None, typer.Option("--text-column", help="Column of the texts; guessed if not given.")
+]
+LabelColumn = Annotated[
+    str | None, typer.Option("--label-column", help="Column of the labels; guessed if not given.")
+]
+Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the files.")]
+NoHeader = Annotated[
+    bool,
+    typer.Option("--no-header", help="CSV and TSV start with data; columns are then 1, 2, ..."),
+]
+Device = Annotated[
+    str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train; auto takes a GPU.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option("--data", help="The folder of the corpora; else DCNN_DATA, else the user's own."),
+]
