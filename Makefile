@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format typecheck default-recipe clean
+.PHONY: help setup demo test test-gpu lint format typecheck default-recipe clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ demo: setup  ## Train on the built-in corpus beside three baselines, and predict
 
 test: lint typecheck  ## Lint, type-check and run the whole suite with coverage
 	$(BIN)/pytest -n auto --cov --cov-report=term
+
+test-gpu: setup  ## Check the GPU kernels and graphs on a CUDA device
+	$(BIN)/pytest -m gpu
 
 lint: setup  ## Check format, style and the direction of imports
 	$(BIN)/ruff format --check .

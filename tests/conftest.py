@@ -13,6 +13,11 @@ from hypothesis import settings
 from dcnn.artifact import Artifact
 from untrained import make_artifact
 
+# Without a GPU the kernels for it run in Triton's interpreter; it must be known before Triton is
+# imported.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
 # Examples are drawn from a fixed seed, so that a red run can be repeated.
 settings.register_profile("dcnn", deadline=None, derandomize=True)
 settings.load_profile("dcnn")

@@ -1,5 +1,7 @@
 """Laws that every sentence model obeys, and the sizes the paper gives for its own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -27,14 +29,14 @@ every_model = pytest.mark.parametrize("config", CONFIGS, ids=NAMES)
 
 
 def make_model(config, seed=0):
-    """In float64 and evaluation mode, with weights large enough to saturate nothing."""
+    """In float64, with weights large enough to saturate nothing."""
     model = build_model(config, VOCABULARY, CLASSES).double()
     model.initialize(torch.Generator().manual_seed(seed))
     with torch.no_grad():
         for name, value in model.named_parameters():
             if "bias" not in name:
                 value.mul_(8)
-    return model.eval()
+    return model
 
 
 def padded(sentences, extra=0, junk=0):
@@ -101,23 +103,26 @@ def test_word_order_matters_except_to_a_bag_of_words(config):
 
 
 @every_model
-def test_dropout_acts_in_training_only_and_from_the_given_generator(config):
-    model = make_model(config)
+def test_dropout_follows_from_the_given_generator(config):
+    model = make_model(replace(config, dropout=0.5))
     batch = padded([[1, 2, 3, 4]])
     torch.testing.assert_close(model(*batch), model(*batch), rtol=0, atol=0)
-    model.train()
-    first, again, other = (model(*batch, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    first, again, other = (
+        model(*batch, model.draw_dropout(1, torch.Generator().manual_seed(seed)))
+        for seed in (1, 1, 2)
+    )
     torch.testing.assert_close(first, again, rtol=0, atol=0)
     assert not torch.allclose(first, other)
+    assert make_model(replace(config, dropout=0.0)).draw_dropout(1, torch.Generator()) is None
 
 
 def test_dropout_keeps_the_mean_of_the_features():
     model = make_model(NBoWConfig(dim=4, dropout=0.5))
     batch = padded([[1, 2, 3]])
     expected = model(*batch)
-    model.train()
     generator = torch.Generator().manual_seed(0)
-    mean = torch.stack([model(*batch, generator) for _ in range(4000)]).mean(dim=0)
+    draws = [model(*batch, model.draw_dropout(1, generator)) for _ in range(4000)]
+    mean = torch.stack(draws).mean(dim=0)
     torch.testing.assert_close(mean, expected, rtol=0, atol=0.02)
 
 

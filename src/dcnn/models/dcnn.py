@@ -9,8 +9,8 @@ from torch import Tensor
 
 from dcnn.config import DCNNConfig
 from dcnn.models.sentence_model import SentenceModel
+from dcnn.ops.choice import choose_layer
 from dcnn.ops.k_schedule import dynamic_k
-from dcnn.ops.torch_backend import layer as torch_layer
 
 
 class DCNN(SentenceModel):
@@ -30,7 +30,8 @@ class DCNN(SentenceModel):
             k = dynamic_k(lengths, number, config.depth, config.k_top)
             # k grows with s, so the padded width bounds every k without a look at the lengths.
             width = dynamic_k(padded, number, config.depth, config.k_top)
-            x, _ = torch_layer(
+            layer = choose_layer(x, x.shape[-1] + config.widths[number - 1] - 1)
+            x, _ = layer(
                 x, valid, parameters.filters, parameters.bias, k, config.fold, width
             )  # (B, maps, rows, width)
             valid = k

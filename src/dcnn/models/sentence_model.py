@@ -66,14 +66,16 @@ class SentenceModel(nn.Module):
         """Features of fixed size: (B, s), (B,) -> (B, features)."""
         raise NotImplementedError
 
-    def forward(
-        self, ids: Tensor, lengths: Tensor, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Logits (B, classes); in training mode ``generator`` is the source of dropout."""
+    def draw_dropout(self, sentences: int, generator: torch.Generator) -> Tensor | None:
+        """The mask of a batch, (B, features): zero or 1 / share kept; none without dropout."""
+        if self.dropout == 0:
+            return None
+        keep = 1 - self.dropout
+        mask = torch.empty(sentences, self.top.in_features, device=self.embeddings.device)
+        return mask.bernoulli_(keep, generator=generator) / keep
+
+    def forward(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None) -> Tensor:
+        """Logits (B, classes); ``dropout`` is a mask on the features, as in training."""
         features = self.encode(ids, lengths)
-        if self.training and self.dropout > 0:
-            keep = 1 - self.dropout
-            mask = torch.empty_like(features).bernoulli_(keep, generator=generator)
-            features = features * mask / keep
-        logits: Tensor = self.top(features)
+        logits: Tensor = self.top(features if dropout is None else features * dropout)
         return logits

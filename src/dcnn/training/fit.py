@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,17 +16,15 @@ from dcnn.artifact import Artifact, Label
 from dcnn.config import Config
 from dcnn.data.batching import Examples, Floats
 from dcnn.errors import ConfigError
-from dcnn.models import SentenceModel, build_model
 from dcnn.text.encoder import Encoder
-from dcnn.text.vectors import load_vectors
+from dcnn.text.vectors import with_vector_words
 from dcnn.training.checkpoint import Checkpoint
+from dcnn.training.initial import find_vectors, initialize, make_model
 from dcnn.training.loop import train
 from dcnn.training.progress import Listener
 from dcnn.training.run import TrainingSummary
 
 logger = logging.getLogger("dcnn")
-
-LARGEST_MODEL = 2**30  # weights; with the optimiser's state and the best weights, 16 GB
 
 
 @dataclass(frozen=True)
@@ -67,9 +64,11 @@ def fit(
     if threads < 1:
         raise ConfigError(f"threads={threads} must be 1 or more")
     encoder, sentences = Encoder.learn(data.texts, config.text)
+    encoder = with_vector_words(encoder, config.text)
     examples = Examples(sentences, data.targets, data.weights)
     dev_examples = _encode(encoder, dev) if dev is not None else None
-    model = _initial_model(config, encoder, len(classes))
+    model = make_model(config, len(encoder.vocabulary), len(classes))
+    initialize(model, config, find_vectors(encoder, config))
     checkpoint = None
     if checkpoint_path is not None:
         identity = _identity(config, encoder, classes, examples, dev_examples)
@@ -128,26 +127,6 @@ def choose_device(name: str) -> torch.device:
 
 def _encode(encoder: Encoder, data: TextSet) -> Examples:
     return Examples(encoder.encode_all(data.texts), data.targets, data.weights)
-
-
-def _initial_model(config: Config, encoder: Encoder, classes: int) -> SentenceModel:
-    """The network with its starting values, which follow from the seed alone."""
-    shapes = config.model.parameter_shapes(len(encoder.vocabulary), classes)
-    parameters = sum(math.prod(shape) for shape in shapes.values())
-    if parameters > LARGEST_MODEL:
-        raise ConfigError(
-            f"this network would have {parameters:,} weights, above {LARGEST_MODEL:,}; "
-            "lower model.dim, model.maps, model.widths or text.max_size"
-        )
-    model = build_model(config.model, len(encoder.vocabulary), classes)
-    model.initialize(torch.Generator().manual_seed(config.training.seed))
-    if config.text.vectors:
-        generator = np.random.default_rng(config.training.seed)
-        path = Path(config.text.vectors)
-        vectors, known = load_vectors(path, encoder.vocabulary, config.model.dim, generator)
-        with torch.no_grad():
-            model.embeddings[torch.from_numpy(known)] = torch.from_numpy(vectors[known])
-    return model
 
 
 def _identity(

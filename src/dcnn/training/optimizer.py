@@ -34,6 +34,14 @@ def set_learning_rate(optimizer: Adagrad, config: TrainingConfig, progress: floa
         group["lr"] = config.learning_rate * factor
 
 
+def decay_embeddings(model: SentenceModel, optimizer: Adagrad, config: TrainingConfig) -> None:
+    """Shrink the word embeddings a little, by a share that Adagrad does not scale."""
+    if config.decay_embeddings:
+        rate = optimizer.param_groups[0]["lr"]
+        with torch.no_grad():
+            model.embeddings.mul_(1 - rate * config.decay_embeddings)
+
+
 def reset_accumulators(optimizer: Adagrad) -> None:
     """Let Adagrad forget the gradients it has seen."""
     for state in optimizer.state.values():

@@ -24,6 +24,7 @@ from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training.objective import cross_entropy, example_weights, target_distributions
 from dcnn.training.optimizer import (
     WeightAverage,
+    decay_embeddings,
     make_optimizer,
     reset_accumulators,
     set_learning_rate,
@@ -147,13 +148,13 @@ class Run:
     def _learn(self, batch: Batch) -> Tensor:
         """One update; returns the loss of the batch."""
         assert batch.targets is not None  # noqa: S101
-        self.model.train()
         ids, lengths = self._tensor(batch.ids), self._tensor(batch.lengths)
         if self.config.word_dropout:
             draws = torch.rand(ids.shape, generator=self.generator, device=self.device)
             ids = ids.masked_fill(draws < self.config.word_dropout, UNKNOWN)
         weights = None if batch.weights is None else self._tensor(batch.weights)
-        logits = self.model(ids, lengths, self.generator)
+        dropout = self.model.draw_dropout(len(ids), self.generator)
+        logits = self.model(ids, lengths, dropout)
         loss = cross_entropy(logits, self._tensor(batch.targets), weights)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -161,6 +162,7 @@ class Run:
             self._norm = torch.nn.utils.clip_grad_norm_(
                 self.model.parameters(), self.config.max_grad_norm
             )
+        decay_embeddings(self.model, self.optimizer, self.config)
         self.optimizer.step()
         if self.average is not None:
             self.average.update(self.model)
@@ -270,7 +272,6 @@ class Run:
         """Put the weights that are kept into the model, and sum up."""
         state = self.state
         self.model.load_state_dict(self.best or self._current())
-        self.model.eval()
         return TrainingSummary(
             epochs=state.epoch + (state.batch > 0),
             dev_accuracy=state.best_accuracy if self.dev is not None else None,
@@ -285,7 +286,6 @@ def evaluate_weights(
     model: SentenceModel, weights: Weights, examples: Examples, device: torch.device
 ) -> tuple[float, float]:
     """Accuracy and mean cross-entropy of ``model`` with ``weights`` on ``examples``."""
-    model.eval()
     targets = target_distributions(examples.targets, model.top.out_features)
     hits = torch.zeros((), device=device)
     loss = torch.zeros((), device=device)

@@ -1,0 +1,171 @@
+"""The fused layer for CUDA: convolution, folding, k-max, bias and tanh in one kernel.
+
+The function is ``layer`` of ``dcnn.ops``, in float32, with one thing more: filters and bias may
+carry a leading axis of runs, (R, o, n, d, m) and (R, o, d'), and the sentences are then R groups of
+equal size. Under ``torch.func.vmap`` that is how a stack of runs is computed.
+
+Forward, a program holds a few rows of one map of one sentence: the columns of their convolution
+never leave its registers, and the rank of a value is the number of values ahead of it (larger, or
+as large and further left). Backward, the gradient of the convolution is laid out densely, and two
+kernels carry it to the input and to the filters.
+
+Sentences of more than ``LONGEST`` columns would need more registers than there are: the caller
+takes the torch backend for them.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from triton import cdiv, next_power_of_2
+
+from dcnn.ops import triton_kernels
+
+LONGEST = 128
+_TILE = 8192  # comparisons a program makes at once, in registers
+_SENTENCES_A_PROGRAM = 32  # whose part of the filters' gradient one program adds up
+
+
+class _Layer(torch.autograd.Function):
+    """Arguments as ``layer``; filters and bias always with an axis of runs."""
+
+    @staticmethod
+    def forward(
+        x: Tensor, lengths: Tensor, filters: Tensor, bias: Tensor, k: Tensor, fold: bool, width: int
+    ) -> tuple[Tensor, Tensor]:
+        """Values and positions."""
+        sentences, maps_below, rows_below, longest = x.shape
+        runs, maps, _, _, m = filters.shape
+        rows = bias.shape[-1]
+        values = torch.empty(sentences, maps, rows, width, device=x.device)
+        positions = torch.empty(sentences, maps, rows, width, device=x.device, dtype=torch.int32)
+        columns = next_power_of_2(longest + m - 1)
+        block = min(next_power_of_2(rows), max(_TILE // columns**2, 1))
+        triton_kernels.forward[(sentences, maps, cdiv(rows, block))](
+            x,
+            lengths,
+            filters.contiguous(),
+            bias.contiguous(),
+            k,
+            values,
+            positions,
+            rows_below,
+            rows,
+            width,
+            sentences // runs,
+            *x.stride(),
+            maps_below=maps_below,
+            maps=maps,
+            M=m,
+            FOLD=fold,
+            ROWS=block,
+            COLUMNS=columns,
+            SLOTS=next_power_of_2(width),
+        )
+        return values, positions
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        """Keep what the backward pass needs."""
+        x, lengths, filters, _, _, _, _ = inputs
+        values, positions = output
+        ctx.mark_non_differentiable(positions)
+        ctx.save_for_backward(x, lengths, filters, values, positions)
+
+    @staticmethod
+    def backward(ctx: Any, gradient_values: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of input, filters and bias."""
+        x, lengths, filters, values, positions = ctx.saved_tensors
+        sentences, maps_below, rows_below, longest = x.shape
+        runs, maps, _, _, m = filters.shape
+        rows, columns = values.shape[2], longest + m - 1
+        # Values past a sentence's k are zero and must not learn: they have no position.
+        gradient = (gradient_values * (1 - values * values)).masked_fill(positions < 0, 0)
+        gradient_bias = gradient.view(runs, -1, *gradient.shape[1:]).sum(dim=(1, 4))
+        gradient_c = torch.zeros(sentences, maps, rows, columns, device=x.device)
+        gradient_c.scatter_add_(3, positions.clamp(min=0).long(), gradient)
+
+        filters, per_run = filters.contiguous(), sentences // runs
+        gradient_x = torch.empty_strided(x.shape, x.stride(), device=x.device)
+        places = next_power_of_2(longest)
+        block = min(next_power_of_2(rows_below), max(4096 // places, 1))
+        triton_kernels.input_gradient[(sentences, maps_below, cdiv(rows_below, block))](
+            gradient_c,
+            lengths,
+            filters,
+            gradient_x,
+            rows_below,
+            rows,
+            columns,
+            per_run,
+            *x.stride(),
+            longest,
+            maps_below=maps_below,
+            maps=maps,
+            M=m,
+            ROWS=block,
+            PLACES=places,
+        )
+        at_once = min(next_power_of_2(per_run), _SENTENCES_A_PROGRAM)
+        parts = cdiv(per_run, at_once)
+        gradient_filters = torch.empty(runs, parts, *filters.shape[1:], device=x.device)
+        triton_kernels.filter_gradient[(runs * parts, maps, rows_below)](
+            x,
+            gradient_c,
+            lengths,
+            gradient_filters,
+            rows_below,
+            rows,
+            columns,
+            per_run,
+            parts,
+            *x.stride(),
+            maps_below=maps_below,
+            maps=maps,
+            M=m,
+            GRAM=next_power_of_2(maps_below * m),
+            COLUMNS=next_power_of_2(columns),
+            SENTENCES=at_once,
+        )
+        return gradient_x, None, gradient_filters.sum(dim=1), gradient_bias, None, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], *arguments: Any
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        """A mapped axis is the axis of runs."""
+        runs = info.batch_size
+        *tensors, fold, width = arguments
+
+        def batched(tensor: Tensor, dim: int | None) -> Tensor:
+            if dim is None:
+                return tensor.expand(runs, *tensor.shape)
+            return tensor.movedim(dim, 0)
+
+        x, lengths, filters, bias, k = (
+            batched(tensor, dim)
+            for tensor, dim in zip(tensors, in_dims[: len(tensors)], strict=True)
+        )
+        values, positions = _Layer.apply(  # type: ignore[no-untyped-call]
+            x.flatten(0, 1), lengths.flatten(), filters[:, 0], bias[:, 0], k.flatten(), fold, width
+        )
+        return (values.unflatten(0, (runs, -1)), positions.unflatten(0, (runs, -1))), (0, 0)
+
+
+def layer(
+    x: Tensor,
+    lengths: Tensor,
+    filters: Tensor,
+    bias: Tensor,
+    k: Tensor,
+    fold_rows: bool,
+    width: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Wide convolution, folding, dynamic k-max pooling, bias and tanh; see ``dcnn.ops``."""
+    width = int(k.max()) if width is None else width
+    if filters.dim() == 4:
+        filters, bias = filters[None], bias[None]
+    fused: tuple[Tensor, Tensor] = _Layer.apply(  # type: ignore[no-untyped-call]
+        x, lengths, filters, bias, k, fold_rows, width
+    )
+    return fused

@@ -1,0 +1,239 @@
+"""Many runs of one architecture, trained together.
+
+The kernels of one such small network leave a GPU idle. Here R runs, each with its own seed,
+settings, examples, targets and weights, take every step at once: parameters carry a leading axis
+of runs, and ``torch.func.vmap`` maps the very module that a single run trains.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from dcnn.config import TrainingConfig
+from dcnn.data.batching import Examples, prediction_batches
+from dcnn.errors import TrainingError
+from dcnn.models import SentenceModel
+from dcnn.text.sentences import Ints, Sentences
+from dcnn.text.vocabulary import UNKNOWN
+from dcnn.training.cuda_graphs import GraphedStep, Step
+from dcnn.training.objective import example_weights, target_distributions
+from dcnn.training.stack_adagrad import StackedAdagrad, Weights
+from dcnn.training.stack_data import DeviceSentences, stacked_order
+
+# Sentences times runs that are predicted in one go.
+PREDICTED_AT_ONCE = 1 << 14
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is one run's own.
+
+    Attributes:
+        training: its settings; runs of a stack share ``batch_size``.
+        weights: its initial weights by name.
+        subset: indices of the examples it learns from; none is all of them.
+        targets: (N, classes) its own targets in place of the examples', or none.
+    """
+
+    training: TrainingConfig
+    weights: Weights
+    subset: Ints | None = None
+    targets: NDArray[Any] | None = None
+
+
+@dataclass
+class Outcome:
+    """How one run of a stack ended.
+
+    Attributes:
+        dev_accuracy: of the weights that are kept; none without dev.
+        epochs: epochs that led to them.
+        history: dev accuracy after each epoch.
+    """
+
+    dev_accuracy: float | None = None
+    epochs: int = 0
+    history: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """Where a stack stands after an epoch: mean training loss and dev accuracy of each run."""
+
+    epoch: int
+    epochs: int
+    losses: list[float]
+    dev_accuracies: list[float] | None
+
+
+class Stack:
+    """R runs on one network and one set of examples."""
+
+    def __init__(
+        self,
+        model: SentenceModel,
+        examples: Examples,
+        plans: Sequence[Plan],
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.model, self.plans, self.device = model.to(device), plans, torch.device(device)
+        self.configs = [plan.training for plan in plans]
+        self.sentences = DeviceSentences(examples.sentences, self.device)
+        self.targets = self._own_or_shared_targets(examples.targets)  # (R or 1, N, classes)
+        self.importance = None
+        if (weights := self._importance(examples)) is not None:
+            self.importance = torch.from_numpy(weights).to(self.device)  # (N,)
+        everything = torch.arange(len(examples), device=self.device)
+        self.subsets = [
+            everything if plan.subset is None else torch.from_numpy(plan.subset).to(self.device)
+            for plan in plans
+        ]
+        self.weights = {
+            name: torch.stack([plan.weights[name] for plan in plans]).to(self.device)
+            for name, _ in model.named_parameters()
+        }
+        for value in self.weights.values():
+            value.requires_grad_()
+        self.kept = {name: value.detach().clone() for name, value in self.weights.items()}
+        self.optimizer = StackedAdagrad(self.weights, self.configs)
+        seeds = [config.seed for config in self.configs]
+        own_seed = int(np.random.SeedSequence([*seeds, 1]).generate_state(1)[0])
+        self.generator = torch.Generator(self.device).manual_seed(own_seed)
+        self._take_step: Step | None = None
+        dropped = [config.word_dropout for config in self.configs]
+        self.word_dropout = torch.tensor(dropped, device=self.device)[:, None, None]
+
+    def _own_or_shared_targets(self, shared: NDArray[Any]) -> Tensor:
+        smoothings = {config.label_smoothing for config in self.configs}
+        alike = len(smoothings) == 1 and all(plan.targets is None for plan in self.plans)
+        distributions = [
+            target_distributions(
+                shared if plan.targets is None else plan.targets,
+                self.model.top.out_features,
+                plan.training.label_smoothing,
+            )
+            for plan in (self.plans[:1] if alike else self.plans)
+        ]
+        return torch.from_numpy(np.stack(distributions)).to(self.device)
+
+    def _importance(self, examples: Examples) -> NDArray[Any] | None:
+        balanced = self.configs[0].class_weights == "balanced"
+        classes = self.model.top.out_features
+        return example_weights(examples.targets, classes, balanced, examples.weights)
+
+    def train(
+        self,
+        dev: Examples | None = None,
+        report: Callable[[EpochReport], None] = lambda _: None,
+    ) -> list[Outcome]:
+        """Train every run for its epochs; ``kept`` ends with the weights that were best on ``dev``.
+
+        Without a dev set these are the last ones.
+        """
+        outcomes = [Outcome() for _ in self.plans]
+        most_epochs = max(config.epochs for config in self.configs)
+        for epoch in range(most_epochs):
+            losses = self._epoch(epoch)
+            weights = self.optimizer.evaluated()
+            accuracies = None if dev is None else self._accuracies(weights, dev)
+            better = [
+                run
+                for run, outcome in enumerate(outcomes)
+                if epoch < self.configs[run].epochs
+                and self._take_in(outcome, epoch, None if accuracies is None else accuracies[run])
+            ]
+            for name, value in self.kept.items():
+                value[better] = weights[name][better]
+            report(EpochReport(epoch + 1, most_epochs, losses, accuracies))
+        return outcomes
+
+    def weights_of(self, run: int) -> Weights:
+        """The kept weights of one run."""
+        return {name: value[run] for name, value in self.kept.items()}
+
+    @staticmethod
+    def _take_in(outcome: Outcome, epoch: int, accuracy: float | None) -> bool:
+        """Note an evaluation; returns whether these are the weights to keep so far."""
+        if accuracy is not None:
+            outcome.history.append(accuracy)
+            if outcome.dev_accuracy is not None and accuracy <= outcome.dev_accuracy:
+                return False
+            outcome.dev_accuracy = accuracy
+        outcome.epochs = epoch + 1
+        return True
+
+    def _epoch(self, epoch: int) -> list[float]:
+        """One pass of every run over its examples; returns the mean losses."""
+        size = self.configs[0].batch_size
+        seeds = [config.seed for config in self.configs]
+        order = stacked_order(self.sentences.lengths, self.subsets, seeds, size, epoch)
+        longest = self.sentences.lengths[order.clamp(min=0)].amax(dim=(1, 2)).tolist()
+        starts_again = [
+            bool(config.reset_every) and epoch % config.reset_every == 0 for config in self.configs
+        ]
+        if any(starts_again):
+            self.optimizer.reset(torch.tensor(starts_again, device=self.device))
+        epochs = torch.tensor([config.epochs for config in self.configs], device=self.device)
+        done = epoch + torch.arange(len(order), device=self.device) / len(order)
+        progress = (done[:, None] / epochs).clamp(max=1)  # (batches, R)
+        if self._take_step is None:
+            self._take_step = self._step
+            if self.device.type == "cuda":
+                self._take_step = GraphedStep(self._step, order[0], progress[0], self.generator)
+        total = torch.zeros(len(self.plans), device=self.device)
+        for step, columns in enumerate(longest):
+            total += self._take_step(order[step], columns, progress[step])
+        losses: list[float] = (total / len(order)).tolist()
+        if not np.isfinite(losses).all():
+            raise TrainingError(
+                f"a loss is no longer finite in epoch {epoch + 1}: training diverged; "
+                "lower training.learning_rate"
+            )
+        return losses
+
+    def _step(self, indices: Tensor, columns: int, progress: Tensor) -> Tensor:
+        """Learn from a batch a run, indices (R, B); returns the losses (R,)."""
+        exists, indices = indices >= 0, indices.clamp(min=0)
+        ids, lengths = self.sentences.padded(indices, columns)  # (R, B, s), (R, B)
+        draws = torch.rand(ids.shape, generator=self.generator, device=self.device)
+        ids = ids.masked_fill(draws < self.word_dropout, UNKNOWN)
+        dropout = self.model.draw_dropout(indices.numel(), self.generator)
+        masks = () if dropout is None else (dropout.view(*indices.shape, -1),)
+        logits = vmap(self._call)(self.weights, ids, lengths, *masks)  # (R, B, classes)
+        runs = torch.arange(len(self.targets), device=self.device)[:, None]
+        losses = -(self.targets[runs, indices] * torch.log_softmax(logits, dim=-1)).sum(dim=-1)
+        if self.importance is not None:
+            losses = losses * self.importance[indices]
+        loss = (losses * exists).sum(dim=1) / exists.sum(dim=1).clamp(min=1)  # (R,)
+        gradients = torch.autograd.grad(loss.sum(), list(self.weights.values()))
+        self.optimizer.step(dict(zip(self.weights, gradients, strict=True)), progress)
+        return loss.detach()
+
+    def _call(self, weights: Weights, *inputs: Tensor) -> Tensor:
+        logits: Tensor = functional_call(self.model, weights, inputs)
+        return logits
+
+    def _accuracies(self, weights: Weights, dev: Examples) -> list[float]:
+        predicted = self.probabilities(dev.sentences, weights).argmax(axis=2)
+        accuracies: list[float] = (predicted == dev.targets).mean(axis=1).tolist()
+        return accuracies
+
+    @torch.no_grad()
+    def probabilities(
+        self, sentences: Sentences, weights: Weights | None = None
+    ) -> NDArray[np.float32]:
+        """(R, N, classes) of every run, with the weights that are kept or with ``weights``."""
+        weights, runs = weights or self.kept, len(self.plans)
+        result = np.empty((runs, len(sentences), self.model.top.out_features), np.float32)
+        predict = vmap(self._call, in_dims=(0, None, None))
+        for batch in prediction_batches(sentences, max(PREDICTED_AT_ONCE // runs, 1)):
+            ids, lengths = (torch.from_numpy(part) for part in (batch.ids, batch.lengths))
+            logits = predict(weights, ids.to(self.device), lengths.to(self.device))
+            result[:, batch.order] = torch.softmax(logits, dim=-1).cpu().numpy()
+        return result

@@ -1,0 +1,97 @@
+"""Adagrad for stacked runs: one update of all runs' parameters, each run with its own settings.
+
+The rules are those of ``dcnn.training.optimizer``; every parameter has a leading axis of runs.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from dcnn.config import TrainingConfig
+from dcnn.ops.choice import backend_name
+
+Weights = dict[str, Tensor]
+
+
+def l2_of(name: str, config: TrainingConfig) -> float:
+    """The L2 term of a parameter by its name; biases carry none."""
+    match name.split("."):
+        case ["embeddings"]:
+            return config.l2_embeddings
+        case ["top", "weight"]:
+            return config.l2_top
+        case ["layers", index, "filters"]:
+            return config.l2_filters[min(int(index), len(config.l2_filters) - 1)]
+    return 0.0
+
+
+class StackedAdagrad:
+    """Rate, schedule, L2, gradient norm and moving average of each run, in one pass over all."""
+
+    def __init__(self, weights: Weights, configs: Sequence[TrainingConfig]) -> None:
+        self.weights = weights
+        device = next(iter(weights.values())).device
+
+        def a_run(value: Callable[[TrainingConfig], float]) -> Tensor:
+            return torch.tensor([value(config) for config in configs], device=device)
+
+        self._rate = a_run(lambda config: config.learning_rate)
+        self._linear = a_run(lambda config: float(config.schedule == "linear"))
+        self._eps = a_run(lambda config: config.eps)
+        self._decay = a_run(lambda config: config.decay_embeddings)
+        self._largest_norm = a_run(lambda config: config.max_grad_norm or torch.inf)
+        self._ema = a_run(lambda config: config.ema)
+        self._l2 = {name: a_run(partial(l2_of, name)) for name in weights}
+        self._sums = {name: torch.zeros_like(value) for name, value in weights.items()}
+        self._steps = torch.zeros((), device=device)  # on the device, for CUDA graphs
+        self._update = update
+        if backend_name(device) == "triton":
+            from dcnn.training import fused_adagrad
+
+            self._update = fused_adagrad.update
+        averages = any(config.ema for config in configs)
+        self._averages = {
+            name: value.detach().clone() for name, value in weights.items() if averages
+        }
+
+    @torch.no_grad()
+    def step(self, gradients: Weights, progress: Tensor) -> None:
+        """One update; ``progress`` (R,) is the share of each run that lies behind."""
+        self._steps += 1
+        squares = [gradient.flatten(1).square().sum(dim=1) for gradient in gradients.values()]
+        norm = torch.stack(squares).sum(dim=0).sqrt()  # (R,)
+        clip = (self._largest_norm / (norm + 1e-6)).clamp(max=1)
+        rate = self._rate * (1 - self._linear * progress)
+        fresh = 1 - torch.minimum(self._ema, (1 + self._steps) / (10 + self._steps))
+        for name, value in self.weights.items():
+            shrink = 1 - rate * self._decay if name == "embeddings" else torch.ones_like(rate)
+            scalars = [clip, self._l2[name], rate, shrink, self._eps, fresh]
+            self._update(
+                value, gradients[name], self._sums[name], self._averages.get(name), scalars
+            )
+
+    def reset(self, runs: Tensor) -> None:
+        """Let Adagrad forget the gradients of ``runs`` (R,), true for those that start again."""
+        for total in self._sums.values():
+            total[runs] = 0
+
+    def evaluated(self) -> Weights:
+        """The weights that count: their moving average where a run keeps one."""
+        return {name: value.detach() for name, value in (self._averages or self.weights).items()}
+
+
+def update(
+    value: Tensor, gradient: Tensor, total: Tensor, average: Tensor | None, scalars: list[Tensor]
+) -> None:
+    """See ``dcnn.training.fused_adagrad.update``."""
+    clip, l2, rate, shrink, eps, fresh = (
+        scalar.view(-1, *[1] * (value.dim() - 1)) for scalar in scalars
+    )
+    value.mul_(shrink)
+    gradient = torch.addcmul(gradient * clip, value, l2)
+    total.addcmul_(gradient, gradient)
+    value.addcdiv_(gradient * -rate, total.sqrt().add_(eps))
+    if average is not None:
+        average.lerp_(value, fresh.expand_as(value))

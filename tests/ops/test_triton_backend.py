@@ -1,0 +1,104 @@
+"""The fused GPU layer against the torch one: in Triton's interpreter, or on a GPU where one is.
+
+The interpreter runs every program of the grid one by one, so the cases here are small.
+"""
+
+import pytest
+import torch
+
+from dcnn.ops import torch_backend
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+pytest.importorskip("triton")
+from dcnn.ops import triton_backend  # noqa: E402
+
+
+def draw(shape, seed, ties):
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    return (values.round() if ties else values).to(DEVICE)
+
+
+# runs, sentences a run, maps below, rows, length, maps, filter width, folding, few distinct values
+CASES = {
+    "one run": (1, 3, 1, 4, 5, 2, 3, True, False),
+    "two runs, two maps below": (2, 3, 2, 6, 4, 3, 2, True, False),
+    "no folding, odd rows": (2, 2, 2, 3, 6, 2, 4, False, False),
+    "ties": (2, 3, 1, 4, 7, 2, 3, True, True),
+    "one word": (1, 2, 1, 2, 1, 1, 5, True, False),
+    "a column past a power of two": (1, 2, 1, 4, 6, 1, 4, True, False),
+}
+
+
+@pytest.fixture(params=CASES.values(), ids=CASES.keys())
+def problem(request):
+    runs, per_run, maps_below, rows, length, maps, width, fold, ties = request.param
+    sentences = runs * per_run
+    lengths = torch.randint(1, length + 1, (sentences,), generator=torch.Generator().manual_seed(1))
+    lengths[0], lengths[-1] = length, 1
+    k = torch.minimum((lengths + 3) // 2, lengths + width - 1)
+    x = draw((sentences, maps_below, rows, length), 2, ties)
+    if maps_below == 1:  # as the embeddings come: rows contiguous
+        x = draw((sentences, length, rows), 2, ties).transpose(1, 2).unsqueeze(1)
+    filters = draw((runs, maps, maps_below, rows, width), 3, ties)
+    bias = draw((runs, maps, rows // 2 if fold else rows), 4, ties)
+    return x, lengths.to(DEVICE), filters, bias, k.to(DEVICE), fold
+
+
+def gradients(layer, x, filters, bias):
+    """Values, positions and the gradients of a random projection."""
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in (x, filters, bias)]
+    values, positions = layer(*leaves)
+    (values * draw(values.shape, 5, False)).sum().backward()
+    return values.detach(), positions.long(), *(leaf.grad for leaf in leaves)
+
+
+def run_by_run(x, lengths, filters, bias, k, fold):
+    runs, width = len(filters), int(k.max())
+    parts = [
+        torch_backend.layer(*inputs, fold, width)
+        for inputs in zip(
+            x.chunk(runs), lengths.chunk(runs), filters, bias, k.chunk(runs), strict=True
+        )
+    ]
+    values, positions = zip(*parts, strict=True)
+    return torch.cat(values), torch.cat(positions)
+
+
+def test_layer_and_gradients_equal_the_torch_backend_run_by_run(problem):
+    x, lengths, filters, bias, k, fold = problem
+    expected = gradients(
+        lambda x, filters, bias: run_by_run(x, lengths, filters, bias, k, fold), x, filters, bias
+    )
+    fused = gradients(
+        lambda x, filters, bias: triton_backend.layer(x, lengths, filters, bias, k, fold),
+        x,
+        filters,
+        bias,
+    )
+    torch.testing.assert_close(fused[1], expected[1], rtol=0, atol=0)
+    for got, wanted in zip(fused, expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mapped_axis_is_the_axis_of_runs(problem):
+    x, lengths, filters, bias, k, fold = problem
+    runs, width = len(filters), int(k.max())
+
+    def mapped(x, filters, bias):
+        layer = torch.func.vmap(
+            lambda *inputs: triton_backend.layer(*inputs, fold, width), in_dims=0
+        )
+        split = (tensor.unflatten(0, (runs, -1)) for tensor in (x, lengths, k))
+        x, lengths_, k_ = split
+        values, positions = layer(x, lengths_, filters, bias, k_)
+        return values.flatten(0, 1), positions.flatten(0, 1)
+
+    direct = gradients(
+        lambda x, filters, bias: triton_backend.layer(x, lengths, filters, bias, k, fold, width),
+        x,
+        filters,
+        bias,
+    )
+    for got, wanted in zip(gradients(mapped, x, filters, bias), direct, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
