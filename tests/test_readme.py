@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dcnn.experiments.marked_block import replace_block
+from dcnn.experiments.results import read_results
+from dcnn.experiments.tables import experiment_tables, summary_table
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -18,6 +22,21 @@ def test_the_table_of_the_default_recipe_is_rendered_from_the_results():
     ).stdout
     assert rendered.count("\n") > 2
     assert rendered.strip() in README
+
+
+@pytest.mark.parametrize(
+    ("file", "block", "render"),
+    [
+        ("README.md", "experiments-summary", summary_table),
+        ("docs/experiments.md", "experiments", experiment_tables),
+    ],
+)
+def test_the_tables_of_the_experiments_are_rendered_from_the_results(file, block, render):
+    text = (ROOT / file).read_text(encoding="utf-8")
+    rendered = render(read_results(ROOT / "results"))
+    assert replace_block(text, block, rendered, ROOT / file) == text, (
+        f"{file} is out of date: dcnn experiment tables --write {file}"
+    )
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z-]+)", README))))

@@ -1,0 +1,130 @@
+"""The n-gram baselines of Tables 1 to 3 on the ids of an experiment.
+
+Unigrams, and bigrams where the model has them; a feature is whether an n-gram occurs. Each model's
+one setting (smoothing, or strength of regularisation) is chosen on dev, or by cross-validation
+where there is no dev set; the model is then fitted on all training examples.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.svm import LinearSVC
+
+from dcnn.data.batching import Examples
+from dcnn.experiments.tasks import Task
+from dcnn.text.sentences import Ints, Sentences
+
+
+@dataclass(frozen=True)
+class _Kind:
+    longest: int
+    make: Callable[[float], Any]
+    choices: tuple[float, ...]
+
+
+KINDS = {
+    "nb": _Kind(1, lambda alpha: MultinomialNB(alpha=alpha), (0.1, 0.3, 1.0, 3.0)),
+    "binb": _Kind(2, lambda alpha: MultinomialNB(alpha=alpha), (0.1, 0.3, 1.0, 3.0)),
+    "svm": _Kind(2, lambda c: LinearSVC(C=c), (0.01, 0.03, 0.1, 0.3, 1.0)),
+    "maxent": _Kind(2, lambda c: LogisticRegression(C=c, max_iter=1000), (0.1, 0.3, 1.0, 3.0)),
+}
+
+
+@dataclass(frozen=True)
+class TrainedNGrams:
+    """A fitted model: its setting, the accuracy it was chosen by, and its predictions on test."""
+
+    setting: float
+    dev_accuracy: float
+    test_predictions: Ints
+    features: int
+    seconds: float
+
+
+class NGramFeatures:
+    """The n-grams of a training set, and which of them a sentence holds.
+
+    Args:
+        sentences: the training set.
+        longest: 1 for unigrams, 2 for bigrams too.
+        vocabulary: number of ids.
+    """
+
+    def __init__(self, sentences: Sentences, longest: int, vocabulary: int) -> None:
+        self.longest, self.vocabulary = longest, vocabulary
+        keys, _ = self._keys(sentences)
+        self.known = np.unique(keys)
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def _keys(self, sentences: Sentences) -> tuple[Ints, Ints]:
+        """A number for every n-gram that occurs, and the sentence that it occurs in."""
+        ids = sentences.ids.astype(np.int64)
+        owners = np.repeat(np.arange(len(sentences)), sentences.lengths)
+        keys, where = [ids], [owners]
+        if self.longest == 2:
+            inside = owners[1:] == owners[:-1]
+            pairs = self.vocabulary * (ids[:-1] + 1) + ids[1:]
+            keys.append(pairs[inside])
+            where.append(owners[1:][inside])
+        return np.concatenate(keys), np.concatenate(where)
+
+    def __call__(self, sentences: Sentences) -> csr_matrix:
+        """(sentences, n-grams), one where an n-gram occurs."""
+        keys, owners = self._keys(sentences)
+        places = np.searchsorted(self.known, keys)
+        places[places == len(self.known)] = 0
+        seen = self.known[places] == keys
+        shape = (len(sentences), len(self.known))
+        ones = np.ones(int(seen.sum()), np.float32)
+        matrix = csr_matrix((ones, (owners[seen], places[seen])), shape)
+        matrix.sum_duplicates()
+        matrix.data[:] = 1
+        return matrix
+
+
+def train_ngrams(name: str, task: Task, folds: int) -> TrainedNGrams:
+    """Choose the setting of ``nb``, ``binb``, ``svm`` or ``maxent``, fit it, and predict test."""
+    started = time.monotonic()
+    kind = KINDS[name]
+    features = NGramFeatures(task.train.sentences, kind.longest, len(task.encoder.vocabulary))
+    train, truth = features(task.train.sentences), task.train.targets
+    scores = _scores(kind, train, truth, features, task.dev, folds)
+    setting = kind.choices[int(np.argmax(scores))]
+    model = kind.make(setting).fit(train, truth)
+    return TrainedNGrams(
+        setting,
+        float(np.max(scores)),
+        model.predict(features(task.test.sentences)),
+        len(features),
+        time.monotonic() - started,
+    )
+
+
+def _scores(
+    kind: _Kind,
+    train: csr_matrix,
+    truth: NDArray[Any],
+    features: NGramFeatures,
+    dev: Examples | None,
+    folds: int,
+) -> Sequence[float]:
+    if dev is None:
+        return [
+            float(cross_val_score(kind.make(setting), train, truth, cv=folds).mean())
+            for setting in kind.choices
+        ]
+    held_out = features(dev.sentences)
+    return [
+        float(kind.make(setting).fit(train, truth).score(held_out, dev.targets))
+        for setting in kind.choices
+    ]

@@ -1,0 +1,47 @@
+"""Where and with what a run was made: the facts that let a number be trusted later."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from dcnn import __version__
+
+LIBRARIES = ("torch", "numpy", "scikit-learn")
+
+
+def versions() -> dict[str, str]:
+    """Versions of dcnn, Python and the libraries that are installed."""
+    found = {"dcnn": __version__, "python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware(device: str) -> str:
+    """The machine in words: its GPU where it was used, else its processor."""
+    if device == "cuda":
+        import torch
+
+        return f"{torch.cuda.get_device_name()}"
+    return f"{platform.machine()}, {os.cpu_count()} cores, no GPU used"
+
+
+def commit() -> str:
+    """The commit of the code; ``DCNN_COMMIT`` says it where there is no repository."""
+    if given := os.environ.get("DCNN_COMMIT"):
+        return given
+    try:
+        return subprocess.run(
+            ["git", "rev-parse", "HEAD"],  # noqa: S607
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

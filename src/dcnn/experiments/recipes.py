@@ -1,0 +1,155 @@
+"""Recipes: all settings of an experiment in a plain file, ``experiments/sst2/tuned.toml``.
+
+A recipe is a config (``[text]``, ``[model]``, ``[training]``, as for ``dcnn train``) and what an
+experiment needs besides: ``[data]`` (which examples, which targets), ``[distillation]`` (teachers)
+and, under the name of another network, what differs for that network.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+from dcnn.config import MODEL_KINDS, Config
+from dcnn.errors import ConfigError
+from dcnn.settings import check_names, from_plain, to_plain
+
+RECIPES = ("paper", "tuned", "best")
+
+# Beside the package where it is installed, at the root of the repository in a checkout.
+_FOLDERS = (Path(__file__).parent / "recipes", Path(__file__).parents[3] / "experiments")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which examples are learned, and as what; each experiment reads what concerns it.
+
+    Attributes:
+        phrases: SST: whether every phrase of a training tree is an example, or the sentence alone.
+        soft_targets: SST binary: the probability of "positive" for the labels 0 to 4. Empty: hard
+            targets, and neutral phrases are left out.
+        neighbour_smoothing: SST fine: the share of a target given to the labels next to it.
+        sentence_weight: SST: how much more a whole sentence counts than a phrase inside it.
+        authors_tokens: SST: split words at hyphens and drop the words of dev and test that
+            training does not know, as the authors' code did.
+        folds: TREC: parts of the cross-validation that dev accuracy is measured by.
+        held_out: Twitter: tweets of the training set kept for dev.
+    """
+
+    phrases: bool = True
+    soft_targets: tuple[float, ...] = ()
+    neighbour_smoothing: float = 0.0
+    sentence_weight: float = 1.0
+    authors_tokens: bool = False
+    folds: int = 5
+    held_out: int = 16_000
+
+    def __post_init__(self) -> None:
+        if self.soft_targets and (
+            len(self.soft_targets) != 5 or not all(0 <= value <= 1 for value in self.soft_targets)
+        ):
+            raise ConfigError(
+                f"soft_targets={list(self.soft_targets)} must be five probabilities, "
+                "one a label from very negative to very positive"
+            )
+        if not 0 <= self.neighbour_smoothing < 1:
+            raise ConfigError(
+                f"neighbour_smoothing={self.neighbour_smoothing} must be at least 0 and below 1"
+            )
+        for name, least in (("folds", 2), ("held_out", 2)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name}={getattr(self, name)} must be {least} or more")
+        if self.sentence_weight <= 0:
+            raise ConfigError(f"sentence_weight={self.sentence_weight} must be above 0")
+
+
+@dataclass(frozen=True)
+class DistillationConfig:
+    """Learning from the averaged predictions of networks of the same kind.
+
+    Attributes:
+        teachers: how many; each student has its own. 0 is no distillation.
+        share: of the teachers' prediction in the target; the rest is the original target.
+    """
+
+    teachers: int = 0
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.teachers < 0:
+            raise ConfigError(f"teachers={self.teachers} must be 0 or more")
+        if not 0 < self.share <= 1:
+            raise ConfigError(f"share={self.share} must be above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All settings of one network in one experiment."""
+
+    name: str
+    config: Config
+    data: DataConfig = field(default_factory=DataConfig)
+    distillation: DistillationConfig = field(default_factory=DistillationConfig)
+
+    @classmethod
+    def from_dict(cls, name: str, model: str, values: Mapping[str, Any], where: str) -> Self:
+        """Build from the tables of a file, for the network ``model``."""
+        sections = [*(section.name for section in fields(Config)), "data", "distillation"]
+        networks = [kind for kind in MODEL_KINDS if kind != "dcnn"]
+        check_names(where, values, [*sections, *networks])
+        settings = {section: dict(values.get(section, {})) for section in sections}
+        if model != "dcnn":
+            # Another network shares dimensions, data and training, unless its own table differs.
+            settings["model"] = {"kind": model, "dim": settings["model"].get("dim", 48)}
+            settings["distillation"] = {}
+            own = values.get(model, {})
+            check_names(f"{where}: {model}", own, sections)
+            for section, changes in own.items():
+                settings[section] |= changes
+        data = settings.pop("data")
+        distillation = settings.pop("distillation")
+        return cls(
+            name,
+            Config.from_dict(settings, where),
+            from_plain(DataConfig, data, f"{where}: data"),
+            from_plain(DistillationConfig, distillation, f"{where}: distillation"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain values, for the record of a run."""
+        return self.config.to_dict() | {
+            "data": to_plain(self.data),
+            "distillation": to_plain(self.distillation),
+        }
+
+    def with_settings(self, settings: tuple[str, ...]) -> Self:
+        """A copy with ``section.key=value`` strings applied to its config."""
+        return replace(self, config=self.config.with_settings(settings))
+
+
+def load_recipe(experiment: str, name: str, model: str = "dcnn") -> Recipe:
+    """Read a recipe by name (``paper``, ``tuned``, ``best``) or from a file of one's own.
+
+    Raises:
+        ConfigError: there is no such recipe, or it holds a setting that cannot be.
+    """
+    path = Path(name) if name.endswith(".toml") else _find(experiment, name)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); name a TOML file") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return Recipe.from_dict(path.stem, model, values, str(path))
+
+
+def _find(experiment: str, name: str) -> Path:
+    for folder in _FOLDERS:
+        path = folder / experiment / f"{name}.toml"
+        if path.is_file():
+            return path
+    raise ConfigError(
+        f"recipe={name!r} is not known for {experiment}; "
+        f"take one of {', '.join(RECIPES)}, or the path of a .toml file"
+    )

@@ -1,0 +1,248 @@
+"""What a finished run leaves behind: a JSON file, checked when it is made and when it is read.
+
+The place is ``results/<experiment>/<model>-<recipe>-seed<N>.json``; ``docs/results.schema.json``
+describes the fields for other programs. A file says for every test example what was predicted and
+whether it was right, so tables and significance tests need neither corpora nor models.
+"""
+
+import hashlib
+import json
+import math
+import re
+import reprlib
+import typing
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dcnn.errors import DataError, StorageError
+from dcnn.experiments.json_fields import as_digits, read_field
+from dcnn.files import open_bytes, write_atomically
+
+EXPERIMENTS = ("sst2", "sst5", "trec", "twitter")
+MODELS = ("nb", "binb", "svm", "maxent", "max-tdnn", "nbow", "dcnn", "dcnn-ensemble")
+SPLITS = ("train", "dev", "test")
+# Written by benchmarks/default_recipe.py, without predictions; the README shows them on their own.
+DEFAULT_RECIPE = "default"
+MOST_CLASSES = 10  # a prediction is one digit
+
+_TOLERANCE = 1e-6  # of an accuracy: far less than one example is worth
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run. Accuracies are fractions.
+
+    Attributes:
+        experiment: one of ``EXPERIMENTS``.
+        model: one of ``MODELS``.
+        recipe: name of the settings: paper, tuned, best, or ngram for the n-gram models.
+        seed: the seed of the run.
+        dev_accuracy: accuracy on dev, where there was one.
+        selection: how settings and weights were chosen, such as dev or cross-validation.
+        test_accuracy: accuracy on test.
+        test_predictions: predicted class numbers, in the order of the test set.
+        test_correct: whether each prediction is the true class.
+        test_truth_sha256: ``fingerprint`` of the true class numbers: runs on other test sets are
+            never compared.
+        classes: the labels, by class number.
+        examples: number of examples in train, dev and test.
+        epochs: passes over the training set.
+        seconds: duration of the run.
+        sentences_per_second: training speed.
+        parameters: number of trained parameters.
+        backend: what computed the layers.
+        hardware: the machine, in words.
+        versions: versions of Python and of the libraries.
+        commit: commit of the code.
+        date: day or moment of the end, ISO 8601.
+        settings: the whole recipe, as plain values.
+        notes: anything else worth keeping, as plain values.
+
+    Raises:
+        DataError: a field breaks its rule.
+    """
+
+    experiment: str
+    model: str
+    recipe: str
+    seed: int
+    dev_accuracy: float | None
+    selection: str
+    test_accuracy: float
+    test_predictions: tuple[int, ...]
+    test_correct: tuple[bool, ...]
+    test_truth_sha256: str
+    classes: tuple[str, ...]
+    examples: dict[str, int]
+    epochs: int | None
+    seconds: float
+    sentences_per_second: float | None
+    parameters: int | None
+    backend: str
+    hardware: str
+    versions: dict[str, str]
+    commit: str
+    date: str
+    settings: dict[str, Any]
+    notes: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for name, holds, rule in self._rules():
+            if not holds:
+                raise DataError(f"{name}={reprlib.repr(getattr(self, name))} must be {rule}")
+
+    def _rules(self) -> Iterator[tuple[str, bool, str]]:
+        """Field, whether its rule holds, and the rule; a rule may rely on those before it."""
+        yield "experiment", self.experiment in EXPERIMENTS, f"one of {', '.join(EXPERIMENTS)}"
+        yield "model", self.model in MODELS, f"one of {', '.join(MODELS)}"
+        yield (
+            "recipe",
+            re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.recipe) is not None
+            and self.recipe != DEFAULT_RECIPE,
+            f"lower-case letters, digits and hyphens, and not {DEFAULT_RECIPE}: "
+            "files of that name hold no predictions",
+        )
+        for name in ("selection", "backend", "hardware", "commit"):
+            yield name, bool(getattr(self, name)), "a text that is not empty"
+        yield "date", _is_iso_date(self.date), "an ISO 8601 date"
+        for name in ("seed", "epochs", "seconds", "sentences_per_second", "parameters"):
+            value = getattr(self, name)
+            yield name, value is None or 0 <= value < math.inf, "a finite number, 0 or more"
+        for name in ("dev_accuracy", "test_accuracy"):
+            value = getattr(self, name)
+            yield name, value is None or 0 <= value <= 1, "a fraction from 0 to 1"
+        yield (
+            "examples",
+            sorted(self.examples) == sorted(SPLITS)
+            and all(count >= 0 for count in self.examples.values())
+            and self.examples["test"] > 0,
+            f"the counts of {', '.join(SPLITS)}, with at least one test example",
+        )
+        yield (
+            "classes",
+            2 <= len(set(self.classes)) == len(self.classes) <= MOST_CLASSES,
+            f"2 to {MOST_CLASSES} distinct labels",
+        )
+        count = self.examples["test"]
+        yield (
+            "test_predictions",
+            len(self.test_predictions) == count
+            and all(0 <= number < len(self.classes) for number in self.test_predictions),
+            f"{count} numbers below {len(self.classes)}, as examples and classes say; "
+            f"there are {len(self.test_predictions)}",
+        )
+        yield (
+            "test_correct",
+            len(self.test_correct) == count,
+            f"{count} marks, as examples says; there are {len(self.test_correct)}",
+        )
+        share = sum(self.test_correct) / count
+        yield (
+            "test_accuracy",
+            abs(self.test_accuracy - share) <= _TOLERANCE,
+            f"the share of right answers in test_correct, {share}",
+        )
+        yield (
+            "test_truth_sha256",
+            re.fullmatch(r"[0-9a-f]{64}", self.test_truth_sha256) is not None,
+            "64 hexadecimal digits",
+        )
+
+
+def fingerprint(truth: Iterable[int]) -> str:
+    """SHA-256 of the true class numbers of a test set, written as a string of digits."""
+    return hashlib.sha256(as_digits(truth).encode()).hexdigest()
+
+
+def result_path(folder: Path, experiment: str, model: str, recipe: str, seed: int) -> Path:
+    """Where the result of a run lies below ``folder``."""
+    return folder / experiment / f"{model}-{recipe}-seed{seed}.json"
+
+
+def has_result(folder: Path, experiment: str, model: str, recipe: str, seed: int) -> bool:
+    """Whether the run is finished and its result in ``folder``."""
+    return result_path(folder, experiment, model, recipe, seed).is_file()
+
+
+def write_result(folder: Path, result: Result) -> Path:
+    """Write ``result`` to its place below ``folder``, whole or not at all, and return the place.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    values = asdict(result)
+    values["test_predictions"] = as_digits(result.test_predictions)
+    values["test_correct"] = as_digits(result.test_correct)
+    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    path = _place(folder, result)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"{path.parent} could not be made ({error.strerror}); choose another folder"
+        ) from error
+    with write_atomically(path) as stream:
+        stream.write(text.encode())
+    return path
+
+
+def read_results(folder: Path) -> list[Result]:
+    """Read every result of the experiments below ``folder``; the default recipe's are left out.
+
+    Raises:
+        DataError: there is no such folder, or a file breaks a rule.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; name the one that holds the results")
+    results = []
+    for experiment in EXPERIMENTS:
+        for path in sorted((folder / experiment).glob("*.json")):
+            if f"-{DEFAULT_RECIPE}-seed" in path.name:
+                continue
+            result = read_result(path)
+            if (place := _place(folder, result)) != path:
+                raise DataError(f"{path} holds the result that belongs in {place}; move it there")
+            results.append(result)
+    return results
+
+
+def read_result(path: Path) -> Result:
+    """Read and check one result.
+
+    Raises:
+        DataError: the file cannot be read, or a field is missing, unknown or breaks its rule.
+    """
+    with open_bytes(path) as stream:
+        text = stream.read()
+    try:
+        return _from_plain(json.loads(text))
+    except (ValueError, RecursionError) as error:  # a DataError is a ValueError too
+        raise DataError(f"{path}: {error}; remove the file and run that experiment again") from None
+
+
+def _from_plain(values: object) -> Result:
+    if not isinstance(values, dict):
+        raise DataError(f"a result must be an object; got {reprlib.repr(values)}")
+    known = [item.name for item in fields(Result)]
+    if missing := [name for name in known if name not in values]:
+        raise DataError(f"a result must have the field {missing[0]!r}")
+    if unknown := sorted(values.keys() - set(known)):
+        raise DataError(f"a result must not have the field {unknown[0]!r}")
+    hints = typing.get_type_hints(Result)
+    checked: dict[str, Any] = {n: read_field(n, hints[n], values[n]) for n in known}
+    return Result(**checked)
+
+
+def _place(folder: Path, result: Result) -> Path:
+    return result_path(folder, result.experiment, result.model, result.recipe, result.seed)
+
+
+def _is_iso_date(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

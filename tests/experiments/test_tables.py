@@ -1,0 +1,234 @@
+import re
+
+import numpy as np
+import pytest
+
+from dcnn.commands.experiment_tables import run_tables
+from dcnn.errors import DataError
+from dcnn.experiments.comparison import Row, compare
+from dcnn.experiments.marked_block import replace_block
+from dcnn.experiments.published import NAMES, PUBLISHED, TABLE_NUMBERS, TITLES
+from dcnn.experiments.results import EXPERIMENTS, MODELS, fingerprint, write_result
+from dcnn.experiments.statistics import bootstrap_difference, bootstrap_mean, mcnemar
+from dcnn.experiments.tables import LEGEND, experiment_tables, render_rows, summary_table
+from finished_runs import make_result, right
+
+EXAMPLES = 200
+
+
+def run(accuracy, seed=0, start=0, **changes):
+    """A run on TREC with so many right answers in a hundred, from example ``start`` on."""
+    correct = right(accuracy * EXAMPLES // 100, EXAMPLES, start)
+    return make_result(seed=seed, test_correct=correct, **changes)
+
+
+def row_of(rows, classifier, recipe=None):
+    return next(
+        row
+        for row in rows
+        if row.classifier == classifier
+        and (recipe is None or (row.ours is not None and row.ours.recipe == recipe))
+    )
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def correct(*runs):
+    return np.array([one.test_correct for one in runs])
+
+
+def test_every_experiment_and_model_has_its_names():
+    assert set(TITLES) == set(TABLE_NUMBERS) == set(PUBLISHED) == set(EXPERIMENTS)
+    assert set(NAMES) == set(MODELS)
+
+
+def test_without_results_the_papers_rows_stand_alone():
+    rows = compare("trec", [])
+    assert [row.classifier for row in rows[-3:]] == ["Max-TDNN", "NBoW", "DCNN"]
+    assert [row.paper for row in rows] == [91.0, 92.6, 93.6, 95.0, 84.4, 88.2, 93.0]
+    lines = render_rows(rows).splitlines()
+    assert len(lines) == 2 + 7
+    assert cells(lines[-1])[:4] == ["DCNN", "93.0", "-", "not yet run"]
+    assert cells(lines[2])[:4] == ["Hier (Li and Roth 2002)", "91.0", "-", "-"]  # not ours to run
+    assert len({len(cells(line)) for line in lines}) == 1
+
+
+def test_a_row_sums_up_its_runs():
+    runs = [run(80, 0), run(82, 1), run(87, 2)]
+    ours = row_of(compare("trec", runs), "DCNN").ours
+    assert ours.summary.mean == pytest.approx(0.83)
+    assert ours.summary.runs == 3
+    assert ours.interval == bootstrap_mean(correct(*runs))
+    assert ours.difference is None  # it is the reference
+    line = render_rows([Row("DCNN", 93.0, ours)]).splitlines()[-1]
+    assert cells(line)[:6] == ["DCNN", "93.0", "tuned", "83.0 ± 3.6", "87.0", "3"]
+    assert re.fullmatch(r"7\d\.\d to 8\d\.\d", cells(line)[6])
+    assert cells(line)[7:] == ["-", "-", "-"]
+
+
+def test_runs_of_one_seed_are_paired_and_p_is_their_median():
+    tuned = [run(90, seed, start=seed) for seed in range(3)]
+    nbow = [run(85, 2, 30, model="nbow"), run(70, 0, model="nbow"), run(88, 1, model="nbow")]
+    difference = row_of(compare("trec", [*nbow, *tuned]), "NBoW").ours.difference
+    p_values = [
+        mcnemar(*correct(one, two)) for one in nbow for two in tuned if one.seed == two.seed
+    ]
+    assert len(set(p_values)) == 3
+    assert difference.p == sorted(p_values)[1]
+    assert difference.accuracy == pytest.approx(0.81 - 0.90)
+    by_seed = sorted(nbow, key=lambda one: one.seed)
+    assert difference.interval == bootstrap_difference(correct(*by_seed), correct(*tuned))
+
+
+def test_a_single_run_is_paired_with_every_seed():
+    tuned = [run(90, seed, start=3 * seed) for seed in (4, 5, 6)]
+    only = run(80, 0, model="svm", recipe="ngram")
+    difference = row_of(compare("trec", [only, *tuned]), "SVM").ours.difference
+    p_values = sorted(mcnemar(*correct(only, one)) for one in tuned)
+    assert len(set(p_values)) == 3
+    assert difference.p == p_values[1]
+
+
+def test_runs_without_a_common_seed_have_a_difference_but_no_p():
+    results = [run(90, 0), run(90, 1), run(80, 2, model="nbow"), run(80, 3, model="nbow")]
+    row = row_of(compare("trec", results), "NBoW")
+    assert row.ours.difference.p is None
+    line = cells(render_rows([row]).splitlines()[-1])
+    assert line[7] == "-10.0"
+    assert re.fullmatch(r"-1\d\.\d to -\d\.\d", line[8])
+    assert line[9] == "-"
+
+
+def test_without_the_tuned_network_there_is_nothing_to_compare_with():
+    rows = compare("trec", [run(90, recipe="paper"), run(80, model="nbow")])
+    assert row_of(rows, "NBoW").ours.difference is None
+
+
+def test_a_better_model_has_a_plus():
+    rows = compare("trec", [run(80), run(90, model="nbow")])
+    line = cells(render_rows([row_of(rows, "NBoW")]).splitlines()[-1])
+    assert line[7] == "+10.0"
+    assert re.fullmatch(r"\+\d\.\d to \+1\d\.\d", line[8])
+
+
+def test_small_p_values_are_not_shown_as_zero():
+    results = [run(90), run(80, model="nbow"), run(90, model="max-tdnn", start=1)]
+    rows = compare("trec", results)
+    assert cells(render_rows([row_of(rows, "NBoW")]).splitlines()[-1])[9] == "< 0.001"
+    assert cells(render_rows([row_of(rows, "Max-TDNN")]).splitlines()[-1])[9] == "1.000"
+
+
+def test_recipes_and_rows_keep_their_order():
+    recipes = ["other", "best", "paper", "tuned"]
+    results = [run(90, recipe=recipe) for recipe in recipes]
+    results += [run(92, model="dcnn-ensemble", recipe="best"), run(70, model="nb", recipe="ngram")]
+    rows = compare("trec", results)
+    ours = [(row.classifier, row.paper, row.ours.recipe) for row in rows if row.ours]
+    assert ours == [
+        ("DCNN", 93.0, "paper"),
+        ("DCNN", 93.0, "tuned"),
+        ("DCNN", 93.0, "best"),
+        ("DCNN", 93.0, "other"),
+        ("NB", None, "ngram"),
+        ("DCNN ensemble (several networks)", None, "best"),
+    ]
+    assert "| NB | - | ngram | 70.0 | 70.0 | 1 |" in render_rows(rows)
+
+
+def test_a_table_takes_the_runs_of_its_experiment_alone():
+    rows = compare("trec", [run(90, 0), run(50, 1, experiment="sst2")])
+    assert row_of(rows, "DCNN").ours.summary.runs == 1
+
+
+def test_our_n_grams_do_not_take_the_place_of_the_papers_engineered_systems():
+    rows = compare("trec", [run(90, model="svm", recipe="ngram")])
+    assert row_of(rows, "SVM (Silva et al. 2011)").ours is None
+    assert row_of(rows, "SVM").paper is None
+
+
+def test_runs_on_other_test_sets_are_refused():
+    other = run(90, 1, model="nbow", test_truth_sha256=fingerprint([1] * EXAMPLES))
+    with pytest.raises(DataError, match="different test sets") as caught:
+        compare("trec", [run(90), other])
+    assert "trec/dcnn-tuned-seed0" in str(caught.value)
+    assert "trec/nbow-tuned-seed1" in str(caught.value)
+
+
+def test_every_table_has_its_title_and_legend():
+    rendered = experiment_tables([run(90)])
+    assert re.findall(r"^## (Table \d)", rendered, re.MULTILINE) == [
+        "Table 1", "Table 1", "Table 2", "Table 3",
+    ]  # fmt: skip
+    assert rendered.count(LEGEND) == 4
+    assert "\n" not in LEGEND
+
+
+def test_the_summary_shows_the_network_by_recipe():
+    results = [run(90, 0), run(94, 1), run(88, recipe="paper"), run(99, model="nbow")]
+    lines = summary_table(results).splitlines()
+    assert len(lines) == 2 + len(EXPERIMENTS)
+    trec = next(line for line in lines if "TREC" in line)
+    assert cells(trec)[1:] == [
+        "93.0", "88.0", "92.0 ± 2.8", "not yet run", "`dcnn experiment run trec`",
+    ]  # fmt: skip
+    assert "86.8 | not yet run | not yet run | not yet run" in lines[2]
+
+
+def test_only_what_lies_between_the_comments_is_replaced(tmp_path):
+    text = "a\r\n<!-- t:begin -->\nold\n<!-- t:end -->\nz"
+    once = replace_block(text, "t", "new", tmp_path)
+    assert once == "a\r\n<!-- t:begin -->\n\nnew\n\n<!-- t:end -->\nz"
+    assert replace_block(once, "t", "new", tmp_path) == once
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- t:begin -->",
+        "<!-- t:end -->",
+        "<!-- t:end --> <!-- t:begin -->",
+        "<!-- t:begin --> <!-- t:end --> <!-- t:begin --> <!-- t:end -->",
+    ],
+)
+def test_comments_that_bound_no_block_are_refused(tmp_path, text):
+    with pytest.raises(DataError, match="must stand once between <!-- t:begin -->") as caught:
+        replace_block(text, "t", "new", tmp_path / "x.md")
+    assert "x.md" in str(caught.value)
+
+
+BLOCK = "<!-- {0}:begin -->\n<!-- {0}:end -->\n"
+
+
+def test_tables_are_printed_or_put_into_files(tmp_path, capsys):
+    result = run(90)
+    write_result(tmp_path / "results", result)
+    run_tables(tmp_path / "results", [])
+    printed = capsys.readouterr().out
+    assert printed == f"{summary_table([result])}\n\n{experiment_tables([result])}\n"
+
+    short, long = tmp_path / "README.md", tmp_path / "long.md"
+    short.write_text("# ä\n" + BLOCK.format("experiments-summary"), encoding="utf-8")
+    long.write_text(BLOCK.format("experiments") + "after\n", encoding="utf-8")
+    run_tables(tmp_path / "results", [short, long])
+    assert capsys.readouterr().out == ""
+    written = short.read_text(encoding="utf-8")
+    assert written.startswith("# ä\n")
+    assert summary_table([result]) in written
+    assert LEGEND not in written
+    assert experiment_tables([result]) in long.read_text(encoding="utf-8")
+    assert long.read_text(encoding="utf-8").endswith("after\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"no block", "has no place for the tables"), (b"\xff", "must be UTF-8")],
+)
+def test_no_file_is_changed_if_one_cannot_be(tmp_path, content, words):
+    good, bad = tmp_path / "good.md", tmp_path / "bad.md"
+    good.write_text(BLOCK.format("experiments"))
+    bad.write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        run_tables(tmp_path, [good, bad])
+    assert good.read_text() == BLOCK.format("experiments")
