@@ -9,15 +9,21 @@ import dcnn as package
 def test_no_arguments_show_the_commands(dcnn):
     done = dcnn()
     assert "Usage" in done.out + done.err
-    for command in ("demo", "train", "predict", "evaluate"):
+    for command in ("demo", "train", "predict", "evaluate", "data", "experiment"):
         assert command in done.out + done.err
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "predict", "evaluate"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("demo", "train", "predict", "evaluate", "data list", "data fetch", "data verify"),
+        *(f"experiment {name}" for name in ("sst2", "sst5", "trec", "twitter", "tables")),
+    ],
+)
 def test_every_help_has_an_example(dcnn, command):
-    done = dcnn(command, "--help")
+    done = dcnn(*command.split(), "--help")
     assert done.code == 0
-    assert f"dcnn {command} " in done.out.split("Usage")[1].split("\n", 1)[1]
+    assert f"dcnn {command}" in done.out.split("Usage")[1].split("\n", 1)[1]
 
 
 def test_the_version_is_told(dcnn):

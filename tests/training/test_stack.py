@@ -134,6 +134,19 @@ def test_the_best_weights_on_dev_are_kept():
         )
 
 
+def test_dev_is_evaluated_several_times_an_epoch():
+    network, examples, dev = NETWORKS[0], make_examples(), make_examples(30, seed=9)
+    config = TrainingConfig(epochs=3, batch_size=8, evaluations=2, word_dropout=0)
+    stack = Stack(
+        build_model(network, VOCABULARY, CLASSES), examples, [Plan(config, initial(network, 0))]
+    )
+    epochs = []
+    (outcome,) = stack.train(dev, lambda report: epochs.append(report.epoch))
+    assert epochs == [1, 1, 2, 2, 3, 3]
+    assert len(outcome.history) == 6
+    assert outcome.dev_accuracy == max(outcome.history)
+
+
 def test_the_same_seeds_give_the_same_weights_and_others_do_not():
     network, examples = DCNNConfig(dim=8, widths=(4,), maps=(2,), k_top=2), make_examples()
 

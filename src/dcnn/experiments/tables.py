@@ -20,7 +20,7 @@ from dcnn.experiments.statistics import (
     summarize,
 )
 
-COMMAND = "dcnn experiment run {experiment}"
+COMMAND = "dcnn experiment {experiment}"
 NOTHING = "-"
 NOT_RUN = "not yet run"
 

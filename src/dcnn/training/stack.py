@@ -5,7 +5,7 @@ settings, examples, targets and weights, take every step at once: parameters car
 of runs, and ``torch.func.vmap`` maps the very module that a single run trains.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,8 @@ class Plan:
     """What is one run's own.
 
     Attributes:
-        training: its settings; runs of a stack share ``batch_size``.
+        training: its settings. Runs of a stack share ``batch_size`` and ``evaluations``, and none
+            stops early: ``patience`` is for runs of their own.
         weights: its initial weights by name.
         subset: indices of the examples it learns from; none is all of them.
         targets: (N, classes) its own targets in place of the examples', or none.
@@ -54,7 +55,7 @@ class Outcome:
     Attributes:
         dev_accuracy: of the weights that are kept; none without dev.
         epochs: epochs that led to them.
-        history: dev accuracy after each epoch.
+        history: dev accuracy at each evaluation.
     """
 
     dev_accuracy: float | None = None
@@ -64,7 +65,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class EpochReport:
-    """Where a stack stands after an epoch: mean training loss and dev accuracy of each run."""
+    """Where a stack stands when it was evaluated: training loss and dev accuracy of each run."""
 
     epoch: int
     epochs: int
@@ -139,19 +140,31 @@ class Stack:
         outcomes = [Outcome() for _ in self.plans]
         most_epochs = max(config.epochs for config in self.configs)
         for epoch in range(most_epochs):
-            losses = self._epoch(epoch)
-            weights = self.optimizer.evaluated()
-            accuracies = None if dev is None else self._accuracies(weights, dev)
-            better = [
-                run
-                for run, outcome in enumerate(outcomes)
-                if epoch < self.configs[run].epochs
-                and self._take_in(outcome, epoch, None if accuracies is None else accuracies[run])
-            ]
-            for name, value in self.kept.items():
-                value[better] = weights[name][better]
-            report(EpochReport(epoch + 1, most_epochs, losses, accuracies))
+            for losses in self._epoch(epoch):
+                self._evaluate(epoch, outcomes, losses, dev, report)
         return outcomes
+
+    def _evaluate(
+        self,
+        epoch: int,
+        outcomes: list[Outcome],
+        losses: list[float],
+        dev: Examples | None,
+        report: Callable[[EpochReport], None],
+    ) -> None:
+        """Keep the weights of the runs that are better than before, and tell."""
+        weights = self.optimizer.evaluated()
+        accuracies = None if dev is None else self._accuracies(weights, dev)
+        better = [
+            run
+            for run, outcome in enumerate(outcomes)
+            if epoch < self.configs[run].epochs
+            and self._take_in(outcome, epoch, None if accuracies is None else accuracies[run])
+        ]
+        for name, value in self.kept.items():
+            value[better] = weights[name][better]
+        most_epochs = max(config.epochs for config in self.configs)
+        report(EpochReport(epoch + 1, most_epochs, losses, accuracies))
 
     def weights_of(self, run: int) -> Weights:
         """The kept weights of one run."""
@@ -168,8 +181,8 @@ class Stack:
         outcome.epochs = epoch + 1
         return True
 
-    def _epoch(self, epoch: int) -> list[float]:
-        """One pass of every run over its examples; returns the mean losses."""
+    def _epoch(self, epoch: int) -> Iterator[list[float]]:
+        """One pass of every run over its examples; mean losses when an evaluation is due."""
         size = self.configs[0].batch_size
         seeds = [config.seed for config in self.configs]
         order = stacked_order(self.sentences.lengths, self.subsets, seeds, size, epoch)
@@ -186,16 +199,19 @@ class Stack:
             self._take_step = self._step
             if self.device.type == "cuda":
                 self._take_step = GraphedStep(self._step, order[0], progress[0], self.generator)
-        total = torch.zeros(len(self.plans), device=self.device)
-        for step, columns in enumerate(longest):
-            total += self._take_step(order[step], columns, progress[step])
-        losses: list[float] = (total / len(order)).tolist()
-        if not np.isfinite(losses).all():
-            raise TrainingError(
-                f"a loss is no longer finite in epoch {epoch + 1}: training diverged; "
-                "lower training.learning_rate"
-            )
-        return losses
+        # Evenly spread; the last is at the end of the epoch.
+        evaluations = min(self.configs[0].evaluations, len(order))
+        for part in np.array_split(np.arange(len(order)), evaluations):
+            total = torch.zeros(len(self.plans), device=self.device)
+            for step in part:
+                total += self._take_step(order[step], longest[step], progress[step])
+            losses: list[float] = (total / len(part)).tolist()
+            if not np.isfinite(losses).all():
+                raise TrainingError(
+                    f"a loss is no longer finite in epoch {epoch + 1}: training diverged; "
+                    "lower training.learning_rate"
+                )
+            yield losses
 
     def _step(self, indices: Tensor, columns: int, progress: Tensor) -> Tensor:
         """Learn from a batch a run, indices (R, B); returns the losses (R,)."""

@@ -1,0 +1,185 @@
+"""``dcnn experiment`` as a user runs it, on samples of the real corpora."""
+
+import json
+import lzma
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from dcnn.artifact import load
+from dcnn.predictor import Predictor
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "results.schema.json"
+NETWORKS = {
+    "sst2": "[model]\ndim = 8\nwidths = [4, 3]\nmaps = [2, 2]\nk_top = 2\n",
+    "sst5": "[data]\nneighbour_smoothing = 0.2\n[model]\ndim = 8\nwidths = [4]\nmaps = [2]\n",
+    "trec": '[text]\nvectors = "glove"\nvectors_words = 500\n'
+    "[data]\nfolds = 2\n[model]\ndim = 8\nwidths = [4]\nmaps = [2]\n"
+    "[distillation]\nteachers = 1\n",
+    "twitter": '[text]\ntokenizer = "tweet"\nmax_size = 500\n'
+    "[data]\nheld_out = 100\n[model]\ndim = 8\nwidths = [4]\nmaps = [2]\n",
+}
+TRAINING = "[training]\nepochs = 2\nbatch_size = 64\nlearning_rate = 0.2\n"
+
+
+def copy_lines(source, target, count, open_file=open):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open_file(source, "rb") as there, open_file(target, "wb") as here:
+        here.writelines(islice(there, count))
+
+
+@pytest.fixture
+def sample(corpora, tmp_path):
+    """The first lines of every file, under the names of the whole ones."""
+    folder = tmp_path / "sample"
+    for part, count in (("train", 60), ("dev", 30), ("test", 40)):
+        copy_lines(corpora / "sst" / f"{part}.txt", folder / "sst" / f"{part}.txt", count)
+    for name, count in (("train_5500.label", 200), ("TREC_10.label", 50)):
+        copy_lines(corpora / "trec" / name, folder / "trec" / name, count)
+    copy_lines(
+        corpora / "vectors" / "glove.100d.subset.txt.xz",
+        folder / "vectors" / "glove.100d.subset.txt.xz",
+        800,
+        lzma.open,
+    )
+    test = "testdata.manual.2009.06.14.csv"
+    copy_lines(corpora / "twitter" / test, folder / "twitter" / test, 60)
+    tweets = [f"{i % 2},{'sad' if i % 2 else 'happy'} tweet {i % 7}\n" for i in range(600)]
+    (folder / "twitter" / "sentiment140.train.csv.xz").write_bytes(
+        lzma.compress("".join(tweets).encode())
+    )
+    for experiment, text in NETWORKS.items():
+        (tmp_path / f"{experiment}.toml").write_text(text + TRAINING)
+    return folder
+
+
+def results(folder, experiment):
+    found = {}
+    for path in sorted((folder / "results" / experiment).glob("*.json")):
+        found[path.stem] = json.loads(path.read_text())
+    return found
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("experiment", NETWORKS)
+def test_each_experiment_runs_end_to_end(experiment, sample, dcnn, tmp_path):
+    command = (
+        "experiment", experiment, "--data", "sample", "--sample", "--recipe", f"{experiment}.toml",
+        "--seeds", 2, "--models", "dcnn,nbow,binb", "--save", "models", "--device", "cpu",
+    )  # fmt: skip
+    environment = {"DCNN_CACHE": str(tmp_path / "cache")}
+    done = dcnn(*command, **environment)
+    assert done.code == 0, done.err
+    found = results(tmp_path, experiment)
+    recipe = experiment
+    assert set(found) == {
+        f"dcnn-{recipe}-seed0",
+        f"dcnn-{recipe}-seed1",
+        f"nbow-{recipe}-seed0",
+        f"nbow-{recipe}-seed1",
+        "binb-ngram-seed0",
+    }
+    schema = json.loads(SCHEMA.read_text())
+    for result in found.values():
+        jsonschema.validate(result, schema)
+        assert result["selection"] == ("cross-validation" if experiment == "trec" else "dev")
+    model = load(tmp_path / "models" / f"{experiment}-dcnn-{recipe}-seed0")
+    assert len(Predictor(model).predict(["a text"])) == 1
+    # A second time there is nothing left to do, and nothing is touched.
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
+    again = dcnn(*command, **environment)
+    assert "2 of 2 seeds are done already" in again.err
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    one_more = dcnn(*command[:-1], "cpu", "--seeds", 3, "--models", "nbow", **environment)
+    assert one_more.code == 0, one_more.err
+    assert f"nbow-{recipe}-seed2" in results(tmp_path, experiment)
+
+
+@pytest.mark.corpora
+def test_the_same_seed_gives_the_same_predictions(sample, dcnn, tmp_path):
+    for folder in ("first", "second"):
+        done = dcnn(
+            "experiment", "sst2", "--data", "sample", "--sample", "--recipe", "sst2.toml",
+            "--seeds", 1, "--results", folder, "--device", "cpu",
+        )  # fmt: skip
+        assert done.code == 0, done.err
+    first, second = (
+        json.loads((tmp_path / folder / "sst2" / "dcnn-sst2-seed0.json").read_text())
+        for folder in ("first", "second")
+    )
+    assert first["test_predictions"] == second["test_predictions"]
+    assert first["dev_accuracy"] == second["dev_accuracy"]
+
+
+@pytest.mark.corpora
+def test_a_sample_is_refused_unless_it_is_called_one(sample, dcnn):
+    done = dcnn("experiment", "sst2", "--data", "sample", "--recipe", "sst2.toml")
+    assert done.code == 2
+    assert "train.txt has " in done.err
+    assert "where 2,160,058 are expected: it was cut short" in done.err
+
+
+@pytest.mark.corpora
+def test_an_interrupted_experiment_keeps_what_is_finished(sample, tmp_path):
+    (tmp_path / "long.toml").write_text(
+        NETWORKS["sst2"] + TRAINING.replace("epochs = 2", "epochs = 500")
+    )
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "dcnn", "experiment", "sst2", "--data", "sample", "--sample",
+            "--recipe", "long.toml", "--seeds", "2", "--jobs", "2", "--device", "cpu",
+        ],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )  # fmt: skip
+    for line in process.stderr:
+        if "epoch  2/500" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it: to parent and workers
+    started = time.monotonic()
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; the finished runs are kept" in rest
+    assert "Traceback" not in rest
+    assert time.monotonic() - started < 30
+    assert not results(tmp_path, "sst2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("sst2", "--models", "dcmn"), "--models dcmn: take one or more of nb, binb, svm"),
+        (("sst2", "--models", ""), "--models : take one or more of"),
+        (("sst2", "--recipe", "tunned"), "recipe='tunned' is not known for sst2"),
+        (("sst3",), "sst3"),
+        (("sst2", "--seeds", "0"), "--seeds"),
+    ],
+)
+def test_wrong_input_is_named_at_once(dcnn, arguments, message):
+    done = dcnn("experiment", *arguments)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_missing_data_is_named_with_what_to_do(dcnn, tmp_path):
+    done = dcnn("experiment", "trec", "--data", tmp_path / "nowhere", "--models", "nb")
+    assert done.code == 2
+    assert "dcnn data fetch trec" in done.err
+
+
+def test_tables_without_any_result_say_so(dcnn, tmp_path):
+    assert "results: no such folder" in dcnn("experiment", "tables").err
+    (tmp_path / "results").mkdir()
+    done = dcnn("experiment", "tables")
+    assert done.code == 0, done.err
+    assert "not yet run" in done.out

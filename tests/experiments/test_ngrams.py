@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+
+from dcnn.config import TextConfig
+from dcnn.data.batching import Examples
+from dcnn.experiments.ngrams import KINDS, NGramFeatures, train_ngrams
+from dcnn.experiments.tasks import Task
+from dcnn.text.encoder import Encoder
+
+TEXTS = ["a b a", "b c", "c", "a b c a b", "d d"]
+
+
+@pytest.mark.parametrize("longest", [1, 2])
+def test_features_are_those_of_scikit_learn(longest):
+    encoder, sentences = Encoder.learn(TEXTS, TextConfig(tokenizer="whitespace"))
+    features = NGramFeatures(sentences, longest, len(encoder.vocabulary))
+    counter = CountVectorizer(
+        tokenizer=str.split, token_pattern=None, ngram_range=(1, longest), binary=True
+    )
+    expected = counter.fit_transform(TEXTS)
+    assert len(features) == expected.shape[1]
+    new = ["c a b", "x y", "d"]
+    for texts in (TEXTS, new):
+        ours = features(encoder.encode_all(texts)).toarray()
+        theirs = counter.transform(texts).toarray()
+        # The same columns, in another order.
+        assert sorted(ours.T.tolist()) == sorted(theirs.astype(float).T.tolist())
+        assert set(np.unique(ours)) <= {0, 1}
+
+
+def make_task(dev=True):
+    """The label is whether "not good" or "good" occurs: bigrams tell, unigrams guess."""
+    generator = np.random.default_rng(0)
+    texts, labels = [], []
+    for _ in range(200):
+        label = int(generator.integers(2))
+        fillers = [f"w{i}" for i in generator.integers(0, 5, 3)]
+        core = ["good", "not", "bad"] if label else ["not", "good", "bad"]
+        texts.append(" ".join([*fillers, *core]))
+        labels.append(label)
+    encoder, sentences = Encoder.learn(texts, TextConfig(tokenizer="whitespace"))
+    parts = [
+        Examples(sentences.select(np.arange(start, end)), np.array(labels[start:end]))
+        for start, end in ((0, 120), (120, 160), (160, 200))
+    ]
+    return Task(("no", "yes"), encoder, parts[0], parts[1] if dev else None, parts[2])
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("dev", [True, False])
+def test_models_with_bigrams_learn_what_unigrams_cannot(name, dev):
+    task = make_task(dev)
+    trained = train_ngrams(name, task, folds=3)
+    accuracy = (trained.test_predictions == task.test.targets).mean()
+    assert trained.setting in KINDS[name].choices
+    if KINDS[name].longest == 2:
+        assert accuracy == 1
+        assert trained.dev_accuracy == 1
+    else:
+        assert accuracy < 0.9

@@ -1,0 +1,97 @@
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
+from dcnn.errors import ConfigError
+from dcnn.experiments.recipes import Recipe, load_recipe
+from dcnn.experiments.results import EXPERIMENTS
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+FILES = sorted(FOLDER.glob("*/*.toml"))
+
+
+def write(tmp_path, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("model", ["dcnn", "max-tdnn", "nbow"])
+def test_every_recipe_can_be_loaded_and_is_headed_by_its_command(path, model):
+    experiment, name = path.parent.name, path.stem
+    assert experiment in EXPERIMENTS
+    recipe = load_recipe(experiment, name, model)
+    assert (recipe.name, recipe.config.model.kind) == (name, model)
+    assert path.read_text().startswith(f"# dcnn experiment {experiment} ")
+
+
+@pytest.mark.parametrize("recipe", ["paper", "tuned"])
+@pytest.mark.parametrize(
+    ("experiment", "network"),
+    [
+        ("sst2", DCNNConfig()),
+        ("sst5", DCNNConfig(widths=(10, 7), maps=(6, 12), k_top=5)),
+        ("trec", DCNNConfig(dim=32, widths=(8,), maps=(5,), k_top=4)),
+        ("twitter", DCNNConfig(dim=60)),
+    ],
+)
+def test_paper_and_tuned_recipes_have_the_networks_of_the_paper(experiment, network, recipe):
+    assert load_recipe(experiment, recipe).config.model == network
+
+
+def test_another_network_shares_dimensions_and_training_unless_its_table_differs(tmp_path):
+    path = write(
+        tmp_path,
+        "[model]\ndim = 16\nmaps = [2, 2]\n[training]\nepochs = 3\nbatch_size = 7\n"
+        "[distillation]\nteachers = 4\n"
+        "[nbow.training]\nepochs = 9\n[max-tdnn.model]\nwidth = 3\n",
+    )
+    dcnn, nbow, tdnn = (load_recipe("sst2", path, kind) for kind in ("dcnn", "nbow", "max-tdnn"))
+    assert dcnn.config.model == DCNNConfig(dim=16, maps=(2, 2))
+    assert dcnn.distillation.teachers == 4
+    assert nbow.config.model == NBoWConfig(dim=16)
+    assert (nbow.config.training.epochs, nbow.config.training.batch_size) == (9, 7)
+    assert nbow.distillation.teachers == 0
+    assert tdnn.config.model == MaxTDNNConfig(dim=16, width=3)
+    assert tdnn.config.training.epochs == 3
+
+
+def test_a_recipe_survives_its_plain_values(tmp_path):
+    recipe = load_recipe("sst2", write(tmp_path, "[data]\nneighbour_smoothing = 0.2\n"))
+    again = Recipe.from_dict(recipe.name, "dcnn", recipe.to_dict(), "there")
+    assert again == recipe
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[data]\nsoft_targets = [0.1]", r"soft_targets=\[0.1\] must be five probabilities"),
+        ("[data]\nneighbour_smoothing = 1", "neighbour_smoothing=1.0 must be at least 0 and below"),
+        ("[data]\nfolds = 1", "folds=1 must be 2 or more"),
+        ("[data]\nsentence_weight = 0", "sentence_weight=0.0 must be above 0"),
+        ("[distillation]\nshare = 2", "share=2.0 must be above 0 and at most 1"),
+        ("[distillation]\nteachers = -1", "teachers=-1 must be 0 or more"),
+        ("[trainig]\nepochs = 1", "unknown setting 'trainig'; did you mean training?"),
+        ("[nbow.trainig]\nepochs = 1", "nbow: unknown setting 'trainig'"),
+        ("[model", "is not valid TOML"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message):
+        load_recipe("sst2", write(tmp_path, text), "nbow" if "nbow" in text else "dcnn")
+
+
+def test_an_unknown_recipe_is_named():
+    with pytest.raises(ConfigError, match="recipe='tunned' is not known for sst2; take one of"):
+        load_recipe("sst2", "tunned")
+    with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read"):
+        load_recipe("sst2", "nowhere.toml")
+
+
+def test_the_wheel_takes_the_recipes_along():
+    build = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    included = build["targets"]["wheel"]["force-include"]
+    assert included["experiments"] == "dcnn/experiments/recipes"

@@ -1,0 +1,125 @@
+import lzma
+
+import numpy as np
+import pytest
+
+from dcnn.config import Config, TextConfig
+from dcnn.data.corpora import Source
+from dcnn.experiments.recipes import DataConfig, Recipe
+from dcnn.experiments.tasks import load_task, without_unknown
+from dcnn.text.sentences import Sentences
+
+TREES = {
+    "train": "(3 (2 It) (4 (2 's) (4 good-natured)))\n(1 (2 so) (0 bad))\n(2 (2 a) (2 film))\n",
+    "dev": "(4 (4 good) (2 film))\n(2 (2 it) (2 is))\n(0 (2 new) (0 bad))\n",
+    "test": "(0 (0 bad) (2 film))\n(2 a)\n",
+}
+
+
+@pytest.fixture
+def sst(tmp_path):
+    for part, text in TREES.items():
+        (tmp_path / f"{part}.txt").write_text(text, encoding="utf-8")
+    return {part: Source(tmp_path / f"{part}.txt") for part in TREES}
+
+
+def load(experiment, sources, text=None, cache=None, **data):
+    config = Config(text=TextConfig(**({"tokenizer": "whitespace"} | (text or {}))))
+    recipe = Recipe("mine", config, DataConfig(**data))
+    return load_task(experiment, recipe, sources, cache, processes=1)
+
+
+def words(task, sentences):
+    known = ("?", *task.encoder.vocabulary.words)
+    return [
+        " ".join(known[i] for i in sentences.ids[start:end])
+        for start, end in zip(sentences.offsets[:-1], sentences.offsets[1:], strict=True)
+    ]
+
+
+def test_hard_binary_targets_leave_neutral_phrases_out(sst):
+    task = load("sst2", sst)
+    assert words(task, task.train.sentences) == [
+        "it 's good-natured", "'s good-natured", "good-natured", "so bad", "bad",
+    ]  # fmt: skip
+    assert task.train.targets.tolist() == [1, 1, 1, 0, 0]
+    assert words(task, task.dev.sentences) == ["? ?", "? bad"]
+    assert task.dev.targets.tolist() == [1, 0]
+    assert task.test.targets.tolist() == [0]
+    assert task.sizes == {"train": 5, "dev": 2, "test": 1}
+    assert task.selection == "dev"
+
+
+def test_soft_binary_targets_keep_every_phrase(sst):
+    task = load("sst2", sst, soft_targets=(0.0, 0.1, 0.5, 0.9, 1.0))
+    assert len(task.train) == 11
+    np.testing.assert_allclose(task.train.targets[0], [0.1, 0.9], rtol=1e-6)
+    np.testing.assert_allclose(task.train.targets[1], [0.5, 0.5], rtol=1e-6)
+    assert len(task.dev) == 2  # neutral sentences are in no test of the binary task
+
+
+def test_fine_targets_know_the_order_of_the_labels(sst):
+    assert load("sst5", sst).train.targets[:3].tolist() == [3, 2, 4]
+    smoothed = load("sst5", sst, neighbour_smoothing=0.2).train.targets
+    np.testing.assert_allclose(smoothed[0], [0, 0, 0.1, 0.8, 0.1], rtol=1e-6)
+    np.testing.assert_allclose(smoothed[2], [0, 0, 0, 0.2, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(smoothed.sum(axis=1), 1, rtol=1e-6)
+
+
+def test_sentences_alone_and_sentences_that_weigh_more(sst):
+    assert len(load("sst5", sst, phrases=False).train) == 3
+    weights = load("sst5", sst, sentence_weight=3.0).train.weights
+    assert weights.mean() == pytest.approx(1)
+    assert weights[0] == pytest.approx(3 * weights[1])
+
+
+def test_the_authors_split_hyphens_and_drop_unknown_words(sst):
+    task = load("sst2", sst, authors_tokens=True)
+    assert words(task, task.train.sentences)[0] == "it 's good natured"
+    assert words(task, task.dev.sentences) == ["good", "bad"]
+
+
+def test_dropping_unknown_words_leaves_no_sentence_empty():
+    sentences = Sentences.from_lists([[0, 3, 0, 4], [0, 0], [5]])
+    dropped = without_unknown(sentences)
+    assert dropped.ids.tolist() == [3, 4, 0, 5]
+    assert dropped.lengths.tolist() == [2, 1, 1]
+
+
+def test_trec_is_selected_by_cross_validation(tmp_path):
+    for part, text in (
+        ("train", "LOC:city Where ?\nHUM:ind Who is ?\n"),
+        ("test", "HUM:ind Who ?"),
+    ):
+        (tmp_path / part).write_text(text)
+    sources = {part: Source(tmp_path / part) for part in ("train", "test")}
+    task = load("trec", sources, {"tokenizer": "words"})
+    assert task.classes == ("HUM", "LOC")
+    assert task.dev is None
+    assert task.selection == "cross-validation"
+    assert words(task, task.test.sentences) == ["who ?"]
+
+
+def test_twitter_holds_out_the_same_tweets_whatever_the_recipe(tmp_path):
+    train = tmp_path / "train.csv.xz"
+    train.write_bytes(lzma.compress("".join(f"{i % 2},tweet{i}\n" for i in range(50)).encode()))
+    test = tmp_path / "test.csv"
+    test.write_text('"4","3","d","q","u","tweet1 &lt;3"\n"2","4","d","q","u","neutral"\n')
+    sources = {"train": Source(train), "test": Source(test)}
+    options = {"cache": tmp_path / "cache", "held_out": 10}
+    task = load("twitter", sources, {"tokenizer": "tweet"}, **options)
+    again = load("twitter", sources, {"tokenizer": "tweet", "min_count": 1}, **options)
+    assert task.sizes == {"train": 40, "dev": 10, "test": 1}
+    dev, train_words = (set(words(task, part.sentences)) for part in (task.dev, task.train))
+    assert not dev & train_words
+    assert dev == set(words(again, again.dev.sentences))
+    for text, target in zip(words(task, task.dev.sentences), task.dev.targets, strict=True):
+        assert int(text.removeprefix("tweet")) % 2 == target
+
+
+def test_words_of_the_vectors_are_read_too(sst, tmp_path):
+    vectors = tmp_path / "v.txt"
+    vectors.write_text("new 1 2\nbad 3 4\n")
+    text = {"vectors": str(vectors), "vectors_words": 10}
+    task = load("sst2", sst, text)
+    assert words(task, task.dev.sentences) == ["? ?", "new bad"]
