@@ -54,14 +54,16 @@ class TrainedNetwork:
 
 
 @dataclass(frozen=True)
-class _Job:
-    """A network to train: its seed, and the examples it may see (none: all)."""
+class Job:
+    """A network to train: its settings, seed included, and the examples it may see (none: all)."""
 
-    seed: int
+    config: Config
     subset: Ints | None = None
 
 
-class _Trainer:
+class Trainer:
+    """Trains many networks of one architecture on one task, as many at once as the device bears."""
+
     def __init__(self, task: Task, recipe: Recipe, device: str, report: Report) -> None:
         self.task, self.recipe, self.device, self.report = task, recipe, device, report
         vocabulary = len(task.encoder.vocabulary)
@@ -69,16 +71,13 @@ class _Trainer:
         self.vectors = find_vectors(task.encoder, recipe.config)
         self.sentences_seen = 0
 
-    def config(self, seed: int) -> Config:
-        return self.recipe.config.with_training(seed=seed)
-
-    def train(self, jobs: Sequence[_Job], name: str) -> Iterator[tuple[list[Outcome], Stack]]:
+    def train(self, jobs: Sequence[Job], name: str) -> Iterator[tuple[list[Outcome], Stack]]:
         """Every job, a stack at a time; its own teachers learn from the same examples before it."""
         teachers = self.recipe.distillation.teachers
         targets: list[NDArray[np.float32] | None] = [None] * len(jobs)
         if teachers:
             lessons = [
-                _Job(_teacher_seed(job.seed, number), job.subset)
+                Job(job.config.with_training(seed=_teacher_seed(job.config, number)), job.subset)
                 for job in jobs
                 for number in range(teachers)
             ]
@@ -89,21 +88,20 @@ class _Trainer:
                 for predicted in stack.probabilities(self.task.train.sentences)
             ]
             targets = [
-                self._mixed(np.mean(taught[start : start + teachers], axis=0))
-                for start in range(0, len(taught), teachers)
+                self._mixed(job.config, np.mean(taught[place : place + teachers], axis=0))
+                for job, place in zip(jobs, range(0, len(taught), teachers), strict=True)
             ]
         yield from self._train(jobs, targets, name)
 
-    def _mixed(self, taught: NDArray[np.float32]) -> NDArray[np.float32]:
-        share = self.recipe.distillation.share
-        smoothing = self.recipe.config.training.label_smoothing
+    def _mixed(self, config: Config, taught: NDArray[np.float32]) -> NDArray[np.float32]:
+        share, smoothing = self.recipe.distillation.share, config.training.label_smoothing
         own = target_distributions(self.task.train.targets, len(self.task.classes), smoothing)
         mixed: NDArray[np.float32] = (share * taught + (1 - share) * own).astype(np.float32)
         return mixed
 
     def _train(
         self,
-        jobs: Sequence[_Job],
+        jobs: Sequence[Job],
         targets: Sequence[NDArray[np.float32] | None],
         name: str,
     ) -> Iterator[tuple[list[Outcome], Stack]]:
@@ -117,36 +115,38 @@ class _Trainer:
             stack = Stack(self.model, self.task.train, plans, self.device)
             span = f"{start + 1}-{start + len(plans)} of {len(jobs)}" if len(jobs) > 1 else "1"
             outcomes = stack.train(self.task.dev, partial(self.report, f"{name} {span}"))
-            epochs = self.recipe.config.training.epochs
-            self.sentences_seen += epochs * sum(len(subset) for subset in stack.subsets)
+            self.sentences_seen += sum(
+                plan.training.epochs * len(subset)
+                for plan, subset in zip(plans, stack.subsets, strict=True)
+            )
             yield outcomes, stack
 
-    def _plan(self, job: _Job, targets: NDArray[np.float32] | None) -> Plan:
-        config = self.config(job.seed)
+    def _plan(self, job: Job, targets: NDArray[np.float32] | None) -> Plan:
         self.model.to("cpu")
-        initialize(self.model, config, self.vectors)
+        initialize(self.model, job.config, self.vectors)
         weights = {name: value.detach().clone() for name, value in self.model.named_parameters()}
-        return Plan(config.training, weights, job.subset, targets)
+        return Plan(job.config.training, weights, job.subset, targets)
 
-    def cross_validated(self, seeds: Sequence[int]) -> dict[int, float]:
-        """The mean accuracy over the folds, a seed at a time."""
+    def cross_validated(self, configs: Sequence[Config]) -> list[float]:
+        """For each config, the share of the training examples that its folds predict rightly."""
         count, folds = len(self.task.train), self.recipe.data.folds
         jobs, held_out = [], []
-        for seed in seeds:
-            order = np.random.default_rng((seed, folds)).permutation(count)
+        for config in configs:
+            order = np.random.default_rng((config.training.seed, folds)).permutation(count)
             for fold in range(folds):
                 held_out.append(np.sort(order[fold::folds]))
-                jobs.append(_Job(seed, np.setdiff1d(order, held_out[-1])))
-        hits: dict[int, list[bool]] = {seed: [] for seed in seeds}
-        trained = zip(jobs, held_out, self._predictions(jobs), strict=True)
-        for job, part, probabilities in trained:
-            right = probabilities[part].argmax(axis=1) == self.task.train.targets[part]
-            hits[job.seed] += right.tolist()
-        return {seed: float(np.mean(hit)) for seed, hit in hits.items()}
-
-    def _predictions(self, jobs: Sequence[_Job]) -> Iterator[NDArray[np.float32]]:
-        for _, stack in self.train(jobs, "cross-validation"):
-            yield from stack.probabilities(self.task.train.sentences)
+                jobs.append(Job(config, np.setdiff1d(order, held_out[-1])))
+        predicted = [
+            probabilities.argmax(axis=1)
+            for _, stack in self.train(jobs, "cross-validation")
+            for probabilities in stack.probabilities(self.task.train.sentences)
+        ]
+        truth = self.task.train.targets
+        hits = [
+            int((labels[part] == truth[part]).sum())
+            for labels, part in zip(predicted, held_out, strict=True)
+        ]
+        return [sum(hits[place : place + folds]) / count for place in range(0, len(hits), folds)]
 
 
 def train_networks(
@@ -154,11 +154,12 @@ def train_networks(
 ) -> list[TrainedNetwork]:
     """Train ``seeds`` side by side; each reads the test set once, when its weights are settled."""
     started = time.monotonic()
-    trainer = _Trainer(task, recipe, device, report)
-    folded = trainer.cross_validated(seeds) if task.dev is None else {}
+    trainer = Trainer(task, recipe, device, report)
+    configs = [recipe.config.with_training(seed=seed) for seed in seeds]
+    folded = trainer.cross_validated(configs) if task.dev is None else None
     ended = [
         (outcome, stack.weights_of(run), probabilities)
-        for outcomes, stack in trainer.train([_Job(seed) for seed in seeds], "training")
+        for outcomes, stack in trainer.train([Job(config) for config in configs], "training")
         for run, (outcome, probabilities) in enumerate(
             zip(outcomes, stack.probabilities(task.test.sentences), strict=True)
         )
@@ -166,20 +167,21 @@ def train_networks(
     seconds = time.monotonic() - started
     return [
         TrainedNetwork(
-            seed=seed,
-            config=trainer.config(seed),
+            seed=seeds[number],
+            config=configs[number],
             weights={name: value.cpu().numpy() for name, value in weights.items()},
-            dev_accuracy=folded.get(seed, outcome.dev_accuracy),
+            dev_accuracy=outcome.dev_accuracy if folded is None else folded[number],
             epochs=outcome.epochs,
             test_probabilities=probabilities,
             seconds=seconds,
             sentences_per_second=trainer.sentences_seen / seconds,
             side_by_side=len(seeds),
         )
-        for seed, (outcome, weights, probabilities) in zip(seeds, ended, strict=True)
+        for number, (outcome, weights, probabilities) in enumerate(ended)
     ]
 
 
-def _teacher_seed(seed: int, number: int) -> int:
+def _teacher_seed(config: Config, number: int) -> int:
     """A seed of its own for every teacher, far from those that people give."""
-    return int(np.random.SeedSequence((seed, number, 2)).generate_state(1)[0] >> 1)
+    entropy = (config.training.seed, number, 2)
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)

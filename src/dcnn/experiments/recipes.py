@@ -6,14 +6,14 @@ and, under the name of another network, what differs for that network.
 """
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from dcnn.config import MODEL_KINDS, Config
+from dcnn.config import MODEL_KINDS, Config, DCNNConfig
 from dcnn.errors import ConfigError
-from dcnn.settings import check_names, from_plain, to_plain
+from dcnn.settings import check_names, from_plain, parse_setting, to_plain
 
 RECIPES = ("paper", "tuned", "best")
 
@@ -96,10 +96,10 @@ class Recipe:
     def from_dict(cls, name: str, model: str, values: Mapping[str, Any], where: str) -> Self:
         """Build from the tables of a file, for the network ``model``."""
         sections = [*(section.name for section in fields(Config)), "data", "distillation"]
-        networks = [kind for kind in MODEL_KINDS if kind != "dcnn"]
+        networks = [kind for kind in MODEL_KINDS if kind != DCNNConfig.kind]
         check_names(where, values, [*sections, *networks])
         settings = {section: dict(values.get(section, {})) for section in sections}
-        if model != "dcnn":
+        if model != DCNNConfig.kind:
             # Another network shares dimensions, data and training, unless its own table differs.
             settings["model"] = {"kind": model, "dim": settings["model"].get("dim", 48)}
             settings["distillation"] = {}
@@ -123,9 +123,14 @@ class Recipe:
             "distillation": to_plain(self.distillation),
         }
 
-    def with_settings(self, settings: tuple[str, ...]) -> Self:
-        """A copy with ``section.key=value`` strings applied to its config."""
-        return replace(self, config=self.config.with_settings(settings))
+    def with_settings(self, settings: Sequence[str]) -> Self:
+        """A copy with ``section.key=value`` strings applied; values are written as in TOML."""
+        values = self.to_dict()
+        for setting in settings:
+            section, key, value = parse_setting(setting)
+            check_names("--set", {section: None}, list(values))
+            values[section][key] = value
+        return self.from_dict(self.name, DCNNConfig.kind, values, "--set")
 
 
 def load_recipe(experiment: str, name: str, model: str = "dcnn") -> Recipe:

@@ -1,0 +1,109 @@
+"""What a setting gives on dev: many settings and seeds trained side by side, test never looked at.
+
+    python benchmarks/sweep.py benchmarks/sweeps/trec-l2.toml --device cuda
+
+A sweep is a TOML file: an experiment, a recipe to start from, a number of seeds, and a list of
+settings, each a list of ``section.key=value`` strings. The result, a JSON file of the same name in
+``results/sweeps/``, has dev accuracy by seed (for TREC by cross-validation) and what was changed.
+"""
+
+import argparse
+import json
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+
+from dcnn.data.folders import data_folder
+from dcnn.experiments import provenance
+from dcnn.experiments.networks import Job, Trainer
+from dcnn.experiments.recipes import Recipe, load_recipe
+from dcnn.experiments.runner import Setting
+from dcnn.training.fit import choose_device
+from dcnn.training.stack import EpochReport
+
+RESULTS = Path(__file__).parent.parent / "results" / "sweeps"
+
+
+def print_report(what: str, report: EpochReport) -> None:
+    """A line an epoch: mean loss, and the accuracy of every run."""
+    accuracies = [f"{100 * value:.1f}" for value in report.dev_accuracies or []]
+    print(
+        f"{what}: epoch {report.epoch}, loss {np.mean(report.losses):.4f}", *accuracies, flush=True
+    )
+
+
+def together(recipes: list[Recipe]) -> list[list[int]]:
+    """Numbers of the recipes that differ in training settings alone: they fit one stack."""
+    groups: dict[str, list[int]] = {}
+    for number, recipe in enumerate(recipes):
+        values = recipe.to_dict()
+        training = values.pop("training")
+        shared = (training["batch_size"], training["evaluations"], training["class_weights"])
+        groups.setdefault(repr((values, shared)), []).append(number)
+    return list(groups.values())
+
+
+def sweep(setting: Setting, recipes: list[Recipe], seeds: int) -> list[dict]:
+    """Dev accuracies of every recipe, in their order."""
+    found: dict[int, dict] = {}
+    for group in together(recipes):
+        task, located = setting.load(recipes[group[0]])
+        trainer = Trainer(task, located, setting.device, print_report)
+        runs = [(number, seed) for number in group for seed in range(seeds)]
+        configs = [
+            located.config.with_training(**recipes[number].to_dict()["training"] | {"seed": seed})
+            for number, seed in runs
+        ]
+        if task.dev is None:
+            outcomes = [{"dev": value} for value in trainer.cross_validated(configs)]
+        else:
+            outcomes = [
+                {"dev": outcome.dev_accuracy, "epochs": outcome.epochs, "history": outcome.history}
+                for outcomes, _ in trainer.train([Job(config) for config in configs], "sweep")
+                for outcome in outcomes
+            ]
+        for (number, _), outcome in zip(runs, outcomes, strict=True):
+            record = found.setdefault(number, {name: [] for name in outcome})
+            for name, value in outcome.items():
+                record[name].append(value)
+    return [found[number] for number in range(len(recipes))]
+
+
+def main() -> None:
+    """Run a sweep and write its file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--data", type=Path)
+    options = parser.parse_args()
+    plan = tomllib.loads(options.file.read_text())
+    start = load_recipe(plan["experiment"], plan["recipe"], plan.get("model", "dcnn"))
+    recipes = [start.with_settings(settings) for settings in plan["settings"]]
+    device = choose_device(options.device).type
+    setting = Setting(plan["experiment"], data_folder(options.data), RESULTS, device, processes=12)
+    started = time.monotonic()
+    outcomes = sweep(setting, recipes, plan["seeds"])
+    report = {
+        **{name: plan[name] for name in ("experiment", "recipe", "seeds")},
+        "start": start.to_dict(),
+        "seconds": round(time.monotonic() - started, 1),
+        "hardware": provenance.hardware(device),
+        "versions": provenance.versions(),
+        "commit": provenance.commit(),
+        "settings": [
+            {"changed": changed, "mean": round(float(np.mean(outcome["dev"])), 5), **outcome}
+            for changed, outcome in zip(plan["settings"], outcomes, strict=True)
+        ],
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{options.file.stem}.json"
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    for one in sorted(report["settings"], key=lambda one: -one["mean"]):
+        print(f"{100 * one['mean']:.2f}", " ".join(one["changed"]))
+    print(path)
+
+
+if __name__ == "__main__":
+    main()
