@@ -23,6 +23,7 @@ from dcnn.ops import triton_kernels
 
 LONGEST = 128
 _TILE = 8192  # comparisons a program makes at once, in registers
+_SMALLEST = 16  # columns of a tile: smaller ones would only be more kernels to compile
 _SENTENCES_A_PROGRAM = 32  # whose part of the filters' gradient one program adds up
 
 
@@ -39,7 +40,7 @@ class _Layer(torch.autograd.Function):
         rows = bias.shape[-1]
         values = torch.empty(sentences, maps, rows, width, device=x.device)
         positions = torch.empty(sentences, maps, rows, width, device=x.device, dtype=torch.int32)
-        columns = next_power_of_2(longest + m - 1)
+        columns = max(next_power_of_2(longest + m - 1), _SMALLEST)
         block = min(next_power_of_2(rows), max(_TILE // columns**2, 1))
         triton_kernels.forward[(sentences, maps, cdiv(rows, block))](
             x,
@@ -60,7 +61,7 @@ class _Layer(torch.autograd.Function):
             FOLD=fold,
             ROWS=block,
             COLUMNS=columns,
-            SLOTS=next_power_of_2(width),
+            SLOTS=max(next_power_of_2(width), columns),
         )
         return values, positions
 
@@ -87,7 +88,7 @@ class _Layer(torch.autograd.Function):
 
         filters, per_run = filters.contiguous(), sentences // runs
         gradient_x = torch.empty_strided(x.shape, x.stride(), device=x.device)
-        places = next_power_of_2(longest)
+        places = max(next_power_of_2(longest), _SMALLEST)
         block = min(next_power_of_2(rows_below), max(4096 // places, 1))
         triton_kernels.input_gradient[(sentences, maps_below, cdiv(rows_below, block))](
             gradient_c,
@@ -124,7 +125,7 @@ class _Layer(torch.autograd.Function):
             maps=maps,
             M=m,
             GRAM=next_power_of_2(maps_below * m),
-            COLUMNS=next_power_of_2(columns),
+            COLUMNS=max(next_power_of_2(columns), _SMALLEST),
             SENTENCES=at_once,
         )
         return gradient_x, None, gradient_filters.sum(dim=1), gradient_bias, None, None, None

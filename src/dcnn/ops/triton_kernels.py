@@ -2,13 +2,29 @@
 
 Names in capitals are known at compile time. A column is a place in the convolution, a place one in
 its input; ``m`` is the width of the filters.
+
+Sizes change from batch to batch, and a kernel compiled anew for each of them would cost more than
+it gains: only what is in capitals, and whether a stride is one, makes another kernel.
 """
 
 import triton
 import triton.language as tl
 
+_SIZES = ("rows_below", "rows", "width", "columns", "length_below", "per_run", "parts")
+_STRIDES = ("stride_sentence", "stride_map", "stride_row", "stride_column")
 
-@triton.jit
+
+def _compiled(function):
+    """``triton.jit`` that makes few variants."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return triton.jit(
+        function,
+        do_not_specialize=[name for name in _SIZES if name in names],
+        do_not_specialize_on_alignment=[name for name in _STRIDES if name in names],
+    )
+
+
+@_compiled
 def forward(
     x,
     lengths,
@@ -78,7 +94,7 @@ def forward(
     tl.store(positions + out[:, None] + slots[None, :], -1, mask=free)
 
 
-@triton.jit
+@_compiled
 def input_gradient(
     gradient_c,
     lengths,
@@ -123,7 +139,7 @@ def input_gradient(
     tl.store(out + at, total, mask=is_row[:, None] & (place < length_below)[None, :])
 
 
-@triton.jit
+@_compiled
 def filter_gradient(
     x,
     gradient_c,
