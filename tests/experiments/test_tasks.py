@@ -73,6 +73,13 @@ def test_sentences_alone_and_sentences_that_weigh_more(sst):
     assert weights[0] == pytest.approx(3 * weights[1])
 
 
+def test_swapped_sentences_come_after_the_trees_own(sst):
+    plain, swapped = load("sst5", sst), load("sst5", sst, swaps=2)
+    assert len(swapped.train) == len(plain.train) + 2 * 3
+    assert swapped.train.targets[len(plain.train) :].tolist() == [3, 3, 1, 1, 2, 2]
+    assert len(swapped.dev) == len(plain.dev)
+
+
 def test_the_authors_split_hyphens_and_drop_unknown_words(sst):
     task = load("sst2", sst, authors_tokens=True)
     assert words(task, task.train.sentences)[0] == "it 's good natured"

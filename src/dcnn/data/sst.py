@@ -7,7 +7,7 @@ phrases of the training trees as training instances of their own.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dcnn.errors import DataError
@@ -21,10 +21,11 @@ _PART = re.compile(r"\(|\)|[^\s()]+", re.ASCII)
 
 @dataclass(frozen=True)
 class Phrase:
-    """A node of a tree: its words and its label, 0 to 4."""
+    """A node of a tree: its words, its label (0 to 4), and where in the sentence it starts."""
 
     words: tuple[str, ...]
     label: int
+    start: int = field(default=0, compare=False)
 
 
 def read_trees(path: Path) -> list[list[Phrase]]:
@@ -73,7 +74,7 @@ def _phrases(line: str) -> Iterator[Phrase]:
             if not open_nodes:
                 raise ValueError("a bracket closes that was never opened")
             node_label, first, place = open_nodes.pop()
-            closed[place] = Phrase(tuple(words[first:]), node_label)
+            closed[place] = Phrase(tuple(words[first:]), node_label, first)
         else:
             words.append(_BRACKETS.get(part, part))
     if open_nodes or not closed:

@@ -31,6 +31,8 @@ class DataConfig:
             targets, and neutral phrases are left out.
         neighbour_smoothing: SST fine: the share of a target given to the labels next to it.
         sentence_weight: SST: how much more a whole sentence counts than a phrase inside it.
+        swaps: SST: new sentences made from each training sentence by swapping one of its phrases
+            for another of the same label.
         authors_tokens: SST: split words at hyphens and drop the words of dev and test that
             training does not know, as the authors' code did.
         folds: TREC: parts of the cross-validation that dev accuracy is measured by.
@@ -41,6 +43,7 @@ class DataConfig:
     soft_targets: tuple[float, ...] = ()
     neighbour_smoothing: float = 0.0
     sentence_weight: float = 1.0
+    swaps: int = 0
     authors_tokens: bool = False
     folds: int = 5
     held_out: int = 16_000
@@ -57,7 +60,7 @@ class DataConfig:
             raise ConfigError(
                 f"neighbour_smoothing={self.neighbour_smoothing} must be at least 0 and below 1"
             )
-        for name, least in (("folds", 2), ("held_out", 2)):
+        for name, least in (("folds", 2), ("held_out", 2), ("swaps", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name}={getattr(self, name)} must be {least} or more")
         if self.sentence_weight <= 0:

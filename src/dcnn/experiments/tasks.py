@@ -18,6 +18,7 @@ from dcnn.data.encoded import load_or_encode
 from dcnn.data.sentiment140 import CLASSES as TWITTER_CLASSES
 from dcnn.data.sentiment140 import iterate_sentiment140
 from dcnn.data.sst import NEUTRAL, Phrase, authors_tokens, read_trees
+from dcnn.data.subtree_swaps import swap_subtrees
 from dcnn.data.trec import read_trec
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.text.encoder import Encoder
@@ -91,9 +92,13 @@ def _load_sst(
         words = authors_tokens(phrase.words) if data.authors_tokens else phrase.words
         return " ".join(words)
 
+    trees = read_trees(sources["train"].path)
+    # Always the same swaps: what varies between seeds is the training.
+    new_sentences = swap_subtrees(trees, data.swaps, np.random.default_rng(0))
+    trees += [[sentence] for sentence in new_sentences]
     phrases = [
         (phrase, place == 0)
-        for tree in read_trees(sources["train"].path)
+        for tree in trees
         for place, phrase in enumerate(tree if data.phrases else tree[:1])
         if not (binary and not data.soft_targets and phrase.label == NEUTRAL)
     ]
