@@ -9,6 +9,7 @@ settings, each a list of ``section.key=value`` strings. The result, a JSON file 
 
 import argparse
 import json
+import os
 import time
 import tomllib
 from pathlib import Path
@@ -82,7 +83,13 @@ def main() -> None:
     start = load_recipe(plan["experiment"], plan["recipe"], plan.get("model", "dcnn"))
     recipes = [start.with_settings(settings) for settings in plan["settings"]]
     device = choose_device(options.device).type
-    setting = Setting(plan["experiment"], data_folder(options.data), RESULTS, device, processes=12)
+    setting = Setting(
+        plan["experiment"],
+        data_folder(options.data),
+        RESULTS,
+        device,
+        processes=os.cpu_count() or 1,
+    )
     started = time.monotonic()
     outcomes = sweep(setting, recipes, plan["seeds"])
     report = {

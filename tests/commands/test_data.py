@@ -62,8 +62,8 @@ def test_the_list_says_what_is_there(toys, tmp_path, capsys):
     run_list(tmp_path, toys)
     out = capsys.readouterr().out
     assert f"Data folder: {tmp_path}" in out
-    assert re.search(r"first .* yes", out)
-    assert re.search(r"second .* no", out)
+    assert re.search(r"first .* present", out)
+    assert re.search(r"second .* missing", out)
 
 
 def test_verifying_counts_a_line_a_file(toys, tmp_path, capsys):

@@ -82,10 +82,13 @@ def test_each_experiment_runs_end_to_end(experiment, sample, dcnn, tmp_path):
     assert set(found) == {
         f"dcnn-{recipe}-seed0",
         f"dcnn-{recipe}-seed1",
+        f"dcnn-ensemble-{recipe}-seed0",
         f"nbow-{recipe}-seed0",
         f"nbow-{recipe}-seed1",
         "binb-ngram-seed0",
     }
+    assert found[f"dcnn-ensemble-{recipe}-seed0"]["notes"]["seeds"] == [0, 1]
+    assert ("vectors" in found[f"dcnn-{recipe}-seed0"]["notes"]) == (experiment == "trec")
     schema = json.loads(SCHEMA.read_text())
     for result in found.values():
         jsonschema.validate(result, schema)
@@ -127,6 +130,37 @@ def test_a_sample_is_refused_unless_it_is_called_one(sample, dcnn):
 
 
 @pytest.mark.corpora
+def test_a_result_of_another_run_is_never_taken_for_this_one(sample, dcnn, tmp_path):
+    command = (
+        "experiment", "sst2", "--data", "sample", "--recipe", "sst2.toml", "--seeds", 1,
+        "--models", "nbow", "--device", "cpu",
+    )  # fmt: skip
+    assert dcnn(*command, "--sample").code == 0
+    path = tmp_path / "results" / "sst2" / "nbow-sst2-seed0.json"
+    before = path.read_bytes()
+    whole = dcnn(*command)
+    assert whole.code == 2
+    assert f"{path.relative_to(tmp_path)} is the result of another run (it is from a" in whole.err
+    recipe = tmp_path / "sst2.toml"
+    recipe.write_text(recipe.read_text().replace("epochs = 2", "epochs = 3"))
+    edited = dcnn(*command, "--sample")
+    assert edited.code == 2
+    assert "another run (training.epochs was 2); move it away" in edited.err
+    assert path.read_bytes() == before
+
+
+@pytest.mark.corpora
+def test_the_authors_tokens_cannot_be_saved_in_a_model_folder(sample, dcnn, tmp_path):
+    (tmp_path / "sst2.toml").write_text("[data]\nauthors_tokens = true\n" + TRAINING)
+    done = dcnn(
+        "experiment", "sst2", "--data", "sample", "--sample", "--recipe", "sst2.toml",
+        "--save", "models", "--seeds", 1,
+    )  # fmt: skip
+    assert done.code == 2
+    assert "data.authors_tokens: a model folder splits texts at spaces" in done.err
+
+
+@pytest.mark.corpora
 def test_an_interrupted_experiment_keeps_what_is_finished(sample, tmp_path):
     (tmp_path / "long.toml").write_text(
         NETWORKS["sst2"] + TRAINING.replace("epochs = 2", "epochs = 500")
@@ -163,12 +197,21 @@ def test_an_interrupted_experiment_keeps_what_is_finished(sample, tmp_path):
         (("sst2", "--recipe", "tunned"), "recipe='tunned' is not known for sst2"),
         (("sst3",), "sst3"),
         (("sst2", "--seeds", "0"), "--seeds"),
+        (("sst2", "--recipe", "ngram"), "--recipe ngram is for n-gram models"),
     ],
 )
 def test_wrong_input_is_named_at_once(dcnn, arguments, message):
     done = dcnn("experiment", *arguments)
     assert done.code == 2
     assert message in done.err
+
+
+def test_a_place_that_cannot_be_written_is_found_before_training(dcnn, tmp_path):
+    (tmp_path / "file").write_text("")
+    for option in ("--results", "--save"):
+        done = dcnn("experiment", "trec", option, "file")
+        assert done.code == 2
+        assert "nothing can be written there" in done.err
 
 
 def test_missing_data_is_named_with_what_to_do(dcnn, tmp_path):

@@ -1,12 +1,18 @@
+from dataclasses import replace
+from itertools import chain
+
 import numpy as np
 import pytest
 
 from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.batching import Examples
+from dcnn.errors import ConfigError, TrainingError
+from dcnn.experiments import networks
 from dcnn.experiments.networks import train_networks
 from dcnn.experiments.recipes import DataConfig, DistillationConfig, Recipe
 from dcnn.experiments.tasks import Task
 from dcnn.text.encoder import Encoder
+from dcnn.training.stack import Outcome
 
 
 def make_task(dev=True, noise=0.0):
@@ -52,6 +58,7 @@ def test_each_seed_learns_and_reports():
         assert network.dev_accuracy > 0.9
         assert network.config.training.seed == network.seed
     assert not np.allclose(first.weights["top.weight"], second.weights["top.weight"])
+    assert first.side_by_side == (0, 1)
     assert len(reports) == 2 * 12
     assert reports[0][1].epochs == 12
 
@@ -67,12 +74,95 @@ def test_without_dev_the_folds_give_the_accuracy_and_all_examples_the_weights():
     assert held_out_hits == pytest.approx(round(held_out_hits))  # every example exactly once
 
 
+class Watched:
+    """Remembers what the stacks of a training are given, and trains nothing."""
+
+    def __init__(self, monkeypatch, answer=lambda plan: 0.5, failed=False):
+        self.plans, self.answer = [], answer
+        watched = self
+
+        class Stack:
+            def __init__(self, model, examples, plans, device):
+                watched.plans += plans
+                self.plans = plans
+                self.subsets = [np.arange(len(examples)) for _ in plans]
+
+            def train(self, dev, report):
+                return [Outcome(0.5, epochs=1, failed=failed) for _ in self.plans]
+
+            def probabilities(self, sentences):
+                answers = [watched.answer(plan) for plan in self.plans]
+                return [np.full((len(sentences), 2), (1 - p, p), np.float32) for p in answers]
+
+            def weights_of(self, run):
+                return {}
+
+        monkeypatch.setattr(networks, "Stack", Stack)
+
+
+def test_folds_and_their_teachers_never_see_what_is_held_out(monkeypatch):
+    watched, task = Watched(monkeypatch), make_task(dev=False)
+    train(task, make_recipe(folds=4, teachers=2), [0, 1])
+    everything = set(range(len(task.train)))
+    by_fold = {}
+    for plan in watched.plans:
+        if plan.subset is not None:
+            by_fold.setdefault(tuple(plan.subset), []).append(plan)
+    assert len(by_fold) == 2 * 4  # every seed has its own folds
+    assert all(len(plans) == 3 for plans in by_fold.values())  # two teachers and the student
+    held_out = [sorted(everything - set(subset)) for subset in by_fold]
+    assert all(len(part) == len(everything) // 4 for part in held_out)
+    assert sorted(chain.from_iterable(held_out)) == sorted([*everything, *everything])
+    students_and_teachers_on_everything = [p for p in watched.plans if p.subset is None]
+    assert len(students_and_teachers_on_everything) == 2 * 3
+
+
+def test_each_student_has_the_mean_of_its_own_teachers(monkeypatch):
+    chances = iter([0.1, 0.3, 0.6, 0.8])
+    answers = {}
+
+    def answer(plan):
+        if plan.targets is not None:
+            return 0.5
+        return answers.setdefault(plan.training.seed, next(chances))
+
+    watched, task = Watched(monkeypatch, answer), make_task()
+    recipe = make_recipe(teachers=2, share=0.25)
+    smooth = recipe.config.with_training(label_smoothing=0.2)
+    train(task, replace(recipe, config=smooth), [0, 1])
+    assert len(answers) == 4  # seeds of their own
+    assert not set(answers) & {0, 1}
+    first, second = (plan.targets for plan in watched.plans if plan.targets is not None)
+    own = np.where(task.train.targets == 1, 0.9, 0.1)
+    np.testing.assert_allclose(first[:, 1], 0.25 * 0.2 + 0.75 * own, rtol=1e-5)
+    np.testing.assert_allclose(second[:, 1], 0.25 * 0.7 + 0.75 * own, rtol=1e-5)
+
+
+def test_cross_validation_of_random_labels_is_chance():
+    task = make_task(dev=False)
+    labels = np.random.default_rng(5).integers(0, 2, len(task.train))
+    random_task = replace(task, train=Examples(task.train.sentences, labels))
+    (network,) = train(random_task, make_recipe(folds=2, epochs=6), [0])
+    assert network.dev_accuracy < 0.65
+
+
+def test_more_folds_than_examples_are_refused():
+    with pytest.raises(ConfigError, match="folds=201 must be at most the 200 training examples"):
+        train(make_task(dev=False), make_recipe(folds=201), [0])
+
+
+def test_a_run_that_diverges_is_named(monkeypatch):
+    Watched(monkeypatch, failed=True)
+    with pytest.raises(TrainingError, match="seed 3: training diverged"):
+        train(make_task(), make_recipe(), [3])
+
+
 def test_a_student_learns_from_its_own_teachers():
     task, reports = make_task(noise=0.1), []
     (network,) = train(task, make_recipe(teachers=2, epochs=4), [0], reports)
-    assert [what for what, _ in reports] == ["training, teachers 1-1 of 2"] * 4 + [
-        "training, teachers 2-2 of 2"
-    ] * 4 + ["training 1"] * 4
+    assert [what for what, _ in reports] == ["training, teachers 1 of 2"] * 4 + [
+        "training, teachers 2 of 2"
+    ] * 4 + ["training"] * 4
     (alone,) = train(task, make_recipe(epochs=4), [0])
     assert not np.allclose(network.weights["top.weight"], alone.weights["top.weight"])
 

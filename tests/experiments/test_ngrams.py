@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dcnn.config import TextConfig
 from dcnn.data.batching import Examples
-from dcnn.experiments.ngrams import KINDS, NGramFeatures, train_ngrams
+from dcnn.experiments import ngrams
+from dcnn.experiments.ngrams import KINDS, NGramFeatures, choose_setting, predict_test
 from dcnn.experiments.tasks import Task
 from dcnn.text.encoder import Encoder
 
@@ -51,11 +53,32 @@ def make_task(dev=True):
 @pytest.mark.parametrize("dev", [True, False])
 def test_models_with_bigrams_learn_what_unigrams_cannot(name, dev):
     task = make_task(dev)
-    trained = train_ngrams(name, task, folds=3)
-    accuracy = (trained.test_predictions == task.test.targets).mean()
-    assert trained.setting in KINDS[name].choices
+    setting, dev_accuracy = choose_setting(name, task, folds=3)
+    predicted, features = predict_test(name, task, setting)
+    accuracy = (predicted == task.test.targets).mean()
+    assert setting in KINDS[name].choices
+    assert features >= 8
     if KINDS[name].longest == 2:
         assert accuracy == 1
-        assert trained.dev_accuracy == 1
+        assert dev_accuracy == 1
     else:
         assert accuracy < 0.9
+
+
+@pytest.mark.parametrize("dev", [True, False])
+def test_the_setting_is_the_one_that_dev_prefers(dev, monkeypatch):
+    class Fixed(BaseEstimator):
+        """A classifier whose accuracy is its setting, on dev and in every fold."""
+
+        def __init__(self, setting):
+            self.setting = setting
+
+        def fit(self, features, truth):
+            return self
+
+        def score(self, features, truth):
+            return self.setting
+
+    kind = ngrams._Kind(1, Fixed, (0.2, 0.7, 0.4))
+    monkeypatch.setitem(KINDS, "fixed", kind)
+    assert choose_setting("fixed", make_task(dev), folds=2) == (0.7, pytest.approx(0.7))

@@ -60,7 +60,7 @@ def test_another_network_shares_dimensions_and_training_unless_its_table_differs
 
 
 def test_a_recipe_survives_its_plain_values(tmp_path):
-    recipe = load_recipe("sst2", write(tmp_path, "[data]\nneighbour_smoothing = 0.2\n"))
+    recipe = load_recipe("sst5", write(tmp_path, "[data]\nneighbour_smoothing = 0.2\n"))
     again = Recipe.from_dict(recipe.name, "dcnn", recipe.to_dict(), "there")
     assert again == recipe
 
@@ -73,19 +73,42 @@ def test_a_recipe_survives_its_plain_values(tmp_path):
         ("[data]\nfolds = 1", "folds=1 must be 2 or more"),
         ("[data]\nsentence_weight = 0", "sentence_weight=0.0 must be above 0"),
         ("[distillation]\nshare = 2", "share=2.0 must be above 0 and at most 1"),
-        ("[distillation]\nteachers = -1", "teachers=-1 must be 0 or more"),
+        ("[distillation]\nteachers = -1", "teachers=-1 must be from 0 to 100"),
+        ("[distillation]\nteachers = 101", "teachers=101 must be from 0 to 100"),
+        ("[training]\nseed = 7", "seed: the command says how many seeds are run"),
+        ('[model]\nkind = "nbow"', "kind: --models says which network is trained"),
+        ("[data]\nfolds = 3", r"data\.folds=3 has no effect in sst2; its own settings are"),
+        ("[data]\nneighbour_smoothing = 0.2", r"data\.neighbour_smoothing=0\.2 has no effect in"),
         ("[trainig]\nepochs = 1", "unknown setting 'trainig'; did you mean training?"),
         ("[nbow.trainig]\nepochs = 1", "nbow: unknown setting 'trainig'"),
         ("[model", "is not valid TOML"),
+        ("training = 3", "training=3 must be a table of settings"),
+        ("nbow = 3", "nbow=3 must be a table of settings"),
+        ("[nbow]\ntraining = 3", "nbow.training=3 must be a table of settings"),
+        ("[training]\npatience = 5", "an experiment never stops early"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
-        load_recipe("sst2", write(tmp_path, text), "nbow" if "nbow" in text else "dcnn")
+        load_recipe(
+            "sst2",
+            write(tmp_path, text),
+            "nbow" if "nbow" in text and "kind" not in text else "dcnn",
+        )
+
+
+def test_a_name_that_no_result_can_have_is_refused_at_once(tmp_path):
+    for name in ("My Recipe", "default"):
+        path = tmp_path / f"{name}.toml"
+        path.write_text("")
+        with pytest.raises(ConfigError, match=f"recipe='{name}' must be lower-case letters"):
+            load_recipe("sst2", str(path))
 
 
 def test_an_unknown_recipe_is_named():
-    with pytest.raises(ConfigError, match="recipe='tunned' is not known for sst2; take one of"):
+    with pytest.raises(
+        ConfigError, match="recipe='tunned' is not known for sst2; take one of paper, tuned, or"
+    ):
         load_recipe("sst2", "tunned")
     with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read"):
         load_recipe("sst2", "nowhere.toml")

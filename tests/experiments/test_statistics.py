@@ -114,6 +114,19 @@ def test_examples_are_drawn_once_for_both_models():
     assert difference.high - difference.low < (mean.high - mean.low) / 4
 
 
+def test_seeds_are_drawn_for_a_difference_too():
+    # Every example says the same: all the spread there is comes from which runs are drawn.
+    unlike = np.repeat([[True], [False], [True], [False]], 50, axis=1)
+    steady = np.ones((4, 50), bool)
+    difference = bootstrap_difference(unlike, steady)
+    assert (difference.low, difference.high) == (
+        pytest.approx(-1, abs=0.1),
+        pytest.approx(0, abs=0.1),
+    )
+    swapped = bootstrap_difference(steady, unlike)
+    assert swapped.high - swapped.low > 0.5
+
+
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_drawing_kinds_of_examples_is_drawing_examples_one_by_one(count):
     runs = random_runs(count, 200, seed=count, accuracy=0.8)

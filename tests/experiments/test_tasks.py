@@ -1,10 +1,12 @@
 import lzma
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dcnn.config import Config, TextConfig
 from dcnn.data.corpora import Source
+from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.experiments.tasks import load_task, without_unknown
 from dcnn.text.sentences import Sentences
@@ -82,8 +84,19 @@ def test_swapped_sentences_come_after_the_trees_own(sst):
 
 def test_the_authors_split_hyphens_and_drop_unknown_words(sst):
     task = load("sst2", sst, authors_tokens=True)
+    assert task.encoder.vocabulary.words[:4] == ("it", "'s", "good", "natured")
+    assert "film" in task.encoder.vocabulary.words  # from a neutral sentence
     assert words(task, task.train.sentences)[0] == "it 's good natured"
-    assert words(task, task.dev.sentences) == ["good", "bad"]
+    assert words(task, task.dev.sentences) == ["good film", "bad"]
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("experiment", ["sst2", "sst5"])
+def test_the_paper_recipe_has_the_vocabulary_of_the_paper(corpora, experiment):
+    sources = {part: Source(corpora / "sst" / f"{part}.txt") for part in TREES}
+    task = load(experiment, sources, authors_tokens=True)
+    assert len(task.encoder.vocabulary) == 15_448
+    assert not (task.train.sentences.ids == 0).any()
 
 
 def test_dropping_unknown_words_leaves_no_sentence_empty():
@@ -122,6 +135,46 @@ def test_twitter_holds_out_the_same_tweets_whatever_the_recipe(tmp_path):
     assert dev == set(words(again, again.dev.sentences))
     for text, target in zip(words(task, task.dev.sentences), task.dev.targets, strict=True):
         assert int(text.removeprefix("tweet")) % 2 == target
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "message"),
+    [
+        ("train", "(2 a)\n", r"train\.txt has no example of negative or positive"),
+        ("dev", "(2 a)\n", r"dev\.txt has no example of negative or positive"),
+        ("test", "(2 a)\n", r"test\.txt has no example of negative or positive"),
+        ("train", "(4 a)\n", r"train\.txt has examples of one label only, positive"),
+    ],
+)
+def test_data_that_nothing_can_be_learned_from_is_refused(sst, part, text, message):
+    sst[part].path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        load("sst2", sst)
+
+
+def test_a_question_type_that_training_does_not_know_is_named(tmp_path):
+    for part, text in (("train", "LOC:city Where ?\nHUM:ind Who ?\n"), ("test", "NUM:date When ?")):
+        (tmp_path / part).write_text(text)
+    sources = {part: Source(tmp_path / part) for part in ("train", "test")}
+    with pytest.raises(DataError, match="NUM"):
+        load("trec", sources, {"tokenizer": "words"})
+
+
+def test_more_tweets_than_half_cannot_be_held_out(tmp_path):
+    train = tmp_path / "train.csv"
+    train.write_text("0,a\n1,b\n0,c\n")
+    with pytest.raises(ConfigError, match=r"data\.held_out=2 must be at most half of the 3 tweets"):
+        load("twitter", {"train": Source(train)}, cache=tmp_path / "cache", held_out=2)
+
+
+def test_what_would_have_no_effect_is_refused(sst):
+    recipe = Recipe("mine", Config().with_training(label_smoothing=0.1), DataConfig())
+    load_task("sst5", recipe, sst, None, 1)
+    smoothed = replace(recipe, data=DataConfig(neighbour_smoothing=0.2))
+    with pytest.raises(ConfigError, match=r"label_smoothing=0\.1 has no effect on the soft"):
+        load_task("sst5", smoothed, sst, None, 1)
+    with pytest.raises(ConfigError, match="vectors_words=5 must be 0 for tweets"):
+        load("twitter", {}, {"vectors_words": 5})
 
 
 def test_words_of_the_vectors_are_read_too(sst, tmp_path):

@@ -30,6 +30,49 @@ CASES = {
 }
 
 
+def test_many_blocks_of_rows_and_parts_of_sentences(monkeypatch):
+    """Small tiles stand for a large problem: the same paths, in the interpreter's time."""
+    monkeypatch.setattr(triton_backend, "_TILE", 2 * 16**2)
+    monkeypatch.setattr(triton_backend, "_SENTENCES_A_PROGRAM", 2)
+    x, filters = draw((5, 1, 12, 4), 2, False), draw((1, 1, 1, 12, 3), 3, False)
+    bias = draw((1, 1, 6), 4, False)
+    lengths = torch.tensor([4, 1, 3, 2, 4]).to(DEVICE)
+    k = torch.tensor([2, 2, 1, 2, 3]).to(DEVICE)
+    expected = gradients(
+        lambda x, filters, bias: run_by_run(x, lengths, filters, bias, k, True), x, filters, bias
+    )
+    fused = gradients(
+        lambda x, filters, bias: triton_backend.layer(x, lengths, filters, bias, k, True),
+        x,
+        filters,
+        bias,
+    )
+    for got, wanted in zip(fused, expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_values_that_are_not_numbers_stay_in_their_own_sentence():
+    x = draw((2, 1, 2, 5), 2, False)
+    x[0] = torch.nan
+    filters, bias = draw((1, 1, 2, 3), 3, False), draw((1, 1), 4, False)
+    lengths, k = torch.tensor([5, 5]).to(DEVICE), torch.tensor([2, 2]).to(DEVICE)
+    values, positions = triton_backend.layer(x, lengths, filters, bias, k, True)
+    expected, expected_positions = torch_backend.layer(x, lengths, filters, bias, k, True)
+    torch.testing.assert_close(values[1], expected[1], rtol=1e-4, atol=1e-5)
+    assert torch.equal(positions[1].long(), expected_positions[1])
+
+
+def test_an_expanded_input_gets_its_gradient():
+    x = draw((1, 1, 2, 5), 2, False).requires_grad_()
+    filters, bias = draw((1, 1, 2, 3), 3, False), draw((1, 1), 4, False)
+    lengths, k = torch.tensor([5, 3]).to(DEVICE), torch.tensor([2, 2]).to(DEVICE)
+    got = []
+    for backend in (triton_backend, torch_backend):
+        values, _ = backend.layer(x.expand(2, 1, 2, 5), lengths, filters, bias, k, True)
+        got.append(torch.autograd.grad(values.sum(), x)[0])
+    torch.testing.assert_close(*got, rtol=1e-4, atol=1e-5)
+
+
 @pytest.fixture(params=CASES.values(), ids=CASES.keys())
 def problem(request):
     runs, per_run, maps_below, rows, length, maps, width, fold, ties = request.param

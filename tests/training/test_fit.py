@@ -9,20 +9,22 @@ NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2)
 DATA = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
 
 
-def test_pretrained_vectors_are_where_the_embeddings_start(tmp_path):
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_pretrained_vectors_are_where_the_embeddings_start(tmp_path, scale):
     path = tmp_path / "vectors.txt"
-    path.write_text("good 1 2 3 4\nbad -1 -2 -3 -4\n")
-    config = Config(TextConfig(vectors=str(path)), NETWORK)
+    path.write_text("good 1 2 3 4\nbad -1 -2 -3 -4\nunseen 5 6 7 8\n")
+    config = Config(TextConfig(vectors=str(path), vectors_scale=scale, vectors_words=10), NETWORK)
     # So small a rate that the vectors are still there after training.
     config = config.with_training(epochs=1, learning_rate=1e-9)
     artifact, _ = fit(DATA, None, ["neg", "pos"], config, device="cpu")
-    good, film, bad = (
-        artifact.weights["embeddings"][artifact.encoder.encode(word)[0]]
-        for word in ("good", "film", "bad")
+    good, film, bad, unseen = (
+        artifact.weights["embeddings"][artifact.encoder.encode(word)[0]] / scale
+        for word in ("good", "film", "bad", "unseen")
     )
-    np.testing.assert_allclose(good, [1, 2, 3, 4], atol=1e-6)
-    np.testing.assert_allclose(bad, [-1, -2, -3, -4], atol=1e-6)
-    assert np.abs(film).max() < 0.5  # no vector: the initial values
+    np.testing.assert_allclose(good, [1, 2, 3, 4], atol=1e-5)
+    np.testing.assert_allclose(bad, [-1, -2, -3, -4], atol=1e-5)
+    np.testing.assert_allclose(unseen, [5, 6, 7, 8], atol=1e-5)
+    assert np.abs(film).max() < 0.9  # no vector: the initial values
 
 
 def test_a_network_beyond_all_memory_is_refused():

@@ -5,6 +5,7 @@ from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.models import build_model
 from dcnn.training.optimizer import (
     WeightAverage,
+    decay_embeddings,
     make_optimizer,
     reset_accumulators,
     set_learning_rate,
@@ -73,6 +74,16 @@ def test_the_schedule_at_a_quarter(model, schedule, rate):
     set_learning_rate(optimizer, config, 0.25)
     rates = [group["lr"] for group in optimizer.param_groups]
     assert rates == [pytest.approx(rate)] * len(rates)
+
+
+def test_embeddings_decay_by_a_share_of_the_current_rate(model):
+    config = TrainingConfig(learning_rate=0.1, schedule="linear", decay_embeddings=0.2)
+    optimizer = make_optimizer(model, config)
+    before, top = model.embeddings.detach().clone(), model.top.weight.detach().clone()
+    set_learning_rate(optimizer, config, progress=0.5)
+    decay_embeddings(model, optimizer, config)
+    torch.testing.assert_close(model.embeddings.detach(), before * (1 - 0.05 * 0.2))
+    assert torch.equal(model.top.weight, top)
 
 
 def test_the_average_follows_the_weights(model):

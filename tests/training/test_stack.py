@@ -1,5 +1,7 @@
 """A run inside a stack is the run that it would be alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -186,9 +188,95 @@ def test_sentences_are_padded_as_on_the_host():
     np.testing.assert_array_equal(there_lengths.numpy(), lengths)
 
 
+@pytest.mark.parametrize(
+    ("network", "settings"),
+    [
+        (DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=2, dropout=0.5), {}),
+        (NETWORKS[0], {"word_dropout": 0.3}),
+        (NETWORKS[0], {"class_weights": "balanced"}),
+    ],
+    ids=["dropout", "word dropout", "balanced"],
+)
+def test_what_the_laws_above_leave_out_acts_too(network, settings):
+    examples = make_examples()
+    keep = examples.targets != 2  # two thirds of the examples, of which few are of class 1
+    keep[np.flatnonzero(examples.targets == 1)[3:]] = False
+    kept = np.flatnonzero(keep)
+    part = Examples(examples.sentences.select(kept), examples.targets[kept])
+    base = {"epochs": 2, "batch_size": 64, "word_dropout": 0.0}
+    (plain,) = stacked(NETWORKS[0], part, [Plan(TrainingConfig(**base), initial(NETWORKS[0], 0))])
+    (acted,) = stacked(
+        network, part, [Plan(TrainingConfig(**base | settings), initial(network, 0))]
+    )
+    assert (plain["top.weight"] - acted["top.weight"]).abs().max() > 1e-4
+
+
+def test_balanced_classes_weigh_as_alone():
+    examples = make_examples()
+    config = TrainingConfig(epochs=3, batch_size=64, word_dropout=0, class_weights="balanced")
+    (weights,) = stacked(NETWORKS[0], examples, [Plan(config, initial(NETWORKS[0], 0))])
+    assert_same(weights, alone(NETWORKS[0], examples, config))
+
+
+def test_dropout_and_order_follow_from_the_seed():
+    network = DCNNConfig(dim=8, widths=(4,), maps=(2,), k_top=2)
+    examples = make_examples()
+    stacks = [
+        Stack(
+            build_model(network, VOCABULARY, CLASSES),
+            examples,
+            [Plan(TrainingConfig(seed=seed), initial(network, 0))],
+        )
+        for seed in (0, 1)
+    ]
+    draws = [torch.rand(5, generator=stack.generator) for stack in stacks]
+    assert not torch.equal(*draws)
+    lengths = stacks[0].sentences.lengths
+    everything = [torch.arange(40)]
+    orders = [stacked_order(lengths, everything, [0], 8, epoch) for epoch in (0, 1)]
+    batches = [{tuple(sorted(batch[0].tolist())) for batch in order} for order in orders]
+    assert batches[0] != batches[1]  # other mates, not only another order of the same batches
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("batch_size", (8, 16)), ("evaluations", (1, 2)), ("class_weights", ("none", "balanced"))],
+)
+def test_settings_that_runs_must_share_are_refused_otherwise(name, values):
+    network = NETWORKS[0]
+    plans = [Plan(TrainingConfig(**{name: value}), initial(network, 0)) for value in values]
+    with pytest.raises(ValueError, match=f"runs of a stack share {name}; got "):
+        Stack(build_model(network, VOCABULARY, CLASSES), make_examples(), plans)
+
+
+def test_a_run_that_diverges_leaves_the_others_alone():
+    network, examples = NETWORKS[0], make_examples()
+    broken = initial(network, 0)
+    broken["top.weight"][0, 0] = torch.nan
+    plans = [Plan(QUIET, broken), Plan(QUIET, initial(network, 1))]
+    stack = Stack(build_model(network, VOCABULARY, CLASSES), examples, plans)
+    outcomes = stack.train()
+    assert [outcome.failed for outcome in outcomes] == [True, False]
+    assert_same(stack.weights_of(1), alone(network, examples, replace(QUIET, seed=1)))
+
+
+def test_a_batch_is_never_larger_than_the_corpus():
+    examples = make_examples()
+    config = replace(QUIET, batch_size=2**30)
+    (weights,) = stacked(NETWORKS[0], examples, [Plan(config, initial(NETWORKS[0], 0))])
+    assert_same(weights, alone(NETWORKS[0], examples, QUIET))
+
+
+def test_a_loss_beyond_all_bounds_is_divergence():
+    network = NETWORKS[0]
+    config = replace(QUIET, learning_rate=1e9, max_grad_norm=0)
+    with pytest.raises(TrainingError, match=r"training diverged; lower training\.learning_rate"):
+        stacked(network, make_examples(), [Plan(config, initial(network, 0))])
+
+
 def test_divergence_is_named():
     network, examples = NETWORKS[0], make_examples()
     broken = initial(network, 0)
     broken["top.weight"][0, 0] = torch.nan
-    with pytest.raises(TrainingError, match="no longer finite in epoch 1"):
-        stacked(network, examples, [Plan(QUIET, initial(network, 1)), Plan(QUIET, broken)])
+    with pytest.raises(TrainingError, match="the loss is nan in epoch 1: training diverged"):
+        stacked(network, examples, [Plan(QUIET, broken), Plan(QUIET, broken)])

@@ -36,10 +36,14 @@ def _make_command(experiment: str, title: str) -> Callable[..., None]:
             ),
         ] = "dcnn",
         seeds: Annotated[
-            int, typer.Option("--seeds", min=1, help="How many seeds, from 0 on, of a network.")
+            int,
+            typer.Option(
+                "--seeds", min=1, max=1000, help="How many, from 0 on; n-gram models have none."
+            ),
         ] = 5,
         recipe: Annotated[
-            str, typer.Option("--recipe", help="paper, tuned, best, or a .toml file of your own.")
+            str,
+            typer.Option("--recipe", help="How to train: paper, tuned, or a .toml file."),
         ] = "tuned",
         device: Device = "auto",
         jobs: Annotated[
@@ -51,7 +55,8 @@ def _make_command(experiment: str, title: str) -> Callable[..., None]:
             Path | None, typer.Option("--save", help="Leave the trained model folders there.")
         ] = None,
         sample: Annotated[
-            bool, typer.Option("--sample", help="The corpus files are a sample: skip checksums.")
+            bool,
+            typer.Option("--sample", help="The corpus is a sample: no checksums."),
         ] = False,
     ) -> None:
         from dcnn.commands.experiment import ExperimentOptions, run_experiment
@@ -78,7 +83,7 @@ def _make_command(experiment: str, title: str) -> Callable[..., None]:
     \b
     Examples:
       dcnn experiment {experiment}
-      dcnn experiment {experiment} --recipe best --device cuda
+      dcnn experiment {experiment} --recipe paper --device cuda
       dcnn experiment {experiment} --models nbow,max-tdnn,binb,svm --seeds 3
     """
     return command

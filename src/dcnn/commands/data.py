@@ -35,10 +35,10 @@ def run_list(data: Path | None, corpora: Mapping[str, Corpus] = CORPORA) -> None
     data = data_folder(data)
     table = Table("name", "what", "folder", box=box.SIMPLE)
     table.add_column("download", justify="right")
-    table.add_column("there")
+    table.add_column("files")
     for corpus in corpora.values():
         size = sum(download.file.size for download in corpus.downloads)
-        there = "yes" if find_form(corpus, data) else "no"
+        there = "present" if find_form(corpus, data) else "missing"
         table.add_row(corpus.name, corpus.title, corpus.folder, f"{size / 1e6:,.1f} MB", there)
     console = make_console()
     console.print(f"Data folder: {data}", soft_wrap=True)

@@ -3,6 +3,9 @@
 import multiprocessing
 import os
 import signal
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,13 +14,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from dcnn.data.folders import data_folder
-from dcnn.errors import MissingExtraError, TrainingStoppedError, UserError
-from dcnn.experiments.recipes import Recipe, load_recipe
-from dcnn.experiments.results import MODELS, Result, has_result
+from dcnn.errors import DcnnError, MissingExtraError, TrainingStoppedError, UserError
+from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, load_recipe
+from dcnn.experiments.results import MODELS, Result, has_result, read_result, result_path
 from dcnn.terminal import make_console
 
 if TYPE_CHECKING:
-    from dcnn.experiments.runner import Setting
+    from dcnn.experiments.runner import FinishedNetwork, Setting
     from dcnn.training.stack import EpochReport
 
 NETWORKS = ("dcnn", "max-tdnn", "nbow")
@@ -47,10 +50,14 @@ def run_experiment(options: ExperimentOptions) -> None:
     if unknown or not options.models:
         known = ", ".join(name for name in MODELS if name in (*NETWORKS, *NGRAMS))
         raise UserError(f"--models {','.join(options.models)}: take one or more of {known}")
+    if options.recipe == NGRAM_RECIPE:
+        raise UserError(
+            f"--recipe {NGRAM_RECIPE} is for n-gram models, which take it by themselves"
+        )
     recipes = {
         name: load_recipe(options.experiment, options.recipe, name)
         if name in NETWORKS
-        else load_recipe(options.experiment, "ngram")
+        else load_recipe(options.experiment, NGRAM_RECIPE)
         for name in options.models
     }
     try:
@@ -67,6 +74,8 @@ def run_experiment(options: ExperimentOptions) -> None:
         save=options.save,
         processes=os.cpu_count() or 1,
     )
+    for place in filter(None, (options.results / options.experiment, options.save)):
+        _require_writable(place)
     try:
         for name, recipe in recipes.items():
             if name in NETWORKS:
@@ -77,41 +86,114 @@ def run_experiment(options: ExperimentOptions) -> None:
         raise TrainingStoppedError(
             "stopped; the finished runs are kept, and the same command does the rest"
         ) from None
+    console.print(f"The results are in {options.results}; see them with: dcnn experiment tables")
+
+
+def _require_writable(folder: Path) -> None:
+    """Find out before a long training, and not after it, that nothing can be left there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{folder}: nothing can be written there ({error.strerror}); choose another folder"
+        ) from error
 
 
 def _run_network(
     console: Console, setting: "Setting", recipe: Recipe, options: ExperimentOptions
 ) -> None:
     kind = recipe.config.model.kind
-    place = (setting.results, setting.experiment, kind, recipe.name)
-    missing = [seed for seed in range(options.seeds) if not has_result(*place, seed)]
+    missing = [
+        seed
+        for seed in range(options.seeds)
+        if not _is_done(setting, kind, recipe.name, seed, recipe)
+    ]
     title = f"{setting.experiment} {kind} {recipe.name}"
     console.print(
         f"{title}: {options.seeds - len(missing)} of {options.seeds} seeds are done already"
         if len(missing) < options.seeds
         else f"{title}: {options.seeds} seeds on {setting.device}"
     )
+    if setting.save is not None and len(missing) < options.seeds:
+        console.print("Models of runs that are done already are not made again for --save.")
     if not missing:
         return
     jobs = min(options.jobs or os.cpu_count() or 1, len(missing))
-    if setting.device == "cuda" or jobs == 1:
-        # A GPU takes all seeds as one stack.
-        groups = [missing] if setting.device == "cuda" else [[seed] for seed in missing]
-        for group in groups:
-            _print_results(console, _train(setting, recipe, group))
+    finished: list[FinishedNetwork] = []
+    # A GPU takes all seeds as one stack; on a CPU each is one of its own.
+    groups = [missing] if setting.device == "cuda" else [[seed] for seed in missing]
+    for networks in _side_by_side(setting, recipe, groups, jobs):
+        _print_results(console, [one.result for one in networks])
+        finished += networks
+    if kind == "dcnn" and 1 < options.seeds == len(finished):
+        from dcnn.experiments.runner import write_ensemble
+
+        ordered = sorted(finished, key=lambda one: one.result.seed)
+        _print_results(console, [write_ensemble(setting, ordered)])
+
+
+def _is_done(setting: "Setting", model: str, name: str, seed: int, recipe: Recipe) -> bool:
+    """Whether the run has a result, and that result is this run's.
+
+    Raises:
+        UserError: the file was made with other settings, or from a sample.
+    """
+    if not has_result(setting.results, setting.experiment, model, name, seed):
+        return False
+    path = result_path(setting.results, setting.experiment, model, name, seed)
+    there = read_result(path)
+    differences = [
+        f"{section}.{key} was {value!r}"
+        for section, values in there.settings.items()
+        for key, value in values.items()
+        if model not in NGRAMS and recipe.to_dict().get(section, {}).get(key) != value
+    ]
+    if there.notes.get("sample", False) == setting.check:
+        differences.append("it is from a sample" if setting.check else "it is not from a sample")
+    if differences:
+        shown = "; ".join(differences[:3]) + ("; ..." if len(differences) > 3 else "")
+        raise UserError(
+            f"{path} is the result of another run ({shown}); move it away, "
+            "give the recipe another name, or choose another folder with --results"
+        )
+    return True
+
+
+def _side_by_side(
+    setting: "Setting", recipe: Recipe, groups: list[list[int]], jobs: int
+) -> Iterator["list[FinishedNetwork]"]:
+    work = partial(_train, setting, recipe)
+    if len(groups) == 1 or jobs == 1:
+        yield from map(work, groups)
         return
+    if setting.experiment == "twitter":
+        setting.load(recipe)  # encodes the tweets once; the processes find them in the cache
     # Spawned, not forked: torch's threads do not survive a fork.
-    with multiprocessing.get_context("spawn").Pool(jobs, _leave_interrupts_to_the_parent) as pool:
-        work = partial(_train, setting, recipe)
-        for results in pool.imap_unordered(work, [[seed] for seed in missing]):
-            _print_results(console, results)
+    with ProcessPoolExecutor(
+        jobs, multiprocessing.get_context("spawn"), _leave_interrupts_to_the_parent
+    ) as pool:
+        futures = [pool.submit(work, group) for group in groups]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BrokenExecutor as error:
+            raise DcnnError(
+                "a process was killed, perhaps for want of memory; try again with --jobs 1"
+            ) from error
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
 
 
 def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _train(setting: "Setting", recipe: Recipe, seeds: list[int]) -> list[Result]:
+def _train(setting: "Setting", recipe: Recipe, seeds: list[int]) -> "list[FinishedNetwork]":
     """In a process of its own on a CPU, so it makes its own console."""
     from dcnn.experiments.runner import run_networks
 
@@ -132,9 +214,9 @@ def _train(setting: "Setting", recipe: Recipe, seeds: list[int]) -> list[Result]
 
 
 def _run_ngrams(console: Console, setting: "Setting", recipe: Recipe, name: str) -> None:
-    from dcnn.experiments.runner import NGRAM_RECIPE, run_ngrams
+    from dcnn.experiments.runner import run_ngrams
 
-    if has_result(setting.results, setting.experiment, name, NGRAM_RECIPE, 0):
+    if _is_done(setting, name, NGRAM_RECIPE, 0, recipe):
         console.print(f"{setting.experiment} {name}: done already")
         return
     console.print(f"{setting.experiment} {name}: fitting")

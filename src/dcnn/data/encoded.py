@@ -27,18 +27,23 @@ from numpy.typing import NDArray
 
 from dcnn import __version__
 from dcnn.config import TextConfig
+from dcnn.data import sentiment140
 from dcnn.data.checksums import file_sha256
 from dcnn.data.folders import cache_folder
-from dcnn.errors import StorageError
+from dcnn.errors import DataError, StorageError
 from dcnn.files import write_folder_atomically
 from dcnn.settings import to_plain
-from dcnn.text import tokenizer
+from dcnn.text import encoder as encoder_module
+from dcnn.text import numbering, sentences, tokenizer, vocabulary
 from dcnn.text.encoder import Encoder
 from dcnn.text.sentences import Sentences
 
 FORMAT_VERSION = 1
 ENTRY, TOKENIZER = "entry.json", "tokenizer.json"
 ARRAYS = ("ids", "offsets", "targets")
+
+# What decides which ids a text gets: another version of it makes another entry.
+_CODE = (sentiment140, tokenizer, numbering, vocabulary, sentences, encoder_module)
 
 _log = logging.getLogger("dcnn")
 
@@ -89,7 +94,7 @@ def load_or_encode(
         corpus = _encode(read(), config, processes)
         try:
             _save(folder, key, corpus)
-        except StorageError as error:
+        except (StorageError, DataError) as error:  # another process may be at it too
             _log.info("The encoded corpus is not kept for the next time: %s", error)
     return corpus
 
@@ -103,7 +108,7 @@ def _key(sources: Sequence[Path], reading: str, config: TextConfig) -> str:
     made_from = {
         "format": FORMAT_VERSION,
         "dcnn": __version__,
-        "tokenizer": file_sha256(Path(tokenizer.__file__)),
+        "code": [file_sha256(Path(str(module.__file__))) for module in _CODE],
         "unicode": unicodedata.unidata_version,
         "text": settings,
         "reading": reading,

@@ -11,7 +11,7 @@ import numpy as np
 
 from dcnn.errors import DataError
 from dcnn.experiments.published import NAMES, PUBLISHED
-from dcnn.experiments.results import MODELS, Result
+from dcnn.experiments.results import MODELS, RECIPES, Result
 from dcnn.experiments.statistics import (
     Correct,
     Interval,
@@ -22,7 +22,6 @@ from dcnn.experiments.statistics import (
     summarize,
 )
 
-RECIPES = ("paper", "tuned", "best")  # in the order of the tables; others follow by name
 REFERENCE = ("dcnn", "tuned")  # model and recipe
 
 Runs = tuple[Result, ...]  # of one model and recipe, by seed

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.config import Config
+from dcnn.errors import ConfigError, TrainingError
 from dcnn.experiments.recipes import Recipe
 from dcnn.experiments.tasks import Task
 from dcnn.text.sentences import Ints
@@ -39,7 +40,8 @@ class TrainedNetwork:
         test_probabilities: (test examples, classes).
         seconds: wall time of all runs that were trained side by side.
         sentences_per_second: sentences that all of them learned from, over that time.
-        side_by_side: how many seeds that were.
+        side_by_side: the seeds of these runs. On a GPU they share one source of dropout, so that
+            a seed gives the same run only together with the same others.
     """
 
     seed: int
@@ -50,7 +52,7 @@ class TrainedNetwork:
     test_probabilities: NDArray[np.float32]
     seconds: float
     sentences_per_second: float
-    side_by_side: int
+    side_by_side: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -113,13 +115,15 @@ class Trainer:
                 for job, target in zip(jobs[part], targets[part], strict=True)
             ]
             stack = Stack(self.model, self.task.train, plans, self.device)
-            span = f"{start + 1}-{start + len(plans)} of {len(jobs)}" if len(jobs) > 1 else "1"
-            outcomes = stack.train(self.task.dev, partial(self.report, f"{name} {span}"))
+            runs = f"{start + 1}" if len(plans) == 1 else f"{start + 1}-{start + len(plans)}"
+            title = name if len(jobs) == 1 else f"{name} {runs} of {len(jobs)}"
+            outcomes = stack.train(self.task.dev, partial(self.report, title))
             self.sentences_seen += sum(
                 plan.training.epochs * len(subset)
                 for plan, subset in zip(plans, stack.subsets, strict=True)
             )
             yield outcomes, stack
+            del stack  # its memory is for the next one
 
     def _plan(self, job: Job, targets: NDArray[np.float32] | None) -> Plan:
         self.model.to("cpu")
@@ -130,6 +134,8 @@ class Trainer:
     def cross_validated(self, configs: Sequence[Config]) -> list[float]:
         """For each config, the share of the training examples that its folds predict rightly."""
         count, folds = len(self.task.train), self.recipe.data.folds
+        if folds > count:
+            raise ConfigError(f"folds={folds} must be at most the {count} training examples")
         jobs, held_out = [], []
         for config in configs:
             order = np.random.default_rng((config.training.seed, folds)).permutation(count)
@@ -164,6 +170,13 @@ def train_networks(
             zip(outcomes, stack.probabilities(task.test.sentences), strict=True)
         )
     ]
+    failed = [
+        str(seed) for seed, (outcome, _, _) in zip(seeds, ended, strict=True) if outcome.failed
+    ]
+    if failed:
+        raise TrainingError(
+            f"seed {', '.join(failed)}: training diverged; lower training.learning_rate"
+        )
     seconds = time.monotonic() - started
     return [
         TrainedNetwork(
@@ -175,7 +188,7 @@ def train_networks(
             test_probabilities=probabilities,
             seconds=seconds,
             sentences_per_second=trainer.sentences_seen / seconds,
-            side_by_side=len(seeds),
+            side_by_side=tuple(seeds),
         )
         for number, (outcome, weights, probabilities) in enumerate(ended)
     ]

@@ -5,7 +5,7 @@ one setting (smoothing, or strength of regularisation) is chosen on dev, or by c
 where there is no dev set; the model is then fitted on all training examples.
 """
 
-import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,17 +36,6 @@ KINDS = {
     "svm": _Kind(2, lambda c: LinearSVC(C=c), (0.01, 0.03, 0.1, 0.3, 1.0)),
     "maxent": _Kind(2, lambda c: LogisticRegression(C=c, max_iter=1000), (0.1, 0.3, 1.0, 3.0)),
 }
-
-
-@dataclass(frozen=True)
-class TrainedNGrams:
-    """A fitted model: its setting, the accuracy it was chosen by, and its predictions on test."""
-
-    setting: float
-    dev_accuracy: float
-    test_predictions: Ints
-    features: int
-    seconds: float
 
 
 class NGramFeatures:
@@ -92,22 +81,25 @@ class NGramFeatures:
         return matrix
 
 
-def train_ngrams(name: str, task: Task, folds: int) -> TrainedNGrams:
-    """Choose the setting of ``nb``, ``binb``, ``svm`` or ``maxent``, fit it, and predict test."""
-    started = time.monotonic()
-    kind = KINDS[name]
-    features = NGramFeatures(task.train.sentences, kind.longest, len(task.encoder.vocabulary))
-    train, truth = features(task.train.sentences), task.train.targets
-    scores = _scores(kind, train, truth, features, task.dev, folds)
-    setting = kind.choices[int(np.argmax(scores))]
-    model = kind.make(setting).fit(train, truth)
-    return TrainedNGrams(
-        setting,
-        float(np.max(scores)),
-        model.predict(features(task.test.sentences)),
-        len(features),
-        time.monotonic() - started,
-    )
+def choose_setting(name: str, task: Task, folds: int) -> tuple[float, float]:
+    """The setting of ``nb``, ``binb``, ``svm`` or ``maxent`` that dev prefers, and its accuracy."""
+    kind, features = KINDS[name], _features(name, task)
+    train = features(task.train.sentences)
+    scores = _scores(kind, train, task.train.targets, features, task.dev, folds)
+    best = int(np.argmax(scores))
+    return kind.choices[best], scores[best]
+
+
+def predict_test(name: str, task: Task, setting: float) -> tuple[Ints, int]:
+    """Fit on all training examples; predicted class numbers, and the number of features."""
+    features = _features(name, task)
+    model = KINDS[name].make(setting).fit(features(task.train.sentences), task.train.targets)
+    return model.predict(features(task.test.sentences)), len(features)
+
+
+def _features(name: str, task: Task) -> NGramFeatures:
+    vocabulary = len(task.encoder.vocabulary)
+    return NGramFeatures(task.train.sentences, KINDS[name].longest, vocabulary)
 
 
 def _scores(
@@ -119,10 +111,13 @@ def _scores(
     folds: int,
 ) -> Sequence[float]:
     if dev is None:
-        return [
-            float(cross_val_score(kind.make(setting), train, truth, cv=folds).mean())
-            for setting in kind.choices
-        ]
+        with warnings.catch_warnings():
+            # A label rarer than the folds is no mistake of the user's; it is then in fewer folds.
+            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+            return [
+                float(cross_val_score(kind.make(setting), train, truth, cv=folds).mean())
+                for setting in kind.choices
+            ]
     held_out = features(dev.sentences)
     return [
         float(kind.make(setting).fit(train, truth).score(held_out, dev.targets))

@@ -32,16 +32,25 @@ def hardware(device: str) -> str:
 
 
 def commit() -> str:
-    """The commit of the code; ``DCNN_COMMIT`` says it where there is no repository."""
+    """The commit of the code; ``DCNN_COMMIT`` says it where there is no repository.
+
+    It ends with ``-dirty`` if files differ from it.
+    """
     if given := os.environ.get("DCNN_COMMIT"):
         return given
     try:
-        return subprocess.run(
-            ["git", "rev-parse", "HEAD"],  # noqa: S607
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # else it is another's repository
+        return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(  # noqa: S603
+        ["git", *arguments],  # noqa: S607
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()

@@ -7,15 +7,17 @@ and, under the name of another network, what differs for that network.
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
-from dcnn.config import MODEL_KINDS, Config, DCNNConfig
+from dcnn.config import MODEL_KINDS, Config, DCNNConfig, model_from_dict
 from dcnn.errors import ConfigError
+from dcnn.experiments.results import RECIPE_NAME_RULE, is_recipe_name
 from dcnn.settings import check_names, from_plain, parse_setting, to_plain
 
-RECIPES = ("paper", "tuned", "best")
+MOST_TEACHERS = 100
+NGRAM_RECIPE = "ngram"
 
 # Beside the package where it is installed, at the root of the repository in a checkout.
 _FOLDERS = (Path(__file__).parent / "recipes", Path(__file__).parents[3] / "experiments")
@@ -67,6 +69,26 @@ class DataConfig:
             raise ConfigError(f"sentence_weight={self.sentence_weight} must be above 0")
 
 
+_SST = ("phrases", "sentence_weight", "swaps", "authors_tokens")
+CONCERNS = {
+    "sst2": (*_SST, "soft_targets"),
+    "sst5": (*_SST, "neighbour_smoothing"),
+    "trec": ("folds",),
+    "twitter": ("held_out",),
+}
+
+
+def check_data_settings(experiment: str, data: DataConfig) -> None:
+    """Refuse a setting that another experiment reads: it would be recorded and do nothing."""
+    for name, value in to_plain(data).items():
+        default = to_plain(DataConfig())[name]
+        if value != default and name not in CONCERNS[experiment]:
+            raise ConfigError(
+                f"data.{name}={value} has no effect in {experiment}; its own settings are "
+                f"{', '.join(CONCERNS[experiment])}"
+            )
+
+
 @dataclass(frozen=True)
 class DistillationConfig:
     """Learning from the averaged predictions of networks of the same kind.
@@ -80,8 +102,8 @@ class DistillationConfig:
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.teachers < 0:
-            raise ConfigError(f"teachers={self.teachers} must be 0 or more")
+        if not 0 <= self.teachers <= MOST_TEACHERS:
+            raise ConfigError(f"teachers={self.teachers} must be from 0 to {MOST_TEACHERS}")
         if not 0 < self.share <= 1:
             raise ConfigError(f"share={self.share} must be above 0 and at most 1")
 
@@ -101,6 +123,8 @@ class Recipe:
         sections = [*(section.name for section in fields(Config)), "data", "distillation"]
         networks = [kind for kind in MODEL_KINDS if kind != DCNNConfig.kind]
         check_names(where, values, [*sections, *networks])
+        for section, table in values.items():
+            _require_table(f"{where}: {section}", table)
         settings = {section: dict(values.get(section, {})) for section in sections}
         if model != DCNNConfig.kind:
             # Another network shares dimensions, data and training, unless its own table differs.
@@ -109,7 +133,9 @@ class Recipe:
             own = values.get(model, {})
             check_names(f"{where}: {model}", own, sections)
             for section, changes in own.items():
+                _require_table(f"{where}: {model}.{section}", changes)
                 settings[section] |= changes
+        _refuse_what_is_not_the_recipes(settings, model, where)
         data = settings.pop("data")
         distillation = settings.pop("distillation")
         return cls(
@@ -133,7 +159,11 @@ class Recipe:
             section, key, value = parse_setting(setting)
             check_names("--set", {section: None}, list(values))
             values[section][key] = value
-        return self.from_dict(self.name, DCNNConfig.kind, values, "--set")
+        kind = values["model"].pop("kind")
+        network = values["model"]
+        recipe = self.from_dict(self.name, DCNNConfig.kind, values | {"model": {}}, "--set")
+        model = model_from_dict({"kind": kind} | network, "--set: model")
+        return replace(recipe, config=replace(recipe.config, model=model))
 
 
 def load_recipe(experiment: str, name: str, model: str = "dcnn") -> Recipe:
@@ -143,21 +173,47 @@ def load_recipe(experiment: str, name: str, model: str = "dcnn") -> Recipe:
         ConfigError: there is no such recipe, or it holds a setting that cannot be.
     """
     path = Path(name) if name.endswith(".toml") else _find(experiment, name)
+    if not is_recipe_name(path.stem):
+        raise ConfigError(f"recipe={path.stem!r} must be {RECIPE_NAME_RULE}; rename {path}")
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); name a TOML file") from error
     except ValueError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    return Recipe.from_dict(path.stem, model, values, str(path))
+    recipe = Recipe.from_dict(path.stem, model, values, str(path))
+    check_data_settings(experiment, recipe.data)
+    return recipe
+
+
+def _refuse_what_is_not_the_recipes(
+    settings: dict[str, dict[str, Any]], model: str, where: str
+) -> None:
+    """The command says model and seeds, and a stack trains all its epochs.
+
+    A setting that is recorded and not applied would only mislead.
+    """
+    if settings["training"].setdefault("patience", 0) != 0:
+        raise ConfigError(f"{where}: patience: an experiment never stops early; leave it out")
+    if settings["training"].get("seed", 0) != 0:
+        raise ConfigError(f"{where}: seed: the command says how many seeds are run; leave it out")
+    if settings["model"].get("kind", model) != model:
+        raise ConfigError(f"{where}: kind: --models says which network is trained; leave it out")
+
+
+def _require_table(where: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}={value!r} must be a table of settings")
 
 
 def _find(experiment: str, name: str) -> Path:
+    known: list[str] = []
     for folder in _FOLDERS:
-        path = folder / experiment / f"{name}.toml"
-        if path.is_file():
-            return path
+        for path in sorted((folder / experiment).glob("*.toml")):
+            if path.stem == name:
+                return path
+            known += [path.stem] if path.stem != NGRAM_RECIPE else []
     raise ConfigError(
         f"recipe={name!r} is not known for {experiment}; "
-        f"take one of {', '.join(RECIPES)}, or the path of a .toml file"
+        f"take one of {', '.join(known)}, or the path of a .toml file"
     )

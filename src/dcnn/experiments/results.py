@@ -23,12 +23,24 @@ from dcnn.files import open_bytes, write_atomically
 
 EXPERIMENTS = ("sst2", "sst5", "trec", "twitter")
 MODELS = ("nb", "binb", "svm", "maxent", "max-tdnn", "nbow", "dcnn", "dcnn-ensemble")
+RECIPES = ("paper", "tuned", "best")  # in the order of the tables; others follow by name
 SPLITS = ("train", "dev", "test")
 # Written by benchmarks/default_recipe.py, without predictions; the README shows them on their own.
 DEFAULT_RECIPE = "default"
 MOST_CLASSES = 10  # a prediction is one digit
 
 _TOLERANCE = 1e-6  # of an accuracy: far less than one example is worth
+
+
+RECIPE_NAME_RULE = (
+    f"lower-case letters, digits and hyphens, and not {DEFAULT_RECIPE}: "
+    "files of that name hold no predictions"
+)
+
+
+def is_recipe_name(name: str) -> bool:
+    """Whether results can be filed under ``name``."""
+    return re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) is not None and name != DEFAULT_RECIPE
 
 
 @dataclass(frozen=True)
@@ -100,10 +112,8 @@ class Result:
         yield "model", self.model in MODELS, f"one of {', '.join(MODELS)}"
         yield (
             "recipe",
-            re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.recipe) is not None
-            and self.recipe != DEFAULT_RECIPE,
-            f"lower-case letters, digits and hyphens, and not {DEFAULT_RECIPE}: "
-            "files of that name hold no predictions",
+            is_recipe_name(self.recipe),
+            RECIPE_NAME_RULE,
         )
         for name in ("selection", "backend", "hardware", "commit"):
             yield name, bool(getattr(self, name)), "a text that is not empty"

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from dcnn.experiments.comparison import (
-    RECIPES,
     REFERENCE,
     Difference,
     Measurement,
@@ -11,7 +10,7 @@ from dcnn.experiments.comparison import (
     compare,
 )
 from dcnn.experiments.published import NAMES, PUBLISHED, TABLE_NUMBERS, TITLES
-from dcnn.experiments.results import EXPERIMENTS, Result
+from dcnn.experiments.results import EXPERIMENTS, RECIPES, Result
 from dcnn.experiments.statistics import (
     BOOTSTRAP_SAMPLES,
     CONFIDENCE,

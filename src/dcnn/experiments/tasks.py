@@ -4,6 +4,7 @@ Selection is on dev: SST's own; a seeded part of the training tweets; and for TR
 dev set, cross-validation over the training questions.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,15 @@ from dcnn.data.sentiment140 import CLASSES as TWITTER_CLASSES
 from dcnn.data.sentiment140 import iterate_sentiment140
 from dcnn.data.sst import NEUTRAL, Phrase, authors_tokens, read_trees
 from dcnn.data.subtree_swaps import swap_subtrees
+from dcnn.data.tables import check_known_labels
 from dcnn.data.trec import read_trec
+from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.text.encoder import Encoder
 from dcnn.text.sentences import Ints, Sentences
+from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vectors import with_vector_words
-from dcnn.text.vocabulary import UNKNOWN
+from dcnn.text.vocabulary import UNKNOWN, Vocabulary
 
 BINARY_CLASSES = ("negative", "positive")
 FINE_CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -76,45 +80,64 @@ def load_task(
         processes: for tokenizing.
     """
     text, data = recipe.config.text, recipe.data
+    soft = data.soft_targets if experiment == "sst2" else data.neighbour_smoothing
+    if soft and recipe.config.training.label_smoothing:
+        raise ConfigError(
+            f"label_smoothing={recipe.config.training.label_smoothing} has no effect on the soft "
+            "targets that data asks for; take one or the other"
+        )
     match experiment:
         case "sst2" | "sst5":
-            return _load_sst(sources, text, data, binary=experiment == "sst2")
+            task = _load_sst(sources, text, data, binary=experiment == "sst2")
         case "trec":
-            return _load_trec(sources, text)
+            task = _load_trec(sources, text)
         case _:
-            return _load_twitter(sources, text, data, cache, processes)
+            task = _load_twitter(sources, text, data, cache, processes)
+    _check(task, sources)
+    return task
+
+
+def _check(task: Task, sources: dict[str, Source]) -> None:
+    """Refuse what no run could learn from or be measured on, as a bad sample may be."""
+    for part, count in task.sizes.items():
+        if part in sources and not count:
+            raise DataError(f"{sources[part].path} has no example of {' or '.join(task.classes)}")
+    targets = task.train.targets
+    if targets.ndim == 1 and len(np.unique(targets)) < 2:
+        only = task.classes[int(targets[0])]
+        raise DataError(f"{sources['train'].path} has examples of one label only, {only}")
 
 
 def _load_sst(
     sources: dict[str, Source], text: TextConfig, data: DataConfig, *, binary: bool
 ) -> Task:
-    def string(phrase: Phrase) -> str:
-        words = authors_tokens(phrase.words) if data.authors_tokens else phrase.words
-        return " ".join(words)
-
     trees = read_trees(sources["train"].path)
     # Always the same swaps: what varies between seeds is the training.
     new_sentences = swap_subtrees(trees, data.swaps, np.random.default_rng(0))
-    trees += [[sentence] for sentence in new_sentences]
     phrases = [
         (phrase, place == 0)
-        for tree in trees
+        for tree in [*trees, *([sentence] for sentence in new_sentences)]
         for place, phrase in enumerate(tree if data.phrases else tree[:1])
         if not (binary and not data.soft_targets and phrase.label == NEUTRAL)
     ]
     labels = np.array([phrase.label for phrase, _ in phrases])
-    encoder, sentences = Encoder.learn([string(phrase) for phrase, _ in phrases], text)
-    encoder = with_vector_words(encoder, text)
     whole = np.array([is_whole for _, is_whole in phrases])
     weights = np.where(whole, data.sentence_weight, 1.0) if data.sentence_weight != 1 else None
+    if data.authors_tokens:
+        encoder, encode = _authors_encoding(trees)
+        sentences = encode([phrase for phrase, _ in phrases])
+    else:
+        encoder, sentences = Encoder.learn([_text(phrase) for phrase, _ in phrases], text)
+        encoder = with_vector_words(encoder, text)
+
+        def encode(phrases: Sequence[Phrase]) -> Sentences:
+            return encoder.encode_all([_text(phrase) for phrase in phrases])
 
     def held_out(part: str) -> Examples:
         whole_sentences = [tree[0] for tree in read_trees(sources[part].path)]
         chosen = [p for p in whole_sentences if not (binary and p.label == NEUTRAL)]
-        encoded = encoder.encode_all([string(phrase) for phrase in chosen])
         truth = np.array([phrase.label for phrase in chosen])
-        encoded = without_unknown(encoded) if data.authors_tokens else encoded
-        return Examples(encoded, (truth > NEUTRAL).astype(np.int64) if binary else truth)
+        return Examples(encode(chosen), (truth > NEUTRAL).astype(np.int64) if binary else truth)
 
     targets = _binary_targets(labels, data) if binary else _fine_targets(labels, data)
     return Task(
@@ -124,6 +147,28 @@ def _load_sst(
         held_out("dev"),
         held_out("test"),
     )
+
+
+def _text(phrase: Phrase) -> str:
+    return " ".join(phrase.words)
+
+
+def _authors_encoding(
+    trees: Sequence[Sequence[Phrase]],
+) -> tuple[Encoder, Callable[[Sequence[Phrase]], Sentences]]:
+    """The authors' vocabulary, 15,447 types of the training sentences, and how they used it.
+
+    Ids are by first occurrence; one type is the empty string, so ids are made from tokens and not
+    from a text. Unknown words, which only dev and test have, are dropped.
+    """
+    types = dict.fromkeys(token for tree in trees for token in authors_tokens(tree[0].words))
+    vocabulary = Vocabulary(list(types))
+
+    def encode(phrases: Sequence[Phrase]) -> Sentences:
+        ids = [vocabulary.ids(authors_tokens(phrase.words)) for phrase in phrases]
+        return without_unknown(Sentences.from_lists(ids))
+
+    return Encoder(Tokenizer("whitespace"), vocabulary), encode
 
 
 def _binary_targets(labels: Ints, data: DataConfig) -> NDArray[Any]:
@@ -147,6 +192,7 @@ def _fine_targets(labels: Ints, data: DataConfig) -> NDArray[Any]:
 
 def _load_trec(sources: dict[str, Source], text: TextConfig) -> Task:
     train, test = read_trec(sources["train"].path), read_trec(sources["test"].path)
+    check_known_labels(test, set(train.labels))
     classes = tuple(sorted(set(train.labels)))
     encoder, sentences = Encoder.learn(train.texts, text)
     encoder = with_vector_words(encoder, text)
@@ -166,6 +212,11 @@ def _load_twitter(
     cache: Path | None,
     processes: int,
 ) -> Task:
+    if text.vectors_words:
+        raise ConfigError(
+            f"vectors_words={text.vectors_words} must be 0 for tweets: "
+            "they are encoded once for all recipes, with their own words"
+        )
     corpus = load_or_encode(
         [sources["train"].path],
         f"sentiment140 {sources['train'].member}",
@@ -174,19 +225,21 @@ def _load_twitter(
         cache=cache,
         processes=processes,
     )
-    encoder = with_vector_words(corpus.encoder, text)
     # Always the same tweets, so that every run and recipe is selected on the same dev set.
     order = np.random.default_rng(0).permutation(len(corpus.sentences))
-    held_out = min(data.held_out, len(order) // 2)
-    dev, train = np.sort(order[:held_out]), np.sort(order[held_out:])
+    if 2 * data.held_out > len(order):
+        raise ConfigError(
+            f"data.held_out={data.held_out} must be at most half of the {len(order)} tweets"
+        )
+    dev, train = np.sort(order[: data.held_out]), np.sort(order[data.held_out :])
     tweets = list(iterate_sentiment140(*sources["test"]))
     return Task(
         TWITTER_CLASSES,
-        encoder,
+        corpus.encoder,
         Examples(corpus.sentences.select(train), corpus.targets[train].astype(np.int64)),
         Examples(corpus.sentences.select(dev), corpus.targets[dev].astype(np.int64)),
         Examples(
-            encoder.encode_all([tweet for tweet, _ in tweets]),
+            corpus.encoder.encode_all([tweet for tweet, _ in tweets]),
             np.array([target for _, target in tweets]),
         ),
     )

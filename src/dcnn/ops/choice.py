@@ -1,6 +1,8 @@
 """Which backend computes a layer in training: decided here and nowhere else."""
 
 import importlib.util
+import os
+import shutil
 from collections.abc import Callable
 from functools import cache
 
@@ -34,4 +36,8 @@ def backend_name(device: torch.device) -> str:
 
 @cache
 def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
+    """Whether Triton is installed, and a C compiler, which it needs to launch its kernels."""
+    compilers = (os.environ.get("CC"), "cc", "gcc", "clang")
+    return importlib.util.find_spec("triton") is not None and any(
+        shutil.which(compiler) for compiler in compilers if compiler
+    )

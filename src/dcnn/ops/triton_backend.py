@@ -44,10 +44,10 @@ class _Layer(torch.autograd.Function):
         block = min(next_power_of_2(rows), max(_TILE // columns**2, 1))
         triton_kernels.forward[(sentences, maps, cdiv(rows, block))](
             x,
-            lengths,
+            lengths.contiguous(),
             filters.contiguous(),
             bias.contiguous(),
-            k,
+            k.contiguous(),
             values,
             positions,
             rows_below,
@@ -86,7 +86,7 @@ class _Layer(torch.autograd.Function):
         gradient_c = torch.zeros(sentences, maps, rows, columns, device=x.device)
         gradient_c.scatter_add_(3, positions.clamp(min=0).long(), gradient)
 
-        filters, per_run = filters.contiguous(), sentences // runs
+        filters, lengths, per_run = filters.contiguous(), lengths.contiguous(), sentences // runs
         gradient_x = torch.empty_strided(x.shape, x.stride(), device=x.device)
         places = max(next_power_of_2(longest), _SMALLEST)
         block = min(next_power_of_2(rows_below), max(4096 // places, 1))
@@ -166,6 +166,8 @@ def layer(
     width = int(k.max()) if width is None else width
     if filters.dim() == 4:
         filters, bias = filters[None], bias[None]
+    if 0 in x.stride():  # an expanded axis has no place for its gradient
+        x = x.contiguous()
     fused: tuple[Tensor, Tensor] = _Layer.apply(  # type: ignore[no-untyped-call]
         x, lengths, filters, bias, k, fold_rows, width
     )

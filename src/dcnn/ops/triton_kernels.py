@@ -82,6 +82,7 @@ def forward(
     rank = tl.sum(ahead.to(tl.int32), axis=2)
     kept = (rank < k) & valid & is_row[:, None]
     slot = tl.cumsum(kept.to(tl.int32), axis=1) - 1
+    kept = kept & (slot < width)  # NaN has no rank; a run that diverged must not reach the others
 
     shift = tl.load(bias + (run * maps + out_map) * rows + row, mask=is_row, other=0.0)
     value = 2 * tl.sigmoid(2 * (c + shift[:, None])) - 1  # tanh
@@ -89,7 +90,8 @@ def forward(
     tl.store(values + out[:, None] + slot, value, mask=kept)
     tl.store(positions + out[:, None] + slot, column[None, :] + 0 * slot, mask=kept)
     slots = tl.arange(0, SLOTS)
-    free = is_row[:, None] & ((slots >= k) & (slots < width))[None, :]
+    taken = tl.sum(kept.to(tl.int32), axis=1)
+    free = is_row[:, None] & (slots[None, :] >= taken[:, None]) & (slots < width)[None, :]
     tl.store(values + out[:, None] + slots[None, :], 0.0, mask=free)
     tl.store(positions + out[:, None] + slots[None, :], -1, mask=free)
 

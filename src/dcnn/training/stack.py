@@ -26,6 +26,9 @@ from dcnn.training.objective import example_weights, target_distributions
 from dcnn.training.stack_adagrad import StackedAdagrad, Weights
 from dcnn.training.stack_data import DeviceSentences, stacked_order
 
+# A mean cross-entropy that no network comes back from; also what is not a number is not below it.
+DIVERGED = 1000.0
+
 # Sentences times runs that are predicted in one go.
 PREDICTED_AT_ONCE = 1 << 14
 
@@ -35,8 +38,8 @@ class Plan:
     """What is one run's own.
 
     Attributes:
-        training: its settings. Runs of a stack share ``batch_size`` and ``evaluations``, and none
-            stops early: ``patience`` is for runs of their own.
+        training: its settings. Runs of a stack share ``batch_size``, ``evaluations`` and
+            ``class_weights``, and none stops early: ``patience`` is for runs of their own.
         weights: its initial weights by name.
         subset: indices of the examples it learns from; none is all of them.
         targets: (N, classes) its own targets in place of the examples', or none.
@@ -55,11 +58,13 @@ class Outcome:
     Attributes:
         dev_accuracy: of the weights that are kept; none without dev.
         epochs: epochs that led to them.
+        failed: whether the loss went beyond all bounds; the weights are then those before that.
         history: dev accuracy at each evaluation.
     """
 
     dev_accuracy: float | None = None
     epochs: int = 0
+    failed: bool = False
     history: list[float] = field(default_factory=list)
 
 
@@ -85,6 +90,10 @@ class Stack:
     ) -> None:
         self.model, self.plans, self.device = model.to(device), plans, torch.device(device)
         self.configs = [plan.training for plan in plans]
+        for name in ("batch_size", "evaluations", "class_weights"):
+            values = sorted({str(getattr(config, name)) for config in self.configs})
+            if len(values) > 1:
+                raise ValueError(f"runs of a stack share {name}; got {', '.join(values)}")
         self.sentences = DeviceSentences(examples.sentences, self.device)
         self.targets = self._own_or_shared_targets(examples.targets)  # (R or 1, N, classes)
         self.importance = None
@@ -141,6 +150,13 @@ class Stack:
         most_epochs = max(config.epochs for config in self.configs)
         for epoch in range(most_epochs):
             for losses in self._epoch(epoch):
+                for outcome, loss in zip(outcomes, losses, strict=True):
+                    outcome.failed |= not loss < DIVERGED
+                if all(outcome.failed for outcome in outcomes):
+                    raise TrainingError(
+                        f"the loss is {losses[0]:g} in epoch {epoch + 1}: training diverged; "
+                        "lower training.learning_rate"
+                    )
                 self._evaluate(epoch, outcomes, losses, dev, report)
         return outcomes
 
@@ -159,6 +175,7 @@ class Stack:
             run
             for run, outcome in enumerate(outcomes)
             if epoch < self.configs[run].epochs
+            and not outcome.failed
             and self._take_in(outcome, epoch, None if accuracies is None else accuracies[run])
         ]
         for name, value in self.kept.items():
@@ -168,7 +185,7 @@ class Stack:
 
     def weights_of(self, run: int) -> Weights:
         """The kept weights of one run."""
-        return {name: value[run] for name, value in self.kept.items()}
+        return {name: value[run].clone() for name, value in self.kept.items()}
 
     @staticmethod
     def _take_in(outcome: Outcome, epoch: int, accuracy: float | None) -> bool:
@@ -183,7 +200,7 @@ class Stack:
 
     def _epoch(self, epoch: int) -> Iterator[list[float]]:
         """One pass of every run over its examples; mean losses when an evaluation is due."""
-        size = self.configs[0].batch_size
+        size = min(self.configs[0].batch_size, max(map(len, self.subsets)))
         seeds = [config.seed for config in self.configs]
         order = stacked_order(self.sentences.lengths, self.subsets, seeds, size, epoch)
         longest = self.sentences.lengths[order.clamp(min=0)].amax(dim=(1, 2)).tolist()
@@ -206,11 +223,6 @@ class Stack:
             for step in part:
                 total += self._take_step(order[step], longest[step], progress[step])
             losses: list[float] = (total / len(part)).tolist()
-            if not np.isfinite(losses).all():
-                raise TrainingError(
-                    f"a loss is no longer finite in epoch {epoch + 1}: training diverged; "
-                    "lower training.learning_rate"
-                )
             yield losses
 
     def _step(self, indices: Tensor, columns: int, progress: Tensor) -> Tensor:
