@@ -6,7 +6,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from dcnn.config import TextConfig
 from dcnn.data.batching import Examples
 from dcnn.experiments import ngrams
-from dcnn.experiments.ngrams import KINDS, NGramFeatures, choose_setting, predict_test
+from dcnn.experiments.ngrams import KINDS, NGramFeatures, choose_setting, fit_ngrams
 from dcnn.experiments.tasks import Task
 from dcnn.text.encoder import Encoder
 
@@ -54,10 +54,11 @@ def make_task(dev=True):
 def test_models_with_bigrams_learn_what_unigrams_cannot(name, dev):
     task = make_task(dev)
     setting, dev_accuracy = choose_setting(name, task, folds=3)
-    predicted, features = predict_test(name, task, setting)
-    accuracy = (predicted == task.test.targets).mean()
+    fitted = fit_ngrams(name, task, setting)
+    accuracy = (fitted.test_predictions == task.test.targets).mean()
     assert setting in KINDS[name].choices
-    assert features >= 8
+    assert fitted.features >= 8
+    assert fitted.dev_accuracy == (dev_accuracy if dev else None)
     if KINDS[name].longest == 2:
         assert accuracy == 1
         assert dev_accuracy == 1
@@ -74,11 +75,13 @@ def test_the_setting_is_the_one_that_dev_prefers(dev, monkeypatch):
             self.setting = setting
 
         def fit(self, features, truth):
+            assert len(truth) <= 100
             return self
 
         def score(self, features, truth):
             return self.setting
 
+    monkeypatch.setattr(ngrams, "COMPARED_ON", 100)
     kind = ngrams._Kind(1, Fixed, (0.2, 0.7, 0.4))
     monkeypatch.setitem(KINDS, "fixed", kind)
     assert choose_setting("fixed", make_task(dev), folds=2) == (0.7, pytest.approx(0.7))

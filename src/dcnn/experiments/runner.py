@@ -18,7 +18,7 @@ from dcnn.data.corpora import find_corpus
 from dcnn.errors import ConfigError
 from dcnn.experiments import provenance
 from dcnn.experiments.networks import Report, TrainedNetwork, train_networks
-from dcnn.experiments.ngrams import choose_setting, predict_test
+from dcnn.experiments.ngrams import choose_setting, fit_ngrams
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe
 from dcnn.experiments.results import Result, fingerprint, write_result
 from dcnn.experiments.tasks import Task, load_task
@@ -170,22 +170,22 @@ def run_ngrams(setting: Setting, recipe: Recipe, model: str) -> Result:
         value, accuracy = choose_setting(model, task, choice.data.folds)
         candidates.append((accuracy, value, task, choice))
     accuracy, value, task, chosen = max(candidates, key=lambda candidate: candidate[0])
-    predicted, features = predict_test(model, task, value)
+    fitted = fit_ngrams(model, task, value)
     result = _result(
         setting,
         task,
-        predicted,
+        fitted.test_predictions,
         model=model,
         recipe=NGRAM_RECIPE,
         seed=0,
-        dev_accuracy=accuracy,
+        dev_accuracy=accuracy if fitted.dev_accuracy is None else fitted.dev_accuracy,
         epochs=None,
         seconds=round(time.monotonic() - started, 1),
         sentences_per_second=None,
         parameters=None,
         backend="scikit-learn",
         settings=chosen.to_dict(),
-        notes={"setting": value, "features": features},
+        notes={"setting": value, "features": fitted.features},
     )
     write_result(setting.results, result)
     return result
