@@ -7,6 +7,7 @@ The constructor stores, ``fit`` learns, learned names end in an underscore; ``cl
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +30,7 @@ except ImportError:
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _OWN = ("random_state", "device", "n_jobs", "verbose")
-_TEXT = ("tokenizer", "lowercase", "min_count", "max_size", "vectors")
+_TEXT = tuple(field.name for field in fields(TextConfig))
 _MODEL = ("dim", "widths", "maps", "k_top", "fold", "dropout")
 
 
@@ -68,6 +69,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         min_count: int = TextConfig.min_count,
         max_size: int = TextConfig.max_size,
         vectors: str = TextConfig.vectors,
+        vectors_scale: float = TextConfig.vectors_scale,
+        vectors_words: int = TextConfig.vectors_words,
         epochs: int = TrainingConfig.epochs,
         batch_size: int = TrainingConfig.batch_size,
         learning_rate: float = TrainingConfig.learning_rate,
@@ -75,6 +78,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         eps: float = TrainingConfig.eps,
         reset_every: int = TrainingConfig.reset_every,
         l2_embeddings: float = TrainingConfig.l2_embeddings,
+        decay_embeddings: float = TrainingConfig.decay_embeddings,
         l2_filters: Sequence[float] = TrainingConfig.l2_filters,
         l2_top: float = TrainingConfig.l2_top,
         max_grad_norm: float = TrainingConfig.max_grad_norm,
@@ -101,6 +105,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.min_count = min_count
         self.max_size = max_size
         self.vectors = vectors
+        self.vectors_scale = vectors_scale
+        self.vectors_words = vectors_words
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -108,6 +114,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.eps = eps
         self.reset_every = reset_every
         self.l2_embeddings = l2_embeddings
+        self.decay_embeddings = decay_embeddings
         self.l2_filters = l2_filters
         self.l2_top = l2_top
         self.max_grad_norm = max_grad_norm

@@ -24,7 +24,7 @@ NETWORKS = {
     "[data]\nfolds = 2\n[model]\ndim = 8\nwidths = [4]\nmaps = [2]\n"
     "[distillation]\nteachers = 1\n",
     "twitter": '[text]\ntokenizer = "tweet"\nmax_size = 500\n'
-    "[data]\nheld_out = 100\n[model]\ndim = 8\nwidths = [4]\nmaps = [2]\n",
+    "[data]\nheld_out = 0.2\n[model]\ndim = 8\nwidths = [4]\nmaps = [2]\n",
 }
 TRAINING = "[training]\nepochs = 2\nbatch_size = 64\nlearning_rate = 0.2\n"
 
@@ -72,7 +72,8 @@ def results(folder, experiment):
 def test_each_experiment_runs_end_to_end(experiment, sample, dcnn, tmp_path):
     command = (
         "experiment", experiment, "--data", "sample", "--sample", "--recipe", f"{experiment}.toml",
-        "--seeds", 2, "--models", "dcnn,nbow,binb", "--save", "models", "--device", "cpu",
+        "--seeds", 2, "--models", "dcnn,binb", "--save", "models", "--device", "cpu",
+        "--jobs", 1,
     )  # fmt: skip
     environment = {"DCNN_CACHE": str(tmp_path / "cache")}
     done = dcnn(*command, **environment)
@@ -83,8 +84,6 @@ def test_each_experiment_runs_end_to_end(experiment, sample, dcnn, tmp_path):
         f"dcnn-{recipe}-seed0",
         f"dcnn-{recipe}-seed1",
         f"dcnn-ensemble-{recipe}-seed0",
-        f"nbow-{recipe}-seed0",
-        f"nbow-{recipe}-seed1",
         "binb-ngram-seed0",
     }
     assert found[f"dcnn-ensemble-{recipe}-seed0"]["notes"]["seeds"] == [0, 1]
@@ -100,9 +99,21 @@ def test_each_experiment_runs_end_to_end(experiment, sample, dcnn, tmp_path):
     again = dcnn(*command, **environment)
     assert "2 of 2 seeds are done already" in again.err
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    one_more = dcnn(*command[:-1], "cpu", "--seeds", 3, "--models", "nbow", **environment)
-    assert one_more.code == 0, one_more.err
-    assert f"nbow-{recipe}-seed2" in results(tmp_path, experiment)
+
+
+@pytest.mark.corpora
+def test_processes_side_by_side_do_what_is_missing(sample, dcnn, tmp_path):
+    command = (
+        "experiment", "sst2", "--data", "sample", "--sample", "--recipe", "sst2.toml",
+        "--models", "nbow,max-tdnn", "--device", "cpu", "--jobs", 2,
+    )  # fmt: skip
+    assert dcnn(*command, "--seeds", 1).code == 0
+    done = dcnn(*command, "--seeds", 3)
+    assert done.code == 0, done.err
+    assert "1 of 3 seeds are done already" in done.err
+    assert set(results(tmp_path, "sst2")) == {
+        f"{model}-sst2-seed{seed}" for model in ("nbow", "max-tdnn") for seed in range(3)
+    }
 
 
 @pytest.mark.corpora
@@ -130,20 +141,21 @@ def test_a_sample_is_refused_unless_it_is_called_one(sample, dcnn):
 
 
 @pytest.mark.corpora
-def test_a_result_of_another_run_is_never_taken_for_this_one(sample, dcnn, tmp_path):
+def test_a_result_of_another_run_is_never_taken_for_this_one(sample, corpora, dcnn, tmp_path):
     command = (
-        "experiment", "sst2", "--data", "sample", "--recipe", "sst2.toml", "--seeds", 1,
-        "--models", "nbow", "--device", "cpu",
+        "experiment", "sst2", "--recipe", "sst2.toml", "--seeds", 1, "--models", "nbow",
+        "--device", "cpu",
     )  # fmt: skip
-    assert dcnn(*command, "--sample").code == 0
+    on_sample = ("--data", "sample", "--sample")
+    assert dcnn(*command, *on_sample).code == 0
     path = tmp_path / "results" / "sst2" / "nbow-sst2-seed0.json"
     before = path.read_bytes()
-    whole = dcnn(*command)
+    whole = dcnn(*command, "--data", corpora)
     assert whole.code == 2
     assert f"{path.relative_to(tmp_path)} is the result of another run (it is from a" in whole.err
     recipe = tmp_path / "sst2.toml"
     recipe.write_text(recipe.read_text().replace("epochs = 2", "epochs = 3"))
-    edited = dcnn(*command, "--sample")
+    edited = dcnn(*command, *on_sample)
     assert edited.code == 2
     assert "another run (training.epochs was 2); move it away" in edited.err
     assert path.read_bytes() == before
@@ -206,7 +218,8 @@ def test_wrong_input_is_named_at_once(dcnn, arguments, message):
     assert message in done.err
 
 
-def test_a_place_that_cannot_be_written_is_found_before_training(dcnn, tmp_path):
+@pytest.mark.corpora
+def test_a_place_that_cannot_be_written_is_found_before_training(corpora, dcnn, tmp_path):
     (tmp_path / "file").write_text("")
     for option in ("--results", "--save"):
         done = dcnn("experiment", "trec", option, "file")

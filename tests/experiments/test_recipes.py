@@ -71,6 +71,7 @@ def test_a_recipe_survives_its_plain_values(tmp_path):
         ("[data]\nsoft_targets = [0.1]", r"soft_targets=\[0.1\] must be five probabilities"),
         ("[data]\nneighbour_smoothing = 1", "neighbour_smoothing=1.0 must be at least 0 and below"),
         ("[data]\nfolds = 1", "folds=1 must be 2 or more"),
+        ("[data]\nheld_out = 0.6", r"held_out=0\.6 must be above 0 and at most 0\.5"),
         ("[data]\nsentence_weight = 0", "sentence_weight=0.0 must be above 0"),
         ("[distillation]\nshare = 2", "share=2.0 must be above 0 and at most 1"),
         ("[distillation]\nteachers = -1", "teachers=-1 must be from 0 to 100"),

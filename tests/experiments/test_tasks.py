@@ -91,10 +91,9 @@ def test_the_authors_split_hyphens_and_drop_unknown_words(sst):
 
 
 @pytest.mark.corpora
-@pytest.mark.parametrize("experiment", ["sst2", "sst5"])
-def test_the_paper_recipe_has_the_vocabulary_of_the_paper(corpora, experiment):
+def test_the_paper_recipe_has_the_vocabulary_of_the_paper(corpora):
     sources = {part: Source(corpora / "sst" / f"{part}.txt") for part in TREES}
-    task = load(experiment, sources, authors_tokens=True)
+    task = load("sst2", sources, authors_tokens=True)
     assert len(task.encoder.vocabulary) == 15_448
     assert not (task.train.sentences.ids == 0).any()
 
@@ -126,7 +125,7 @@ def test_twitter_holds_out_the_same_tweets_whatever_the_recipe(tmp_path):
     test = tmp_path / "test.csv"
     test.write_text('"4","3","d","q","u","tweet1 &lt;3"\n"2","4","d","q","u","neutral"\n')
     sources = {"train": Source(train), "test": Source(test)}
-    options = {"cache": tmp_path / "cache", "held_out": 10}
+    options = {"cache": tmp_path / "cache", "held_out": 0.2}
     task = load("twitter", sources, {"tokenizer": "tweet"}, **options)
     again = load("twitter", sources, {"tokenizer": "tweet", "min_count": 1}, **options)
     assert task.sizes == {"train": 40, "dev": 10, "test": 1}
@@ -158,13 +157,6 @@ def test_a_question_type_that_training_does_not_know_is_named(tmp_path):
     sources = {part: Source(tmp_path / part) for part in ("train", "test")}
     with pytest.raises(DataError, match="NUM"):
         load("trec", sources, {"tokenizer": "words"})
-
-
-def test_more_tweets_than_half_cannot_be_held_out(tmp_path):
-    train = tmp_path / "train.csv"
-    train.write_text("0,a\n1,b\n0,c\n")
-    with pytest.raises(ConfigError, match=r"data\.held_out=2 must be at most half of the 3 tweets"):
-        load("twitter", {"train": Source(train)}, cache=tmp_path / "cache", held_out=2)
 
 
 def test_what_would_have_no_effect_is_refused(sst):

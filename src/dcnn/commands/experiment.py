@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from dcnn.data.corpora import find_corpus
 from dcnn.data.folders import data_folder
 from dcnn.errors import DcnnError, MissingExtraError, TrainingStoppedError, UserError
-from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, load_recipe
+from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of, load_recipe
 from dcnn.experiments.results import MODELS, Result, has_result, read_result, result_path
 from dcnn.terminal import make_console
 
@@ -60,6 +61,14 @@ def run_experiment(options: ExperimentOptions) -> None:
         else load_recipe(options.experiment, NGRAM_RECIPE)
         for name in options.models
     }
+    # All that can be wrong is looked at before torch is imported.
+    data = data_folder(options.data)
+    find_corpus(corpus_of(options.experiment), data, check=not options.sample)
+    for place in filter(None, (options.results / options.experiment, options.save)):
+        _require_writable(place)
+    for name, recipe in recipes.items():
+        for seed in range(options.seeds if name in NETWORKS else 1):
+            _is_done(options, name, recipe, seed)
     try:
         from dcnn.experiments.runner import Setting
         from dcnn.training.fit import choose_device
@@ -67,21 +76,19 @@ def run_experiment(options: ExperimentOptions) -> None:
         raise MissingExtraError("An experiment", "train") from None
     setting = Setting(
         experiment=options.experiment,
-        data=data_folder(options.data),
+        data=data,
         results=options.results,
         device=choose_device(options.device).type,
         check=not options.sample,
         save=options.save,
         processes=os.cpu_count() or 1,
     )
-    for place in filter(None, (options.results / options.experiment, options.save)):
-        _require_writable(place)
     try:
         for name, recipe in recipes.items():
             if name in NETWORKS:
                 _run_network(console, setting, recipe, options)
             else:
-                _run_ngrams(console, setting, recipe, name)
+                _run_ngrams(console, setting, recipe, options, name)
     except KeyboardInterrupt:
         raise TrainingStoppedError(
             "stopped; the finished runs are kept, and the same command does the rest"
@@ -105,11 +112,7 @@ def _run_network(
     console: Console, setting: "Setting", recipe: Recipe, options: ExperimentOptions
 ) -> None:
     kind = recipe.config.model.kind
-    missing = [
-        seed
-        for seed in range(options.seeds)
-        if not _is_done(setting, kind, recipe.name, seed, recipe)
-    ]
+    missing = [seed for seed in range(options.seeds) if not _is_done(options, kind, recipe, seed)]
     title = f"{setting.experiment} {kind} {recipe.name}"
     console.print(
         f"{title}: {options.seeds - len(missing)} of {options.seeds} seeds are done already"
@@ -134,15 +137,16 @@ def _run_network(
         _print_results(console, [write_ensemble(setting, ordered)])
 
 
-def _is_done(setting: "Setting", model: str, name: str, seed: int, recipe: Recipe) -> bool:
+def _is_done(options: ExperimentOptions, model: str, recipe: Recipe, seed: int) -> bool:
     """Whether the run has a result, and that result is this run's.
 
     Raises:
         UserError: the file was made with other settings, or from a sample.
     """
-    if not has_result(setting.results, setting.experiment, model, name, seed):
+    run = (options.results, options.experiment, model, recipe.name, seed)
+    if not has_result(*run):
         return False
-    path = result_path(setting.results, setting.experiment, model, name, seed)
+    path = result_path(*run)
     there = read_result(path)
     differences = [
         f"{section}.{key} was {value!r}"
@@ -150,8 +154,8 @@ def _is_done(setting: "Setting", model: str, name: str, seed: int, recipe: Recip
         for key, value in values.items()
         if model not in NGRAMS and recipe.to_dict().get(section, {}).get(key) != value
     ]
-    if there.notes.get("sample", False) == setting.check:
-        differences.append("it is from a sample" if setting.check else "it is not from a sample")
+    if there.notes.get("sample", False) != options.sample:
+        differences.append("it is not from a sample" if options.sample else "it is from a sample")
     if differences:
         shown = "; ".join(differences[:3]) + ("; ..." if len(differences) > 3 else "")
         raise UserError(
@@ -213,10 +217,12 @@ def _train(setting: "Setting", recipe: Recipe, seeds: list[int]) -> "list[Finish
     return run_networks(setting, recipe, seeds, report)
 
 
-def _run_ngrams(console: Console, setting: "Setting", recipe: Recipe, name: str) -> None:
+def _run_ngrams(
+    console: Console, setting: "Setting", recipe: Recipe, options: ExperimentOptions, name: str
+) -> None:
     from dcnn.experiments.runner import run_ngrams
 
-    if _is_done(setting, name, NGRAM_RECIPE, 0, recipe):
+    if _is_done(options, name, recipe, 0):
         console.print(f"{setting.experiment} {name}: done already")
         return
     console.print(f"{setting.experiment} {name}: fitting")

@@ -23,7 +23,6 @@ from dcnn.data.batching import Examples
 from dcnn.experiments.tasks import Task
 from dcnn.text.sentences import Ints, Sentences
 
-
 COMPARED_ON = 400_000
 
 
@@ -37,7 +36,7 @@ class _Kind:
 KINDS = {
     "nb": _Kind(1, lambda alpha: MultinomialNB(alpha=alpha), (0.1, 0.3, 1.0, 3.0)),
     "binb": _Kind(2, lambda alpha: MultinomialNB(alpha=alpha), (0.1, 0.3, 1.0, 3.0)),
-    "svm": _Kind(2, lambda c: LinearSVC(C=c), (0.01, 0.03, 0.1, 0.3, 1.0)),
+    "svm": _Kind(2, lambda c: LinearSVC(C=c), (0.01, 0.03, 0.1, 0.3)),
     "maxent": _Kind(2, lambda c: LogisticRegression(C=c, max_iter=1000), (0.1, 0.3, 1.0, 3.0)),
 }
 

@@ -38,7 +38,7 @@ class DataConfig:
         authors_tokens: SST: split words at hyphens and drop the words of dev and test that
             training does not know, as the authors' code did.
         folds: TREC: parts of the cross-validation that dev accuracy is measured by.
-        held_out: Twitter: tweets of the training set kept for dev.
+        held_out: Twitter: the share of the training tweets that is kept for dev.
     """
 
     phrases: bool = True
@@ -48,7 +48,7 @@ class DataConfig:
     swaps: int = 0
     authors_tokens: bool = False
     folds: int = 5
-    held_out: int = 16_000
+    held_out: float = 0.01
 
     def __post_init__(self) -> None:
         if self.soft_targets and (
@@ -62,7 +62,9 @@ class DataConfig:
             raise ConfigError(
                 f"neighbour_smoothing={self.neighbour_smoothing} must be at least 0 and below 1"
             )
-        for name, least in (("folds", 2), ("held_out", 2), ("swaps", 0)):
+        if not 0 < self.held_out <= 0.5:
+            raise ConfigError(f"held_out={self.held_out} must be above 0 and at most 0.5")
+        for name, least in (("folds", 2), ("swaps", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name}={getattr(self, name)} must be {least} or more")
         if self.sentence_weight <= 0:
@@ -76,6 +78,11 @@ CONCERNS = {
     "trec": ("folds",),
     "twitter": ("held_out",),
 }
+
+
+def corpus_of(experiment: str) -> str:
+    """The corpus of an experiment: both Stanford experiments have the same trees."""
+    return "sst" if experiment.startswith("sst") else experiment
 
 
 def check_data_settings(experiment: str, data: DataConfig) -> None:

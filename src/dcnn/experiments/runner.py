@@ -19,7 +19,7 @@ from dcnn.errors import ConfigError
 from dcnn.experiments import provenance
 from dcnn.experiments.networks import Report, TrainedNetwork, train_networks
 from dcnn.experiments.ngrams import choose_setting, fit_ngrams
-from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe
+from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of
 from dcnn.experiments.results import Result, fingerprint, write_result
 from dcnn.experiments.tasks import Task, load_task
 from dcnn.ops.choice import backend_name
@@ -53,8 +53,7 @@ class Setting:
 
     def load(self, recipe: Recipe) -> tuple[Task, Recipe]:
         """The corpus, and the recipe with the place of its vectors filled in."""
-        name = "sst" if self.experiment.startswith("sst") else self.experiment
-        sources = find_corpus(name, self.data, check=self.check)
+        sources = find_corpus(corpus_of(self.experiment), self.data, check=self.check)
         if recipe.config.text.vectors == GLOVE:
             vectors = find_corpus(GLOVE, self.data, check=self.check)["vectors"].path
             text = replace(recipe.config.text, vectors=str(vectors))
@@ -162,7 +161,7 @@ def run_ngrams(setting: Setting, recipe: Recipe, model: str) -> Result:
     """Fit an n-gram model, on whole sentences or on phrases too, whichever dev prefers."""
     started = time.monotonic()
     choices = [recipe]
-    if setting.experiment.startswith("sst"):
+    if corpus_of(setting.experiment) == "sst":
         choices.append(replace(recipe, data=replace(recipe.data, phrases=False)))
     candidates = []
     for choice in choices:

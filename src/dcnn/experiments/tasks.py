@@ -227,11 +227,8 @@ def _load_twitter(
     )
     # Always the same tweets, so that every run and recipe is selected on the same dev set.
     order = np.random.default_rng(0).permutation(len(corpus.sentences))
-    if 2 * data.held_out > len(order):
-        raise ConfigError(
-            f"data.held_out={data.held_out} must be at most half of the {len(order)} tweets"
-        )
-    dev, train = np.sort(order[: data.held_out]), np.sort(order[data.held_out :])
+    count = round(data.held_out * len(order))
+    dev, train = np.sort(order[:count]), np.sort(order[count:])
     tweets = list(iterate_sentiment140(*sources["test"]))
     return Task(
         TWITTER_CLASSES,
