@@ -1,0 +1,68 @@
+// The C interface of the native backend: plain pointers and numbers, no torch and no Python.
+//
+// Axes in memory are (sentence, column, map, row), rows contiguous. All arrays are dense. Functions
+// that return int32_t return one of the statuses below and never throw.
+#ifndef DCNN_NATIVE_H
+#define DCNN_NATIVE_H
+
+#include <cstdint>
+
+#define DCNN_API extern "C" __attribute__((visibility("default")))
+
+// Changes whenever a signature or a layout below changes; the loader refuses another number.
+constexpr int32_t DCNN_ABI = 1;
+
+enum dcnn_status : int32_t {
+    DCNN_OK = 0,
+    DCNN_NO_MEMORY = 1,
+    DCNN_BAD_ID = 2,      // a word id outside the embeddings
+    DCNN_BAD_LENGTH = 3,  // a length or a k outside its limits
+};
+
+struct dcnn_layer {
+    int64_t maps_below;  // n
+    int64_t rows_below;  // d
+    int64_t maps;        // o
+    int64_t width;       // m
+    int64_t fold;        // 1: rows i and i + d/2 are summed
+};
+
+DCNN_API int32_t dcnn_abi();
+// The instruction set in use: "plain", "avx2" or "avx512".
+DCNN_API const char* dcnn_isa();
+// Take another instruction set from now on; returns 0 if this machine does not have it.
+DCNN_API int32_t dcnn_use_isa(const char* name);
+
+// x (B, s, n, d), filters (o, n, d, m), bias (o, d') -> values, positions (B, kept, o, d').
+DCNN_API int32_t dcnn_layer_forward(const dcnn_layer* layer, int64_t sentences, int64_t columns,
+                                    const float* x, const int64_t* lengths, const float* filters,
+                                    const float* bias, const int64_t* k, int64_t kept,
+                                    float* values, int32_t* positions, int32_t threads);
+
+// The gradients of x, filters and bias from that of values; shapes as above.
+DCNN_API int32_t dcnn_layer_backward(const dcnn_layer* layer, int64_t sentences, int64_t columns,
+                                     const float* x, const int64_t* lengths, const float* filters,
+                                     const int64_t* k, int64_t kept, const float* values,
+                                     const int32_t* positions, const float* gradient_values,
+                                     float* gradient_x, float* gradient_filters,
+                                     float* gradient_bias, int32_t threads);
+
+// A network keeps its own copy of all weights but the embeddings (vocabulary, d), which must
+// outlive it. top_weight is (classes, o * d' * k_top). Returns null if memory is short.
+DCNN_API void* dcnn_network_new(int64_t depth, const dcnn_layer* layers,
+                                const float* const* filters, const float* const* biases,
+                                int64_t k_top, int64_t vocabulary, const float* embeddings,
+                                int64_t classes, const float* top_weight, const float* top_bias);
+DCNN_API void dcnn_network_free(void* network);
+// Sentence i is ids[offsets[i] .. offsets[i + 1]); logits are (sentences, classes).
+DCNN_API int32_t dcnn_network_logits(const void* network, int64_t sentences, const int32_t* ids,
+                                     const int64_t* offsets, float* logits, int32_t threads);
+
+// One update in place; average may be null.
+DCNN_API void dcnn_adagrad(float* value, const float* gradient, float* total, float* average,
+                           int64_t size, float clip, float l2, float rate, float shrink, float eps,
+                           float fresh);
+
+DCNN_API void dcnn_tanh(const float* x, float* y, int64_t size);
+
+#endif

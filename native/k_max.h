@@ -1,0 +1,111 @@
+// The k largest of each row, many rows at once (Sect. 3.2): which columns does each lane keep?
+//
+// A value becomes an integer key with a total order: larger value, larger key; NaN above all, so
+// that a broken network shows instead of being pooled away. Among equals the leftmost wins.
+#ifndef DCNN_K_MAX_H
+#define DCNN_K_MAX_H
+
+#include "vectors.h"
+
+namespace {
+
+// Up to here every pair is compared; beyond, the k-th key is found bit by bit: 32 linear passes.
+constexpr int64_t MOST_RANKED = 64;
+
+inline Ints keys_of(Floats values) {
+    values = values + splat(0);  // minus zero becomes zero, which it must tie with
+    const Ints bits = bits_of(values);
+    const Ints keys = bits ^ ((bits >> 31) & splat_int(INT32_MAX));
+    return values == values ? keys : splat_int(INT32_MAX);
+}
+
+// How many values stand ahead of each: larger, or as large and further left. A value starts with
+// all on its left ahead of it, and each pair moves one rank.
+inline void rank(const Ints* keys, int64_t columns, Ints* ranks) {
+    int64_t j = 0;
+    for (; j + 4 <= columns; j += 4) {  // four at a time, so that ranks[i] is stored once for four
+        const Ints a = keys[j], b = keys[j + 1], c = keys[j + 2], d = keys[j + 3];
+        Ints rank_a = splat_int((int32_t)j), rank_b = rank_a + 1;
+        Ints rank_c = rank_a + 2, rank_d = rank_a + 3;
+        for (int64_t i = 0; i < j; ++i) {
+            const Ints key = keys[i];
+            const Ints over_a = a > key, over_b = b > key, over_c = c > key, over_d = d > key;
+            ranks[i] -= (over_a + over_b) + (over_c + over_d);  // true is -1
+            rank_a += over_a, rank_b += over_b, rank_c += over_c, rank_d += over_d;
+        }
+        const Ints ab = b > a, ac = c > a, ad = d > a, bc = c > b, bd = d > b, cd = d > c;
+        ranks[j] = rank_a - ab - ac - ad;
+        ranks[j + 1] = rank_b + ab - bc - bd;
+        ranks[j + 2] = rank_c + ac + bc - cd;
+        ranks[j + 3] = rank_d + ad + bd + cd;
+    }
+    for (; j < columns; ++j) {
+        const Ints mine = keys[j];
+        Ints my_rank = splat_int((int32_t)j);
+        for (int64_t i = 0; i < j; ++i) {
+            const Ints over = mine > keys[i];
+            ranks[i] -= over;
+            my_rank += over;
+        }
+        ranks[j] = my_rank;
+    }
+}
+
+inline Ints count_at_least(const Ints* keys, int64_t columns, Ints threshold) {
+    Ints count = {};
+    for (int64_t t = 0; t < columns; ++t) count -= keys[t] >= threshold;
+    return count;
+}
+
+// The k-th largest key of each lane: the largest threshold that k keys reach.
+inline Ints kth_key(const Ints* keys, int64_t columns, int32_t k) {
+    const Ints zero = {}, wanted = splat_int(k);
+    Ints threshold = count_at_least(keys, columns, zero) >= wanted ? zero : splat_int(INT32_MIN);
+    for (int bit = 30; bit >= 0; --bit) {
+        const Ints higher = threshold | splat_int(1 << bit);
+        threshold = count_at_least(keys, columns, higher) >= wanted ? higher : threshold;
+    }
+    return threshold;
+}
+
+// Calls take(first, kept) with the columns kept of first .. first + 31 as one bit each, a lane an
+// integer, from left to right. `ranks` has room for as many as `keys`.
+template <class Take>
+inline void k_max(const Floats* values, int64_t columns, int64_t k, Ints* keys, Ints* ranks,
+                  Take take) {
+    const Ints wanted = splat_int((int32_t)k);
+    const bool all = k == columns, ranked = columns <= MOST_RANKED;
+    Ints threshold = {}, equals_left = {};
+    if (!all) {
+        for (int64_t t = 0; t < columns; ++t) keys[t] = keys_of(values[t]);
+        if (ranked) {
+            rank(keys, columns, ranks);
+        } else {
+            threshold = kth_key(keys, columns, (int32_t)k);
+            Ints above = {};
+            for (int64_t t = 0; t < columns; ++t) above -= keys[t] > threshold;
+            equals_left = wanted - above;
+        }
+    }
+    for (int64_t first = 0; first < columns; first += 32) {
+        const int64_t end = first + 32 < columns ? first + 32 : columns;
+        Ints kept = {};
+        for (int64_t t = first; t < end; ++t) {
+            const Ints bit = splat_int((int32_t)(1u << (t - first)));
+            if (all) {
+                kept |= bit;
+            } else if (ranked) {
+                kept |= (ranks[t] < wanted) & bit;
+            } else {
+                const Ints equal = (keys[t] == threshold) & (equals_left > 0);
+                equals_left += equal;
+                kept |= ((keys[t] > threshold) | equal) & bit;
+            }
+        }
+        take(first, kept);
+    }
+}
+
+}  // namespace
+
+#endif

@@ -1,0 +1,63 @@
+// The work on one sentence, compiled once an instruction set and reached through a table.
+#ifndef DCNN_KERNELS_H
+#define DCNN_KERNELS_H
+
+#include <cstdint>
+
+#include "dcnn_native.h"
+
+// A layer's sizes, with what follows from them; made by shape_of.
+struct Shape {
+    int64_t maps_below, rows_below, maps, width;
+    int64_t halves;  // 2 with folding, else 1
+    int64_t rows;    // d', after folding
+    int64_t planes;  // maps below times halves: what one output row sums over
+    int64_t lanes;   // maps times rows: output rows, side by side in memory
+};
+
+struct Kernels {
+    const char* name;
+
+    // Filters and bias as `forward` reads them; sizes are in floats.
+    int64_t (*packed_size)(const Shape&);
+    void (*pack)(const Shape&, const float* filters, const float* bias, float* packed);
+
+    // One sentence through one layer. columns[t] points to the n * d values of word t. Writes k
+    // rows of `lanes` values; positions may be null.
+    int64_t (*forward_scratch)(const Shape&, int64_t length);
+    void (*forward)(const Shape&, const float* packed, const float* const* columns, int64_t length,
+                    int64_t k, float* values, int32_t* positions, float* scratch);
+
+    // Filters as `backward` reads them, and the layout of its filter gradient.
+    int64_t (*taps_size)(const Shape&);
+    void (*pack_taps)(const Shape&, const float* filters, float* taps);
+    void (*unpack_taps)(const Shape&, const float* taps, float* filters);
+
+    // One sentence back through one layer: writes gradient_x, adds to the other two.
+    int64_t (*backward_scratch)(const Shape&, int64_t length, int64_t k);
+    void (*backward)(const Shape&, const float* taps, const float* x, int64_t length, int64_t k,
+                     const float* values, const int32_t* positions, const float* gradient_values,
+                     float* gradient_x, float* gradient_taps, float* gradient_bias,
+                     float* scratch);
+
+    float (*dot)(const float* left, const float* right, int64_t size);
+    void (*adagrad)(float* value, const float* gradient, float* total, float* average,
+                    int64_t size, float clip, float l2, float rate, float shrink, float eps,
+                    float fresh);
+    void (*tanh)(const float* x, float* y, int64_t size);
+};
+
+// All scratch and packed memory starts at a multiple of this many bytes.
+constexpr int64_t ALIGNMENT = 64;
+
+Shape shape_of(const dcnn_layer& layer);
+
+const Kernels& current_kernels();
+
+extern const Kernels kernels_plain;
+#if defined(__x86_64__)
+extern const Kernels kernels_avx2;
+extern const Kernels kernels_avx512;
+#endif
+
+#endif

@@ -1,0 +1,143 @@
+// A whole network on many sentences: ids to logits, without a step back to the caller.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernels.h"
+#include "parallel.h"
+
+namespace {
+
+// Sentences a thread takes at a time.
+constexpr int64_t TAKEN_AT_ONCE = 8;
+// What a thread keeps between calls at most, in floats; a very long text gives its memory back.
+constexpr int64_t KEPT_SCRATCH = 1 << 20;
+
+struct Network {
+    const Kernels& kernels;
+    std::vector<Shape> layers;
+    std::vector<Memory> packed;
+    int64_t k_top, vocabulary, classes;
+    const float* embeddings;
+    std::vector<float> top_weight, top_bias;  // features in the order of the last layer's memory
+
+    int64_t depth() const { return static_cast<int64_t>(layers.size()); }
+    int64_t features() const { return k_top * layers.back().lanes; }
+
+    // k_l = max(k_top, ceil((L - l) / L * s)), l from 1 (Eq. 4).
+    int64_t k(int64_t layer, int64_t length) const {
+        return std::max(k_top, (length * (depth() - layer) + depth() - 1) / depth());
+    }
+};
+
+// Where the parts of a thread's memory lie for sentences of one length, in floats.
+struct Plan {
+    int64_t words, outputs[2], scratch, size;
+
+    Plan(const Network& network, int64_t length) {
+        int64_t widest[2] = {0, 0}, most = 0, valid = length;
+        for (int64_t l = 0; l < network.depth(); ++l) {
+            const Shape& s = network.layers[static_cast<size_t>(l)];
+            most = std::max(most, network.kernels.forward_scratch(s, valid));
+            valid = network.k(l + 1, length);
+            widest[l % 2] = std::max(widest[l % 2], valid * s.lanes);
+        }
+        const auto aligned = [](int64_t floats) { return (floats + 15) / 16 * 16; };
+        words = 0;
+        const int64_t pointer = sizeof(const float*), number = sizeof(float);
+        outputs[0] = aligned(pointer / number * std::max(length, network.k(1, length)));
+        outputs[1] = outputs[0] + aligned(widest[0]);
+        scratch = outputs[1] + aligned(widest[1]);
+        size = scratch + most;
+    }
+};
+
+int32_t sentence_logits(const Network& network, const int32_t* ids, int64_t length, float* logits,
+                        Memory& memory) {
+    if (length < 1) return DCNN_BAD_LENGTH;
+    const Plan plan(network, length);
+    float* base = memory.grow(plan.size);
+    const float** words = reinterpret_cast<const float**>(base + plan.words);
+    const int64_t dim = network.layers.front().rows_below;
+    for (int64_t t = 0; t < length; ++t) {
+        if (ids[t] < 0 || ids[t] >= network.vocabulary) return DCNN_BAD_ID;
+        words[t] = network.embeddings + ids[t] * dim;
+    }
+    int64_t valid = length;
+    float* output = nullptr;
+    for (int64_t l = 0; l < network.depth(); ++l) {
+        const Shape& s = network.layers[static_cast<size_t>(l)];
+        const int64_t k = network.k(l + 1, length);
+        if (k > valid + s.width - 1) return DCNN_BAD_LENGTH;
+        output = base + plan.outputs[l % 2];
+        network.kernels.forward(s, network.packed[static_cast<size_t>(l)].get(), words, valid, k,
+                                output, nullptr, base + plan.scratch);
+        for (int64_t t = 0; t < k; ++t) words[t] = output + t * s.lanes;
+        valid = k;
+    }
+    const int64_t features = network.features();
+    for (int64_t c = 0; c < network.classes; ++c)
+        logits[c] = network.top_bias[static_cast<size_t>(c)] +
+                    network.kernels.dot(network.top_weight.data() + c * features, output, features);
+    return DCNN_OK;
+}
+
+}  // namespace
+
+void* dcnn_network_new(int64_t depth, const dcnn_layer* layers, const float* const* filters,
+                       const float* const* biases, int64_t k_top, int64_t vocabulary,
+                       const float* embeddings, int64_t classes, const float* top_weight,
+                       const float* top_bias) try {
+    const Kernels& kernels = current_kernels();
+    std::unique_ptr<Network> network(
+        new Network{kernels, {}, {}, k_top, vocabulary, classes, embeddings, {}, {}});
+    for (int64_t l = 0; l < depth; ++l) {
+        const Shape s = shape_of(layers[l]);
+        network->layers.push_back(s);
+        network->packed.emplace_back(kernels.packed_size(s));
+        kernels.pack(s, filters[l], biases[l], network->packed.back().get());
+    }
+    // From (classes, lanes, k_top) to (classes, k_top, lanes).
+    const int64_t lanes = network->layers.back().lanes, features = network->features();
+    network->top_weight.resize(static_cast<size_t>(classes * features));
+    for (int64_t c = 0; c < classes; ++c)
+        for (int64_t lane = 0; lane < lanes; ++lane)
+            for (int64_t slot = 0; slot < k_top; ++slot)
+                network->top_weight[static_cast<size_t>(c * features + slot * lanes + lane)] =
+                    top_weight[c * features + lane * k_top + slot];
+    network->top_bias.assign(top_bias, top_bias + classes);
+    return network.release();
+} catch (const std::bad_alloc&) {
+    return nullptr;
+}
+
+void dcnn_network_free(void* network) { delete static_cast<Network*>(network); }
+
+int32_t dcnn_network_logits(const void* handle, int64_t sentences, const int32_t* ids,
+                            const int64_t* offsets, float* logits, int32_t threads) {
+    const Network& network = *static_cast<const Network*>(handle);
+    std::atomic<int64_t> next{0};
+    std::atomic<int32_t> status{DCNN_OK};
+    in_parallel(parts_of(sentences, threads), [&](int64_t) {
+        thread_local Memory memory;
+        try {
+            for (;;) {
+                const int64_t first = next.fetch_add(TAKEN_AT_ONCE);
+                const int64_t end = std::min(first + TAKEN_AT_ONCE, sentences);
+                if (first >= sentences || status != DCNN_OK) break;
+                for (int64_t i = first; i < end; ++i) {
+                    const int32_t done = sentence_logits(
+                        network, ids + offsets[i], offsets[i + 1] - offsets[i],
+                        logits + i * network.classes, memory);
+                    if (done != DCNN_OK) status = done;
+                }
+            }
+        } catch (const std::bad_alloc&) {
+            status = DCNN_NO_MEMORY;
+        }
+        if (memory.size() > KEPT_SCRATCH) memory.release();
+    });
+    return status;
+}

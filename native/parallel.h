@@ -1,0 +1,75 @@
+// Threads over sentences, and the memory each of them works in.
+#ifndef DCNN_PARALLEL_H
+#define DCNN_PARALLEL_H
+
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "kernels.h"
+
+// Aligned memory that is given back with its owner; throws std::bad_alloc.
+class Memory {
+  public:
+    explicit Memory(int64_t floats = 0) { grow(floats); }
+    ~Memory() { std::free(data_); }
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+    Memory(Memory&& other) noexcept : data_(other.data_), size_(other.size_) {
+        other.data_ = nullptr;
+        other.size_ = 0;
+    }
+
+    // At least this many floats; what was in it is lost when it grows.
+    float* grow(int64_t floats) {
+        if (floats > size_) {
+            std::free(data_);
+            size_ = 0;
+            const size_t bytes = sizeof(float) * static_cast<size_t>(floats);
+            data_ = static_cast<float*>(
+                std::aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT));
+            if (!data_) throw std::bad_alloc();
+            size_ = floats;
+        }
+        return data_;
+    }
+
+    float* get() const { return data_; }
+    int64_t size() const { return size_; }
+    void release() {
+        std::free(data_);
+        data_ = nullptr;
+        size_ = 0;
+    }
+
+  private:
+    float* data_ = nullptr;
+    int64_t size_ = 0;
+};
+
+// Calls work(part) for every part, each on a thread of its own, the first on the caller's. Threads
+// are made for the call: a pool would not survive the fork of a Python process. Work must not throw.
+template <class Work>
+void in_parallel(int64_t parts, const Work& work) {
+    std::vector<std::thread> threads;
+    int64_t part = 1;
+    try {
+        threads.reserve(static_cast<size_t>(parts));
+        for (; part < parts; ++part) threads.emplace_back(work, part);
+    } catch (const std::exception&) {
+        // Fewer threads than asked for: the caller does the rest itself.
+    }
+    for (int64_t rest = part; rest < parts; ++rest) work(rest);
+    work(int64_t{0});
+    for (std::thread& thread : threads) thread.join();
+}
+
+inline int64_t parts_of(int64_t sentences, int32_t threads) {
+    const int64_t wanted = threads < 1 ? 1 : threads;
+    return wanted < sentences ? wanted : (sentences < 1 ? 1 : sentences);
+}
+
+#endif
