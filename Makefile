@@ -6,18 +6,22 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-gpu lint format typecheck default-recipe clean
+.PHONY: help setup native demo test test-gpu lint format typecheck default-recipe clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## Make the virtual environment and install dcnn into it
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt hatch_build.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dcnn needs Python 3.11 or later; try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	@$(BIN)/python -c 'from dcnn.ops import native; print(native.describe())'
 	@touch $(READY)
+
+native:  ## Compile the native backend again, in place
+	$(PYTHON) native/build.py
 
 demo: setup  ## Train on the built-in corpus beside three baselines, and predict
 	$(BIN)/dcnn demo
@@ -44,4 +48,4 @@ format: setup  ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 clean:  ## Remove the virtual environment and every cache
-	rm -rf $(VENV) .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) src/dcnn/ops/_native-* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

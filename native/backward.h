@@ -44,14 +44,16 @@ void unpack_taps(const Shape& s, const float* taps, float* filters) {
 
 struct BackwardScratch {
     int64_t row;  // floats a row: m - 1 empty words, the sentence, room for a window at its end
-    int64_t words, gradient, slopes, size;
+    int64_t words, gradient, slopes, lane_slopes, lane_positions, size;
 
     BackwardScratch(const Shape& s, int64_t length, int64_t k) {
         row = rounded_up(s.width - 1 + length + padded_width(s), TAPS);
         words = 0;
         gradient = words + s.maps_below * s.rows_below * row;
         slopes = gradient + s.maps_below * s.rows_below * row;
-        size = slopes + rounded_up(k * s.lanes, LANES);
+        lane_slopes = slopes + rounded_up(k * s.lanes, LANES);
+        lane_positions = lane_slopes + rounded_up(k, LANES);
+        size = lane_positions + rounded_up(k, LANES);
     }
 };
 
@@ -60,46 +62,72 @@ int64_t backward_scratch(const Shape& s, int64_t length, int64_t k) {
 }
 
 // The gradient of the filters of one output row: for every input row, the sum over its kept
-// columns of slope times window.
-inline void filter_gradient(const Shape& s, int64_t row_size, int64_t lane, int64_t k,
+// columns of slope times window. VECTORS is their number in a filter, 0 if known only here.
+template <int VECTORS>
+inline void filter_gradient(const Shape& s, int64_t row_size, int64_t map, int64_t row, int64_t k,
                             const float* slopes, const int32_t* positions, const float* words,
                             float* gradient_taps) {
-    const int64_t padded = padded_width(s), map = lane / s.rows, row = lane % s.rows;
-    for (int64_t below = 0; below < s.maps_below; ++below)
-        for (int64_t half = 0; half < s.halves; ++half) {
-            const int64_t input = below * s.rows_below + row + half * s.rows;
-            float* to = gradient_taps + (map * s.maps_below * s.rows_below + input) * padded;
-            for (int64_t tap = 0; tap < padded; tap += TAPS) {
-                const float* window = words + input * row_size + tap;
-                Gram sum = load_gram(to + tap);
-                for (int64_t slot = 0; slot < k; ++slot)
-                    sum += slopes[slot * s.lanes + lane] *
-                           load_gram(window + positions[slot * s.lanes + lane]);
-                store_gram(to + tap, sum);
-            }
+    const int64_t padded = VECTORS ? VECTORS * TAPS : padded_width(s);
+    float* to = gradient_taps + (map * s.maps_below * s.rows_below + row) * padded;
+    const float* from = words + row * row_size;
+    for (int64_t plane = 0; plane < s.planes; ++plane) {
+        for (int64_t tap = 0; tap < padded; tap += TAPS) {
+            Gram sum = load_gram(to + tap);
+            for (int64_t slot = 0; slot < k; ++slot)
+                sum += slopes[slot] * load_gram(from + positions[slot] + tap);
+            store_gram(to + tap, sum);
         }
+        to += s.rows * padded;
+        from += s.rows * row_size;
+    }
 }
 
 // One slot's gradient of the input. Neighbouring rows follow one another, not the slots of a row:
 // their windows overlap, and a load that overlaps a store just made has to wait for it.
+template <int VECTORS>
 inline void input_gradient(const Shape& s, int64_t row_size, const float* slopes,
                            const int32_t* positions, const float* taps, float* gradient) {
-    const int64_t padded = padded_width(s), inputs = s.maps_below * s.rows_below;
+    const int64_t padded = VECTORS ? VECTORS * TAPS : padded_width(s);
+    const float* weights = taps;
+    for (int64_t map = 0; map < s.maps; ++map) {
+        float* rows = gradient;
+        for (int64_t plane = 0; plane < s.planes; ++plane)
+            for (int64_t lane = map * s.rows; lane < (map + 1) * s.rows; ++lane) {
+                const float slope = slopes[lane];
+                float* window = rows + positions[lane];
+                for (int64_t tap = 0; tap < padded; tap += TAPS)
+                    store_gram(window + tap,
+                               load_gram(window + tap) + slope * load_gram(weights + tap));
+                rows += row_size;
+                weights += padded;
+            }
+    }
+}
+
+template <int VECTORS>
+inline void carry_back(const Shape& s, const BackwardScratch& at, const float* taps, int64_t k,
+                       const int32_t* positions, float* gradient_taps, float* scratch) {
+    const float* slopes = scratch + at.slopes;
+    float* lane_slopes = scratch + at.lane_slopes;
+    int32_t* lane_positions = (int32_t*)(scratch + at.lane_positions);
     for (int64_t map = 0; map < s.maps; ++map)
-        for (int64_t input = 0; input < inputs; ++input) {
-            const int64_t lane = map * s.rows + input % s.rows_below % s.rows;
-            const float slope = slopes[lane];
-            float* window = gradient + input * row_size + positions[lane];
-            const float* weights = taps + (map * inputs + input) * padded;
-            for (int64_t tap = 0; tap < padded; tap += TAPS)
-                store_gram(window + tap,
-                           load_gram(window + tap) + slope * load_gram(weights + tap));
+        for (int64_t row = 0; row < s.rows; ++row) {
+            for (int64_t slot = 0; slot < k; ++slot) {
+                lane_slopes[slot] = slopes[slot * s.lanes + map * s.rows + row];
+                lane_positions[slot] = positions[slot * s.lanes + map * s.rows + row];
+            }
+            filter_gradient<VECTORS>(s, at.row, map, row, k, lane_slopes, lane_positions,
+                                     scratch + at.words, gradient_taps);
         }
+    for (int64_t slot = 0; slot < k; ++slot)
+        input_gradient<VECTORS>(s, at.row, slopes + slot * s.lanes, positions + slot * s.lanes,
+                                taps, scratch + at.gradient);
 }
 
 void backward(const Shape& s, const float* taps, const float* x, int64_t length, int64_t k,
               const float* values, const int32_t* positions, const float* gradient_values,
               float* gradient_x, float* gradient_taps, float* gradient_bias, float* scratch) {
+    const FlushTiny flush;
     const BackwardScratch at(s, length, k);
     const int64_t inputs = s.maps_below * s.rows_below;
     float* words = scratch + at.words;
@@ -116,11 +144,10 @@ void backward(const Shape& s, const float* taps, const float* x, int64_t length,
         for (int64_t lane = 0; lane < s.lanes; ++lane)
             gradient_bias[lane] += slopes[slot * s.lanes + lane];
 
-    for (int64_t lane = 0; lane < s.lanes; ++lane)
-        filter_gradient(s, at.row, lane, k, slopes, positions, words, gradient_taps);
-    for (int64_t slot = 0; slot < k; ++slot)
-        input_gradient(s, at.row, slopes + slot * s.lanes, positions + slot * s.lanes, taps,
-                       gradient);
+    const auto carry = padded_width(s) == TAPS       ? carry_back<1>
+                       : padded_width(s) == 2 * TAPS ? carry_back<2>
+                                                     : carry_back<0>;
+    carry(s, at, taps, k, positions, gradient_taps, scratch);
     for (int64_t t = 0; t < length; ++t)
         for (int64_t input = 0; input < inputs; ++input)
             gradient_x[t * inputs + input] = gradient[input * at.row + s.width - 1 + t];

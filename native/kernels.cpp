@@ -23,6 +23,7 @@ float dot(const float* left, const float* right, int64_t size) {
 void adagrad(float* __restrict value, const float* __restrict gradient, float* __restrict total,
              float* __restrict average, int64_t size, float clip, float l2, float rate,
              float shrink, float eps, float fresh) {
+    const FlushTiny flush;
     if (average) {
         for (int64_t i = 0; i < size; ++i) {
             const float v = value[i] * shrink, g = gradient[i] * clip + v * l2;

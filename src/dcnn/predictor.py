@@ -1,7 +1,8 @@
-"""From a model folder to labels and probabilities, with numpy alone.
+"""From a model folder to labels and probabilities, without torch.
 
-The forward pass of each network on the reference operators, in evaluation mode. Nothing here
-imports torch: a process that loads a model and classifies a sentence starts in a moment.
+The forward pass of each network in evaluation mode: a DCNN on the native backend where that is
+available, everything else on the reference operators in numpy. Nothing here imports torch: a
+process that loads a model and classifies a sentence starts in a moment.
 """
 
 from collections.abc import Iterable
@@ -16,9 +17,10 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact, Label, Weights
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
-from dcnn.errors import DataError
-from dcnn.ops import reference
+from dcnn.errors import ConfigError, DataError
+from dcnn.ops import backends, reference
 from dcnn.ops.k_schedule import dynamic_k
+from dcnn.ops.native_network import Network
 from dcnn.text.sentences import Ints, Sentences
 
 Floats = NDArray[np.float32]
@@ -46,16 +48,30 @@ class Predictor:
     """A trained classifier, ready to use.
 
     >>> Predictor.load("my-model").predict(["a text"])[0].label
+
+    Args:
+        artifact: the model.
+        threads: CPU threads of the native backend. They change no bit of the result.
+
+    Raises:
+        ConfigError: ``DCNN_BACKEND`` names a backend that is not there.
     """
 
-    def __init__(self, artifact: Artifact) -> None:
+    def __init__(self, artifact: Artifact, threads: int = 1) -> None:
         self.artifact = artifact
         self.classes = artifact.classes
+        self.threads = threads
+        self._network = _native_network(artifact)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path, threads: int = 1) -> Self:
         """Open a model folder."""
-        return cls(model_folder.load(Path(path)))
+        return cls(model_folder.load(Path(path)), threads)
+
+    @property
+    def backend(self) -> str:
+        """What computes: ``native`` or ``reference``."""
+        return "reference" if self._network is None else "native"
 
     def predict(self, texts: Iterable[str]) -> list[Prediction]:
         """Classify texts."""
@@ -73,6 +89,8 @@ class Predictor:
 
     def logits(self, sentences: Sentences) -> Floats:
         """(sentences, classes), before the softmax."""
+        if self._network is not None:
+            return self._network.logits(sentences.ids, sentences.offsets, self.threads)
         weights = self.artifact.weights
         logits = np.empty((len(sentences), len(self.classes)), np.float32)
         for batch in prediction_batches(sentences):
@@ -90,6 +108,17 @@ class Predictor:
                 return _max_tdnn(config, self.artifact.weights, x, lengths)
             case NBoWConfig():
                 return _nbow(x, lengths)
+
+
+def _native_network(artifact: Artifact) -> Network | None:
+    try:
+        backend = backends.for_prediction()
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(str(error)) from error
+    config = artifact.config.model
+    if backend == "native" and isinstance(config, DCNNConfig):
+        return Network(artifact.weights, config.fold, config.k_top)
+    return None
 
 
 def checked_texts(texts: object) -> list[str]:

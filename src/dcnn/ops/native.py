@@ -14,7 +14,7 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ _pointer, _long, _int, _float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32,
 class LayerSizes(ctypes.Structure):
     """``dcnn_layer`` of the C interface."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         (name, ctypes.c_int64) for name in ("maps_below", "rows_below", "maps", "width", "fold")
     ]
 
@@ -86,30 +86,30 @@ def open_library(path: Path) -> ctypes.CDLL:
     wanted = path.with_suffix(".sha256").read_text().strip()
     if hashlib.sha256(path.read_bytes()).hexdigest() != wanted:
         raise OSError(f"{path.name} is damaged: its checksum is not that of the build")
-    library = ctypes.CDLL(str(path))
+    opened = ctypes.CDLL(str(path))
     try:
-        found = library.dcnn_abi()
+        found = opened.dcnn_abi()
         if found != ABI:
             raise OSError(f"{path.name} has interface {found}; this version of dcnn needs {ABI}")
         for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(library, name)
+            function = getattr(opened, name)
             function.restype, function.argtypes = result, arguments
     except AttributeError as error:
         raise OSError(f"{path.name} is not dcnn's library: {error}") from error
-    return library
+    return opened
 
 
 @cache
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The library, or none and why; the reason is logged once."""
     try:
-        library = open_library(library_path())
+        loaded = open_library(library_path())
     except OSError as error:
         _log.info("the native backend is not available: %s; run `make native`", error)
         return None, str(error)
     if wanted := os.environ.get(ISA_VARIABLE):
-        _use(library, wanted)
-    return library, ""
+        _use(loaded, wanted)
+    return loaded, ""
 
 
 def available() -> bool:
@@ -122,16 +122,28 @@ def reason() -> str:
     return _load()[1]
 
 
-def _library() -> ctypes.CDLL:
-    library, why = _load()
-    if library is None:
+def describe() -> str:
+    """One line on the library: the instruction set it uses, or why it is not available."""
+    if available():
+        return f"native backend: {instruction_set()}"
+    return f"native backend: not available ({reason()}); numpy and torch do its work"
+
+
+def library() -> ctypes.CDLL:
+    """The functions of ``native/dcnn_native.h``.
+
+    Raises:
+        RuntimeError: there is no library; the message says why.
+    """
+    loaded, why = _load()
+    if loaded is None:
         raise RuntimeError(f"the native backend is not available: {why}; run `make native`")
-    return library
+    return loaded
 
 
 def instruction_set() -> str:
     """The one in use: ``avx512``, ``avx2`` or ``plain``."""
-    name: bytes = _library().dcnn_isa()
+    name: bytes = library().dcnn_isa()
     return name.decode()
 
 
@@ -141,11 +153,11 @@ def use_instruction_set(name: str) -> None:
     Raises:
         ValueError: this machine does not have it.
     """
-    _use(_library(), name)
+    _use(library(), name)
 
 
-def _use(library: ctypes.CDLL, name: str) -> None:
-    if name not in INSTRUCTION_SETS or not library.dcnn_use_isa(name.encode()):
+def _use(loaded: ctypes.CDLL, name: str) -> None:
+    if name not in INSTRUCTION_SETS or not loaded.dcnn_use_isa(name.encode()):
         raise ValueError(
             f"{ISA_VARIABLE}={name!r} is not an instruction set of this machine; "
             f"choose among {', '.join(INSTRUCTION_SETS)} or leave it unset"
@@ -158,14 +170,15 @@ def check(status: int) -> None:
         raise _STATUSES[status]
 
 
-def _dense(array: Array, dtype: type[np.generic]) -> Array:
+def dense(array: Array, dtype: type[np.generic]) -> Array:
     """``array`` in the library's memory order; a copy only where it is not so already."""
     return np.ascontiguousarray(array, dtype)
 
 
-def _address(array: Array) -> int:
-    address: int = array.ctypes.data
-    return address
+def address(array: Array) -> int:
+    """Where the values of ``array`` lie."""
+    at: int = array.ctypes.data
+    return at
 
 
 def layer_sizes(filters: Sequence[int], fold_rows: bool) -> LayerSizes:
@@ -189,21 +202,21 @@ def layer(
     """One layer in float32, forward; see ``dcnn.ops``. Sentences are spread over ``threads``."""
     sizes = layer_sizes(filters.shape, fold_rows)
     kept = int(k.max()) if width is None else width
-    x = _dense(x.transpose(0, 3, 1, 2), np.float32)  # (B, s, n, d)
-    lengths, k = _dense(lengths, np.int64), _dense(k, np.int64)
-    filters, bias = _dense(filters, np.float32), _dense(bias, np.float32)
+    x = dense(x.transpose(0, 3, 1, 2), np.float32)  # (B, s, n, d)
+    lengths, k = dense(lengths, np.int64), dense(k, np.int64)
+    filters, bias = dense(filters, np.float32), dense(bias, np.float32)
     if x.shape[2:] != filters.shape[1:3] or bias.size * (1 + fold_rows) != filters[:, 0, :, 0].size:
         raise ValueError(f"x {x.shape}, filters {filters.shape}, bias {bias.shape} do not agree")
     values = np.empty((len(x), kept, *bias.shape), np.float32)
     positions = np.empty(values.shape, np.int32)
     check(
-        _library().dcnn_layer_forward(
+        library().dcnn_layer_forward(
             ctypes.addressof(sizes),
             *x.shape[:2],
-            *map(_address, (x, lengths, filters, bias, k)),
+            *map(address, (x, lengths, filters, bias, k)),
             kept,
-            _address(values),
-            _address(positions),
+            address(values),
+            address(positions),
             threads,
         )
     )
@@ -212,64 +225,7 @@ def layer(
 
 def tanh(x: Floats) -> Floats:
     """The tanh of the layers, for its test."""
-    x = _dense(x, np.float32)
+    x = dense(x, np.float32)
     y = np.empty_like(x)
-    _library().dcnn_tanh(_address(x), _address(y), x.size)
+    library().dcnn_tanh(address(x), address(y), x.size)
     return y
-
-
-class Network:
-    """A DCNN for prediction: ids to logits in one call.
-
-    Args:
-        weights: the parameters by the names of the model folder.
-        fold: whether every layer folds.
-        k_top: values a row keeps at the top.
-    """
-
-    def __init__(self, weights: Mapping[str, Array], fold: bool, k_top: int) -> None:
-        library = _library()
-        depth = sum(name.endswith(".filters") for name in weights)
-
-        def floats(name: str) -> Floats:
-            return _dense(weights[name], np.float32)
-
-        filters = [floats(f"layers.{i}.filters") for i in range(depth)]
-        biases = [floats(f"layers.{i}.bias") for i in range(depth)]
-        top_weight, top_bias = floats("top.weight"), floats("top.bias")
-        self._embeddings = floats("embeddings")  # the library reads them where they are
-        self.classes = len(top_bias)
-        sizes = (LayerSizes * depth)(*(layer_sizes(f.shape, fold) for f in filters))
-        pointers = [(_pointer * depth)(*map(_address, arrays)) for arrays in (filters, biases)]
-        self._handle = library.dcnn_network_new(
-            depth,
-            ctypes.addressof(sizes),
-            *map(ctypes.addressof, pointers),
-            k_top,
-            len(self._embeddings),
-            _address(self._embeddings),
-            self.classes,
-            _address(top_weight),
-            _address(top_bias),
-        )
-        if not self._handle:
-            raise MemoryError("the native backend ran out of memory")
-        self._logits, self._free = library.dcnn_network_logits, library.dcnn_network_free
-
-    def logits(self, ids: Array, offsets: Array, threads: int = 1) -> Floats:
-        """(sentences, classes); sentence i is ``ids[offsets[i]:offsets[i + 1]]``."""
-        ids, offsets = _dense(ids, np.int32), _dense(offsets, np.int64)
-        sentences = len(offsets) - 1
-        result: Floats = np.empty((sentences, self.classes), np.float32)
-        if sentences and (offsets[0] < 0 or offsets[-1] > len(ids)):
-            raise ValueError(f"offsets {offsets} go past the {len(ids)} ids")
-        check(
-            self._logits(
-                self._handle, sentences, *map(_address, (ids, offsets, result)), threads
-            )
-        )
-        return result
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self._free(self._handle)

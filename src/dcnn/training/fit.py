@@ -16,6 +16,7 @@ from dcnn.artifact import Artifact, Label
 from dcnn.config import Config
 from dcnn.data.batching import Examples, Floats
 from dcnn.errors import ConfigError
+from dcnn.ops.choice import backend_name
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import with_vector_words
 from dcnn.training.checkpoint import Checkpoint
@@ -63,6 +64,11 @@ def fit(
     place = choose_device(device)
     if threads < 1:
         raise ConfigError(f"threads={threads} must be 1 or more")
+    try:
+        backend = backend_name(place)
+    except (ValueError, RuntimeError) as error:  # the one that DCNN_BACKEND asks for
+        raise ConfigError(str(error)) from error
+    logger.info("training on %s with the %s backend", place.type, backend)
     encoder, sentences = Encoder.learn(data.texts, config.text)
     encoder = with_vector_words(encoder, config.text)
     examples = Examples(sentences, data.targets, data.weights)
@@ -73,6 +79,7 @@ def fit(
     if checkpoint_path is not None:
         identity = _identity(config, encoder, classes, examples, dev_examples)
         identity |= {"device": place.type, "threads": threads, "torch": torch.__version__}
+        identity |= {"backend": backend}  # another one rounds differently
         checkpoint = Checkpoint(checkpoint_path, identity)
     with _cpu_threads(threads):
         summary = train(

@@ -9,6 +9,8 @@ from torch.optim import Adagrad
 
 from dcnn.config import TrainingConfig
 from dcnn.models import SentenceModel
+from dcnn.ops.choice import backend_name
+from dcnn.training.native_adagrad import NativeAdagrad
 
 
 def make_optimizer(model: SentenceModel, config: TrainingConfig) -> Adagrad:
@@ -24,7 +26,10 @@ def make_optimizer(model: SentenceModel, config: TrainingConfig) -> Adagrad:
     for index, layer in enumerate(model.convolutions):
         decay = config.l2_filters[min(index, len(config.l2_filters) - 1)]
         groups.append({"params": [layer.filters], "weight_decay": decay})
-    return Adagrad(groups, lr=config.learning_rate, eps=config.eps)
+    native = backend_name(model.embeddings.device) == "native"
+    single = model.embeddings.dtype == torch.float32
+    optimizer = NativeAdagrad if native and single else Adagrad
+    return optimizer(groups, lr=config.learning_rate, eps=config.eps)
 
 
 def set_learning_rate(optimizer: Adagrad, config: TrainingConfig, progress: float) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dcnn.config import TrainingConfig
 from dcnn.ops.choice import backend_name
+from dcnn.training import native_adagrad
 
 Weights = dict[str, Tensor]
 
@@ -51,6 +52,8 @@ class StackedAdagrad:
             from dcnn.training import fused_adagrad
 
             self._update = fused_adagrad.update
+        elif backend_name(device) == "native":
+            self._update = native_adagrad.update
         averages = any(config.ema for config in configs)
         self._averages = {
             name: value.detach().clone() for name, value in weights.items() if averages
