@@ -56,7 +56,6 @@ struct Plan {
 
 int32_t sentence_logits(const Network& network, const int32_t* ids, int64_t length, float* logits,
                         Memory& memory) {
-    if (length < 1) return DCNN_BAD_LENGTH;
     const Plan plan(network, length);
     float* base = memory.grow(plan.size);
     const float** words = reinterpret_cast<const float**>(base + plan.words);
@@ -118,6 +117,8 @@ void dcnn_network_free(void* network) { delete static_cast<Network*>(network); }
 int32_t dcnn_network_logits(const void* handle, int64_t sentences, const int32_t* ids,
                             const int64_t* offsets, float* logits, int32_t threads) {
     const Network& network = *static_cast<const Network*>(handle);
+    for (int64_t i = 0; i < sentences; ++i)
+        if (offsets[i] < 0 || offsets[i + 1] <= offsets[i]) return DCNN_BAD_LENGTH;
     std::atomic<int64_t> next{0};
     std::atomic<int32_t> status{DCNN_OK};
     in_parallel(parts_of(sentences, threads), [&](int64_t) {

@@ -54,6 +54,7 @@ class Memory {
 // are made for the call: a pool would not survive the fork of a Python process. Work must not throw.
 template <class Work>
 void in_parallel(int64_t parts, const Work& work) {
+    if (parts == 1) return work(int64_t{0});
     std::vector<std::thread> threads;
     int64_t part = 1;
     try {

@@ -1,0 +1,101 @@
+"""Loading the compiled library: what is missing, damaged or foreign is named and never crashes."""
+
+import hashlib
+import logging
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from dcnn.ops import native
+
+COMPILER = shutil.which("c++") or shutil.which("g++")
+
+
+@pytest.fixture
+def nowhere(monkeypatch, tmp_path):
+    """A machine on which the library was never compiled."""
+    monkeypatch.setattr(native, "library_path", lambda: tmp_path / "_native.so")
+    native._load.cache_clear()
+    yield
+    native._load.cache_clear()
+
+
+def compile_library(folder, source):
+    path = folder / "_native.so"
+    (folder / "source.cpp").write_text(source)
+    subprocess.run([COMPILER, "-shared", "-fPIC", folder / "source.cpp", "-o", path], check=True)
+    note_checksum(path)
+    return path
+
+
+def note_checksum(path):
+    path.with_suffix(".sha256").write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def test_a_missing_library_is_told_once_and_refused_with_its_reason(nowhere, caplog):
+    caplog.set_level(logging.INFO, "dcnn")
+    assert not native.available()
+    assert "was not compiled" in native.reason()
+    assert len(caplog.messages) == 1
+    assert "the native backend is not available: it was not compiled" in caplog.messages[0]
+    assert "not available" in native.describe()
+    with pytest.raises(RuntimeError, match="not available: it was not compiled"):
+        native.library()
+
+
+def test_a_library_cut_short_is_not_loaded(tmp_path):
+    if not native.available():
+        pytest.skip(native.reason())
+    path = tmp_path / "_native.so"
+    whole = native.library_path().read_bytes()
+    path.write_bytes(whole)
+    note_checksum(path)
+    native.open_library(path)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(OSError, match="damaged"):
+        native.open_library(path)
+
+
+def test_a_file_that_is_no_library_is_refused(tmp_path):
+    path = tmp_path / "_native.so"
+    path.write_bytes(b"nonsense")
+    with pytest.raises(OSError, match="sha256"):  # it has no checksum
+        native.open_library(path)
+    note_checksum(path)
+    with pytest.raises(OSError, match="_native"):
+        native.open_library(path)
+
+
+@pytest.mark.skipif(not COMPILER, reason="no compiler")
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("int nothing;", "is not dcnn's library"),
+        ('extern "C" int dcnn_abi() { return 99; }', "has interface 99; this version of dcnn"),
+        (f'extern "C" int dcnn_abi() {{ return {native.ABI}; }}', "is not dcnn's library"),
+    ],
+)
+def test_a_foreign_library_is_refused(tmp_path, source, message):
+    with pytest.raises(OSError, match=message):
+        native.open_library(compile_library(tmp_path, source))
+
+
+def run(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+
+
+@pytest.mark.skipif(not native.available(), reason="not compiled")
+def test_the_instruction_set_can_be_forced():
+    code = "from dcnn.ops import native; print(native.describe())"
+    assert run(code, DCNN_ISA="plain").stdout == "native backend: plain\n"
+    refused = run(code, DCNN_ISA="mmx").stderr
+    assert "DCNN_ISA='mmx' is not an instruction set of this machine" in refused
+
+
+def test_loading_imports_no_torch():
+    code = "import sys; from dcnn.ops import native, backends; native.available(); "
+    assert run(code + "print('torch' in sys.modules)").stdout == "False\n"
