@@ -1,5 +1,7 @@
-"""Prediction in numpy gives what the torch modules give, and imports nothing heavy."""
+"""Prediction, in numpy or native, gives what the torch modules give, and imports nothing heavy."""
 
+import copy
+import pickle
 import subprocess
 import sys
 
@@ -27,8 +29,10 @@ TEXTS = [" ".join(np.resize(WORDS, length)) for length in (1, 2, 3, 7, 15, 16, 1
 ]
 
 
+@pytest.mark.parametrize("backend", ["torch", "auto"])  # torch leaves numpy to predict
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
-def test_numpy_gives_what_torch_gives(config):
+def test_prediction_gives_what_torch_gives(config, backend, monkeypatch):
+    monkeypatch.setenv("DCNN_BACKEND", backend)
     artifact = make_artifact(config)
     predictor = Predictor(artifact)
     sentences = artifact.encoder.encode_all(TEXTS)
@@ -45,6 +49,13 @@ def test_a_text_is_predicted_the_same_alone_and_among_others():
     together = predictor.probabilities(TEXTS)
     alone = np.concatenate([predictor.probabilities([text]) for text in TEXTS])
     np.testing.assert_allclose(together, alone, atol=1e-6)
+
+
+def test_copies_predict_the_same():
+    predictor = Predictor(make_artifact(), threads=2)
+    for twin in (copy.deepcopy(predictor), pickle.loads(pickle.dumps(predictor))):
+        assert twin.threads == 2
+        np.testing.assert_array_equal(twin.probabilities(TEXTS), predictor.probabilities(TEXTS))
 
 
 def test_labels_come_most_probable_first():

@@ -8,7 +8,7 @@ process that loads a model and classifies a sentence starts in a moment.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,10 @@ class Predictor:
     def load(cls, path: str | Path, threads: int = 1) -> Self:
         """Open a model folder."""
         return cls(model_folder.load(Path(path)), threads)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process or on another machine finds its own backend.
+        return type(self), (self.artifact, self.threads)
 
     @property
     def backend(self) -> str:

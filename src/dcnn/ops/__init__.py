@@ -7,6 +7,10 @@ may keep rows contiguous in memory behind it.
 - ``k_schedule``: how many values a row keeps (Eq. 4), for ints, numpy arrays and torch tensors.
 - ``reference``: every operator in plain numpy. This is the truth that all others are compared with.
 - ``torch_backend``: the same operators on tensors, with gradients, on any device.
+- ``native``: the layer and whole networks in compiled C++ on a CPU, for numpy arrays;
+  ``native_backend`` is the layer with gradients for training.
+- ``triton_backend``: the layer with gradients, fused for CUDA.
+- ``backends``: which of them computes.
 
 A backend is a module with one function::
 
