@@ -1,5 +1,7 @@
 """Compile the native backend into the package: ``python native/build.py``, or ``make native``.
 
+``CXX`` and ``CXXFLAGS`` choose the compiler and add flags, as everywhere.
+
 Only the standard library is needed, so that the package's build hook can use it too. The kernels
 are compiled once an instruction set; the library chooses among them when it is loaded.
 """
@@ -7,6 +9,7 @@ are compiled once an instruction set; the library chooses among them when it is 
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -45,7 +48,7 @@ def build(folder: Path = PACKAGE) -> Path:
     Raises:
         BuildError: there is no compiler, or it failed.
     """
-    compiler = _compiler()
+    compiler, own = _compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         sets = {"plain": []} | (X86_SETS if platform.machine() in ("x86_64", "AMD64") else {})
@@ -53,9 +56,9 @@ def build(folder: Path = PACKAGE) -> Path:
         units += [(source, "", []) for source in ("library", "layer", "network")]
         objects = [work / f"{source}{isa}.o" for source, isa, _ in units]
         for (source, _, flags), target in zip(units, objects, strict=True):
-            _run(compiler, *FLAGS, *flags, "-c", HERE / f"{source}.cpp", "-o", target)
+            _run(compiler, *FLAGS, *flags, *own, "-c", HERE / f"{source}.cpp", "-o", target)
         library = work / library_name()
-        _run(compiler, "-shared", "-pthread", *objects, "-o", library)
+        _run(compiler, "-shared", "-pthread", *own, *objects, "-o", library)
         digest = hashlib.sha256(library.read_bytes()).hexdigest()
         target = folder / library_name()
         # A process may have the old one mapped: replace the file, do not write into it.
