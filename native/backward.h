@@ -88,20 +88,19 @@ template <int VECTORS>
 inline void input_gradient(const Shape& s, int64_t row_size, const float* slopes,
                            const int32_t* positions, const float* taps, float* gradient) {
     const int64_t padded = VECTORS ? VECTORS * TAPS : padded_width(s);
-    const float* weights = taps;
-    for (int64_t map = 0; map < s.maps; ++map) {
-        float* rows = gradient;
-        for (int64_t plane = 0; plane < s.planes; ++plane)
-            for (int64_t lane = map * s.rows; lane < (map + 1) * s.rows; ++lane) {
-                const float slope = slopes[lane];
-                float* window = rows + positions[lane];
+    for (int64_t map = 0; map < s.maps; ++map)
+        for (int64_t row = 0; row < s.rows; ++row) {
+            const float slope = slopes[map * s.rows + row];
+            float* window = gradient + row * row_size + positions[map * s.rows + row];
+            const float* weights = taps + (map * s.planes * s.rows + row) * padded;
+            for (int64_t plane = 0; plane < s.planes; ++plane) {
                 for (int64_t tap = 0; tap < padded; tap += TAPS)
                     store_gram(window + tap,
                                load_gram(window + tap) + slope * load_gram(weights + tap));
-                rows += row_size;
-                weights += padded;
+                window += s.rows * row_size;
+                weights += s.rows * padded;
             }
-    }
+        }
 }
 
 template <int VECTORS>
