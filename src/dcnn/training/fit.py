@@ -64,10 +64,7 @@ def fit(
     place = choose_device(device)
     if threads < 1:
         raise ConfigError(f"threads={threads} must be 1 or more")
-    try:
-        backend = backend_name(place)
-    except (ValueError, RuntimeError) as error:  # the one that DCNN_BACKEND asks for
-        raise ConfigError(str(error)) from error
+    backend = backend_name(place)
     logger.info("training on %s with the %s backend", place.type, backend)
     encoder, sentences = Encoder.learn(data.texts, config.text)
     encoder = with_vector_words(encoder, config.text)
@@ -121,7 +118,8 @@ def choose_device(name: str) -> torch.device:
     """Resolve ``auto``, ``cpu`` or ``cuda``; ``auto`` takes a GPU where there is one.
 
     Raises:
-        ConfigError: the device does not exist here.
+        ConfigError: the device does not exist here, or ``DCNN_BACKEND`` forces a backend that is
+            not there or cannot train on it.
     """
     if name not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device={name!r} must be auto, cpu or cuda")
@@ -129,7 +127,12 @@ def choose_device(name: str) -> torch.device:
         raise ConfigError("device='cuda' was asked for and no GPU can be used; take auto or cpu")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+    place = torch.device(name)
+    try:
+        backend_name(place)
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(str(error)) from error
+    return place
 
 
 def _encode(encoder: Encoder, data: TextSet) -> Examples:
