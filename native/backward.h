@@ -1,8 +1,9 @@
 // One sentence back through one layer.
 //
-// Only the kept columns carry a gradient, k of them a row. Each touches m neighbouring words of the
-// rows it was summed from, so here the words of a row are contiguous and a vector spans the m-gram:
-// the weights of a filter, padded with zeros to whole vectors, meet a window of the row.
+// Only the kept columns carry a gradient, k of them a row. Each touches the m-gram that it was
+// summed from, in all planes: with the planes of a word side by side, and the words of a row after
+// one another, that is one run of m * planes numbers, and so are the weights that it was summed
+// with. A vector spans as much of the run as it holds; weights are padded with zeros to whole ones.
 #ifndef DCNN_BACKWARD_H
 #define DCNN_BACKWARD_H
 
@@ -11,46 +12,43 @@
 
 namespace {
 
-constexpr int TAPS = 8;
-typedef float Gram __attribute__((vector_size(4 * TAPS)));
+// Vectors of a run that are summed at once, in registers.
+constexpr int MOST_VECTORS = 4;
 
-inline Gram load_gram(const float* from) {
-    Gram gram;
-    memcpy(&gram, from, sizeof gram);
-    return gram;
+inline int64_t run_size(const Shape& s) { return rounded_up(s.width * s.planes, LANES); }
+
+int64_t taps_size(const Shape& s) { return s.lanes * run_size(s); }
+
+// Calls take(place in a filter, place in its run) for every weight of the filters.
+template <class Take>
+inline void for_each_tap(const Shape& s, Take take) {
+    const int64_t run = run_size(s);
+    for (int64_t map = 0; map < s.maps; ++map)
+        for (int64_t plane = 0; plane < s.planes; ++plane)
+            for (int64_t row = 0; row < s.rows; ++row)
+                for (int64_t i = 0; i < s.width; ++i)
+                    take(((map * s.planes + plane) * s.rows + row) * s.width + i,
+                         (map * s.rows + row) * run + i * s.planes + plane);
 }
 
-inline void store_gram(float* to, const Gram& gram) { memcpy(to, &gram, sizeof gram); }
-
-inline int64_t padded_width(const Shape& s) { return rounded_up(s.width, TAPS); }
-
-int64_t taps_size(const Shape& s) {
-    return s.maps * s.maps_below * s.rows_below * padded_width(s);
-}
-
-// Filters (o, n, d, m) with m padded to whole vectors.
 void pack_taps(const Shape& s, const float* filters, float* taps) {
-    const int64_t padded = padded_width(s), count = s.maps * s.maps_below * s.rows_below;
     memset(taps, 0, sizeof(float) * taps_size(s));
-    for (int64_t i = 0; i < count; ++i)
-        memcpy(taps + i * padded, filters + i * s.width, sizeof(float) * s.width);
+    for_each_tap(s, [&](int64_t filter, int64_t tap) { taps[tap] = filters[filter]; });
 }
 
 void unpack_taps(const Shape& s, const float* taps, float* filters) {
-    const int64_t padded = padded_width(s), count = s.maps * s.maps_below * s.rows_below;
-    for (int64_t i = 0; i < count; ++i)
-        memcpy(filters + i * s.width, taps + i * padded, sizeof(float) * s.width);
+    for_each_tap(s, [&](int64_t filter, int64_t tap) { filters[filter] = taps[tap]; });
 }
 
 struct BackwardScratch {
-    int64_t row;  // floats a row: m - 1 empty words, the sentence, room for a window at its end
+    int64_t row;  // floats a row: m - 1 empty words, the sentence, room for a run at its end
     int64_t words, gradient, slopes, lane_slopes, lane_positions, size;
 
     BackwardScratch(const Shape& s, int64_t length, int64_t k) {
-        row = rounded_up(s.width - 1 + length + padded_width(s), TAPS);
+        row = rounded_up((s.width - 1 + length) * s.planes + run_size(s), LANES);
         words = 0;
-        gradient = words + s.maps_below * s.rows_below * row;
-        slopes = gradient + s.maps_below * s.rows_below * row;
+        gradient = words + s.rows * row;
+        slopes = gradient + s.rows * row;
         lane_slopes = slopes + rounded_up(k * s.lanes, LANES);
         lane_positions = lane_slopes + rounded_up(k, LANES);
         size = lane_positions + rounded_up(k, LANES);
@@ -61,66 +59,43 @@ int64_t backward_scratch(const Shape& s, int64_t length, int64_t k) {
     return BackwardScratch(s, length, k).size;
 }
 
-// The gradient of the filters of one output row: for every input row, the sum over its kept
-// columns of slope times window. VECTORS is their number in a filter, 0 if known only here.
+// VECTORS vectors of the gradient of one output row's weights: slope times words, over its kept
+// columns, whose places in the row are `starts`.
 template <int VECTORS>
-inline void filter_gradient(const Shape& s, int64_t row_size, int64_t map, int64_t row, int64_t k,
-                            const float* slopes, const int32_t* positions, const float* words,
-                            float* gradient_taps) {
-    const int64_t padded = VECTORS ? VECTORS * TAPS : padded_width(s);
-    float* to = gradient_taps + (map * s.maps_below * s.rows_below + row) * padded;
-    const float* from = words + row * row_size;
-    for (int64_t plane = 0; plane < s.planes; ++plane) {
-        for (int64_t tap = 0; tap < padded; tap += TAPS) {
-            Gram sum = load_gram(to + tap);
-            for (int64_t slot = 0; slot < k; ++slot)
-                sum += slopes[slot] * load_gram(from + positions[slot] + tap);
-            store_gram(to + tap, sum);
-        }
-        to += s.rows * padded;
-        from += s.rows * row_size;
+inline void add_runs(int64_t k, const float* slopes, const int32_t* starts, const float* words,
+                     float* gradient) {
+    Floats sums[VECTORS];
+    for (int v = 0; v < VECTORS; ++v) sums[v] = load(gradient + v * LANES);
+    for (int64_t slot = 0; slot < k; ++slot) {
+        const Floats slope = splat(slopes[slot]);
+        const float* run = words + starts[slot];
+        for (int v = 0; v < VECTORS; ++v) sums[v] += slope * load(run + v * LANES);
     }
+    for (int v = 0; v < VECTORS; ++v) store(gradient + v * LANES, sums[v]);
+}
+
+inline void filter_gradient(int64_t run, int64_t k, const float* slopes, const int32_t* starts,
+                            const float* words, float* gradient) {
+    int64_t at = 0;
+    for (; at + MOST_VECTORS * LANES <= run; at += MOST_VECTORS * LANES)
+        add_runs<MOST_VECTORS>(k, slopes, starts, words + at, gradient + at);
+    for (; at < run; at += LANES) add_runs<1>(k, slopes, starts, words + at, gradient + at);
 }
 
 // One slot's gradient of the input. Neighbouring rows follow one another, not the slots of a row:
-// their windows overlap, and a load that overlaps a store just made has to wait for it.
-template <int VECTORS>
+// their runs overlap, and a load that overlaps a store just made has to wait for it.
 inline void input_gradient(const Shape& s, int64_t row_size, const float* slopes,
                            const int32_t* positions, const float* taps, float* gradient) {
-    const int64_t padded = VECTORS ? VECTORS * TAPS : padded_width(s);
+    const int64_t run = run_size(s);
     for (int64_t map = 0; map < s.maps; ++map)
         for (int64_t row = 0; row < s.rows; ++row) {
-            const float slope = slopes[map * s.rows + row];
-            float* window = gradient + row * row_size + positions[map * s.rows + row];
-            const float* weights = taps + (map * s.planes * s.rows + row) * padded;
-            for (int64_t plane = 0; plane < s.planes; ++plane) {
-                for (int64_t tap = 0; tap < padded; tap += TAPS)
-                    store_gram(window + tap,
-                               load_gram(window + tap) + slope * load_gram(weights + tap));
-                window += s.rows * row_size;
-                weights += s.rows * padded;
-            }
+            const int64_t lane = map * s.rows + row;
+            const Floats slope = splat(slopes[lane]);
+            const float* weights = taps + lane * run;
+            float* to = gradient + row * row_size + positions[lane] * s.planes;
+            for (int64_t at = 0; at < run; at += LANES)
+                store(to + at, load(to + at) + slope * load(weights + at));
         }
-}
-
-template <int VECTORS>
-inline void carry_back(const Shape& s, const BackwardScratch& at, const float* taps, int64_t k,
-                       const int32_t* positions, float* gradient_taps, float* scratch) {
-    const float* slopes = scratch + at.slopes;
-    float* lane_slopes = scratch + at.lane_slopes;
-    int32_t* lane_positions = (int32_t*)(scratch + at.lane_positions);
-    for (int64_t map = 0; map < s.maps; ++map)
-        for (int64_t row = 0; row < s.rows; ++row) {
-            for (int64_t slot = 0; slot < k; ++slot) {
-                lane_slopes[slot] = slopes[slot * s.lanes + map * s.rows + row];
-                lane_positions[slot] = positions[slot * s.lanes + map * s.rows + row];
-            }
-            filter_gradient<VECTORS>(s, at.row, map, row, k, lane_slopes, lane_positions,
-                                     scratch + at.words, gradient_taps);
-        }
-    for (int64_t slot = 0; slot < k; ++slot)
-        input_gradient<VECTORS>(s, at.row, slopes + slot * s.lanes, positions + slot * s.lanes,
-                                taps, scratch + at.gradient);
 }
 
 void backward(const Shape& s, const float* taps, const float* x, int64_t length, int64_t k,
@@ -128,14 +103,18 @@ void backward(const Shape& s, const float* taps, const float* x, int64_t length,
               float* gradient_x, float* gradient_taps, float* gradient_bias, float* scratch) {
     const FlushTiny flush;
     const BackwardScratch at(s, length, k);
-    const int64_t inputs = s.maps_below * s.rows_below;
     float* words = scratch + at.words;
     float* gradient = scratch + at.gradient;
     float* slopes = scratch + at.slopes;
-    memset(words, 0, sizeof(float) * 2 * inputs * at.row);  // and the gradient, which follows
+    float* lane_slopes = scratch + at.lane_slopes;
+    int32_t* starts = (int32_t*)(scratch + at.lane_positions);
+    const int64_t first = (s.width - 1) * s.planes;  // of a row's first word
+    memset(words, 0, sizeof(float) * 2 * s.rows * at.row);  // and the gradient, which follows
     for (int64_t t = 0; t < length; ++t)
-        for (int64_t input = 0; input < inputs; ++input)
-            words[input * at.row + s.width - 1 + t] = x[t * inputs + input];
+        for (int64_t plane = 0; plane < s.planes; ++plane)
+            for (int64_t row = 0; row < s.rows; ++row)
+                words[row * at.row + first + t * s.planes + plane] =
+                    x[(t * s.planes + plane) * s.rows + row];
 
     for (int64_t i = 0; i < k * s.lanes; ++i)
         slopes[i] = gradient_values[i] * (1 - values[i] * values[i]);
@@ -143,13 +122,25 @@ void backward(const Shape& s, const float* taps, const float* x, int64_t length,
         for (int64_t lane = 0; lane < s.lanes; ++lane)
             gradient_bias[lane] += slopes[slot * s.lanes + lane];
 
-    const auto carry = padded_width(s) == TAPS       ? carry_back<1>
-                       : padded_width(s) == 2 * TAPS ? carry_back<2>
-                                                     : carry_back<0>;
-    carry(s, at, taps, k, positions, gradient_taps, scratch);
+    const int64_t run = run_size(s);
+    for (int64_t map = 0; map < s.maps; ++map)
+        for (int64_t row = 0; row < s.rows; ++row) {
+            const int64_t lane = map * s.rows + row;
+            for (int64_t slot = 0; slot < k; ++slot) {
+                lane_slopes[slot] = slopes[slot * s.lanes + lane];
+                starts[slot] = positions[slot * s.lanes + lane] * (int32_t)s.planes;
+            }
+            filter_gradient(run, k, lane_slopes, starts, words + row * at.row,
+                            gradient_taps + lane * run);
+        }
+    for (int64_t slot = 0; slot < k; ++slot)
+        input_gradient(s, at.row, slopes + slot * s.lanes, positions + slot * s.lanes, taps,
+                       gradient);
     for (int64_t t = 0; t < length; ++t)
-        for (int64_t input = 0; input < inputs; ++input)
-            gradient_x[t * inputs + input] = gradient[input * at.row + s.width - 1 + t];
+        for (int64_t plane = 0; plane < s.planes; ++plane)
+            for (int64_t row = 0; row < s.rows; ++row)
+                gradient_x[(t * s.planes + plane) * s.rows + row] =
+                    gradient[row * at.row + first + t * s.planes + plane];
 }
 
 }  // namespace
