@@ -36,12 +36,14 @@ def test_native_is_taken_for_float32_on_a_cpu(compiled):
     assert choose_layer(X.double(), 9) is torch_backend.layer
     assert backend_name(CPU) == "native"
     assert backends.for_prediction() == "native"
+    assert backends.lack("cpu") == ""
     assert Predictor(make_artifact()).backend == "native"
 
 
 def test_without_it_torch_trains_and_numpy_predicts(not_compiled):
     assert choose_layer(X, 9) is torch_backend.layer
     assert backend_name(CPU) == "torch"
+    assert "the native one is not available, it was not compiled" in backends.lack("cpu")
     predictor = Predictor(make_artifact())
     assert predictor.backend == "reference"
     assert predictor.predict(["not good"])[0].label in ("neg", "pos")

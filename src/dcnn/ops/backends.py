@@ -68,6 +68,13 @@ def for_training(device: str) -> str:
     return "torch" if name == "auto" else name
 
 
+def lack(device: str) -> str:
+    """What keeps a run on ``device`` from the native backend, to end a line with; or nothing."""
+    if device == "cpu" and forced() == "auto" and not native.available():
+        return f": the native one is not available, {native.reason()}"
+    return ""
+
+
 def _require_native() -> None:
     if not native.available():
         raise RuntimeError(

@@ -102,10 +102,13 @@ def open_library(path: Path) -> ctypes.CDLL:
 @cache
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The library, or none and why; the reason is logged once."""
+    path = library_path()
     try:
-        loaded = open_library(library_path())
+        loaded = open_library(path)
     except OSError as error:
-        _log.info("the native backend is not available: %s; run `make native`", error)
+        # That none was compiled is told at the install and when training starts: enough.
+        level = logging.WARNING if path.exists() else logging.DEBUG
+        _log.log(level, "the native backend is not available: %s; run `make native`", error)
         return None, str(error)
     if wanted := os.environ.get(ISA_VARIABLE):
         _use(loaded, wanted)

@@ -16,6 +16,7 @@ from dcnn.artifact import Artifact, Label
 from dcnn.config import Config
 from dcnn.data.batching import Examples, Floats
 from dcnn.errors import ConfigError
+from dcnn.ops import backends
 from dcnn.ops.choice import backend_name
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import with_vector_words
@@ -65,7 +66,9 @@ def fit(
     if threads < 1:
         raise ConfigError(f"threads={threads} must be 1 or more")
     backend = backend_name(place)
-    logger.info("training on %s with the %s backend", place.type, backend)
+    logger.info(
+        "training on %s with the %s backend%s", place.type, backend, backends.lack(place.type)
+    )
     encoder, sentences = Encoder.learn(data.texts, config.text)
     encoder = with_vector_words(encoder, config.text)
     examples = Examples(sentences, data.targets, data.weights)
