@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test test-gpu lint format typecheck default-recipe clean
+.PHONY: help setup native demo test coverage test-gpu lint format typecheck default-recipe clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,10 @@ native:  ## Compile the native backend again, in place
 demo: setup  ## Train on the built-in corpus beside three baselines, and predict
 	$(BIN)/dcnn demo
 
-test: lint typecheck  ## Lint, type-check and run the whole suite with coverage
+test: lint typecheck  ## Lint, type-check and run the whole suite
+	$(BIN)/pytest -n auto
+
+coverage: setup  ## Run the whole suite and say which lines it never reached
 	$(BIN)/pytest -n auto --cov --cov-report=term
 
 test-gpu: setup  ## Check the GPU kernels and graphs on a CUDA device
