@@ -11,18 +11,15 @@ import argparse
 import datetime
 import json
 import os
-import platform
-import subprocess
 from pathlib import Path
 
 import numpy as np
-import torch
 
-import dcnn
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, ModelConfig, NBoWConfig
 from dcnn.data.opinions import generate
 from dcnn.data.splitting import stratified_split
 from dcnn.data.trec import read_trec
+from dcnn.experiments import provenance
 from dcnn.ngram import ngram_classifier
 from dcnn.predictor import Predictor
 from dcnn.training.fit import TextSet, fit
@@ -86,14 +83,9 @@ def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Spli
         "seconds": round((ended - started).total_seconds(), 1),
         "sentences_per_second": facts.get("sentences_per_second"),
         "backend": facts["backend"],
-        "hardware": f"{platform.machine()}, {os.cpu_count()} cores, one thread, no GPU",
-        "versions": {
-            "dcnn": dcnn.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
-        "commit": subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip(),
+        "hardware": provenance.hardware("cpu"),
+        "versions": provenance.versions(),
+        "commit": provenance.commit(),
         "date": ended.date().isoformat(),
     }
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dcnn.ops import native
+from dcnn.ops import fused, native
 
 
 def _rows_last(tensor: Tensor) -> Tensor:
@@ -104,22 +104,7 @@ class _Layer(torch.autograd.Function):
         info: Any, in_dims: tuple[int | None, ...], *arguments: Any
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
         """A mapped axis is the axis of runs."""
-        runs = info.batch_size
-        *tensors, fold, width = arguments
-
-        def batched(tensor: Tensor, dim: int | None) -> Tensor:
-            if dim is None:
-                return tensor.expand(runs, *tensor.shape)
-            return tensor.movedim(dim, 0)
-
-        x, lengths, filters, bias, k = (
-            batched(tensor, dim)
-            for tensor, dim in zip(tensors, in_dims[: len(tensors)], strict=True)
-        )
-        values, positions = _Layer.apply(  # type: ignore[no-untyped-call]
-            x.flatten(0, 1), lengths.flatten(), filters[:, 0], bias[:, 0], k.flatten(), fold, width
-        )
-        return (values.unflatten(0, (runs, -1)), positions.unflatten(0, (runs, -1))), (0, 0)
+        return fused.call_mapped(_Layer, info.batch_size, in_dims, arguments)
 
 
 def layer(
@@ -132,10 +117,4 @@ def layer(
     width: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Wide convolution, folding, dynamic k-max pooling, bias and tanh; see ``dcnn.ops``."""
-    width = int(k.max()) if width is None else width
-    if filters.dim() == 4:
-        filters, bias = filters[None], bias[None]
-    fused: tuple[Tensor, Tensor] = _Layer.apply(  # type: ignore[no-untyped-call]
-        x, lengths, filters, bias, k, fold_rows, width
-    )
-    return fused
+    return fused.call(_Layer, x, lengths, filters, bias, k, fold_rows, width)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from triton import cdiv, next_power_of_2
 
-from dcnn.ops import triton_kernels
+from dcnn.ops import fused, triton_kernels
 
 LONGEST = 128
 _TILE = 8192  # comparisons a program makes at once, in registers
@@ -135,22 +135,7 @@ class _Layer(torch.autograd.Function):
         info: Any, in_dims: tuple[int | None, ...], *arguments: Any
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
         """A mapped axis is the axis of runs."""
-        runs = info.batch_size
-        *tensors, fold, width = arguments
-
-        def batched(tensor: Tensor, dim: int | None) -> Tensor:
-            if dim is None:
-                return tensor.expand(runs, *tensor.shape)
-            return tensor.movedim(dim, 0)
-
-        x, lengths, filters, bias, k = (
-            batched(tensor, dim)
-            for tensor, dim in zip(tensors, in_dims[: len(tensors)], strict=True)
-        )
-        values, positions = _Layer.apply(  # type: ignore[no-untyped-call]
-            x.flatten(0, 1), lengths.flatten(), filters[:, 0], bias[:, 0], k.flatten(), fold, width
-        )
-        return (values.unflatten(0, (runs, -1)), positions.unflatten(0, (runs, -1))), (0, 0)
+        return fused.call_mapped(_Layer, info.batch_size, in_dims, arguments)
 
 
 def layer(
@@ -163,12 +148,4 @@ def layer(
     width: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Wide convolution, folding, dynamic k-max pooling, bias and tanh; see ``dcnn.ops``."""
-    width = int(k.max()) if width is None else width
-    if filters.dim() == 4:
-        filters, bias = filters[None], bias[None]
-    if 0 in x.stride():  # an expanded axis has no place for its gradient
-        x = x.contiguous()
-    fused: tuple[Tensor, Tensor] = _Layer.apply(  # type: ignore[no-untyped-call]
-        x, lengths, filters, bias, k, fold_rows, width
-    )
-    return fused
+    return fused.call(_Layer, x, lengths, filters, bias, k, fold_rows, width)

@@ -13,19 +13,24 @@ from dcnn.ops.choice import backend_name
 from dcnn.training.native_adagrad import NativeAdagrad
 
 
-def make_optimizer(model: SentenceModel, config: TrainingConfig) -> Adagrad:
-    """One group for the embeddings, one for the filters of each layer, one for the top weights.
+def l2_of(name: str, config: TrainingConfig) -> float:
+    """The L2 term of a parameter by its name; biases carry none."""
+    match name.split("."):
+        case ["embeddings"]:
+            return config.l2_embeddings
+        case ["top", "weight"]:
+            return config.l2_top
+        case ["layers", index, "filters"]:
+            return config.l2_filters[min(int(index), len(config.l2_filters) - 1)]
+    return 0.0
 
-    Biases carry no L2 term.
-    """
+
+def make_optimizer(model: SentenceModel, config: TrainingConfig) -> Adagrad:
+    """A group a parameter, each with its own L2 term."""
     groups: list[dict[str, object]] = [
-        {"params": [model.embeddings], "weight_decay": config.l2_embeddings},
-        {"params": [model.top.weight], "weight_decay": config.l2_top},
-        {"params": [model.top.bias, *(layer.bias for layer in model.convolutions)]},
+        {"params": [parameter], "weight_decay": l2_of(name, config)}
+        for name, parameter in model.named_parameters()
     ]
-    for index, layer in enumerate(model.convolutions):
-        decay = config.l2_filters[min(index, len(config.l2_filters) - 1)]
-        groups.append({"params": [layer.filters], "weight_decay": decay})
     native = backend_name(model.embeddings.device) == "native"
     single = model.embeddings.dtype == torch.float32
     optimizer = NativeAdagrad if native and single else Adagrad

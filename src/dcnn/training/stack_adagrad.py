@@ -12,20 +12,9 @@ from torch import Tensor
 from dcnn.config import TrainingConfig
 from dcnn.ops.choice import backend_name
 from dcnn.training import native_adagrad
+from dcnn.training.optimizer import l2_of
 
 Weights = dict[str, Tensor]
-
-
-def l2_of(name: str, config: TrainingConfig) -> float:
-    """The L2 term of a parameter by its name; biases carry none."""
-    match name.split("."):
-        case ["embeddings"]:
-            return config.l2_embeddings
-        case ["top", "weight"]:
-            return config.l2_top
-        case ["layers", index, "filters"]:
-            return config.l2_filters[min(int(index), len(config.l2_filters) - 1)]
-    return 0.0
 
 
 class StackedAdagrad:
