@@ -9,12 +9,16 @@ settings, each a list of ``section.key=value`` strings. The result, a JSON file 
 
 import argparse
 import json
+import multiprocessing
 import os
 import time
 import tomllib
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from dcnn.data.folders import data_folder
 from dcnn.experiments import provenance
@@ -48,6 +52,7 @@ def together(recipes: list[Recipe]) -> list[list[int]]:
 
 def sweep(setting: Setting, recipes: list[Recipe], seeds: int) -> list[dict]:
     """Dev accuracies of every recipe, in their order."""
+    torch.set_num_threads(1)
     found: dict[int, dict] = {}
     for group in together(recipes):
         task, located = setting.load(recipes[group[0]])
@@ -72,11 +77,22 @@ def sweep(setting: Setting, recipes: list[Recipe], seeds: int) -> list[dict]:
     return [found[number] for number in range(len(recipes))]
 
 
+def sweep_in_processes(
+    setting: Setting, recipes: list[Recipe], seeds: int, jobs: int
+) -> list[dict]:
+    """The same on a CPU, a process a recipe and ``jobs`` of them at a time."""
+    # Spawned, not forked: torch's threads do not survive a fork.
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        work = partial(sweep, setting, seeds=seeds)
+        return [outcome for (outcome,) in pool.map(work, [[recipe] for recipe in recipes])]
+
+
 def main() -> None:
     """Run a sweep and write its file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="on a CPU")
     parser.add_argument("--data", type=Path)
     options = parser.parse_args()
     plan = tomllib.loads(options.file.read_text())
@@ -91,7 +107,10 @@ def main() -> None:
         processes=os.cpu_count() or 1,
     )
     started = time.monotonic()
-    outcomes = sweep(setting, recipes, plan["seeds"])
+    if device == "cpu":
+        outcomes = sweep_in_processes(setting, recipes, plan["seeds"], options.jobs)
+    else:
+        outcomes = sweep(setting, recipes, plan["seeds"])
     report = {
         **{name: plan[name] for name in ("experiment", "recipe", "seeds")},
         "start": start.to_dict(),

@@ -70,6 +70,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_size: int = TextConfig.max_size,
         vectors: str = TextConfig.vectors,
         vectors_scale: float = TextConfig.vectors_scale,
+        vectors_projection: float = TextConfig.vectors_projection,
         vectors_words: int = TextConfig.vectors_words,
         epochs: int = TrainingConfig.epochs,
         batch_size: int = TrainingConfig.batch_size,
@@ -79,6 +80,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         reset_every: int = TrainingConfig.reset_every,
         l2_embeddings: float = TrainingConfig.l2_embeddings,
         decay_embeddings: float = TrainingConfig.decay_embeddings,
+        l2_projection: float = TrainingConfig.l2_projection,
         l2_filters: Sequence[float] = TrainingConfig.l2_filters,
         l2_top: float = TrainingConfig.l2_top,
         max_grad_norm: float = TrainingConfig.max_grad_norm,
@@ -106,6 +108,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_size = max_size
         self.vectors = vectors
         self.vectors_scale = vectors_scale
+        self.vectors_projection = vectors_projection
         self.vectors_words = vectors_words
         self.epochs = epochs
         self.batch_size = batch_size
@@ -115,6 +118,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.reset_every = reset_every
         self.l2_embeddings = l2_embeddings
         self.decay_embeddings = decay_embeddings
+        self.l2_projection = l2_projection
         self.l2_filters = l2_filters
         self.l2_top = l2_top
         self.max_grad_norm = max_grad_norm

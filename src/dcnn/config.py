@@ -39,6 +39,8 @@ class TextConfig:
         max_size: at most this many words are kept, the most frequent ones; 0 is no limit.
         vectors: a file of pretrained vectors to start the embeddings from, or empty.
         vectors_scale: the factor their values are multiplied with.
+        vectors_projection: 0, or the share of the learning rate at which all words together learn
+            a projection of the vectors; see ``SentenceModel.project``.
         vectors_words: how many words of the vectors file, from its start, join the vocabulary
             though training never shows them, so that the model can read them too.
     """
@@ -49,10 +51,20 @@ class TextConfig:
     max_size: int = 0
     vectors: str = ""
     vectors_scale: float = 1.0
+    vectors_projection: float = 0.0
     vectors_words: int = 0
 
     def __post_init__(self) -> None:
         _require(self.vectors_scale > 0, f"vectors_scale={self.vectors_scale} must be above 0")
+        _require(
+            0 <= self.vectors_projection <= 1,
+            f"vectors_projection={self.vectors_projection} must be from 0 to 1",
+        )
+        _require(
+            bool(self.vectors) or not self.vectors_projection,
+            f"vectors_projection={self.vectors_projection} needs vectors; name their file in "
+            "text.vectors",
+        )
         _require(self.vectors_words >= 0, f"vectors_words={self.vectors_words} must be 0 or more")
         _require(self.min_count >= 1, f"min_count={self.min_count} must be 1 or more")
         _require(self.max_size >= 0, f"max_size={self.max_size} must be 0 (no limit) or more")
@@ -209,6 +221,7 @@ class TrainingConfig:
         l2_embeddings: L2 on the word embeddings.
         decay_embeddings: decay of the word embeddings outside Adagrad, as a share a step of the
             learning rate.
+        l2_projection: L2 on the projection of pretrained vectors, where there is one.
         l2_filters: L2 on the filters of each layer; the last value serves the layers above it too.
         l2_top: L2 on the fully connected weights.
         max_grad_norm: gradients are scaled down to this norm; 0 is no limit.
@@ -231,6 +244,7 @@ class TrainingConfig:
     reset_every: int = 0
     l2_embeddings: float = 1e-4
     decay_embeddings: float = 0.0
+    l2_projection: float = 1e-3
     l2_filters: tuple[float, ...] = (3e-5, 3e-6)
     l2_top: float = 1e-4
     max_grad_norm: float = 5.0
@@ -253,6 +267,7 @@ class TrainingConfig:
         for name in (
             "l2_embeddings",
             "decay_embeddings",
+            "l2_projection",
             "l2_top",
             "max_grad_norm",
             "reset_every",

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+import torch
 
 from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.errors import ConfigError
+from dcnn.ops.choice import backend_name
 from dcnn.training.fit import TextSet, fit
 
 NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2)
@@ -34,8 +36,6 @@ def test_a_network_beyond_all_memory_is_refused():
 
 
 def test_a_gpu_that_is_not_there_is_said_so():
-    import torch
-
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match="no GPU can be used; take auto or cpu"):
@@ -47,6 +47,6 @@ def test_the_facts_say_what_was_used():
         DATA, DATA, ["neg", "pos"], Config(model=NETWORK).with_training(epochs=2), device="cpu"
     )
     assert artifact.facts["examples"] == {"train": 8, "dev": 8}
-    assert artifact.facts["backend"] == "torch"
+    assert artifact.facts["backend"] == backend_name(torch.device("cpu"))
     assert artifact.facts["device"] == "cpu"
     assert artifact.facts["dev_accuracy"] == summary.dev_accuracy

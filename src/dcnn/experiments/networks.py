@@ -68,9 +68,9 @@ class Trainer:
 
     def __init__(self, task: Task, recipe: Recipe, device: str, report: Report) -> None:
         self.task, self.recipe, self.device, self.report = task, recipe, device, report
-        vocabulary = len(task.encoder.vocabulary)
-        self.model = make_model(recipe.config, vocabulary, len(task.classes))
+        vocabulary, classes = len(task.encoder.vocabulary), len(task.classes)
         self.vectors = find_vectors(task.encoder, recipe.config)
+        self.model = make_model(recipe.config, vocabulary, classes, self.vectors)
         self.sentences_seen = 0
 
     def train(self, jobs: Sequence[Job], name: str) -> Iterator[tuple[list[Outcome], Stack]]:

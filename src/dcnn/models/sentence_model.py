@@ -1,5 +1,6 @@
 """What the three sentence models share: embeddings below, dropout and softmax weights above."""
 
+from collections.abc import Mapping
 from typing import cast
 
 import torch
@@ -40,7 +41,30 @@ class SentenceModel(nn.Module):
         )
         classes, features = shapes["top.weight"]
         self.top = nn.Linear(features, classes)
+        self.projection: nn.Parameter | None = None
+        self.register_buffer("vectors", None, persistent=False)
         self.dropout = config.dropout
+
+    def project(self, vectors: Tensor) -> None:
+        """While training, let a word's embedding be ``vector @ projection`` plus a part of its own.
+
+        Rows are convolved separately, so what matters is what each row says of a word. All words
+        learn the projection together: it turns a row towards what the task asks for, and words
+        that are rare or never seen in training come along. ``merged`` makes a plain table of it.
+
+        Args:
+            vectors: (vocabulary, D), zero for a word without one.
+        """
+        self.vectors: Tensor | None = vectors
+        self.projection = nn.Parameter(torch.empty(vectors.shape[1], self.embeddings.shape[1]))
+
+    def merged(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """``weights`` as a network without a projection has them: the same function of the ids."""
+        merged = dict(weights)
+        projection = merged.pop("projection", None)
+        if projection is not None and self.vectors is not None:
+            merged["embeddings"] = merged["embeddings"] + self.vectors @ projection
+        return merged
 
     def initialize(self, generator: torch.Generator) -> None:
         """Draw the authors' initial values from ``generator``."""
@@ -60,6 +84,8 @@ class SentenceModel(nn.Module):
     def sentence_matrix(self, ids: Tensor) -> Tensor:
         """One column a word (Eq. 2): (B, s) -> (B, 1, d, s)."""
         words = nn.functional.embedding(ids, self.embeddings)  # (B, s, d)
+        if self.projection is not None and self.vectors is not None:
+            words = words + nn.functional.embedding(ids, self.vectors) @ self.projection
         return words.transpose(1, 2).unsqueeze(1)
 
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:

@@ -42,11 +42,26 @@ class WordVectors:
     ids: Ints
     values: Floats
 
-    def in_dimensions(self, dim: int, generator: np.random.Generator) -> Floats:
-        """The vectors in ``dim`` dimensions, (found, dim).
+    @property
+    def centred(self) -> Floats:
+        """The vectors around their mean."""
+        return cast("Floats", self.values - self.values.mean(axis=0))
 
-        More dimensions are reduced by PCA and then turned by a random rotation: rows are convolved
-        separately, so it matters that no row holds all of the variance.
+    def in_dimensions(self, dim: int, generator: np.random.Generator) -> Floats:
+        """The vectors in ``dim`` dimensions, (found, dim): reduced where they have more.
+
+        Raises:
+            ConfigError: the vectors have fewer dimensions than ``dim``.
+        """
+        if self.values.shape[1] == dim:
+            return self.values
+        return cast("Floats", self.centred @ self.reduction(dim, generator))
+
+    def reduction(self, dim: int, generator: np.random.Generator) -> Floats:
+        """What turns centred vectors into ``dim`` dimensions, (dimensions of the file, dim).
+
+        PCA and then a random rotation: rows are convolved separately, so it matters that no row
+        holds all of the variance.
 
         Raises:
             ConfigError: the vectors have fewer dimensions than ``dim``.
@@ -57,7 +72,9 @@ class WordVectors:
                 f"{self.source} has vectors of {dimensions} dimensions, below dim={dim}; "
                 f"set model.dim to {dimensions} or less"
             )
-        return self.values if dimensions == dim else _reduce(self.values, dim, generator)
+        directions = np.linalg.eigh(self.centred.T @ self.centred).eigenvectors  # least first
+        rotation, _ = np.linalg.qr(generator.standard_normal((dim, dim)))
+        return cast("Floats", (directions[:, -dim:] @ rotation).astype(np.float32))
 
 
 def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
@@ -108,14 +125,6 @@ class _EveryWord(dict[bytes, int]):
 
     def __missing__(self, word: bytes) -> int:
         return self.setdefault(word, len(self))
-
-
-def _reduce(vectors: Floats, dim: int, generator: np.random.Generator) -> Floats:
-    """PCA to ``dim`` dimensions, then a random rotation: (n, D) -> (n, dim)."""
-    centred = vectors - vectors.mean(axis=0)
-    directions = np.linalg.eigh(centred.T @ centred).eigenvectors  # by ascending variance
-    rotation, _ = np.linalg.qr(generator.standard_normal((dim, dim)))
-    return cast("Floats", (centred @ directions[:, -dim:] @ rotation).astype(np.float32))
 
 
 def _read_entries(path: Path, stream: BinaryIO, wanted: Wanted) -> Iterator[Entry]:

@@ -73,8 +73,9 @@ def fit(
     encoder = with_vector_words(encoder, config.text)
     examples = Examples(sentences, data.targets, data.weights)
     dev_examples = _encode(encoder, dev) if dev is not None else None
-    model = make_model(config, len(encoder.vocabulary), len(classes))
-    initialize(model, config, find_vectors(encoder, config))
+    vectors = find_vectors(encoder, config)
+    model = make_model(config, len(encoder.vocabulary), len(classes), vectors)
+    initialize(model, config, vectors)
     checkpoint = None
     if checkpoint_path is not None:
         identity = _identity(config, encoder, classes, examples, dev_examples)
@@ -93,7 +94,8 @@ def fit(
             checkpoint_seconds=checkpoint_seconds,
             listener=listener,
         )
-    weights = {name: value.cpu().numpy() for name, value in model.state_dict().items()}
+    trained = model.merged(model.state_dict())
+    weights = {name: value.cpu().numpy() for name, value in trained.items()}
     facts = {
         "examples": {"train": len(examples), "dev": len(dev_examples) if dev_examples else 0},
         "dev_accuracy": summary.dev_accuracy,
@@ -102,7 +104,7 @@ def fit(
         "sentences_per_second": round(summary.sentences_per_second),
         "device": str(place),
         "threads": threads,
-        "backend": "torch",
+        "backend": backend,
     }
     return Artifact(config, tuple(classes), encoder, weights, facts), summary
 

@@ -18,6 +18,8 @@ def l2_of(name: str, config: TrainingConfig) -> float:
     match name.split("."):
         case ["embeddings"]:
             return config.l2_embeddings
+        case ["projection"]:
+            return config.l2_projection
         case ["top", "weight"]:
             return config.l2_top
         case ["layers", index, "filters"]:

@@ -185,7 +185,7 @@ class Stack:
 
     def weights_of(self, run: int) -> Weights:
         """The kept weights of one run."""
-        return {name: value[run].clone() for name, value in self.kept.items()}
+        return self.model.merged({name: value[run].clone() for name, value in self.kept.items()})
 
     @staticmethod
     def _take_in(outcome: Outcome, epoch: int, accuracy: float | None) -> bool:

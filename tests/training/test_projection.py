@@ -1,0 +1,146 @@
+"""A projection of pretrained vectors that all words learn together, and the table it ends as."""
+
+import numpy as np
+import pytest
+import torch
+from torch.func import functional_call
+
+from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig, TextConfig
+from dcnn.data.batching import Examples
+from dcnn.errors import ConfigError
+from dcnn.predictor import Predictor
+from dcnn.text.sentences import Sentences
+from dcnn.text.vectors import WordVectors
+from dcnn.training.fit import TextSet, fit
+from dcnn.training.initial import initialize, make_model
+from dcnn.training.loop import train
+from dcnn.training.progress import Listener
+from dcnn.training.run import Run
+from dcnn.training.stack import Plan, Stack
+
+NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2, dropout=0.0)
+VOCABULARY, CLASSES = 9, 2
+VECTORS = WordVectors(
+    "vectors", np.array([1, 2, 5, 7]), np.random.default_rng(3).normal(1, 2, (4, 6)).astype("f4")
+)
+EXAMPLES = Examples(
+    Sentences.from_lists([[1, 3, 2], [5, 3], [3, 5, 4, 1], [2, 2, 6]]), np.array([0, 1, 1, 0])
+)
+
+
+def projecting(model=NETWORK, **training) -> Config:
+    text = TextConfig(vectors="vectors", vectors_scale=0.5, vectors_projection=0.1)
+    return Config(text, model).with_training(word_dropout=0.0, **training)
+
+
+def started(config: Config):
+    model = make_model(config, VOCABULARY, CLASSES, VECTORS)
+    initialize(model, config, VECTORS)
+    return model
+
+
+def table_of(model) -> np.ndarray:
+    return model.merged(model.state_dict())["embeddings"].numpy()
+
+
+def test_it_starts_from_the_values_that_plain_embeddings_start_from():
+    config = projecting()
+    plain = Config(TextConfig(vectors="vectors", vectors_scale=0.5), NETWORK)
+    np.testing.assert_allclose(table_of(started(config)), table_of(started(plain)), atol=1e-6)
+
+
+@pytest.mark.parametrize("network", [NETWORK, MaxTDNNConfig(dim=4, width=3), NBoWConfig(dim=4)])
+def test_merged_weights_are_the_same_function_in_a_plain_network(network):
+    config = projecting(network, epochs=2)
+    model = started(config)
+    train(model, EXAMPLES, None, config.training)
+    ids, lengths = torch.tensor([[1, 3, 7, 8], [5, 2, 0, 0]]), torch.tensor([4, 2])
+    plain = make_model(Config(model=network), VOCABULARY, CLASSES)
+    weights = model.merged(model.state_dict())
+    assert weights.keys() == dict(plain.named_parameters()).keys()
+    with torch.no_grad():
+        expected = model(ids, lengths)
+        torch.testing.assert_close(functional_call(plain, weights, (ids, lengths)), expected)
+
+
+def test_words_that_training_never_shows_come_along():
+    config = projecting(epochs=3, l2_embeddings=0.0, l2_projection=0.0)
+    model = started(config)
+    before = table_of(model)
+    train(model, EXAMPLES, None, config.training)
+    moved = np.abs(table_of(model) - before).max(axis=1)
+    assert moved[7] > 1e-3  # has a vector
+    assert moved[8] == 0  # has none
+
+
+def test_a_larger_share_of_the_rate_moves_the_projection_further():
+    def way(share: float) -> float:
+        text = TextConfig(vectors="vectors", vectors_projection=share)
+        config = Config(text, NETWORK).with_training(
+            epochs=1, batch_size=4, eps=1e-12, l2_embeddings=0.0, l2_projection=0.0
+        )
+        model = started(config)
+        before = table_of(model)
+        train(model, EXAMPLES, None, config.training)
+        return float(np.abs(table_of(model) - before)[7].mean())
+
+    # One step of Adagrad goes as far as the rate says, whatever the gradient's size.
+    assert way(0.1) / way(0.01) == pytest.approx(10, rel=0.02)
+
+
+def test_l2_of_the_projection_shrinks_it():
+    def size(l2: float) -> float:
+        config = projecting(epochs=4, l2_projection=l2)
+        model = started(config)
+        train(model, EXAMPLES, None, config.training)
+        return float(model.projection.detach().square().sum())
+
+    assert size(1.0) < 0.95 * size(0.0)
+
+
+def test_a_stack_trains_it_as_a_single_run_does():
+    config = projecting(epochs=2, batch_size=4)
+    model = started(config)
+    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
+    train(model, EXAMPLES, None, config.training)
+    stack = Stack(started(config), EXAMPLES, [Plan(config.training, weights)])
+    stack.train()
+    for name, value in stack.weights_of(0).items():
+        torch.testing.assert_close(value, model.merged(model.state_dict())[name], msg=name)
+
+
+def test_a_resumed_run_goes_on_with_the_projection_it_had():
+    config = projecting(epochs=2, batch_size=2)
+    runs = [
+        Run(started(config), EXAMPLES, None, config.training, torch.device("cpu"), Listener())
+        for _ in range(2)
+    ]
+    runs[0].step()
+    tensors, progress = runs[0].snapshot()
+    runs[1].restore({name: value.clone() for name, value in tensors.items()}, progress)
+    for run in runs:
+        run.step()
+    assert torch.equal(runs[0].model.projection, runs[1].model.projection)
+
+
+def test_a_model_folder_holds_a_plain_table(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("good 1 2 3 4 5\nbad -1 -2 -3 -4 1\nunseen 5 6 7 8 2\n")
+    text = TextConfig(vectors=str(path), vectors_projection=0.1, vectors_words=10)
+    data = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
+    config = Config(text, NETWORK).with_training(epochs=2)
+    artifact, _ = fit(data, None, ["neg", "pos"], config, device="cpu")
+    assert "projection" not in artifact.weights
+    assert len(Predictor(artifact).predict(["unseen film"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"vectors_projection": 0.1}, "needs vectors; name their file in text.vectors"),
+        ({"vectors": "v.txt", "vectors_projection": 1.5}, "must be from 0 to 1"),
+    ],
+)
+def test_a_projection_that_cannot_be_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        TextConfig(**settings)
