@@ -113,11 +113,12 @@ def main() -> None:
         outcomes = sweep(setting, recipes, plan["seeds"])
     report = {
         **{name: plan[name] for name in ("experiment", "recipe", "seeds")},
+        "model": start.config.model.kind,
         "start": start.to_dict(),
         "seconds": round(time.monotonic() - started, 1),
         "hardware": provenance.hardware(device),
         "versions": provenance.versions(),
-        "commit": provenance.commit(),
+        "commit": setting.commit,
         "settings": [
             {"changed": changed, "mean": round(float(np.mean(outcome["dev"])), 5), **outcome}
             for changed, outcome in zip(plan["settings"], outcomes, strict=True)

@@ -3,7 +3,7 @@
 import datetime
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Setting:
         check: whether corpus files must be the known ones.
         save: where trained model folders are left, or none.
         processes: for tokenizing.
+        commit: of the code, as it is when the experiment begins.
     """
 
     experiment: str
@@ -50,6 +51,7 @@ class Setting:
     check: bool = True
     save: Path | None = None
     processes: int = 1
+    commit: str = field(default_factory=provenance.commit)
 
     def load(self, recipe: Recipe) -> tuple[Task, Recipe]:
         """The corpus, and the recipe with the place of its vectors filled in."""
@@ -207,7 +209,7 @@ def _result(
         examples=task.sizes,
         hardware=provenance.hardware(setting.device),
         versions=provenance.versions(),
-        commit=provenance.commit(),
+        commit=setting.commit,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         notes=notes | ({} if setting.check else {"sample": True}),
         **facts,
