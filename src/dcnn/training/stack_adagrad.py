@@ -52,8 +52,8 @@ class StackedAdagrad:
     def step(self, gradients: Weights, progress: Tensor) -> None:
         """One update; ``progress`` (R,) is the share of each run that lies behind."""
         self._steps += 1
-        squares = [gradient.flatten(1).square().sum(dim=1) for gradient in gradients.values()]
-        norm = torch.stack(squares).sum(dim=0).sqrt()  # (R,)
+        norms = [torch.linalg.vector_norm(value.flatten(1), dim=1) for value in gradients.values()]
+        norm = torch.linalg.vector_norm(torch.stack(norms), dim=0)  # (R,)
         clip = (self._largest_norm / (norm + 1e-6)).clamp(max=1)
         rate = self._rate * (1 - self._linear * progress)
         fresh = 1 - torch.minimum(self._ema, (1 + self._steps) / (10 + self._steps))
