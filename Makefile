@@ -6,10 +6,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-gpu lint format typecheck default-recipe clean
+.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## Make the virtual environment and install dcnn into it
 
@@ -34,6 +34,17 @@ coverage: setup  ## Run the whole suite and say which lines it never reached
 
 test-gpu: setup  ## Check the GPU kernels and graphs on a CUDA device
 	$(BIN)/pytest -m gpu
+
+# The interpreter is not instrumented, so the sanitizers have to be there before it.
+SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1
+SANITIZED  := build/sanitized
+test-sanitized: setup  ## Run the native tests, on many random shapes, under the address and undefined sanitizers
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -r src $(SANITIZED)
+	CXXFLAGS="$(SANITIZERS)" $(BIN)/python native/build.py $(SANITIZED)/src/dcnn/ops
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED)/src \
+	$(BIN)/pytest --hypothesis-profile=fuzz -p no:cacheprovider tests/ops/test_native_backend.py \
+		tests/ops/test_native_network.py tests/ops/test_native_training.py tests/training/test_native_adagrad.py
 
 lint: setup  ## Check format, style and the direction of imports
 	$(BIN)/ruff format --check .

@@ -1,5 +1,6 @@
 """Compile the native backend into the package: ``python native/build.py``, or ``make native``.
 
+Another folder than the package's may follow: ``make test-sanitized`` builds into a copy of it.
 ``CXX`` and ``CXXFLAGS`` choose the compiler and add flags, as everywhere.
 
 Only the standard library is needed, so that the package's build hook can use it too. The kernels
@@ -53,7 +54,7 @@ def build(folder: Path = PACKAGE) -> Path:
         work = Path(name)
         sets = {"plain": []} | (X86_SETS if platform.machine() in ("x86_64", "AMD64") else {})
         units = [("kernels", isa, [f"-DDCNN_ISA={isa}", *flags]) for isa, flags in sets.items()]
-        units += [(source, "", []) for source in ("library", "layer", "network")]
+        units += [(source, "", []) for source in ("library", "layer", "network", "training")]
         objects = [work / f"{source}{isa}.o" for source, isa, _ in units]
         for (source, _, flags), target in zip(units, objects, strict=True):
             _run(compiler, *FLAGS, *flags, *own, "-c", HERE / f"{source}.cpp", "-o", target)
@@ -86,6 +87,6 @@ def _run(*command: str | Path) -> None:
 
 if __name__ == "__main__":
     try:
-        print(f"built {build()}")
+        print(f"built {build(*map(Path, sys.argv[1:2]))}")
     except BuildError as error:
         sys.exit(f"the native backend was not built: {error}")

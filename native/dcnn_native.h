@@ -10,7 +10,7 @@
 #define DCNN_API extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a signature or a layout below changes; the loader refuses another number.
-constexpr int32_t DCNN_ABI = 1;
+constexpr int32_t DCNN_ABI = 2;
 
 enum dcnn_status : int32_t {
     DCNN_OK = 0,
@@ -57,6 +57,38 @@ DCNN_API void dcnn_network_free(void* network);
 // Sentence i is ids[offsets[i] .. offsets[i + 1]); logits are (sentences, classes).
 DCNN_API int32_t dcnn_network_logits(const void* network, int64_t sentences, const int32_t* ids,
                                      const int64_t* offsets, float* logits, int32_t threads);
+
+// The network in training. Its weights, or the gradients of them, by place; shapes as above.
+struct dcnn_sizes {
+    int64_t depth, k_top, vocabulary, classes;
+    const dcnn_layer* layers;
+};
+struct dcnn_parameters {
+    float* embeddings;
+    float* const* filters;
+    float* const* biases;
+    float* top_weight;
+    float* top_bias;
+};
+struct dcnn_batch {
+    int64_t sentences, columns;
+    const int64_t* ids;      // (sentences, columns)
+    const int64_t* lengths;  // (sentences,)
+    const float* dropout;    // (sentences, o * d' * k_top), or null
+};
+
+// Logits (sentences, classes). What the way back needs is kept in values and positions: for each
+// layer (sentences, k of a sentence of all columns, o, d').
+DCNN_API int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
+                                       const dcnn_parameters* weights, float* const* values,
+                                       int32_t* const* positions, float* logits, int32_t threads);
+
+// The gradients of all weights from that of the logits. Those of the embeddings are added to what
+// is there, the others are written.
+DCNN_API int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
+                                        const dcnn_parameters* weights, float* const* values,
+                                        int32_t* const* positions, const float* gradient_logits,
+                                        const dcnn_parameters* gradients, int32_t threads);
 
 // One update in place; average may be null.
 DCNN_API void dcnn_adagrad(float* value, const float* gradient, float* total, float* average,

@@ -19,6 +19,13 @@ float dot(const float* left, const float* right, int64_t size) {
     return total;
 }
 
+void add_scaled(float* to, const float* from, float factor, int64_t size) {
+    const Floats factors = splat(factor);
+    int64_t i = 0;
+    for (; i + LANES <= size; i += LANES) store(to + i, load(to + i) + factors * load(from + i));
+    for (; i < size; ++i) to[i] += factor * from[i];
+}
+
 // The rules are those of dcnn/training/stack_adagrad.py: decay, clipping, L2, Adagrad, average.
 void adagrad(float* __restrict value, const float* __restrict gradient, float* __restrict total,
              float* __restrict average, int64_t size, float clip, float l2, float rate,
@@ -64,5 +71,5 @@ void tanh_all(const float* x, float* y, int64_t size) {
 const Kernels DCNN_TABLE(DCNN_ISA) = {
     DCNN_STRING(DCNN_ISA), packed_size,      pack,     forward_scratch, forward,
     taps_size,             pack_taps,        unpack_taps, backward_scratch, backward,
-    dot,                   adagrad,          tanh_all,
+    dot,                   add_scaled,       adagrad,  tanh_all,
 };

@@ -41,6 +41,8 @@ struct Kernels {
                      float* scratch);
 
     float (*dot)(const float* left, const float* right, int64_t size);
+    // to += factor * from
+    void (*add_scaled)(float* to, const float* from, float factor, int64_t size);
     void (*adagrad)(float* value, const float* gradient, float* total, float* average,
                     int64_t size, float clip, float l2, float rate, float shrink, float eps,
                     float fresh);
@@ -50,7 +52,19 @@ struct Kernels {
 // All scratch and packed memory starts at a multiple of this many bytes.
 constexpr int64_t ALIGNMENT = 64;
 
+// As many floats, or a few more, so that what follows them is aligned too.
+inline int64_t rounded(int64_t floats) {
+    constexpr int64_t step = ALIGNMENT / sizeof(float);
+    return (floats + step - 1) / step * step;
+}
+
 Shape shape_of(const dcnn_layer& layer);
+
+// k_l = max(k_top, ceil((L - l) / L * s)), l from 1 (Eq. 4).
+inline int64_t dynamic_k(int64_t k_top, int64_t depth, int64_t layer, int64_t length) {
+    const int64_t k = (length * (depth - layer) + depth - 1) / depth;
+    return k > k_top ? k : k_top;
+}
 
 const Kernels& current_kernels();
 

@@ -1,7 +1,5 @@
 // One layer over a batch, forward and backward.
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <vector>
 
 #include "kernels.h"
@@ -16,22 +14,6 @@ bool fits(const Shape& s, int64_t sentences, int64_t columns, const int64_t* len
             k[i] > lengths[i] + s.width - 1)
             return false;
     return true;
-}
-
-// Calls work(sentence, part's scratch) for every sentence, a fixed range of them a part.
-template <class Work>
-int32_t over_sentences(int64_t sentences, int64_t parts, int64_t scratch, const Work& work) {
-    std::atomic<int32_t> status{DCNN_OK};
-    in_parallel(parts, [&](int64_t part) {
-        try {
-            Memory memory(scratch);
-            const int64_t end = sentences * (part + 1) / parts;
-            for (int64_t i = sentences * part / parts; i < end; ++i) work(i, part, memory.get());
-        } catch (const std::bad_alloc&) {
-            status = DCNN_NO_MEMORY;
-        }
-    });
-    return status;
 }
 
 }  // namespace

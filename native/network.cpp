@@ -26,9 +26,8 @@ struct Network {
     int64_t depth() const { return static_cast<int64_t>(layers.size()); }
     int64_t features() const { return k_top * layers.back().lanes; }
 
-    // k_l = max(k_top, ceil((L - l) / L * s)), l from 1 (Eq. 4).
     int64_t k(int64_t layer, int64_t length) const {
-        return std::max(k_top, (length * (depth() - layer) + depth() - 1) / depth());
+        return dynamic_k(k_top, depth(), layer, length);
     }
 };
 
@@ -44,12 +43,11 @@ struct Plan {
             valid = network.k(l + 1, length);
             widest[l % 2] = std::max(widest[l % 2], valid * s.lanes);
         }
-        const auto aligned = [](int64_t floats) { return (floats + 15) / 16 * 16; };
         words = 0;
         const int64_t pointer = sizeof(const float*), number = sizeof(float);
-        outputs[0] = aligned(pointer / number * std::max(length, network.k(1, length)));
-        outputs[1] = outputs[0] + aligned(widest[0]);
-        scratch = outputs[1] + aligned(widest[1]);
+        outputs[0] = rounded(pointer / number * std::max(length, network.k(1, length)));
+        outputs[1] = outputs[0] + rounded(widest[0]);
+        scratch = outputs[1] + rounded(widest[1]);
         size = scratch + most;
     }
 };

@@ -2,6 +2,7 @@
 #ifndef DCNN_PARALLEL_H
 #define DCNN_PARALLEL_H
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -71,6 +72,22 @@ void in_parallel(int64_t parts, const Work& work) {
 inline int64_t parts_of(int64_t sentences, int32_t threads) {
     const int64_t wanted = threads < 1 ? 1 : threads;
     return wanted < sentences ? wanted : (sentences < 1 ? 1 : sentences);
+}
+
+// Calls work(sentence, part's scratch) for every sentence, a fixed range of them a part.
+template <class Work>
+int32_t over_sentences(int64_t sentences, int64_t parts, int64_t scratch, const Work& work) {
+    std::atomic<int32_t> status{DCNN_OK};
+    in_parallel(parts, [&](int64_t part) {
+        try {
+            Memory memory(scratch);
+            const int64_t end = sentences * (part + 1) / parts;
+            for (int64_t i = sentences * part / parts; i < end; ++i) work(i, part, memory.get());
+        } catch (const std::bad_alloc&) {
+            status = DCNN_NO_MEMORY;
+        }
+    });
+    return status;
 }
 
 #endif

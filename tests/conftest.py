@@ -21,6 +21,8 @@ if not torch.cuda.is_available():
 # Examples are drawn from a fixed seed, so that a red run can be repeated.
 settings.register_profile("dcnn", deadline=None, derandomize=True)
 settings.load_profile("dcnn")
+# Other shapes each time, and many: for `make test-sanitized`.
+settings.register_profile("fuzz", deadline=None, max_examples=3000)
 
 # The suite runs a worker a core; more threads would only wait for one another.
 torch.set_num_threads(1)

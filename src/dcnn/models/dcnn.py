@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dcnn.config import DCNNConfig
 from dcnn.models.sentence_model import SentenceModel
-from dcnn.ops.choice import choose_layer
+from dcnn.ops.choice import choose_layer, choose_network
 from dcnn.ops.k_schedule import dynamic_k
 
 
@@ -19,6 +19,17 @@ class DCNN(SentenceModel):
     def __init__(self, config: DCNNConfig, vocabulary: int, classes: int) -> None:
         super().__init__(config, vocabulary, classes)
         self.config = config
+
+    def forward(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None) -> Tensor:
+        """Logits (B, classes); in one go where a backend does that."""
+        network = choose_network(self.embeddings)
+        if network is None or self.projection is not None:  # projected words are made in torch
+            return super().forward(ids, lengths, dropout)
+        layers = [part for layer in self.convolutions for part in (layer.filters, layer.bias)]
+        top, config = (self.top.weight, self.top.bias), self.config
+        return network(
+            ids, lengths, dropout, config.fold, config.k_top, self.embeddings, *top, *layers
+        )
 
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, s), (B,) -> (B, maps * rows * k_top)."""

@@ -31,6 +31,15 @@ def choose_layer(x: Tensor, columns: int) -> Layer:
     return torch_backend.layer
 
 
+def choose_network(embeddings: Tensor) -> Callable[..., Tensor] | None:
+    """What computes a whole DCNN at once, where a backend does: the native one in float32."""
+    if embeddings.dtype != torch.float32 or backend_name(embeddings.device) != "native":
+        return None
+    from dcnn.ops import native_training
+
+    return native_training.network
+
+
 def backend_name(device: torch.device) -> str:
     """What a run on ``device`` computes its layers with, for its record."""
     return backends.for_training(device.type)

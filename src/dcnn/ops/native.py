@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-ABI = 1
+ABI = 2
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
 _STATUSES = {
@@ -64,6 +64,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "dcnn_network_free": (None, [_pointer]),
     "dcnn_network_logits": (_int, [_pointer, _long, _pointer, _pointer, _pointer, _int]),
+    "dcnn_training_forward": (_int, [*[_pointer] * 6, _int]),
+    "dcnn_training_backward": (_int, [*[_pointer] * 7, _int]),
     "dcnn_adagrad": (None, [*[_pointer] * 4, _long, *[_float] * 6]),
     "dcnn_tanh": (None, [_pointer, _pointer, _long]),
 }

@@ -50,9 +50,13 @@ class Sentences:
         """(sentences,) number of words of each."""
         return np.diff(self.offsets)
 
+    def _lengths_at(self, indices: Ints) -> Ints:
+        """Of these alone: a batch need not look at all sentences."""
+        return self.offsets[1:][indices] - self.offsets[indices]
+
     def padded(self, indices: Ints, padding: int = 0) -> tuple[Ints, Ints]:
         """Ids (B, s) of the sentences at ``indices`` with their lengths (B,); s is the longest."""
-        lengths = self.lengths[indices]
+        lengths = self._lengths_at(indices)
         columns = np.arange(lengths.max())
         inside = columns < lengths[:, None]  # (B, s)
         places = np.where(inside, self.offsets[indices, None] + columns, 0)
@@ -60,7 +64,7 @@ class Sentences:
 
     def select(self, indices: Ints) -> Self:
         """The sentences at ``indices``, in that order."""
-        lengths = self.lengths[indices]
+        lengths = self._lengths_at(indices)
         starts = np.cumsum(lengths) - lengths
         places = np.repeat(self.offsets[indices] - starts, lengths) + np.arange(lengths.sum())
         return self.from_flat(self.ids[places], lengths)

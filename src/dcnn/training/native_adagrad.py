@@ -12,7 +12,13 @@ from dcnn.ops import native
 
 
 class NativeAdagrad(Adagrad):
-    """torch's Adagrad, its state included, for dense float32 parameters on a CPU."""
+    """torch's Adagrad, its state included, for dense float32 parameters on a CPU.
+
+    Attributes:
+        clip: the factor that the gradients of the next step are multiplied with.
+    """
+
+    clip = 1.0
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002
@@ -22,7 +28,14 @@ class NativeAdagrad(Adagrad):
                 if value.grad is not None:
                     state = self.state[value]
                     state["step"] += 1
-                    scalars = (1.0, group["weight_decay"], group["lr"], 1.0, group["eps"], 0.0)
+                    scalars = (
+                        self.clip,
+                        group["weight_decay"],
+                        group["lr"],
+                        1.0,
+                        group["eps"],
+                        0.0,
+                    )
                     _update_one(value, value.grad, state["sum"], None, scalars)
 
 

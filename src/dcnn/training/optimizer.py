@@ -46,6 +46,16 @@ def set_learning_rate(optimizer: Adagrad, config: TrainingConfig, progress: floa
         group["lr"] = config.learning_rate * factor
 
 
+def clip_gradients(model: SentenceModel, optimizer: Adagrad, largest: float) -> Tensor:
+    """Scale all gradients down to the norm ``largest``; returns the norm that they had."""
+    if not isinstance(optimizer, NativeAdagrad):
+        return torch.nn.utils.clip_grad_norm_(model.parameters(), largest)
+    gradients = [value.grad for value in model.parameters() if value.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    optimizer.clip = min(1.0, largest / (float(norm) + 1e-6))  # the update scales on its way
+    return norm
+
+
 def decay_embeddings(model: SentenceModel, optimizer: Adagrad, config: TrainingConfig) -> None:
     """Shrink the word embeddings a little, by a share that Adagrad does not scale."""
     if config.decay_embeddings:

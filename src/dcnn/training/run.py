@@ -24,6 +24,7 @@ from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training.objective import cross_entropy, example_weights, target_distributions
 from dcnn.training.optimizer import (
     WeightAverage,
+    clip_gradients,
     decay_embeddings,
     make_optimizer,
     reset_accumulators,
@@ -159,9 +160,7 @@ class Run:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         if self.config.max_grad_norm:
-            self._norm = torch.nn.utils.clip_grad_norm_(
-                self.model.parameters(), self.config.max_grad_norm
-            )
+            self._norm = clip_gradients(self.model, self.optimizer, self.config.max_grad_norm)
         decay_embeddings(self.model, self.optimizer, self.config)
         self.optimizer.step()
         if self.average is not None:

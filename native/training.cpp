@@ -1,0 +1,262 @@
+// A whole network in training: one call forward, one back.
+//
+// A sentence goes through all layers at once, while what it needs is near, and nothing is padded.
+// Features are in the order of the last layer's memory, (k_top, lanes); the caller's, of the top
+// weights and of dropout, is (lanes, k_top).
+#include <algorithm>
+#include <vector>
+
+#include "kernels.h"
+#include "parallel.h"
+
+namespace {
+
+struct Network {
+    const Kernels& kernels;
+    int64_t k_top, vocabulary, classes, dim;
+    std::vector<Shape> layers;
+
+    explicit Network(const dcnn_sizes& sizes)
+        : kernels(current_kernels()),
+          k_top(sizes.k_top),
+          vocabulary(sizes.vocabulary),
+          classes(sizes.classes),
+          dim(sizes.layers[0].rows_below) {
+        for (int64_t l = 0; l < sizes.depth; ++l) layers.push_back(shape_of(sizes.layers[l]));
+    }
+
+    size_t depth() const { return layers.size(); }
+    int64_t lanes() const { return layers.back().lanes; }
+    int64_t features() const { return k_top * lanes(); }
+    // Columns below layer `l`, counted from 0, and with l = L those at the top.
+    int64_t columns(size_t l, int64_t length) const {
+        return l == 0 ? length
+                      : dynamic_k(k_top, static_cast<int64_t>(depth()), static_cast<int64_t>(l),
+                                  length);
+    }
+    // The place in the caller's order of feature `slot * lanes + lane`.
+    int64_t place(int64_t slot, int64_t lane) const { return lane * k_top + slot; }
+};
+
+// Calls take(place in the network's order, place in the caller's) for every feature.
+template <class Take>
+void for_each_feature(const Network& network, Take take) {
+    const int64_t lanes = network.lanes();
+    for (int64_t slot = 0; slot < network.k_top; ++slot)
+        for (int64_t lane = 0; lane < lanes; ++lane)
+            take(slot * lanes + lane, network.place(slot, lane));
+}
+
+int32_t check(const Network& network, const dcnn_batch& batch) {
+    for (int64_t i = 0; i < batch.sentences; ++i) {
+        const int64_t length = batch.lengths[i];
+        if (length < 1 || length > batch.columns) return DCNN_BAD_LENGTH;
+        for (size_t l = 0; l < network.depth(); ++l)
+            if (network.columns(l + 1, length) >
+                network.columns(l, length) + network.layers[l].width - 1)
+                return DCNN_BAD_LENGTH;
+        for (int64_t t = 0; t < length; ++t) {
+            const int64_t id = batch.ids[i * batch.columns + t];
+            if (id < 0 || id >= network.vocabulary) return DCNN_BAD_ID;
+        }
+    }
+    return DCNN_OK;
+}
+
+// (classes, features) in the network's order.
+Memory pack_top(const Network& network, const float* top_weight) {
+    const int64_t features = network.features();
+    Memory packed(network.classes * features);
+    for (int64_t c = 0; c < network.classes; ++c)
+        for_each_feature(network, [&](int64_t own, int64_t callers) {
+            packed.get()[c * features + own] = top_weight[c * features + callers];
+        });
+    return packed;
+}
+
+// The features that the top sees, (k_top, lanes): the last layer's values under their dropout.
+void dropped_out(const Network& network, const dcnn_batch& batch, int64_t sentence,
+                 const float* values, float* features) {
+    if (!batch.dropout) {
+        if (values != features) std::copy_n(values, network.features(), features);
+        return;
+    }
+    const float* mask = batch.dropout + sentence * network.features();
+    for_each_feature(network, [&](int64_t own, int64_t callers) {
+        features[own] = values[own] * mask[callers];
+    });
+}
+
+// Where each layer's pooled values of a sentence lie.
+int64_t pooled_at(const Network& network, size_t l, int64_t columns, int64_t sentence) {
+    return sentence * network.columns(l + 1, columns) * network.layers[l].lanes;
+}
+
+}  // namespace
+
+int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
+                              const dcnn_parameters* weights, float* const* values,
+                              int32_t* const* positions, float* logits, int32_t threads) try {
+    const Network network(*sizes);
+    const Kernels& kernels = network.kernels;
+    if (const int32_t status = check(network, *batch)) return status;
+    const Memory top = pack_top(network, weights->top_weight);
+    std::vector<Memory> packed;
+    int64_t working = 0, widest = batch->columns;
+    for (size_t l = 0; l < network.depth(); ++l) {
+        const Shape& s = network.layers[l];
+        packed.emplace_back(kernels.packed_size(s));
+        kernels.pack(s, weights->filters[l], weights->biases[l], packed.back().get());
+        const int64_t below = network.columns(l, batch->columns);
+        working = std::max(working, rounded(kernels.forward_scratch(s, below)));
+        widest = std::max(widest, below);
+    }
+    const int64_t features = network.features();
+    // A part's memory: what the kernels work in, the features, and pointers to words.
+    const int64_t words_at = working + rounded(features);
+    const int64_t pointer = sizeof(const float*) / sizeof(float);
+    return over_sentences(
+        batch->sentences, parts_of(batch->sentences, threads), words_at + pointer * widest,
+        [&](int64_t i, int64_t, float* scratch) {
+            const int64_t length = batch->lengths[i];
+            const float** words = reinterpret_cast<const float**>(scratch + words_at);
+            for (int64_t t = 0; t < length; ++t)
+                words[t] = weights->embeddings + batch->ids[i * batch->columns + t] * network.dim;
+            const float* pooled = nullptr;
+            for (size_t l = 0; l < network.depth(); ++l) {
+                const Shape& s = network.layers[l];
+                const int64_t at = pooled_at(network, l, batch->columns, i);
+                const int64_t k = network.columns(l + 1, length);
+                kernels.forward(s, packed[l].get(), words, network.columns(l, length), k,
+                                values[l] + at, positions[l] + at, scratch);
+                pooled = values[l] + at;
+                for (int64_t t = 0; t < k && l + 1 < network.depth(); ++t)
+                    words[t] = pooled + t * s.lanes;
+            }
+            float* seen = scratch + working;
+            dropped_out(network, *batch, i, pooled, seen);
+            for (int64_t c = 0; c < network.classes; ++c)
+                logits[i * network.classes + c] =
+                    weights->top_bias[c] + kernels.dot(top.get() + c * features, seen, features);
+        });
+} catch (const std::bad_alloc&) {
+    return DCNN_NO_MEMORY;
+}
+
+namespace {
+
+// The sums that each part has of its own: the top's gradients, then every layer's.
+struct Sums {
+    int64_t top_weight, top_bias, size;
+    std::vector<int64_t> taps, bias;
+
+    explicit Sums(const Network& network) {
+        top_weight = 0;
+        top_bias = rounded(network.classes * network.features());
+        size = top_bias + rounded(network.classes);
+        for (const Shape& s : network.layers) {
+            taps.push_back(size);
+            bias.push_back(size + rounded(network.kernels.taps_size(s)));
+            size = bias.back() + rounded(s.lanes);
+        }
+    }
+};
+
+// The words of a sentence after one another, (length, d).
+void gather(const Network& network, const dcnn_batch& batch, const float* embeddings,
+            int64_t sentence, float* words) {
+    for (int64_t t = 0; t < batch.lengths[sentence]; ++t)
+        std::copy_n(embeddings + batch.ids[sentence * batch.columns + t] * network.dim,
+                    network.dim, words + t * network.dim);
+}
+
+}  // namespace
+
+int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
+                               const dcnn_parameters* weights, float* const* values,
+                               int32_t* const* positions, const float* gradient_logits,
+                               const dcnn_parameters* gradients, int32_t threads) try {
+    const Network network(*sizes);
+    const Kernels& kernels = network.kernels;
+    if (const int32_t status = check(network, *batch)) return status;
+    const Memory top = pack_top(network, weights->top_weight);
+    const int64_t features = network.features(), classes = network.classes;
+    std::vector<Memory> taps;
+    int64_t working = 0, largest = features;
+    for (size_t l = 0; l < network.depth(); ++l) {
+        const Shape& s = network.layers[l];
+        taps.emplace_back(kernels.taps_size(s));
+        kernels.pack_taps(s, weights->filters[l], taps.back().get());
+        const int64_t below = network.columns(l, batch->columns);
+        const int64_t kept = network.columns(l + 1, batch->columns);
+        working = std::max(working, rounded(kernels.backward_scratch(s, below, kept)));
+        largest = std::max({largest, below * s.maps_below * s.rows_below, kept * s.lanes});
+    }
+    const int64_t parts = parts_of(batch->sentences, threads);
+    const Sums at(network);
+    Memory sums(parts * at.size), gradient_words(batch->sentences * batch->columns * network.dim);
+    std::fill(sums.get(), sums.get() + parts * at.size, 0.0f);
+    const int64_t room = rounded(largest);  // for words, features and two gradients
+    const int32_t status = over_sentences(
+        batch->sentences, parts, working + 3 * room, [&](int64_t i, int64_t part, float* scratch) {
+            const int64_t length = batch->lengths[i];
+            float* own = sums.get() + part * at.size;
+            float *below = scratch + working, *gradient = below + room, *next = gradient + room;
+            const float* of_logits = gradient_logits + i * classes;
+
+            const size_t last = network.depth() - 1;
+            dropped_out(network, *batch, i,
+                        values[last] + pooled_at(network, last, batch->columns, i), below);
+            std::fill(gradient, gradient + features, 0.0f);
+            for (int64_t c = 0; c < classes; ++c) {
+                kernels.add_scaled(own + at.top_weight + c * features, below, of_logits[c],
+                                   features);
+                kernels.add_scaled(gradient, top.get() + c * features, of_logits[c], features);
+                own[at.top_bias + c] += of_logits[c];
+            }
+            dropped_out(network, *batch, i, gradient, gradient);
+
+            for (size_t l = network.depth(); l-- > 0;) {
+                const Shape& s = network.layers[l];
+                const int64_t place = pooled_at(network, l, batch->columns, i);
+                const float* x = below;
+                if (l == 0)
+                    gather(network, *batch, weights->embeddings, i, below);
+                else
+                    x = values[l - 1] + pooled_at(network, l - 1, batch->columns, i);
+                float* to =
+                    l ? next : gradient_words.get() + i * batch->columns * network.dim;
+                kernels.backward(s, taps[l].get(), x, network.columns(l, length),
+                                 network.columns(l + 1, length), values[l] + place,
+                                 positions[l] + place, gradient, to, own + at.taps[l],
+                                 own + at.bias[l], scratch);
+                std::swap(gradient, next);
+            }
+        });
+    if (status != DCNN_OK) return status;
+
+    // The parts are summed in their order, and words in theirs: as many threads, the same bits.
+    float* total = sums.get();
+    for (int64_t part = 1; part < parts; ++part)
+        kernels.add_scaled(total, total + part * at.size, 1.0f, at.size);
+    for (int64_t c = 0; c < classes; ++c) {
+        gradients->top_bias[c] = total[at.top_bias + c];
+        for_each_feature(network, [&](int64_t own, int64_t callers) {
+            gradients->top_weight[c * features + callers] =
+                total[at.top_weight + c * features + own];
+        });
+    }
+    for (size_t l = 0; l < network.depth(); ++l) {
+        kernels.unpack_taps(network.layers[l], total + at.taps[l], gradients->filters[l]);
+        std::copy_n(total + at.bias[l], network.layers[l].lanes, gradients->biases[l]);
+    }
+    for (int64_t i = 0; i < batch->sentences; ++i)
+        for (int64_t t = 0; t < batch->lengths[i]; ++t) {
+            const int64_t word = i * batch->columns + t;
+            kernels.add_scaled(gradients->embeddings + batch->ids[word] * network.dim,
+                               gradient_words.get() + word * network.dim, 1.0f, network.dim);
+        }
+    return DCNN_OK;
+} catch (const std::bad_alloc&) {
+    return DCNN_NO_MEMORY;
+}

@@ -1,0 +1,244 @@
+"""A whole DCNN in training on a CPU: one call of the library forward, one back.
+
+Beside the layers, ``dcnn.ops.native_backend``, this spares the steps between them: gathering words,
+changing layouts, dropout, the fully connected top, and their gradients. All tensors may carry a
+leading axis of runs; under ``torch.func.vmap`` the mapped axis is that axis.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dcnn.ops import native
+from dcnn.ops.k_schedule import dynamic_k
+
+_pointer, _long = ctypes.c_void_p, ctypes.c_int64
+
+
+class _Sizes(ctypes.Structure):
+    """``dcnn_sizes`` of the C interface."""
+
+    _fields_ = [
+        *((name, _long) for name in ("depth", "k_top", "vocabulary", "classes")),
+        ("layers", _pointer),
+    ]
+
+
+class _Parameters(ctypes.Structure):
+    """``dcnn_parameters``."""
+
+    _fields_ = [
+        (name, _pointer) for name in ("embeddings", "filters", "biases", "top_weight", "top_bias")
+    ]
+
+
+class _Batch(ctypes.Structure):
+    """``dcnn_batch``."""
+
+    _fields_ = [
+        ("sentences", _long),
+        ("columns", _long),
+        *((name, _pointer) for name in ("ids", "lengths", "dropout")),
+    ]
+
+
+class _Call:
+    """The arguments of one run as the library takes them, and what keeps their memory alive."""
+
+    def __init__(self, batch: Sequence[Tensor | None], fold: bool, k_top: int) -> None:
+        self._alive: list[Any] = [batch]
+        self._batch, self._fold, self._k_top = batch, fold, k_top
+
+    def sizes(self, weights: Sequence[Tensor]) -> int:
+        """``weights`` are embeddings, top weight and bias, then filters and bias of each layer."""
+        embeddings, _, top_bias, *layers = weights
+        depth = len(layers) // 2
+        shapes = (native.LayerSizes * depth)(
+            *(native.layer_sizes(filters.shape, self._fold) for filters in layers[::2])
+        )
+        sizes = _Sizes(depth, self._k_top, len(embeddings), len(top_bias), ctypes.addressof(shapes))
+        return self._address(sizes, shapes)
+
+    def batch(self) -> int:
+        """Ids (B, s), lengths (B,) and dropout."""
+        ids, lengths, dropout = self._batch
+        assert ids is not None and lengths is not None  # noqa: S101, PT018
+        mask = None if dropout is None else dropout.data_ptr()
+        return self._address(_Batch(*ids.shape, ids.data_ptr(), lengths.data_ptr(), mask))
+
+    def parameters(self, weights: Sequence[Tensor]) -> int:
+        """Weights, or the gradients of them."""
+        embeddings, top_weight, top_bias, *layers = weights
+        filters, biases = self._array(layers[::2]), self._array(layers[1::2])
+        parameters = _Parameters(
+            embeddings.data_ptr(),
+            ctypes.addressof(filters),
+            ctypes.addressof(biases),
+            top_weight.data_ptr(),
+            top_bias.data_ptr(),
+        )
+        return self._address(parameters, weights)
+
+    def pointers(self, tensors: Sequence[Tensor]) -> int:
+        """An array of the places of ``tensors``."""
+        return self._address(self._array(tensors))
+
+    def _array(self, tensors: Sequence[Tensor]) -> Any:
+        array = (_pointer * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+        self._alive.append(array)
+        return array
+
+    def _address(self, structure: Any, *more: Any) -> int:
+        self._alive += [structure, *more]
+        return ctypes.addressof(structure)
+
+
+def _dense(tensors: Sequence[Any]) -> list[Any]:
+    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
+
+
+def _runs(ids: Tensor) -> range | list[None]:
+    """The numbers of the runs; without an axis of runs, one that has none."""
+    return range(len(ids)) if ids.dim() == 3 else [None]
+
+
+def _of_run(run: int | None, tensors: Sequence[Any]) -> list[Any]:
+    return [tensor if tensor is None or run is None else tensor[run] for tensor in tensors]
+
+
+class _Network(torch.autograd.Function):
+    """Logits, and for the way back the pooled values and positions of every layer."""
+
+    @staticmethod
+    def forward(
+        ids: Tensor,
+        lengths: Tensor,
+        dropout: Tensor | None,
+        fold: bool,
+        k_top: int,
+        *weights: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """``weights`` as in ``_Call.sizes``."""
+        batch, weights = _dense([ids.long(), lengths.long(), dropout]), tuple(_dense(weights))
+        layers, depth = weights[3:], len(weights[3:]) // 2
+        _check_shapes(weights, dropout, fold, k_top)
+        logits = torch.empty(*ids.shape[:-1], weights[2].shape[-1])
+        kept = [dynamic_k(ids.shape[-1], number, depth, k_top) for number in range(1, depth + 1)]
+        values = [
+            torch.empty(*ids.shape[:-1], k, *bias.shape[-2:])
+            for k, bias in zip(kept, layers[1::2], strict=True)
+        ]
+        positions = [torch.empty(value.shape, dtype=torch.int32) for value in values]
+        for run in _runs(ids):
+            call, own = _Call(_of_run(run, batch), fold, k_top), _of_run(run, weights)
+            native.check(
+                native.library().dcnn_training_forward(
+                    call.sizes(own),
+                    call.batch(),
+                    call.parameters(own),
+                    call.pointers(_of_run(run, values)),
+                    call.pointers(_of_run(run, positions)),
+                    _of_run(run, [logits])[0].data_ptr(),
+                    torch.get_num_threads(),
+                )
+            )
+        return logits, *values, *positions
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        """Keep what the backward pass needs."""
+        ids, lengths, dropout, ctx.fold, ctx.k_top, *weights = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.weights = len(weights)
+        ctx.save_for_backward(ids, lengths, dropout, *weights, *output[1:])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_logits: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of all weights."""
+        ids, lengths, dropout, *rest = ctx.saved_tensors
+        batch = _dense([ids.long(), lengths.long(), dropout])
+        weights, pooled = _dense(rest[: ctx.weights]), _dense(rest[ctx.weights :])
+        gradient_logits = gradient_logits.contiguous()
+        embeddings, *others = weights
+        gradients = [torch.zeros_like(embeddings), *map(torch.empty_like, others)]
+        for run in _runs(ids):
+            call, own = _Call(_of_run(run, batch), ctx.fold, ctx.k_top), _of_run(run, weights)
+            kept = _of_run(run, pooled)
+            native.check(
+                native.library().dcnn_training_backward(
+                    call.sizes(own),
+                    call.batch(),
+                    call.parameters(own),
+                    call.pointers(kept[: len(kept) // 2]),
+                    call.pointers(kept[len(kept) // 2 :]),
+                    _of_run(run, [gradient_logits])[0].data_ptr(),
+                    call.parameters(_of_run(run, gradients)),
+                    torch.get_num_threads(),
+                )
+            )
+        return *[None] * 5, *gradients
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], *arguments: Any
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        """A mapped axis is the axis of runs."""
+
+        def mapped(value: Any, dim: int | None) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            if dim is None:
+                return value.expand(info.batch_size, *value.shape)
+            return value.movedim(dim, 0)
+
+        outputs = _Network.apply(  # type: ignore[no-untyped-call]
+            *(mapped(value, dim) for value, dim in zip(arguments, in_dims, strict=True))
+        )
+        return outputs, (0,) * len(outputs)
+
+
+def _check_shapes(
+    weights: Sequence[Tensor], dropout: Tensor | None, fold: bool, k_top: int
+) -> None:
+    """The library trusts the sizes that it is told: they must be those of the tensors."""
+    embeddings, top_weight, top_bias, *layers = weights
+    maps, rows = 1, embeddings.shape[-1]
+    for filters, bias in zip(layers[::2], layers[1::2], strict=True):
+        agree = filters.shape[-3:-1] == (maps, rows)
+        maps, rows = filters.shape[-4], rows // 2 if fold else rows
+        if not agree or bias.shape[-2:] != (maps, rows):
+            raise ValueError(f"filters {filters.shape} and bias {bias.shape} do not fit in")
+    features = maps * rows * k_top
+    if top_weight.shape[-2:] != (top_bias.shape[-1], features):
+        raise ValueError(f"top weight {top_weight.shape} does not fit {features} features")
+    if dropout is not None and dropout.shape[-1] != features:
+        raise ValueError(f"dropout {dropout.shape} does not fit {features} features")
+
+
+def network(
+    ids: Tensor,
+    lengths: Tensor,
+    dropout: Tensor | None,
+    fold: bool,
+    k_top: int,
+    *weights: Tensor,
+) -> Tensor:
+    """Logits (B, classes) of a DCNN.
+
+    Args:
+        ids: (B, s).
+        lengths: (B,).
+        dropout: (B, features), a mask on the penultimate layer, or none.
+        fold: whether every layer folds.
+        k_top: values a row keeps at the top.
+        weights: embeddings, top weight, top bias, then filters and bias of each layer.
+    """
+    logits: Tensor = _Network.apply(  # type: ignore[no-untyped-call]
+        ids, lengths, dropout, fold, k_top, *weights
+    )[0]
+    return logits

@@ -1,0 +1,182 @@
+"""A whole network in training by the native backend: one step against the torch backend."""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch.func import functional_call, vmap
+
+from dcnn.config import DCNNConfig
+from dcnn.models import build_model
+from dcnn.ops import native
+
+if not native.available():
+    pytest.skip(native.reason(), allow_module_level=True)
+from dcnn.ops import native_training
+
+VOCABULARY, CLASSES = 30, 3
+# float32 sums of some hundred terms; relative to the largest entry of a tensor.
+CLOSE = 2e-6
+CONFIGS = [
+    DCNNConfig(),
+    DCNNConfig(dim=5, widths=(5,), maps=(3,), k_top=4, fold=False),
+    DCNNConfig(dim=24, widths=(4, 3, 2), maps=(2, 3, 2), k_top=2),
+    DCNNConfig(dim=20, widths=(10, 1), maps=(5, 7), k_top=5),
+    DCNNConfig(dim=7, widths=(1,), maps=(1,), k_top=1, fold=False),
+]
+
+
+def make_model(config, seed=0, ties=False):
+    model = build_model(config, VOCABULARY, CLASSES)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.5, generator=generator)
+            if ties:
+                parameter.round_()
+    return model
+
+
+def make_batch(lengths, padding=0, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(lengths), max(lengths) + padding)
+    return torch.randint(VOCABULARY, shape, generator=generator), torch.tensor(lengths)
+
+
+def step(model, ids, lengths, dropout):
+    """Logits and all gradients of a random projection of them."""
+    logits = model(ids, lengths, dropout)
+    weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(9))
+    return logits.detach(), *torch.autograd.grad((logits * weights).sum(), list(model.parameters()))
+
+
+def assert_close(found, expected):
+    for mine, other in zip(found, expected, strict=True):
+        assert mine.shape == other.shape
+        assert float((mine - other).abs().max()) <= CLOSE * max(float(other.abs().max()), 1.0)
+
+
+@given(
+    config=st.sampled_from(CONFIGS),
+    lengths=st.lists(st.integers(1, 70), min_size=1, max_size=5),
+    padding=st.integers(0, 3),
+    drops=st.booleans(),
+    ties=st.booleans(),
+    seed=st.integers(0, 999),
+)
+@example(CONFIGS[0], [1], 0, True, False, 0)
+@example(CONFIGS[0], [2, 57, 58, 59], 1, True, False, 1)
+@example(CONFIGS[1], [1, 2, 60, 61], 2, False, True, 2)
+def test_a_step_is_that_of_the_torch_backend(config, lengths, padding, drops, ties, seed):
+    # Above one layer a tie is between sums of tanh, which each backend rounds in its own order.
+    model = make_model(config, seed, ties and config.depth == 1)
+    ids, length = make_batch(lengths, padding, seed)
+    dropout = model.draw_dropout(len(ids), torch.Generator().manual_seed(seed)) if drops else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DCNN_BACKEND", "torch")
+        expected = step(model, ids, length, dropout)
+        patch.setenv("DCNN_BACKEND", "native")
+        assert_close(step(model, ids, length, dropout), expected)
+
+
+@pytest.mark.parametrize("name", native.INSTRUCTION_SETS)
+def test_a_step_on_every_instruction_set(name, monkeypatch):
+    model, (ids, lengths) = make_model(CONFIGS[0]), make_batch([18, 3, 40])
+    monkeypatch.setenv("DCNN_BACKEND", "torch")
+    expected = step(model, ids, lengths, None)
+    monkeypatch.setenv("DCNN_BACKEND", "native")
+    before = native.instruction_set()
+    try:
+        native.use_instruction_set(name)
+        assert_close(step(model, ids, lengths, None), expected)
+    except ValueError:
+        pytest.skip(f"this machine has no {name}")
+    finally:
+        native.use_instruction_set(before)
+
+
+def test_a_sentence_of_4096_words(monkeypatch):
+    model, (ids, lengths) = make_model(CONFIGS[0]), make_batch([4096, 1])
+    monkeypatch.setenv("DCNN_BACKEND", "torch")
+    expected = step(model, ids, lengths, None)
+    monkeypatch.setenv("DCNN_BACKEND", "native")
+    found = step(model, ids, lengths, None)
+    # Sums over thousands of words: as far apart as float32 rounds them.
+    for mine, other in zip(found, expected, strict=True):
+        assert float((mine - other).abs().max()) <= 1e-4 * max(float(other.abs().max()), 1.0)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_a_mapped_axis_is_an_axis_of_runs(config, monkeypatch):
+    monkeypatch.setenv("DCNN_BACKEND", "native")
+    models = [make_model(config, seed) for seed in range(3)]
+    batches = [make_batch([5, 2], seed=seed) for seed in range(3)]
+    stacked = {
+        name: torch.stack([dict(model.named_parameters())[name].detach() for model in models])
+        for name, _ in models[0].named_parameters()
+    }
+    for value in stacked.values():
+        value.requires_grad_()
+    ids, lengths = (torch.stack(part) for part in zip(*batches, strict=True))
+    call = vmap(lambda weights, *batch: functional_call(models[0], weights, batch))
+    logits = call(stacked, ids, lengths)
+    gradients = torch.autograd.grad(logits.square().sum(), list(stacked.values()))
+    for run, (model, batch) in enumerate(zip(models, batches, strict=True)):
+        alone = model(*batch)
+        expected = torch.autograd.grad(alone.square().sum(), list(model.parameters()))
+        assert torch.equal(logits[run], alone)
+        for found, other in zip(gradients, expected, strict=True):
+            assert torch.equal(found[run], other)
+
+
+def test_threads_change_no_bit_of_the_logits_and_keep_their_gradients(monkeypatch):
+    monkeypatch.setenv("DCNN_BACKEND", "native")
+    model, (ids, lengths) = make_model(CONFIGS[0]), make_batch([3, 18, 1, 7, 9])
+    before = torch.get_num_threads()
+    try:
+        found = {}
+        for threads in (1, 2, 2):
+            torch.set_num_threads(threads)
+            again = step(model, ids, lengths, None)
+            for mine, other in zip(found.setdefault(threads, again), again, strict=True):
+                assert torch.equal(mine, other)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[1][0], found[2][0])
+    assert_close(found[2], found[1])
+
+
+def weights_of(model):
+    layers = [part for layer in model.convolutions for part in (layer.filters, layer.bias)]
+    return [model.embeddings, model.top.weight, model.top.bias, *layers]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda ids, lengths: (ids + VOCABULARY, lengths), "a word id lies outside"),
+        (lambda ids, lengths: (ids - VOCABULARY, lengths), "a word id lies outside"),
+        (lambda ids, lengths: (ids, lengths + 1), "lengths must lie between 1 and the columns"),
+        (lambda ids, lengths: (ids, lengths * 0), "lengths must lie between 1 and the columns"),
+    ],
+)
+def test_ids_and_lengths_out_of_bounds_are_refused(change, message):
+    model, batch = make_model(CONFIGS[0]), make_batch([4, 4])
+    with pytest.raises(ValueError, match=message):
+        native_training.network(*change(*batch), None, True, 4, *weights_of(model))
+
+
+@pytest.mark.parametrize("place", range(7))
+def test_weights_that_do_not_fit_together_are_refused(place):
+    model, batch = make_model(CONFIGS[0]), make_batch([4, 4])
+    weights = weights_of(model)
+    # Fewer rows of a word; of all else, one class or map less.
+    weights[place] = weights[place].detach()[:, 1:] if place == 0 else weights[place].detach()[1:]
+    with pytest.raises(ValueError, match=r"do not fit in|does not fit"):
+        native_training.network(*batch, None, True, 4, *weights)
+
+
+def test_dropout_of_another_size_is_refused():
+    model, batch = make_model(CONFIGS[0]), make_batch([4, 4])
+    with pytest.raises(ValueError, match="does not fit 672 features"):
+        native_training.network(*batch, torch.ones(2, 671), True, 4, *weights_of(model))
