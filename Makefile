@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe clean
+.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe experiments clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,14 @@ typecheck: setup  ## Check the types strictly
 
 default-recipe: setup  ## Remake results/: the default settings on the built-in corpus and TREC, 5 seeds
 	$(BIN)/python benchmarks/default_recipe.py
+
+experiments: setup  ## Run what of the paper's experiments has no result yet, and render the tables; a GPU helps
+	for task in sst2 sst5 trec twitter; do \
+		$(BIN)/dcnn experiment $$task --recipe paper && \
+		$(BIN)/dcnn experiment $$task --models dcnn,nbow,max-tdnn,nb,binb,svm,maxent && \
+		$(BIN)/dcnn experiment $$task --recipe best || exit 1; \
+	done
+	$(BIN)/dcnn experiment tables --write README.md --write docs/experiments.md
 
 format: setup  ## Format the code and mend what can be mended
 	$(BIN)/ruff format .

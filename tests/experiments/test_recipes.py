@@ -108,7 +108,8 @@ def test_a_name_that_no_result_can_have_is_refused_at_once(tmp_path):
 
 def test_an_unknown_recipe_is_named():
     with pytest.raises(
-        ConfigError, match="recipe='tunned' is not known for sst2; take one of paper, tuned, or"
+        ConfigError,
+        match="recipe='tunned' is not known for sst2; take one of best, paper, tuned, or",
     ):
         load_recipe("sst2", "tunned")
     with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read"):

@@ -43,7 +43,7 @@ def _make_command(experiment: str, title: str) -> Callable[..., None]:
         ] = 5,
         recipe: Annotated[
             str,
-            typer.Option("--recipe", help="How to train: paper, tuned, or a .toml file."),
+            typer.Option("--recipe", help="How to train: paper, tuned, best, or a .toml file."),
         ] = "tuned",
         device: Device = "auto",
         jobs: Annotated[
