@@ -43,7 +43,7 @@ class NativeAdagrad(Adagrad):
 def update(
     value: Tensor, gradient: Tensor, total: Tensor, average: Tensor | None, scalars: list[Tensor]
 ) -> None:
-    """See ``dcnn.training.fused_adagrad.update``."""
+    """See ``dcnn.training.triton_adagrad.update``."""
     for run, of_run in enumerate(torch.stack(scalars, dim=1).tolist()):
         _update_one(
             value[run],

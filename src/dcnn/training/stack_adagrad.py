@@ -38,9 +38,9 @@ class StackedAdagrad:
         self._steps = torch.zeros((), device=device)  # on the device, for CUDA graphs
         self._update = update
         if backend_name(device) == "triton":
-            from dcnn.training import fused_adagrad
+            from dcnn.training import triton_adagrad
 
-            self._update = fused_adagrad.update
+            self._update = triton_adagrad.update
         elif backend_name(device) == "native":
             self._update = native_adagrad.update
         averages = any(config.ema for config in configs)
@@ -77,7 +77,7 @@ class StackedAdagrad:
 def update(
     value: Tensor, gradient: Tensor, total: Tensor, average: Tensor | None, scalars: list[Tensor]
 ) -> None:
-    """See ``dcnn.training.fused_adagrad.update``."""
+    """See ``dcnn.training.triton_adagrad.update``."""
     clip, l2, rate, shrink, eps, fresh = (
         scalar.view(-1, *[1] * (value.dim() - 1)) for scalar in scalars
     )

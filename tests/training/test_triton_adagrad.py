@@ -8,7 +8,7 @@ from dcnn.training import stack_adagrad
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 pytest.importorskip("triton")
-from dcnn.training import fused_adagrad  # noqa: E402
+from dcnn.training import triton_adagrad  # noqa: E402
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 7), (2, 1500), (1, 1)])
@@ -21,7 +21,7 @@ def test_one_pass_equals_the_separate_operations(shape, averages):
     total = torch.rand(shape, generator=generator).to(DEVICE)
     scalars = [torch.rand(shape[0], generator=generator).to(DEVICE) for _ in range(6)]
     updated = []
-    for update in (fused_adagrad.update, stack_adagrad.update):
+    for update in (triton_adagrad.update, stack_adagrad.update):
         state = [value.clone(), total.clone(), average.clone() if averages else None]
         update(state[0], gradient.clone(), state[1], state[2], scalars)
         updated.append(state)
