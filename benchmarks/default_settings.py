@@ -1,0 +1,156 @@
+"""Which settings are a good default: many small corpora, several settings, no test set looked at.
+
+    python benchmarks/default_settings.py benchmarks/sweeps/default-settings.toml --corpora DIR
+
+A TOML file names the settings, each a list of ``section.key=value`` strings on top of the default.
+Every corpus's training part is split anew for each seed: eight tenths to learn from, one for early
+stopping, one to judge by. The judged accuracy of every corpus, setting and seed goes to a JSON file
+of the same name in ``results/sweeps/``; linear models on n-grams stand beside for comparison.
+
+DIR holds the corpora as they are published: ``banking77/train.csv``, ``mr/rt-polarity.*``,
+``sms_spam/sms.tsv``, ``subj/subj.*``, ``umsab/<language>/train_{text,labels}.txt``. TREC is found
+as everywhere (``DCNN_DATA``), and the built-in opinions need no file.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import time
+import tomllib
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from dcnn.config import Config
+from dcnn.data.opinions import generate
+from dcnn.data.splitting import stratified_split
+from dcnn.data.tables import TableOptions, read_labelled
+from dcnn.data.trec import read_trec
+from dcnn.experiments import provenance
+from dcnn.ngram import ngram_classifier
+from dcnn.predictor import Predictor
+from dcnn.training.fit import TextSet, fit
+
+RESULTS = Path(__file__).parent.parent / "results" / "sweeps"
+LINEAR = ("svm", "maxent")
+Corpus = tuple[list[str], list[str]]  # texts and labels
+
+
+def two_files(folder: Path, first: str, second: str) -> Corpus:
+    """A file a class, a text a line, in latin-1."""
+    parts = [
+        [line for line in (folder / name).read_bytes().decode("latin-1").split("\n") if line]
+        for name in (first, second)
+    ]
+    texts = [text for part in parts for text in part]
+    labels = [name for name, part in zip((first, second), parts, strict=True) for _ in part]
+    # No published test set: a tenth, always the same, is kept for one.
+    kept, _ = stratified_split(labels, 0.1, 0)
+    return [texts[i] for i in kept], [labels[i] for i in kept]
+
+
+def load(name: str, corpora: Path) -> Corpus:
+    """The training part of a corpus."""
+    match name.split("-"):
+        case ["opinions"]:
+            train = generate()["train"]
+            return [one.text for one in train], [one.label for one in train]
+        case ["trec"]:
+            questions = read_trec(Path(os.environ["DCNN_DATA"]) / "trec" / "train_5500.label")
+            return questions.texts, questions.labels
+        case ["banking77"]:
+            table = read_labelled(corpora / name / "train.csv", TableOptions())
+            return table.texts, table.labels
+        case ["sms"]:
+            lines = (corpora / "sms_spam" / "sms.tsv").read_text(encoding="utf-8").split("\n")
+            pairs = [line.split("\t", 1) for line in lines if line]
+            kept, _ = stratified_split([label for label, _ in pairs], 0.1, 0)
+            return [pairs[i][1] for i in kept], [pairs[i][0] for i in kept]
+        case ["mr"]:
+            return two_files(corpora / name, "rt-polarity.neg", "rt-polarity.pos")
+        case ["subj"]:
+            return two_files(corpora / name, "subj.objective", "subj.subjective")
+        case ["umsab", language]:
+            folder = corpora / "umsab" / language
+            texts, labels = (
+                (folder / f"train_{part}.txt").read_text(encoding="utf-8").rstrip("\n").split("\n")
+                for part in ("text", "labels")
+            )
+            return texts, labels
+    raise ValueError(f"corpus {name!r} is not known")
+
+
+def judge(job: tuple[str, Path, tuple[str, ...] | str, int]) -> float:
+    """The accuracy of one setting, or linear model, on the judging tenth of one split."""
+    name, corpora, setting, seed = job
+    texts, labels = load(name, corpora)
+    rest, judged = stratified_split(labels, 0.1, 100 + seed)
+    learned, stopping = (
+        rest[part] for part in stratified_split([labels[i] for i in rest], 1 / 9, seed)
+    )
+    classes = sorted(set(labels))
+
+    def part(indices: np.ndarray) -> tuple[list[str], list[str]]:
+        return [texts[i] for i in indices], [labels[i] for i in indices]
+
+    if isinstance(setting, str):
+        predicted = ngram_classifier(setting).fit(*part(rest)).predict(part(judged)[0])
+    else:
+        sets = [
+            TextSet(part(chosen)[0], np.array([classes.index(labels[i]) for i in chosen]))
+            for chosen in (learned, stopping)
+        ]
+        config = Config().with_settings(setting).with_training(seed=seed)
+        artifact, _ = fit(*sets, classes, config, device="cpu")
+        predicted = [one.label for one in Predictor(artifact).predict(part(judged)[0])]
+    return float(np.mean([a == b for a, b in zip(predicted, part(judged)[1], strict=True)]))
+
+
+def main() -> None:
+    """Run all, write and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--corpora", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    plan = tomllib.loads(options.file.read_text())
+    settings = [*map(tuple, plan["settings"]), *LINEAR]
+    jobs = list(product(plan["corpora"], [options.corpora], settings, range(plan["seeds"])))
+    started = time.monotonic()
+    scores: dict[tuple[str, tuple[str, ...] | str], list[float]] = {}
+    # Spawned, not forked: torch's threads do not survive a fork.
+    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+        for job, score in zip(jobs, pool.map(judge, jobs), strict=True):
+            name, _, setting, seed = job
+            scores.setdefault((name, setting), []).append(score)
+            print(name, seed, f"{100 * score:.1f}", setting, flush=True)
+    rows = [
+        {
+            "setting": setting if isinstance(setting, str) else list(setting),
+            "mean": round(float(np.mean([scores[name, setting] for name in plan["corpora"]])), 5),
+            "corpora": {name: scores[name, setting] for name in plan["corpora"]},
+        }
+        for setting in settings
+    ]
+    report = {
+        "seeds": plan["seeds"],
+        "default": Config().to_dict(),
+        "seconds": round(time.monotonic() - started, 1),
+        "hardware": provenance.hardware("cpu"),
+        "versions": provenance.versions(),
+        "commit": provenance.commit(),
+        "settings": rows,
+    }
+    path = RESULTS / f"{options.file.stem}.json"
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    for row in sorted(rows, key=lambda row: -row["mean"]):
+        each = " ".join(f"{100 * np.mean(values):5.1f}" for values in row["corpora"].values())
+        print(f"{100 * row['mean']:.2f}  {each}  {row['setting']}")
+    print(path)
+
+
+if __name__ == "__main__":
+    main()
