@@ -68,7 +68,7 @@ def test_a_missing_extra_is_named_with_its_install_command(tmp_path, missing, co
     (tmp_path / "d.csv").write_text("text,label\na,x\nb,y\nc,x\nd,y\n")
     hide = f"import sys; sys.modules[{missing!r}] = None\n"
     uses = {
-        "train": "from dcnn.cli import main\n"
+        "train": "from dcnn.__main__ import main\n"
         "sys.argv = ['dcnn', 'train', 'd.csv', '--out', 'm']; main()",
         "classifier": "import dcnn\ntry: dcnn.DCNNClassifier\n"
         "except dcnn.DcnnError as error: sys.exit(f'{error}')",
