@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-gpu lint format typecheck default-recipe clean
+.PHONY: help setup native demo test coverage test-gpu lint format typecheck default-recipe bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,15 @@ typecheck: setup  ## Check the types strictly
 
 default-recipe: setup  ## Remake results/: the default settings on the built-in corpus and TREC, 5 seeds
 	$(BIN)/python benchmarks/default_recipe.py
+
+BENCH := results/bench
+
+bench: setup  ## Measure every benchmark anew into results/bench and render docs/performance.md
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	for case in predict-one predict-batch train-step startup layer; do \
+	    $(BIN)/dcnn bench $$case --out $(BENCH)/$$case.json || exit 1; done
+	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/dcnn bench tables --write docs/performance.md
 
 format: setup  ## Format the code and mend what can be mended
 	$(BIN)/ruff format .

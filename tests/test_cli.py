@@ -9,7 +9,7 @@ import dcnn as package
 def test_no_arguments_show_the_commands(dcnn):
     done = dcnn()
     assert "Usage" in done.out + done.err
-    for command in ("demo", "train", "predict", "evaluate", "data", "experiment"):
+    for command in ("demo", "train", "predict", "evaluate", "data", "experiment", "bench"):
         assert command in done.out + done.err
 
 
@@ -18,6 +18,7 @@ def test_no_arguments_show_the_commands(dcnn):
     [
         *("demo", "train", "predict", "evaluate", "data list", "data fetch", "data verify"),
         *(f"experiment {name}" for name in ("sst2", "sst5", "trec", "twitter", "tables")),
+        *(f"bench {name}" for name in ("predict-one", "startup", "tables")),
     ],
 )
 def test_every_help_has_an_example(dcnn, command):

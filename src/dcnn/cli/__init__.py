@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dcnn import __version__
+from dcnn.cli.benchmarks import bench_app
 from dcnn.cli.corpora import data_app
 from dcnn.cli.experiments import experiment_app
 from dcnn.cli.options import Device, Encoding, Json, LabelColumn, ModelFolder, NoHeader, TextColumn
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(experiment_app, name="experiment")
+app.add_typer(bench_app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:
