@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe experiments clean
+.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe experiments bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,15 @@ experiments: setup  ## Run what of the paper's experiments has no result yet, an
 		$(BIN)/dcnn experiment $$task --recipe best || exit 1; \
 	done
 	$(BIN)/dcnn experiment tables --write README.md --write docs/experiments.md
+
+BENCH := results/bench
+
+bench: setup  ## Measure every benchmark anew into results/bench and render docs/performance.md
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	for case in predict-one predict-batch train-step startup layer; do \
+	    $(BIN)/dcnn bench $$case --out $(BENCH)/$$case.json || exit 1; done
+	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/dcnn bench tables --write docs/performance.md
 
 format: setup  ## Format the code and mend what can be mended
 	$(BIN)/ruff format .

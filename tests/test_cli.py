@@ -9,7 +9,7 @@ import dcnn as package
 def test_no_arguments_show_the_commands(dcnn):
     done = dcnn()
     assert "Usage" in done.out + done.err
-    for command in ("demo", "train", "predict", "evaluate", "data", "experiment"):
+    for command in ("demo", "train", "predict", "evaluate", "data", "experiment", "bench"):
         assert command in done.out + done.err
 
 
@@ -18,6 +18,7 @@ def test_no_arguments_show_the_commands(dcnn):
     [
         *("demo", "train", "predict", "evaluate", "data list", "data fetch", "data verify"),
         *(f"experiment {name}" for name in ("sst2", "sst5", "trec", "twitter", "tables")),
+        *(f"bench {name}" for name in ("predict-one", "startup", "tables")),
     ],
 )
 def test_every_help_has_an_example(dcnn, command):
@@ -68,7 +69,7 @@ def test_a_missing_extra_is_named_with_its_install_command(tmp_path, missing, co
     (tmp_path / "d.csv").write_text("text,label\na,x\nb,y\nc,x\nd,y\n")
     hide = f"import sys; sys.modules[{missing!r}] = None\n"
     uses = {
-        "train": "from dcnn.cli import main\n"
+        "train": "from dcnn.__main__ import main\n"
         "sys.argv = ['dcnn', 'train', 'd.csv', '--out', 'm']; main()",
         "classifier": "import dcnn\ntry: dcnn.DCNNClassifier\n"
         "except dcnn.DcnnError as error: sys.exit(f'{error}')",

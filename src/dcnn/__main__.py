@@ -1,6 +1,67 @@
-"""``python -m dcnn`` is ``dcnn``."""
+"""The process: ``dcnn``, or ``python -m dcnn``.
 
-from dcnn.cli import main
+Exit codes: 0 done; 1 the work failed; 2 the user's input is wrong, and one sentence says what,
+where and how to mend it; 130 stopped by the user.
+
+``dcnn predict MODEL TEXT ...`` starts in a moment: what it does not need is not imported, the
+parser of the command line included.
+"""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from dcnn.errors import DcnnError
+
+
+def main() -> NoReturn:
+    """Run a command, and turn an error into one sentence and its exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    # A terminated command cleans up after itself, as an interrupted one does.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        _run(sys.argv[1:])
+    except DcnnError as error:
+        print(f"dcnn: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (OSError, MemoryError) as error:  # a name too long, a device that is full, no memory
+        where = getattr(error, "filename", None)
+        what = getattr(error, "strerror", None) or "there is not enough memory"
+        print(f"dcnn: {where}: {what}" if where else f"dcnn: {what}", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _run(arguments: Sequence[str]) -> None:
+    if arguments[:1] == ["predict"]:
+        # Prediction takes one thread, and numpy's BLAS starts one a core as soon as it is loaded:
+        # on two cores that takes half as long again as the rest of numpy.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if _is_plain_prediction(arguments):
+        from dcnn.commands.predict import run_predict
+
+        run_predict(Path(arguments[1]), arguments[2:])
+    else:
+        from dcnn.cli import app
+
+        app()
+
+
+def _is_plain_prediction(arguments: Sequence[str]) -> bool:
+    """Whether it is ``predict MODEL TEXT ...`` and nothing is left for a parser to find out."""
+    return (
+        len(arguments) > 2
+        and arguments[0] == "predict"
+        and not any(argument.startswith("-") for argument in arguments)
+    )
+
 
 if __name__ == "__main__":
     main()

@@ -165,7 +165,7 @@ def test_a_full_disk_is_reported_and_the_run_can_go_on(dcnn, tmp_path, data):
     # A limit on file sizes stands in for the full disk: the write really fails.
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
-        "from dcnn.cli import main; sys.argv[0] = 'dcnn'; main()\n"
+        "from dcnn.__main__ import main; sys.argv[0] = 'dcnn'; main()\n"
     )
     command = ("train", str(data), "--out", "m", "--epochs", "1", *SMALL)
     # Without coverage's own files, which the limit would break too.

@@ -1,24 +1,18 @@
 """The command line: parse and call; ``dcnn.commands`` does the work and prints.
 
-Exit codes: 0 done; 1 the work failed; 2 the user's input is wrong, and one sentence says what,
-where and how to mend it; 130 stopped by the user. A command's module is imported when the command
-runs, so that predicting starts in a moment.
+A command's module is imported when the command runs; ``dcnn.__main__`` has the exit codes.
 """
 
-import logging
-import os
-import signal
-import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from dcnn import __version__
+from dcnn.cli.benchmarks import bench_app
 from dcnn.cli.corpora import data_app
 from dcnn.cli.experiments import experiment_app
 from dcnn.cli.options import Device, Encoding, Json, LabelColumn, ModelFolder, NoHeader, TextColumn
-from dcnn.errors import DcnnError
 
 app = typer.Typer(
     name="dcnn",
@@ -31,27 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(experiment_app, name="experiment")
-
-
-def main() -> NoReturn:
-    """Run a command, and turn an error into one sentence and its exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    # A terminated command cleans up after itself, as an interrupted one does.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        app()
-    except DcnnError as error:
-        print(f"dcnn: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except (OSError, MemoryError) as error:  # a name too long, a device that is full, no memory
-        where = getattr(error, "filename", None)
-        what = getattr(error, "strerror", None) or "there is not enough memory"
-        print(f"dcnn: {where}: {what}" if where else f"dcnn: {what}", file=sys.stderr)
-        sys.exit(1)
-    sys.exit(0)
+app.add_typer(bench_app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

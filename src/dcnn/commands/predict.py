@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from dcnn.data.tables import TableOptions, read_rows
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
 from dcnn.predictor import Prediction, Predictor
+
+if TYPE_CHECKING:  # texts that are arguments need no reader of files
+    from dcnn.data.tables import TableOptions
 
 CHUNK = 4096  # texts predicted together
 
@@ -23,11 +25,11 @@ _LINE_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 def run_predict(
     model: Path,
     texts: Sequence[str],
-    source: Path | None,
-    output: Path | None,
-    columns: TableOptions,
-    as_json: bool,
-    top: int,
+    source: Path | None = None,
+    output: Path | None = None,
+    columns: "TableOptions | None" = None,
+    as_json: bool = False,
+    top: int = 1,
 ) -> None:
     """Classify the texts and write one line for each."""
     if texts and source:
@@ -42,9 +44,14 @@ def run_predict(
                 print(line, file=stream)
 
 
-def _texts(texts: Sequence[str], source: Path | None, columns: TableOptions) -> Iterable[str]:
+def _texts(
+    texts: Sequence[str], source: Path | None, columns: "TableOptions | None"
+) -> Iterable[str]:
     if texts:
         return texts
+    from dcnn.data.tables import TableOptions, read_rows
+
+    columns = columns or TableOptions()
     if source is not None:
         return (row.text for row in read_rows(source, columns, labels=False))
     return _lines_on_stdin(columns.encoding)

@@ -55,6 +55,9 @@ _FORMS: dict[Any, _Form] = {
     tuple[str, ...]: _Form(
         "a list of strings", lambda v: isinstance(v, list) and all(map(_is_text, v)), tuple
     ),
+    tuple[float, ...]: _Form(
+        "a list of numbers", lambda v: isinstance(v, list) and all(map(_is_number, v)), tuple
+    ),
     dict[str, int]: _Form("an object of whole numbers", _is_object_of(_is_whole)),
     dict[str, str]: _Form("an object of strings", _is_object_of(_is_text)),
     dict[str, Any]: _Form("an object", lambda v: isinstance(v, dict)),

@@ -5,9 +5,11 @@ rendered
 <!-- NAME:end -->
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dcnn.errors import DataError
+from dcnn.files import open_bytes, write_atomically
 
 
 def markers(name: str) -> tuple[str, str]:
@@ -41,3 +43,32 @@ def replace_block(text: str, name: str, content: str, path: Path) -> str:
             f"{text.count(begin)} and {text.count(end)} of them, or the second first; mend the file"
         )
     return f"{before}{begin}\n\n{content}\n\n{end}{after}"
+
+
+def write_blocks(paths: Sequence[Path], blocks: Mapping[str, str]) -> None:
+    """Put ``blocks``, by name, into the Markdown files that have a place for them.
+
+    Raises:
+        DataError: a file is not UTF-8 text, or has no place for any of the blocks.
+    """
+    # Every file is checked before the first is written.
+    rendered = {path: _render(path, blocks) for path in paths}
+    for path, text in rendered.items():
+        with write_atomically(path) as stream:
+            stream.write(text.encode())
+
+
+def _render(path: Path, blocks: Mapping[str, str]) -> str:
+    with open_bytes(path) as stream:
+        raw = stream.read()
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} must be UTF-8 text ({error}); name a Markdown file") from None
+    present = [name for name in blocks if has_block(text, name)]
+    if not present:
+        wanted = " or ".join(" and ".join(markers(name)) for name in blocks)
+        raise DataError(f"{path} has no place for the tables; put {wanted} on lines of their own")
+    for name in present:
+        text = replace_block(text, name, blocks[name], path)
+    return text

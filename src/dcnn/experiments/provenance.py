@@ -28,7 +28,18 @@ def hardware(device: str) -> str:
         import torch
 
         return f"{torch.cuda.get_device_name()}"
-    return f"{platform.machine()}, {os.cpu_count()} cores, no GPU used"
+    return f"{_processor()}, {os.cpu_count()} cores, no GPU used"
+
+
+def _processor() -> str:
+    """The processor's name with its architecture; the architecture alone if no name is known."""
+    machine = platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0]} ({machine})" if names and names[0] else machine
 
 
 def commit() -> str:

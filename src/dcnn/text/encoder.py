@@ -8,7 +8,6 @@ from typing import Self
 import numpy as np
 
 from dcnn.config import TextConfig
-from dcnn.text.numbering import number_words
 from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.tokenizer import PRESETS, Tokenizer
 from dcnn.text.vocabulary import UNKNOWN, Vocabulary
@@ -32,6 +31,9 @@ class Encoder:
         does not depend on the number of processes; see ``number_words`` for what they ask of a
         program.
         """
+        # Here, since only learning needs it: it brings multiprocessing.
+        from dcnn.text.numbering import number_words
+
         tokenizer = Tokenizer(config.tokenizer, config.lowercase)
         words, numbers, lengths = number_words(tokenizer, texts, processes)
         counts = np.bincount(numbers, minlength=len(words))

@@ -1,0 +1,81 @@
+"""The fused layer alone: both layers of the network, forward and backward, on one thread."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from dcnn.bench.conditions import TORCH, computing_with, describe_backend
+from dcnn.bench.report import Outcome, Row
+from dcnn.bench.timing import Contestant, take_turns
+from dcnn.bench.training import training_backend
+from dcnn.bench.workload import Workload
+from dcnn.config import DCNNConfig
+from dcnn.ops import backends
+from dcnn.ops.choice import choose_layer
+from dcnn.ops.k_schedule import dynamic_k
+
+BATCH, WORDS = 64, 18
+CALLS = 5
+MICROSECONDS = 1e6
+
+
+class LayerCall:
+    """Layer ``number`` of ``config`` on random values, for a batch of equally long sentences."""
+
+    def __init__(self, config: DCNNConfig, number: int) -> None:
+        generator = torch.Generator().manual_seed(number)
+        self.lengths = torch.full((BATCH,), self.columns(config, number))
+        self.k = torch.full((BATCH,), dynamic_k(WORDS, number, config.depth, config.k_top))
+        self.fold = config.fold
+        shapes = config.parameter_shapes(1, 2)
+        filters = shapes[f"layers.{number - 1}.filters"]
+        x_shape = (BATCH, *filters[1:3], int(self.lengths[0]))
+
+        def random(shape: tuple[int, ...]) -> Tensor:
+            return torch.randn(shape, generator=generator, requires_grad=True)
+
+        self.x, self.filters = random(x_shape), random(filters)
+        self.bias = random(shapes[f"layers.{number - 1}.bias"])
+        self.seen = self.x.shape[-1] + filters[-1] - 1
+
+    @staticmethod
+    def columns(config: DCNNConfig, number: int) -> int:
+        """Columns that the layer is given: words, or what the layer below keeps."""
+        if number == 1:
+            return WORDS
+        return int(dynamic_k(WORDS, number - 1, config.depth, config.k_top))
+
+    def forward(self) -> Tensor:
+        """The values of the layer."""
+        layer = choose_layer(self.x, self.seen)
+        values, _ = layer(self.x, self.lengths, self.filters, self.bias, self.k, self.fold)
+        return values
+
+    def forward_only(self) -> None:
+        """Without a graph for gradients, as in evaluation."""
+        with torch.inference_mode():
+            self.forward()
+
+    def both(self) -> None:
+        """Forward, and back to the gradients of input, filters and bias."""
+        values = self.forward()
+        torch.autograd.grad(values, (self.x, self.filters, self.bias), torch.ones_like(values))
+
+
+def layer(workload: Workload) -> Outcome:
+    """Each layer of the network: forward alone, and forward and backward."""
+    own, chosen = training_backend(), backends.forced()
+    rows = []
+    for number in range(1, workload.model.depth + 1):
+        call = LayerCall(workload.model, number)
+        for what, timed in (("forward", call.forward_only), ("forward and backward", call.both)):
+            contestants = [
+                Contestant("ours", timed, partial(computing_with, chosen)),
+                Contestant(TORCH, timed, partial(computing_with, "torch")),
+            ]
+            measures = take_turns(contestants, workload.rounds, CALLS)
+            name = f"layer {number}, {what}, batch of {BATCH}, {WORDS} words"
+            ours, theirs = (measures[key].times(MICROSECONDS) for key in ("ours", TORCH))
+            rows.append(Row.compare(name, "us", ours, theirs, TORCH))
+    return Outcome(describe_backend(own), rows, [])

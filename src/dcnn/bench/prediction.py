@@ -1,0 +1,137 @@
+"""Prediction: one sentence, a batch, and a whole file from disk to labels."""
+
+import tempfile
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dcnn.artifact import Artifact
+from dcnn.bench.conditions import TORCH, computing_with, describe_backend, too_few_cores
+from dcnn.bench.eager_torch import EagerTorchPredictor, torch_model
+from dcnn.bench.report import Outcome, Row
+from dcnn.bench.rivals import KIM, KIM_MAPS, KIM_WIDTHS, KimCNN, text_rivals
+from dcnn.bench.timing import Contestant, take_turns
+from dcnn.bench.workload import CLASSES, Workload
+from dcnn.data.tables import read_rows
+from dcnn.predictor import Predictor, softmax
+from dcnn.text.sentences import Sentences
+
+ONE_WORDS, BATCH, BATCH_WORDS = 18, 256, 20
+THREADS = (2, 1)  # the bar is for two
+CHUNK = 4096  # texts of a file that are predicted together
+MICROSECONDS = 1e6
+
+
+def predict_one(workload: Workload) -> Outcome:
+    """One sentence of 18 words on one thread, from ids and, beside others, from text."""
+    artifact = workload.artifact()
+    predictor = Predictor(artifact)
+    contestants = [
+        *ids_to_probabilities(artifact, workload.sentences(1, ONE_WORDS), threads=1),
+        _kim(workload),
+    ]
+    ours, *baselines = take_turns(contestants, workload.rounds, workload.calls).items()
+    name = f"one sentence of {ONE_WORDS} words, ids to probabilities"
+    rows = [
+        Row.compare(name, "us", ours[1].times(MICROSECONDS), b.times(MICROSECONDS), baseline_name)
+        for baseline_name, b in baselines
+    ]
+    rivals, notes = text_rivals(workload, ONE_WORDS)
+    (text,) = workload.texts(1, ONE_WORDS)
+    from_text = [
+        Contestant("ours", lambda: predictor.probabilities([text])),
+        *(Contestant(rival.name, partial(rival.classify, text)) for rival in rivals),
+    ]
+    our_text, *others = take_turns(from_text, workload.rounds, workload.calls).items()
+    name = f"one text of {ONE_WORDS} words to probabilities"
+    rows += [
+        Row.compare(name, "us", our_text[1].times(MICROSECONDS), m.times(MICROSECONDS), other)
+        for other, m in others
+    ]
+    widths = ", ".join(map(str, KIM_WIDTHS))
+    kim = f"the {KIM} has d={workload.model.dim}, widths {widths} and {KIM_MAPS} maps of each"
+    return Outcome(describe_backend(predictor.backend), rows, [kim, *notes])
+
+
+def predict_batch(workload: Workload) -> Outcome:
+    """A batch of 256 sentences of 20 words on two threads and on one, and a file on one."""
+    artifact = workload.artifact()
+    sentences = workload.sentences(BATCH, BATCH_WORDS)
+    rows, notes = [], []
+    for threads in THREADS:
+        contestants = ids_to_probabilities(artifact, sentences, threads)
+        measures = take_turns(contestants, workload.rounds, calls=3)
+        ours, theirs = (measures[contestant.name].rate(BATCH) for contestant in contestants)
+        plural = "threads" if threads > 1 else "thread"
+        name = f"batch of {BATCH}, {BATCH_WORDS} words, ids to probabilities, {threads} {plural}"
+        rows.append(Row.compare(name, "sentences/s", ours, theirs, TORCH))
+        notes += too_few_cores(threads)
+    rows.append(_file_row(workload, artifact))
+    return Outcome(describe_backend(Predictor(artifact).backend), rows, notes)
+
+
+def ids_to_probabilities(
+    artifact: Artifact, sentences: Sentences, threads: int
+) -> list[Contestant]:
+    """Ours and eager torch on the same weights and sentences."""
+    return [make(artifact, sentences, threads) for make in (our_prediction, eager_prediction)]
+
+
+def our_prediction(artifact: Artifact, sentences: Sentences, threads: int) -> Contestant:
+    """Ids to probabilities as ``Predictor`` computes them."""
+    predictor = Predictor(artifact, threads)
+    return Contestant("ours", lambda: softmax(predictor.logits(sentences)))
+
+
+def eager_prediction(artifact: Artifact, sentences: Sentences, threads: int) -> Contestant:
+    """Ids to probabilities in eager torch; the ids are tensors and padded beforehand."""
+    model = torch_model(artifact)
+    padded = sentences.padded(np.arange(len(sentences)))
+    ids, lengths = (torch.from_numpy(part) for part in padded)
+
+    @torch.inference_mode()
+    def predict() -> None:
+        torch.softmax(model(ids, lengths), dim=1)
+
+    return Contestant(TORCH, predict, partial(computing_with, "torch", threads))
+
+
+def _kim(workload: Workload) -> Contestant:
+    model = KimCNN(workload.vocabulary, workload.model.dim, len(CLASSES)).eval()
+    sentence = workload.sentences(1, ONE_WORDS).ids.astype(np.int64)
+    ids = torch.from_numpy(sentence)[None]
+
+    @torch.inference_mode()
+    def classify() -> None:
+        torch.softmax(model(ids), dim=1)
+
+    return Contestant(KIM, classify, partial(computing_with, "torch"))
+
+
+def _file_row(workload: Workload, artifact: Artifact) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "texts.txt"
+        source.write_text("\n".join(workload.texts(workload.file_texts, BATCH_WORDS)) + "\n")
+        predictors = {"ours": Predictor(artifact), TORCH: EagerTorchPredictor(artifact)}
+        contestants = [
+            Contestant(name, partial(label_file, predictor, source, Path(folder) / "labels.tsv"))
+            for name, predictor in predictors.items()
+        ]
+        measures = take_turns(contestants, workload.slow_rounds, warm_up=False)
+    ours, theirs = (measures[name].rate(workload.file_texts) for name in predictors)
+    name = f"file of {workload.file_texts:,} texts of {BATCH_WORDS} words to labels, 1 thread"
+    return Row.compare(name, "sentences/s", ours, theirs, TORCH)
+
+
+def label_file(predictor: Predictor, source: Path, output: Path) -> None:
+    """From a file of texts to one of labels, as ``dcnn predict --input`` does it."""
+    texts = (row.text for row in read_rows(source, labels=False))
+    with output.open("w", encoding="utf-8") as stream:
+        while chunk := list(islice(texts, CHUNK)):
+            stream.writelines(
+                f"{prediction.label}\t{prediction.probability:.6f}\t{prediction.text}\n"
+                for prediction in predictor.predict(chunk)
+            )

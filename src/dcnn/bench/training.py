@@ -1,0 +1,98 @@
+"""Training: a whole step, and a whole run on the built-in corpus."""
+
+from functools import partial
+
+import numpy as np
+import torch
+
+from dcnn.bench.conditions import (
+    TORCH,
+    computing_with,
+    describe_backend,
+    too_few_cores,
+)
+from dcnn.bench.eager_torch import torch_model
+from dcnn.bench.report import Outcome, Row
+from dcnn.bench.timing import Contestant, take_turns
+from dcnn.bench.workload import CLASSES, Workload
+from dcnn.config import Config, TrainingConfig
+from dcnn.data.batching import Examples
+from dcnn.data.opinions import Opinion, generate
+from dcnn.ops import backends
+from dcnn.training.fit import TextSet, choose_device, fit
+from dcnn.training.progress import Listener
+from dcnn.training.run import Run
+
+BATCH, WORDS, EXAMPLES = 64, 18, 1024
+CALLS = 5
+THREADS = (1, 2)
+ENDLESS = 1_000_000  # epochs of a run that is only timed
+
+
+def train_step(workload: Workload) -> Outcome:
+    """A step of 64 sentences of 18 words on one thread and on two; a training from start to end."""
+    own, chosen = training_backend(), backends.forced()
+    rows, notes = [], []
+    for threads in THREADS:
+        contestants = [
+            step_contestant(workload, name, backend, threads)
+            for name, backend in (("ours", chosen), (TORCH, "torch"))
+        ]
+        measures = take_turns(contestants, workload.rounds, CALLS)
+        ours, theirs = (measures[contestant.name].rate(BATCH) for contestant in contestants)
+        plural = "threads" if threads > 1 else "thread"
+        name = f"training step of {BATCH} sentences of {WORDS} words, {threads} {plural}"
+        rows.append(Row.compare(name, "sentences/s", ours, theirs, TORCH))
+        notes += too_few_cores(threads)
+    rows.append(_whole_training(workload, chosen))
+    return Outcome(describe_backend(own), rows, notes)
+
+
+def training_backend() -> str:
+    """What computes our layers in training on a CPU.
+
+    Raises:
+        ConfigError: ``DCNN_BACKEND`` forces a backend that is not there or cannot train.
+    """
+    choose_device("cpu")
+    return backends.for_training("cpu")
+
+
+def step_contestant(workload: Workload, name: str, backend: str, threads: int) -> Contestant:
+    """All of a step: batch, dropout, forward, backward, clipping, Adagrad."""
+    targets = np.random.default_rng(1).integers(0, len(CLASSES), EXAMPLES)
+    examples = Examples(workload.sentences(EXAMPLES, WORDS), targets)
+    config = TrainingConfig(batch_size=BATCH, epochs=ENDLESS)
+    model = torch_model(workload.artifact())
+    condition = partial(computing_with, backend, threads)
+    with condition():  # the optimizer is chosen now, the layers at every step
+        run = Run(model, examples, None, config, torch.device("cpu"), Listener())
+    return Contestant(name, run.step, condition)
+
+
+def _whole_training(workload: Workload, chosen: str) -> Row:
+    corpus = generate()
+    train_texts, dev_texts = workload.training_texts
+    data = _text_set(corpus["train"][:train_texts])
+    dev = _text_set(corpus["dev"][:dev_texts])
+    # As many epochs for both: patience could end one of them earlier.
+    config = Config(model=workload.model).with_training(epochs=workload.epochs, patience=0)
+
+    def train() -> None:
+        fit(data, dev, CLASSES, config, device="cpu")
+
+    contestants = [
+        Contestant(name, train, partial(computing_with, backend))
+        for name, backend in (("ours", chosen), (TORCH, "torch"))
+    ]
+    measures = take_turns(contestants, workload.slowest_rounds, warm_up=False)
+    name = (
+        f"training on the built-in corpus: {len(data.texts):,} sentences, "
+        f"{workload.epochs} epochs, 1 thread"
+    )
+    return Row.compare(name, "s", measures["ours"], measures[TORCH], TORCH)
+
+
+def _text_set(opinions: list[Opinion]) -> TextSet:
+    targets = np.array([CLASSES.index(opinion.label) for opinion in opinions])
+    return TextSet([opinion.text for opinion in opinions], targets)

@@ -1,0 +1,187 @@
+"""Every case on a tiny network: its rows, their names and that both sides compute the same."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from dcnn import artifact as model_folder
+from dcnn.bench import conditions, eager_torch, prediction, processes, rivals, training
+from dcnn.bench.cases import RUNS, run_case
+from dcnn.bench.eager_torch import EagerTorchPredictor
+from dcnn.bench.layer import LayerCall
+from dcnn.bench.prediction import label_file, predict_batch, predict_one
+from dcnn.bench.processes import peak_memory, startup
+from dcnn.bench.report import CASES
+from dcnn.cli.benchmarks import _TITLES
+from dcnn.config import DCNNConfig
+from dcnn.errors import ConfigError, DcnnError
+from dcnn.predictor import Predictor
+from tiny import TINY
+
+
+def baselines(rows) -> list[str]:
+    return [row.baseline_name for row in rows]
+
+
+def test_every_case_has_a_command_and_a_place_in_the_tables():
+    assert tuple(RUNS) == tuple(_TITLES) == CASES
+
+
+def test_one_sentence_is_compared_with_torch_and_others():
+    outcome = predict_one(TINY)
+    assert baselines(outcome.rows)[:2] == ["eager torch", "Kim-style CNN in eager torch"]
+    assert baselines(outcome.rows)[-1] == "TF-IDF + logistic regression (scikit-learn)"
+    assert {row.unit for row in outcome.rows} == {"us"}
+    assert outcome.rows[0].repetitions == TINY.rounds * TINY.calls
+
+
+def test_a_rival_that_is_not_installed_is_left_out_with_its_install_command(monkeypatch):
+    found = rivals.importlib.util.find_spec
+    monkeypatch.setattr(
+        rivals.importlib.util,
+        "find_spec",
+        lambda name: None if name in ("fasttext", "sklearn") else found(name),
+    )
+    trained, notes = rivals.text_rivals(TINY, 18)
+    assert trained == []
+    assert notes[0].endswith("it is not installed: pip install fasttext-numpy2-wheel")
+    assert notes[1].endswith("it is not installed: pip install scikit-learn")
+
+
+def test_rivals_know_the_words_and_give_probabilities():
+    trained, _ = rivals.text_rivals(TINY, 18)
+    (text,) = TINY.texts(1, 18)
+    for rival in trained:
+        np.testing.assert_allclose(np.sum(_numbers(rival.classify(text))), 1, atol=1e-3)
+
+
+def _numbers(answer: object) -> np.ndarray:
+    """The probabilities: scikit-learn's array, or the second of fastText's labels and array."""
+    return np.asarray(answer[1] if isinstance(answer, tuple) else answer)
+
+
+def test_a_batch_is_measured_on_two_threads_and_one_and_a_file_follows(monkeypatch):
+    monkeypatch.setattr(prediction, "BATCH", 8)
+    monkeypatch.setattr(conditions, "cores", lambda: 1)
+    outcome = predict_batch(TINY)
+    assert [row.name.rpartition(", ")[2] for row in outcome.rows] == [
+        "2 threads",
+        "1 thread",
+        "1 thread",
+    ]
+    assert "file of 30 texts" in outcome.rows[-1].name
+    assert {row.unit for row in outcome.rows} == {"sentences/s"}
+    assert len(outcome.notes) == 1  # two threads on one core: said, and measured all the same
+
+
+def test_torch_computes_what_ours_computes(tmp_path):
+    artifact = TINY.artifact()
+    sentences = TINY.sentences(9, 7)
+    ours, theirs = Predictor(artifact), EagerTorchPredictor(artifact)
+    assert theirs.backend == "reference"  # no native network beside torch's
+    np.testing.assert_allclose(ours.logits(sentences), theirs.logits(sentences), atol=1e-5)
+    (tmp_path / "texts.txt").write_text("\n".join(TINY.texts(5, 4)) + "\n")
+    written = []
+    for predictor in (ours, theirs):
+        label_file(predictor, tmp_path / "texts.txt", tmp_path / "labels.tsv")
+        written.append((tmp_path / "labels.tsv").read_text())
+    assert written[0] == written[1]
+    assert len(written[0].splitlines()) == 5
+
+
+def test_training_is_measured_a_step_and_whole(monkeypatch):
+    monkeypatch.setattr(training, "BATCH", 8)
+    monkeypatch.setattr(training, "EXAMPLES", 16)
+    monkeypatch.setattr(conditions, "cores", lambda: 1)
+    outcome = training.train_step(TINY)
+    assert [row.unit for row in outcome.rows] == ["sentences/s", "sentences/s", "s"]
+    assert [row.name.rpartition(", ")[2] for row in outcome.rows[:2]] == ["1 thread", "2 threads"]
+    assert "40 sentences, 1 epochs" in outcome.rows[2].name
+    assert len(outcome.notes) == 1
+
+
+def test_the_layer_is_measured_forward_and_backward():
+    report = run_case("layer", TINY)
+    assert [row.name.split(", ")[:2] for row in report.rows] == [
+        ["layer 1", "forward"],
+        ["layer 1", "forward and backward"],
+        ["layer 2", "forward"],
+        ["layer 2", "forward and backward"],
+    ]
+    assert report.case == "layer"
+
+
+def test_a_layer_is_given_what_the_one_below_keeps():
+    call = LayerCall(DCNNConfig(), 2)  # 18 words, two layers: the first keeps 9
+    assert call.x.shape == (64, 6, 24, 9)
+    assert call.forward().shape == (64, 14, 12, 4)
+    with torch.no_grad():
+        assert call.forward_only() is None
+
+
+@pytest.mark.parametrize("case", ["train-step", "layer"])
+def test_a_backend_that_cannot_train_is_refused(monkeypatch, case):
+    monkeypatch.setenv("DCNN_BACKEND", "reference")
+    with pytest.raises(ConfigError, match="has no gradients"):
+        run_case(case, TINY)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_unknown_backend_is_refused(monkeypatch, case):
+    monkeypatch.setenv("DCNN_BACKEND", "nonsense")
+    with pytest.raises(ConfigError, match="DCNN_BACKEND='nonsense' must be one of"):
+        run_case(case, TINY)
+
+
+def test_a_start_is_compared_with_processes_that_only_import(monkeypatch):
+    commands = []
+
+    def fake_run(command: list[str]) -> str:
+        commands.append(command)
+        return "25000000"
+
+    monkeypatch.setattr(processes, "run", fake_run)
+    rows = startup(TINY).rows
+    assert [row.unit for row in rows] == ["ms"] * 4 + ["MB"]
+    assert baselines(rows)[1:4] == [
+        "python -c 'import torch'",
+        "python -c 'import numpy'",
+        "python -c pass",
+    ]
+    assert rows[-1].ours == 25
+    assert commands[0][1:4] == ["-m", "dcnn", "predict"]
+    assert commands[-1][:3] == [sys.executable, "-m", "dcnn.bench.peak_memory"]
+
+
+def test_the_peak_is_that_of_the_command():
+    small, large = (
+        peak_memory(
+            [sys.executable, "-c", f"x = bytearray({size}); x[::512] = b'1' * {size // 512}"]
+        )
+        for size in (512, 80 * 1024 * 1024)
+    )
+    assert large - small > 70e6
+    assert small < 60e6  # though this process holds torch
+
+
+def test_a_process_that_fails_is_an_error_with_its_last_line():
+    with pytest.raises(DcnnError, match="ended with 3: no luck"):
+        processes.run(
+            [sys.executable, "-c", "import sys; print('no luck', file=sys.stderr); exit(3)"]
+        )
+
+
+def test_the_process_in_torch_prints_what_ours_prints(tmp_path, monkeypatch, capsys, dcnn):
+    model_folder.save(tmp_path / "model", TINY.artifact())
+    (text,) = TINY.texts(1, 5)
+    monkeypatch.setattr(sys, "argv", ["eager_torch", str(tmp_path / "model"), text])
+    eager_torch.main()
+    assert capsys.readouterr().out == dcnn("predict", "model", text).out
+
+
+def test_a_report_is_json_for_programs():
+    report = run_case("layer", TINY)
+    assert json.loads(report.to_json())["rows"][0]["unit"] == "us"
