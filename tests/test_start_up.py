@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from dcnn import artifact as model_folder
-from dcnn.__main__ import main
 from untrained import make_artifact
 
 # Each takes longer to import than a prediction takes, and none has a part in it.
@@ -87,12 +86,19 @@ def test_one_thread_of_blas_unless_told_otherwise(tmp_path, model):
     assert threads(OPENBLAS_NUM_THREADS="2") == "2"
 
 
-def test_a_prediction_that_is_interrupted_ends_without_a_traceback(monkeypatch, model):
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("dcnn.commands.predict.run_predict", interrupted)
-    monkeypatch.setattr(sys, "argv", ["dcnn", "predict", model, "good"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 130
+def test_a_prediction_that_is_interrupted_ends_without_a_traceback(tmp_path, model):
+    script = (
+        "import dcnn.commands.predict as command\n"
+        "from dcnn.__main__ import main\n"
+        "def interrupted(*_): raise KeyboardInterrupt\n"
+        "command.run_predict = interrupted\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "predict", model, "good"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "")
