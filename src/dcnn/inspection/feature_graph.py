@@ -109,7 +109,8 @@ class FeatureGraph:
 
     def edges_into(self, nodes: Ints) -> Ints:
         """Numbers of the edges whose targets are ``nodes``, grouped as these are ordered."""
-        first, count = self._first_edge[nodes], np.diff(self._first_edge)[nodes]
+        first = self._first_edge[nodes]
+        count = self._first_edge[nodes + 1] - first
         starts = np.cumsum(count) - count
         return np.repeat(first - starts, count) + np.arange(count.sum())
 

@@ -100,7 +100,9 @@ def descend(
         yield Step(numbers, flow, biases)
         sources = edges.source[numbers]
         carried += np.bincount(sources, brought, minlength=len(carried))
-        nodes = np.unique(sources)
+        reached = np.zeros(len(carried), bool)
+        reached[sources] = True
+        nodes = np.flatnonzero(reached)
 
 
 def word_relevance(graph: FeatureGraph, of_class: int) -> Doubles:
@@ -135,10 +137,11 @@ def strongest_nodes(graph: FeatureGraph, of_class: int, count: int) -> Ints:
 def strongest_ngrams(graph: FeatureGraph, of_class: int, count: int = STRONGEST) -> list[NGram]:
     """The n-grams of the ``count`` strongest topmost nodes; the most relevant first."""
     found: dict[tuple[int, ...], list[float]] = {}
+    direction = np.sign(graph.contribution[:, of_class])
     for place in strongest_nodes(graph, of_class, count):
         node = graph.top[place : place + 1]
         words = _words(graph, node, graph.root_weight[place : place + 1, of_class])
-        positions = _fewest(words * np.sign(graph.contribution[place, of_class]))
+        positions = _fewest(words * direction[place])
         if positions:
             found.setdefault(positions, []).append(float(words[list(positions)].sum()))
     ngrams = (
