@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -46,6 +47,16 @@ def test_a_terminal_gets_colours_instead_of_numbers(tmp_path, model):
     colour = "31;111;180" if found.relevance[strongest] > 0 else "209;73;91"
     assert f"48;2;{colour}m {found.words[strongest]} " in printed
     assert f"({found.relevance[strongest]:+.2f})" not in printed
+
+
+def test_many_deletions_are_cut_short(tmp_path, model):
+    found = explain(Predictor.load(tmp_path / model), TEXT)
+    (some, *_) = found.deletions
+    many = replace(found, deletions=(replace(some, changes=True),) * 14)
+    stream = io.StringIO()
+    print_explanation(Console(file=stream), many)
+    assert stream.getvalue().count("without") == 10
+    assert "and 4 other words" in stream.getvalue()
 
 
 def test_words_that_the_model_does_not_know_are_named(dcnn, model):

@@ -13,7 +13,7 @@ from dcnn.inspection.writers import writer_for
 from dcnn.predictor import Predictor
 from dcnn.terminal import make_console
 
-NGRAMS = 5  # told in the terminal
+NGRAMS, DELETIONS = 5, 10  # told in the terminal
 
 WHITE, FOR, AGAINST = (255, 255, 255), (31, 111, 180), (209, 73, 91)
 
@@ -52,12 +52,14 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
         if changes
         else "\nNo single deletion changes the label."
     )
-    for change in changes:
+    for change in changes[:DELETIONS]:
         console.print(
             f"  without {change.word!r} (word {change.position + 1}): "
             f"{change.label} {change.probability:.4f}",
             soft_wrap=True,
         )
+    if len(changes) > DELETIONS:
+        console.print(f"  and {len(changes) - DELETIONS} other words; --json tells all")
 
 
 def _answer(explanation: Explanation) -> Text:
