@@ -39,6 +39,15 @@ def test_it_learns_and_predicts(fitted):
     assert len(fitted.history_) == fitted.n_epochs_
 
 
+def test_it_explains_what_it_predicts(fitted):
+    found = fitted.explain("a very good film")
+    assert found.label == "pos"
+    assert found.words[np.argmax(found.relevance)] == "good"
+    assert fitted.explain("a very good film", of_class=fitted.classes_[0]).label == "neg"
+    with pytest.raises(NotFittedError):
+        DCNNClassifier().explain("good")
+
+
 @pytest.mark.parametrize("labels", [[0, 1], [False, True], [-1, 7], [0.0, 1.0], ["a", "é"]])
 def test_labels_of_any_type_come_back_from_a_folder(tmp_path, labels):
     y = [labels[label == "pos"] for label in LABELS]

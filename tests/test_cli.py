@@ -9,14 +9,24 @@ import dcnn as package
 def test_no_arguments_show_the_commands(dcnn):
     done = dcnn()
     assert "Usage" in done.out + done.err
-    for command in ("demo", "train", "predict", "evaluate", "data", "experiment", "bench"):
+    names = ("demo", "train", "predict", "evaluate", "explain", "data", "experiment", "bench")
+    for command in names:
         assert command in done.out + done.err
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        *("demo", "train", "predict", "evaluate", "data list", "data fetch", "data verify"),
+        *(
+            "demo",
+            "train",
+            "predict",
+            "evaluate",
+            "explain",
+            "data list",
+            "data fetch",
+            "data verify",
+        ),
         *(f"experiment {name}" for name in ("sst2", "sst5", "trec", "twitter", "tables")),
         *(f"bench {name}" for name in ("predict-one", "startup", "tables")),
     ],

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dcnn.classifier import DCNNClassifier
     from dcnn.config import Config
     from dcnn.errors import DcnnError
+    from dcnn.inspection import explain
     from dcnn.predictor import Predictor
 
 __version__ = "0.1.0"
@@ -24,9 +25,10 @@ _HOMES = {
     "DCNNClassifier": "dcnn.classifier",
     "DcnnError": "dcnn.errors",
     "Predictor": "dcnn.predictor",
+    "explain": "dcnn.inspection",
 }
 
-__all__ = ["Config", "DCNNClassifier", "DcnnError", "Predictor", "__version__"]
+__all__ = ["Config", "DCNNClassifier", "DcnnError", "Predictor", "__version__", "explain"]
 
 
 def __getattr__(name: str) -> object:

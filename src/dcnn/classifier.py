@@ -18,6 +18,7 @@ from dcnn import artifact as model_folder
 from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.splitting import stratified_split
 from dcnn.errors import DataError, MissingExtraError
+from dcnn.inspection import Explanation, explain
 from dcnn.predictor import Predictor, checked_texts
 
 try:
@@ -240,6 +241,11 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probabilities = self.predict_proba(X)
         labels: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return labels
+
+    def explain(self, text: str, of_class: Any = None) -> Explanation:
+        """Why a text gets its label, or would get another; see ``dcnn.inspection``."""
+        check_is_fitted(self, "predictor_")
+        return explain(self.predictor_, text, of_class)
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the model folder; ``dcnn predict`` and ``DCNNClassifier.load`` read it."""

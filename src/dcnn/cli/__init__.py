@@ -21,7 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="The Dynamic Convolutional Neural Network for sentences: train, predict, evaluate.",
+    help="The Dynamic Convolutional Neural Network for sentences: train, predict, evaluate, "
+    "explain.",
 )
 app.add_typer(data_app, name="data")
 app.add_typer(experiment_app, name="experiment")
@@ -201,3 +202,36 @@ def evaluate(
 
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
     run_evaluate(model, data, columns, as_json)
+
+
+@app.command()
+def explain(
+    model: ModelFolder,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to explain.")],
+    of_class: Annotated[
+        str | None,
+        typer.Option("--class", metavar="C", help="The label to explain; else the predicted one."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Write the feature graph: .svg, .png, .html, .json or .graphml."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show why a text gets its label: words, n-grams, deletions, the feature graph.
+
+    Prints the label, the sentence with its words coloured by relevance (with numbers where the
+    output is no terminal), the strongest n-grams, and the words whose deletion changes the label.
+    A picture holds the part of the graph that carries the decision; .json and .graphml hold all.
+
+    \b
+    Examples:
+      dcnn explain my-model "not a dull moment"
+      dcnn explain my-model "not a dull moment" --out graph.svg
+      dcnn explain my-model "not a dull moment" --class negative --json
+    """
+    from dcnn.commands.explain import run_explain
+
+    run_explain(model, text, of_class, out, as_json)

@@ -1,0 +1,100 @@
+"""``dcnn explain``: why a text got its label, in the terminal and as a file."""
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+from dcnn.inspection.explanation import Explanation, explain
+from dcnn.inspection.writers import writer_for
+from dcnn.predictor import Predictor
+from dcnn.terminal import make_console
+
+NGRAMS, DELETIONS = 5, 10  # told in the terminal
+
+WHITE, FOR, AGAINST = (255, 255, 255), (31, 111, 180), (209, 73, 91)
+
+
+def run_explain(
+    model: Path, text: str, of_class: str | None, out: Path | None, as_json: bool
+) -> None:
+    """Explain one text: print what decided, and write the graph where it is asked for."""
+    if out is not None:
+        writer_for(out)  # a wrong ending or a missing extra is said before any work is done
+    explanation = explain(Predictor.load(model), text, of_class)
+    if out is not None:
+        explanation.save(out)
+    if as_json:
+        print(json.dumps(explanation.to_dict()))
+        return
+    if sys.stdout is not None:
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    print_explanation(make_console(), explanation)
+    if out is not None:
+        print(f"\nThe graph is in {out}.")
+
+
+def print_explanation(console: Console, explanation: Explanation) -> None:
+    """Label, coloured sentence, n-grams and deletions."""
+    console.print(_answer(explanation), soft_wrap=True)
+    console.print()
+    console.print(_sentence(explanation, console.is_terminal), soft_wrap=not console.is_terminal)
+    console.print(_sum(explanation), soft_wrap=True)
+    console.print(f"\nStrongest n-grams for {explanation.label}:", soft_wrap=True)
+    for ngram in explanation.ngrams[:NGRAMS]:
+        console.print(f"  {ngram.relevance:+.2f}  {ngram}", soft_wrap=True)
+    changes = explanation.changes
+    console.print(
+        "\nDeleting one word changes the label:"
+        if changes
+        else "\nNo single deletion changes the label."
+    )
+    for change in changes[:DELETIONS]:
+        console.print(
+            f"  without {change.word!r} (word {change.position + 1}): "
+            f"{change.label} {change.probability:.4f}",
+            soft_wrap=True,
+        )
+    if len(changes) > DELETIONS:
+        console.print(f"  and {len(changes) - DELETIONS} other words; --json tells all")
+
+
+def _answer(explanation: Explanation) -> Text:
+    (label, probability), *others = explanation.prediction.ranked
+    text = Text(f"{label} {probability:.4f}", style="bold")
+    return text.append(
+        "".join(f"   {other} {p:.4f}" for other, p in others), style=Style(bold=False, dim=True)
+    )
+
+
+def _sentence(explanation: Explanation, coloured: bool) -> Text:
+    """The words on the colour of their relevance; with its number where there are no colours."""
+    words = zip(explanation.words, explanation.relevance, strict=True)
+    if not coloured:
+        return Text(" ".join(f"{word}({relevance:+.2f})" for word, relevance in words))
+    largest = max(map(abs, explanation.relevance)) or 1.0
+    sentence = Text()
+    for word, relevance in words:
+        sentence.append(f" {word} ", style=_colour(relevance / largest)).append(" ")
+    return sentence
+
+
+def _colour(strength: float) -> Style:
+    """From white, for nothing, to the full colour of the strongest word."""
+    full, share = (FOR if strength >= 0 else AGAINST), abs(strength)
+    red, green, blue = (round(w + (c - w) * share) for w, c in zip(WHITE, full, strict=True))
+    letters = "white" if share > 0.6 else "black"
+    return Style(color=letters, bgcolor=f"rgb({red},{green},{blue})")
+
+
+def _sum(explanation: Explanation) -> str:
+    words = sum(explanation.relevance)
+    line = (
+        f"{explanation.label}: logit {explanation.logit:+.2f} = "
+        f"words {words:+.2f}, biases {explanation.biases:+.2f}"
+    )
+    unknown = ", ".join(dict.fromkeys(explanation.words[i] for i in explanation.unknown))
+    return f"{line}\nNot in the vocabulary: {unknown}" if unknown else line

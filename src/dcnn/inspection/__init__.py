@@ -1,0 +1,37 @@
+"""Looking inside: the feature graph of a sentence (Sect. 4.2) and what follows from it.
+
+    explain(predictor, text) -> Explanation
+
+- ``trace``: the forward pass, with everything kept.
+- ``feature_graph``: the exact graph of that pass, as arrays.
+- ``relevance``: what words, n-grams and edges carry of a logit.
+- ``counterfactuals``: deletions that change the label; values that were nearly dropped.
+- ``picture``: the part of the graph that carries a decision; ``layout`` gives it places.
+- ``node_link``, ``graphml``, ``svg``, ``png``, ``html``: files; ``writers`` chooses among them.
+- ``explanation``: all of it together.
+
+Neither torch nor any extra is needed, except networkx for a networkx graph and GraphML, and
+matplotlib for a PNG.
+"""
+
+from dcnn.inspection.counterfactuals import Deletion, PoolingChoice
+from dcnn.inspection.explanation import Explanation, explain
+from dcnn.inspection.feature_graph import FeatureGraph, build_graph
+from dcnn.inspection.node_link import to_networkx
+from dcnn.inspection.relevance import NGram, phrase_relevance, word_relevance
+from dcnn.inspection.trace import Trace, trace_sentence
+
+__all__ = [
+    "Deletion",
+    "Explanation",
+    "FeatureGraph",
+    "NGram",
+    "PoolingChoice",
+    "Trace",
+    "build_graph",
+    "explain",
+    "phrase_relevance",
+    "to_networkx",
+    "trace_sentence",
+    "word_relevance",
+]

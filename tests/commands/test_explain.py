@@ -1,0 +1,112 @@
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from dcnn import artifact as model_folder
+from dcnn.commands.explain import print_explanation
+from dcnn.config import NBoWConfig
+from dcnn.inspection import explain
+from dcnn.predictor import Predictor
+from untrained import make_artifact
+
+TEXT = "The plot is not dull"
+
+
+@pytest.fixture
+def model(tmp_path):
+    model_folder.save(tmp_path / "model", make_artifact(classes=("bad", "[b]good")))
+    return "model"
+
+
+def test_label_words_ngrams_and_deletions_are_printed(dcnn, tmp_path, model):
+    done = dcnn("explain", model, TEXT)
+    assert (done.code, done.err) == (0, "")
+    found = explain(Predictor.load(tmp_path / model), TEXT)
+    answer, _, sentence, total, *rest = done.out.splitlines()
+    for label, probability in found.prediction.ranked:
+        assert f"{label} {probability:.4f}" in answer
+    words = zip(found.words, found.relevance, strict=True)
+    assert sentence == " ".join(f"{word}({relevance:+.2f})" for word, relevance in words)
+    assert f"logit {found.logit:+.2f} = words" in total
+    assert f"  {found.ngrams[0].relevance:+.2f}  {found.ngrams[0]}" in rest
+    for change in found.changes:
+        assert f"without '{change.word}' (word {change.position + 1}): {change.label}" in done.out
+    assert ("No single deletion" in done.out) == (not found.changes)
+
+
+def test_a_terminal_gets_colours_instead_of_numbers(tmp_path, model):
+    found = explain(Predictor.load(tmp_path / model), TEXT)
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, color_system="truecolor", markup=False)
+    print_explanation(console, found)
+    printed = stream.getvalue()
+    strongest = max(range(len(found.words)), key=lambda i: abs(found.relevance[i]))
+    colour = "31;111;180" if found.relevance[strongest] > 0 else "209;73;91"
+    assert f"48;2;{colour}m {found.words[strongest]} " in printed
+    assert f"({found.relevance[strongest]:+.2f})" not in printed
+
+
+def test_many_deletions_are_cut_short(tmp_path, model):
+    found = explain(Predictor.load(tmp_path / model), TEXT)
+    (some, *_) = found.deletions
+    many = replace(found, deletions=(replace(some, changes=True),) * 14)
+    stream = io.StringIO()
+    print_explanation(Console(file=stream), many)
+    assert stream.getvalue().count("without") == 10
+    assert "and 4 other words" in stream.getvalue()
+
+
+def test_words_that_the_model_does_not_know_are_named(dcnn, model):
+    assert (
+        "Not in the vocabulary: xyzzy, plugh\n" in dcnn("explain", model, "xyzzy plugh xyzzy").out
+    )
+    assert "vocabulary" not in dcnn("explain", model, TEXT).out
+
+
+def test_json_tells_the_same_to_programs(dcnn, tmp_path, model):
+    done = dcnn("explain", model, TEXT, "--json", "--class", "bad", "--out", "graph.svg")
+    values = json.loads(done.out)
+    found = explain(Predictor.load(tmp_path / model), TEXT, "bad")
+    assert values == json.loads(json.dumps(found.to_dict()))
+    assert values["class"] == "bad"
+    assert (tmp_path / "graph.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("ending", "start"),
+    [
+        ("svg", b"<svg"),
+        ("png", b"\x89PNG"),
+        ("html", b"<!doctype html>"),
+        ("json", b'{"directed": true'),
+        ("graphml", b"<?xml"),
+    ],
+)
+def test_the_graph_is_written_in_the_format_of_the_ending(dcnn, tmp_path, model, ending, start):
+    done = dcnn("explain", model, TEXT, "--out", f"graph.{ending}")
+    assert (done.code, done.err) == (0, "")
+    assert f"The graph is in graph.{ending}." in done.out
+    assert (tmp_path / f"graph.{ending}").read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("gone", TEXT), "gone: no such model folder"),
+        (("model", ""), "the text has no words"),
+        (("model", TEXT, "--class", "great"), "no class 'great'; its classes are bad, [b]good"),
+        (("gone", TEXT, "--out", "graph.pdf"), ".svg, .png, .html, .json, .graphml"),
+        (("model", TEXT, "--out", "no/such/graph.svg"), "graph.svg could not be written"),
+        (("bag", TEXT), "the model is a nbow, which has no feature graph"),
+    ],
+)
+def test_mistakes_get_one_sentence(dcnn, tmp_path, model, arguments, message):
+    model_folder.save(tmp_path / "bag", make_artifact(NBoWConfig(dim=5)))
+    done = dcnn("explain", *arguments)
+    assert done.code in (1, 2)
+    assert done.out == ""
+    assert message in done.err
+    assert len(done.err.strip().splitlines()) == 1

@@ -1,0 +1,171 @@
+"""Files: well-formed, self-contained, and nothing that a user typed gets out of its quotes."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import networkx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.image import imread
+
+from dcnn.errors import MissingExtraError, UserError
+from dcnn.inspection.feature_graph import build_graph
+from dcnn.inspection.layout import FOR, place
+from dcnn.inspection.picture import make_picture
+from dcnn.inspection.trace import trace_sentence
+from dcnn.inspection.writers import ENDINGS, writer_for
+from small_networks import example
+from untrained import make_artifact
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = [
+    '<script>alert("1")</script>',
+    "\"'><img/src=x>",
+    "]]>",
+    "&amp;",
+    "$\\frac$",
+    "\x01\x1b[31m",
+]
+
+
+def written(ending, words=None, classes=("neg", "pos")):
+    artifact = make_artifact(classes=classes)
+    graph = build_graph(trace_sentence(artifact, words or example().words))
+    content = writer_for(Path("graph" + ending))(graph, make_picture(graph, 0))
+    return content, graph
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.names, self.attributes = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+        self.attributes += attrs
+
+
+def test_svg_is_well_formed_and_draws_every_part():
+    content, graph = written(".svg")
+    root = ElementTree.fromstring(content)
+    layout = place(make_picture(graph, 0))
+    assert len(root.findall(f"{SVG}path")) == len(layout.edges)
+    assert len(root.findall(f".//{SVG}circle")) == len(layout.nodes)
+    texts = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+    for word in (*example().words, "neg", "layer 1", "layer 2", "words"):
+        assert word in texts
+    assert any("of the logit" in text for text in texts)
+
+
+def test_colour_tells_the_sign_and_width_the_amount():
+    content, graph = written(".svg")
+    picture = make_picture(graph, 0)
+    flows = {(edge.source, edge.target): edge.flow for edge in picture.edges}
+    drawn = ElementTree.fromstring(content).findall(f"{SVG}path")
+    for path in drawn:
+        flow = flows[path.get("data-from"), path.get("data-to")]
+        assert (path.get("stroke") == FOR) == (flow >= 0)
+    strength = [abs(flows[path.get("data-from"), path.get("data-to")]) for path in drawn]
+    widths = [float(path.get("stroke-width")) for path in drawn]
+    assert np.argmax(strength) == np.argmax(widths)
+    assert widths == sorted(widths)
+
+
+@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=6))
+@settings(max_examples=40)
+def test_whatever_was_typed_the_svg_is_well_formed(words):
+    words = [word.encode(errors="replace").decode() for word in words]
+    content, _ = written(".svg", words, classes=(words[0] + "<", "other"))
+    ElementTree.fromstring(content)
+
+
+def test_what_was_typed_makes_no_elements_in_the_page():
+    plain, hostile = Tags(), Tags()
+    plain.feed(written(".html", ["word"] * len(HOSTILE))[0].decode())
+    page = written(".html", HOSTILE, classes=("<b>neg</b>", "pos"))[0].decode()
+    hostile.feed(page)
+    counted = lambda names: {name: names.count(name) for name in ("script", "img", "b", "svg")}  # noqa: E731
+    assert (
+        counted(hostile.names) == counted(plain.names) == {"script": 1, "img": 0, "b": 0, "svg": 1}
+    )
+    assert "\x1b" not in page
+
+
+def test_the_page_needs_no_network():
+    content, _ = written(".html")
+    page = content.decode()
+    tags = Tags()
+    tags.feed(page)
+    assert not {"link", "iframe", "object", "embed", "base", "form"} & set(tags.names)
+    assert not {"src", "href", "xlink:href", "action"} & {name for name, _ in tags.attributes}
+    assert re.findall(r"(?:https?:)?//[a-z][^\s\"'<]*", page) == ["http://www.w3.org/2000/svg"]
+    assert "default-src 'none'" in page
+
+
+def test_every_end_of_an_edge_can_be_found_in_the_page():
+    page = written(".html")[0].decode()
+    ids = set(re.findall(r'data-id="([^"]+)"', page))
+    ends = set(re.findall(r'data-(?:from|to)="([^"]+)"', page))
+    assert ends <= ids
+    assert "root" in ends
+
+
+def test_png_has_two_dots_for_a_pixel_of_the_layout():
+    content, graph = written(".png", [*example().words, *HOSTILE, "電影"])
+    image = imread(io.BytesIO(content))
+    layout = place(make_picture(graph, 0))
+    assert image.shape[:2] == pytest.approx((2 * layout.height, 2 * layout.width), abs=2)
+    few = image[::16, ::16].reshape(-1, image.shape[-1])
+    assert len(np.unique(few, axis=0)) > 20  # colours: something was drawn
+
+
+def test_graphml_is_read_back_with_its_attributes():
+    content, graph = written(".graphml", [*example().words, "\x01<&"], classes=("a&b", "c"))
+    read = networkx.read_graphml(io.BytesIO(content))
+    assert read.is_directed()
+    assert read.number_of_nodes() == len(graph.nodes) + 1
+    assert read.number_of_edges() == len(graph.edges) + len(graph.top)
+    assert json.loads(read.graph["logits"]) == graph.logits.tolist()
+    total = sum(edge["contribution a&b"] for _, _, edge in read.in_edges("root", data=True))
+    assert total + graph.bias[0] == pytest.approx(graph.logits[0], abs=1e-5)
+    words = {at["word"] for _, at in read.nodes(data=True) if "word" in at}
+    assert words <= {*example().words, "\ufffd<&"}
+
+
+def test_json_is_the_node_link_data():
+    content, graph = written(".json")
+    assert json.loads(content)["graph"]["words"] == list(graph.words)
+
+
+@pytest.mark.parametrize("name", ["graph.pdf", "graph", ".svg"])
+def test_an_unknown_ending_is_answered_with_the_known_ones(name):
+    with pytest.raises(UserError, match="names no format; use one of") as error:
+        writer_for(Path(name))
+    for ending in ENDINGS:
+        assert ending in str(error.value)
+
+
+def test_an_ending_may_be_in_capitals():
+    assert writer_for(Path("GRAPH.SVG"))
+
+
+@pytest.mark.parametrize(("missing", "ending"), [("matplotlib", ".png"), ("networkx", ".graphml")])
+def test_a_missing_extra_is_named_with_its_install_command(missing, ending):
+    script = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from pathlib import Path\n"
+        "from dcnn.inspection.writers import writer_for\n"
+        f"try: writer_for(Path('graph{ending}'))\n"
+        f"except {MissingExtraError.__module__}.MissingExtraError as error: sys.exit(str(error))"
+    ).replace("from pathlib", "import dcnn.errors\nfrom pathlib")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "pip install 'dcnn[explain]'" in done.stderr
+    assert "Traceback" not in done.stderr
