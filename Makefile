@@ -67,12 +67,12 @@ experiments: setup  ## Run what of the paper's experiments has no result yet, an
 
 BENCH := results/bench
 
-bench: setup  ## Measure every benchmark anew into results/bench and render docs/performance.md
+bench: setup  ## Measure every benchmark anew into results/bench and render the tables
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	for case in predict-one predict-batch train-step startup layer; do \
 	    $(BIN)/dcnn bench $$case --out $(BENCH)/$$case.json || exit 1; done
 	$(BIN)/python benchmarks/scaling.py
-	$(BIN)/dcnn bench tables --write docs/performance.md
+	$(BIN)/dcnn bench tables --write README.md --write docs/performance.md
 
 format: setup  ## Format the code and mend what can be mended
 	$(BIN)/ruff format .

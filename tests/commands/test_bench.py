@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from dcnn.bench.report import Outcome, Report, Row
-from dcnn.bench.tables import render_tables
+from dcnn.bench.tables import render_tables, summary_table
 from dcnn.bench.timing import Measure
 from dcnn.commands.bench import print_report
 from dcnn.experiments.marked_block import replace_block
@@ -81,10 +81,17 @@ def test_tables_need_no_torch(dcnn, tmp_path):
     assert "dcnn bench needs the extra 'bench': pip install 'dcnn[bench]'" in done.err
 
 
-def test_the_page_on_performance_is_rendered_from_the_results():
-    page = ROOT / "docs" / "performance.md"
+@pytest.mark.parametrize(
+    ("name", "block", "render"),
+    [
+        ("docs/performance.md", "bench", render_tables),
+        ("README.md", "bench-summary", summary_table),
+    ],
+)
+def test_the_pages_are_rendered_from_the_results(name, block, render):
+    page = ROOT / name
     text = page.read_text(encoding="utf-8")
-    rendered = render_tables(ROOT / "results" / "bench")
-    assert replace_block(text, "bench", rendered, page) == text, (
-        "docs/performance.md is out of date: dcnn bench tables --write docs/performance.md"
+    rendered = render(ROOT / "results" / "bench")
+    assert replace_block(text, block, rendered, page) == text, (
+        f"{name} is out of date: dcnn bench tables --write {name}"
     )
