@@ -20,7 +20,8 @@ from dcnn.errors import DcnnError
 
 def main() -> NoReturn:
     """Run a command, and turn an error into one sentence and its exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("dcnn").setLevel(logging.INFO)  # libraries tell what goes wrong alone
     # A terminated command cleans up after itself, as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:

@@ -1,5 +1,6 @@
 """What people see in a terminal while a model trains, and the tables of its scores."""
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Self
@@ -16,6 +17,14 @@ from dcnn.training.progress import Progress as TrainingProgress
 # Beyond this many classes a confusion matrix no longer fits a screen: show the worst pairs.
 MATRIX_CLASSES = 12
 WORST_PAIRS = 10
+
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def printable(value: object) -> str:
+    """A text or label of anybody's as a terminal may have it: what would steer it is replaced."""
+    return _CONTROLS.sub("\ufffd", str(value))
 
 
 def make_console(stderr: bool = False) -> Console:

@@ -2,6 +2,7 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -10,6 +11,7 @@ from dcnn.commands.explain import print_explanation
 from dcnn.config import NBoWConfig
 from dcnn.inspection import explain
 from dcnn.predictor import Predictor
+from dcnn.text.encoder import Encoder
 from untrained import make_artifact
 
 TEXT = "The plot is not dull"
@@ -47,6 +49,29 @@ def test_a_terminal_gets_colours_instead_of_numbers(tmp_path, model):
     colour = "31;111;180" if found.relevance[strongest] > 0 else "209;73;91"
     assert f"48;2;{colour}m {found.words[strongest]} " in printed
     assert f"({found.relevance[strongest]:+.2f})" not in printed
+
+
+@pytest.mark.parametrize("terminal", [{"color_system": "standard"}, {"no_color": True}])
+def test_a_terminal_without_shades_gets_numbers(tmp_path, model, terminal):
+    found = explain(Predictor.load(tmp_path / model), TEXT)
+    stream = io.StringIO()
+    print_explanation(Console(file=stream, force_terminal=True, markup=False, **terminal), found)
+    assert f"{found.words[0]}({found.relevance[0]:+.2f})" in stream.getvalue()
+
+
+def test_control_characters_do_not_reach_the_terminal(dcnn, tmp_path):
+    artifact = make_artifact(classes=("bad\x1b[31m", "good\x07"))
+    tokens = replace(artifact.config.text, tokenizer="whitespace")
+    encoder = Encoder.learn(["the plot is bad"], tokens)[0]
+    shape = (len(encoder.vocabulary), artifact.config.model.dim)
+    weights = artifact.weights | {"embeddings": np.ones(shape, np.float32)}
+    config = replace(artifact.config, text=tokens)
+    changed = replace(artifact, config=config, encoder=encoder, weights=weights)
+    model_folder.save(tmp_path / "steering", changed)
+    for command in ("explain", "predict"):
+        done = dcnn(command, "steering", "the \x1b]0;title\x07 plot \x9b31m")
+        assert done.code == 0
+        assert not {"\x1b", "\x07", "\x9b"}.intersection(done.out)
 
 
 def test_many_deletions_are_cut_short(tmp_path, model):
@@ -99,14 +124,16 @@ def test_the_graph_is_written_in_the_format_of_the_ending(dcnn, tmp_path, model,
         (("model", ""), "the text has no words"),
         (("model", TEXT, "--class", "great"), "no class 'great'; its classes are bad, [b]good"),
         (("gone", TEXT, "--out", "graph.pdf"), ".svg, .png, .html, .json, .graphml"),
-        (("model", TEXT, "--out", "no/such/graph.svg"), "graph.svg could not be written"),
-        (("bag", TEXT), "the model is a nbow, which has no feature graph"),
+        (("gone", TEXT, "--out", "no/such/graph.svg"), "there is no folder no/such; make it"),
+        (("gone", TEXT, "--out", "folder.svg"), "--out folder.svg is a folder; name a file"),
+        (("bag", TEXT), "the model is of the kind nbow, which has no feature graph"),
     ],
 )
 def test_mistakes_get_one_sentence(dcnn, tmp_path, model, arguments, message):
     model_folder.save(tmp_path / "bag", make_artifact(NBoWConfig(dim=5)))
+    (tmp_path / "folder.svg").mkdir()
     done = dcnn("explain", *arguments)
-    assert done.code in (1, 2)
+    assert done.code == 2
     assert done.out == ""
     assert message in done.err
     assert len(done.err.strip().splitlines()) == 1

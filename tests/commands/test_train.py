@@ -45,7 +45,9 @@ def test_a_model_is_trained_scored_and_saved(dcnn, tmp_path, data):
     assert done.code == 0, done.err
     assert "54 training and 6 dev examples, 2 labels" in done.err
     assert len(re.findall(r"epoch +\d  loss [\d.]+  dev loss [\d.]+  dev accuracy", done.err)) == 3
-    assert re.search(r"Trained 3 epochs .* and kept the best: epoch \d, dev accuracy", done.err)
+    assert re.search(
+        r"Trained 3 of 3 epochs .* and kept the best: epoch \d, dev accuracy", done.err
+    )
     assert "Test (" in done.err
     assert "dcnn predict m 'a text'" in done.err
     model = load(tmp_path / "m")

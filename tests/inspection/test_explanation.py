@@ -82,7 +82,7 @@ def test_mistakes_are_answered(predictor, text, of_class, error, message):
 
 
 def test_a_model_without_a_graph_is_refused():
-    with pytest.raises(UserError, match="the model is a nbow"):
+    with pytest.raises(UserError, match="the model is of the kind nbow"):
         explain(Predictor(make_artifact(NBoWConfig(dim=5))), "good")
 
 

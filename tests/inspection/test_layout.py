@@ -1,12 +1,13 @@
 """Places: words in order and apart, layers above one another, everything on the sheet."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcnn.inspection.layout import MANY_WORDS, place, shortened, spread
+from dcnn.inspection.layout import MANY_WORDS, caption, place, shortened, spread
 from dcnn.inspection.picture import make_picture
 from small_networks import example, inspected
 
@@ -63,9 +64,17 @@ def test_a_long_sentence_is_drawn_without_the_words_that_carry_nothing():
 
 def test_the_caption_states_the_share():
     picture = make_picture(example().graph, 0, top=4)
-    caption = " ".join(line for _, line in place(picture).caption)
-    assert f"The 4 strongest of {picture.top} topmost nodes" in caption
-    assert f"({picture.share:.0%})" in caption
+    lines = " ".join(line for _, line in place(picture).caption)
+    assert f"The 4 strongest of {picture.top} topmost nodes" in lines
+    assert (f"({picture.share:.0%})" in lines) == (0 <= picture.share <= 1)
+    biases = picture.logit - sum(picture.relevance)
+    assert f"biases, not drawn: {biases:+.2f}" in lines
+
+
+@pytest.mark.parametrize(("shown", "said"), [(0.5, True), (-0.5, False), (1.5, False)])
+def test_a_share_that_is_none_is_not_stated(shown, said):
+    picture = replace(make_picture(example().graph, 0, top=4), logit=1.0, shown=shown)
+    assert (f"({shown:.0%})" in " ".join(caption(picture))) == said
 
 
 @pytest.mark.parametrize(("text", "short"), [("good", "good"), ("a" * 30, "a" * 19 + "…")])

@@ -7,7 +7,7 @@ from torch.func import functional_call
 
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig, TextConfig
 from dcnn.data.batching import Examples
-from dcnn.errors import ConfigError
+from dcnn.errors import ConfigError, UserError
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 from dcnn.text.vectors import WordVectors
@@ -132,6 +132,24 @@ def test_a_model_folder_holds_a_plain_table(tmp_path):
     artifact, _ = fit(data, None, ["neg", "pos"], config, device="cpu")
     assert "projection" not in artifact.weights
     assert len(Predictor(artifact).predict(["unseen film"])) == 1
+
+
+def test_a_run_does_not_go_on_with_other_vectors(tmp_path):
+    path, checkpoint = tmp_path / "vectors.txt", tmp_path / "checkpoint"
+    path.write_text("good 1 2 3 4 5\nbad -1 -2 -3 -4 1\n")
+    text = TextConfig(vectors=str(path), vectors_projection=0.1)
+    data = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
+    config = Config(text, NETWORK).with_training(epochs=2)
+
+    def run(resume: bool) -> None:
+        options = {"device": "cpu", "checkpoint_path": checkpoint, "resume": resume}
+        fit(data, None, ["neg", "pos"], config, **options)
+
+    run(resume=False)
+    run(resume=True)
+    path.write_text("good 2 2 3 4 5\nbad -1 -2 -3 -4 1\n")
+    with pytest.raises(UserError, match=r"belongs to another run: data was .*with --overwrite"):
+        run(resume=True)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,9 @@ def demo(
 def train(
     data: Annotated[
         Path,
-        typer.Argument(metavar="TRAIN", help="Labelled texts: .csv, .tsv or .jsonl, also .gz."),
+        typer.Argument(
+            metavar="TRAIN", help="Labelled texts: .csv, .tsv or .jsonl, also compressed."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The model folder to write.")],
     dev: Annotated[

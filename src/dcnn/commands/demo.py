@@ -1,5 +1,8 @@
 """``dcnn demo``: the whole way of the data on the built-in corpus, beside three baselines."""
 
+import os
+import shutil
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -73,8 +76,14 @@ def run_demo(out: Path, seed: int) -> None:
     model_folder.save(out, replace(dcnn, facts=facts), overwrite=True)
     console.print(
         f"The DCNN is in {out} and knows {len(dcnn.encoder.vocabulary) - 1} words; try:"
-        f'\n  .venv/bin/dcnn predict {out} "The story is dull, but the ending is a delight."'
+        f'\n  {_own_name()} predict {out} "The story is dull, but the ending is a delight."',
+        soft_wrap=True,  # a command that is to be copied
     )
+
+
+def _own_name() -> str:
+    """How this program is called from here: ``make demo`` has not activated the environment."""
+    return "dcnn" if shutil.which("dcnn") else os.path.relpath(Path(sys.executable).parent / "dcnn")
 
 
 def _run_network(

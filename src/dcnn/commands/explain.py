@@ -8,13 +8,15 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
+from dcnn.errors import UserError
 from dcnn.inspection.explanation import Explanation, explain
 from dcnn.inspection.writers import writer_for
 from dcnn.predictor import Predictor
-from dcnn.terminal import make_console
+from dcnn.terminal import make_console, printable
 
 NGRAMS, DELETIONS = 5, 10  # told in the terminal
 
+SHADES = ("256", "truecolor")  # what a terminal needs to show more than that there is a colour
 WHITE, FOR, AGAINST = (255, 255, 255), (31, 111, 180), (209, 73, 91)
 
 
@@ -23,7 +25,9 @@ def run_explain(
 ) -> None:
     """Explain one text: print what decided, and write the graph where it is asked for."""
     if out is not None:
-        writer_for(out)  # a wrong ending or a missing extra is said before any work is done
+        _check_place(out)
+    elif sys.stdout is None:
+        raise UserError("standard output is closed; name a file with --out")
     explanation = explain(Predictor.load(model), text, of_class)
     if out is not None:
         explanation.save(out)
@@ -37,15 +41,25 @@ def run_explain(
         print(f"\nThe graph is in {out}.")
 
 
+def _check_place(out: Path) -> None:
+    """Say before any work is done that nothing can be written there."""
+    writer_for(out)  # a wrong ending, or a missing extra
+    if out.is_dir():
+        raise UserError(f"--out {out} is a folder; name a file")
+    if not out.parent.is_dir():
+        raise UserError(f"--out {out}: there is no folder {out.parent}; make it or name another")
+
+
 def print_explanation(console: Console, explanation: Explanation) -> None:
     """Label, coloured sentence, n-grams and deletions."""
     console.print(_answer(explanation), soft_wrap=True)
     console.print()
-    console.print(_sentence(explanation, console.is_terminal), soft_wrap=not console.is_terminal)
+    coloured = console.color_system in SHADES and not console.no_color
+    console.print(_sentence(explanation, coloured), soft_wrap=not coloured)
     console.print(_sum(explanation), soft_wrap=True)
-    console.print(f"\nStrongest n-grams for {explanation.label}:", soft_wrap=True)
+    console.print(f"\nStrongest n-grams for {printable(explanation.label)}:", soft_wrap=True)
     for ngram in explanation.ngrams[:NGRAMS]:
-        console.print(f"  {ngram.relevance:+.2f}  {ngram}", soft_wrap=True)
+        console.print(f"  {ngram.relevance:+.2f}  {printable(ngram)}", soft_wrap=True)
     changes = explanation.changes
     console.print(
         "\nDeleting one word changes the label:"
@@ -55,7 +69,7 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
     for change in changes[:DELETIONS]:
         console.print(
             f"  without {change.word!r} (word {change.position + 1}): "
-            f"{change.label} {change.probability:.4f}",
+            f"{printable(change.label)} {change.probability:.4f}",
             soft_wrap=True,
         )
     if len(changes) > DELETIONS:
@@ -64,15 +78,14 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
 
 def _answer(explanation: Explanation) -> Text:
     (label, probability), *others = explanation.prediction.ranked
-    text = Text(f"{label} {probability:.4f}", style="bold")
-    return text.append(
-        "".join(f"   {other} {p:.4f}" for other, p in others), style=Style(bold=False, dim=True)
-    )
+    text = Text(f"{printable(label)} {probability:.4f}", style="bold")
+    rest = "".join(f"   {printable(other)} {p:.4f}" for other, p in others)
+    return text.append(rest, style=Style(bold=False, dim=True))
 
 
 def _sentence(explanation: Explanation, coloured: bool) -> Text:
     """The words on the colour of their relevance; with its number where there are no colours."""
-    words = zip(explanation.words, explanation.relevance, strict=True)
+    words = zip(map(printable, explanation.words), explanation.relevance, strict=True)
     if not coloured:
         return Text(" ".join(f"{word}({relevance:+.2f})" for word, relevance in words))
     largest = max(map(abs, explanation.relevance)) or 1.0
@@ -93,8 +106,8 @@ def _colour(strength: float) -> Style:
 def _sum(explanation: Explanation) -> str:
     words = sum(explanation.relevance)
     line = (
-        f"{explanation.label}: logit {explanation.logit:+.2f} = "
+        f"{printable(explanation.label)}: logit {explanation.logit:+.2f} = "
         f"words {words:+.2f}, biases {explanation.biases:+.2f}"
     )
-    unknown = ", ".join(dict.fromkeys(explanation.words[i] for i in explanation.unknown))
+    unknown = printable(", ".join(dict.fromkeys(explanation.words[i] for i in explanation.unknown)))
     return f"{line}\nNot in the vocabulary: {unknown}" if unknown else line

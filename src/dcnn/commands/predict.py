@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # texts that are arguments need no reader of files
 
 CHUNK = 4096  # texts predicted together
 
-_LINE_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+# What would break a line or its fields, or tell a terminal to do something.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def run_predict(
@@ -102,7 +103,7 @@ def _tsv_line(prediction: Prediction, top: int) -> str:
         for label, probability in prediction.ranked[:top]
         for field in (str(label), f"{probability:.6f}")
     ]
-    return "\t".join(_LINE_BREAKS.sub(" ", field) for field in [*fields, prediction.text])
+    return "\t".join(_CONTROLS.sub(" ", field) for field in [*fields, prediction.text])
 
 
 def _json_line(prediction: Prediction, top: int) -> str:

@@ -86,10 +86,11 @@ def run_train(options: TrainOptions) -> None:
     )
     artifact, summary = _fit(console, options, config, classes, train, dev)
     console.print(
-        f"Trained {summary.epochs} epochs in {summary.seconds:.1f} s "
+        f"Trained {summary.epochs} of {config.training.epochs} epochs in {summary.seconds:.1f} s "
         f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}), "
         f"and kept the best: epoch {_best_epoch(summary)}, "
         f"dev accuracy {100 * (summary.dev_accuracy or 0):.2f} %",
+        soft_wrap=True,
     )
     facts = artifact.facts | {
         "data": options.data.name,
@@ -100,7 +101,8 @@ def run_train(options: TrainOptions) -> None:
         facts["test_accuracy"] = _score(console, artifact, test, classes)
     model_folder.save(options.out, replace(artifact, facts=facts), replaces)
     options.checkpoint.unlink(missing_ok=True)
-    console.print(f"The model is in {options.out}; try: dcnn predict {options.out} 'a text'")
+    hint = f"try: dcnn predict {options.out} 'a text'"
+    console.print(f"The model is in {options.out}; {hint}", soft_wrap=True)
 
 
 def _best_epoch(summary: "TrainingSummary") -> int:

@@ -150,9 +150,13 @@ def place(picture: Picture) -> Layout:
 def caption(picture: Picture) -> tuple[str, str]:
     """What the picture accounts for, and how to read it."""
     shown = sum(edge.target == ROOT for edge in picture.edges)
+    # With nodes for and against, some of them may be more than all of them, or have another sign.
+    share = f" ({picture.share:.0%})" if 0 <= picture.share <= 1 else ""
+    biases = picture.logit - sum(picture.relevance)
     return (
         f"The {shown} strongest of {picture.top} topmost nodes: {picture.shown:+.2f} of the logit "
-        f"{picture.logit:+.2f} ({picture.share:.0%}); the paths drawn: {picture.followed:+.2f}.",
+        f"{picture.logit:+.2f}{share}; the paths drawn: {picture.followed:+.2f}; "
+        f"biases, not drawn: {biases:+.2f}.",
         f"Blue is for {shortened(str(picture.label))}, red against. Width: how much of the logit. "
         "Below a word: its relevance.",
     )

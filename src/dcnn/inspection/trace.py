@@ -87,7 +87,7 @@ def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
     config, weights = artifact.config.model, artifact.weights
     if not isinstance(config, DCNNConfig):
         raise UserError(
-            f"the model is a {config.kind}, which has no feature graph; only a dcnn has one"
+            f"the model is of the kind {config.kind}, which has no feature graph; only dcnn has one"
         )
     if not words:
         raise UserError("the text has no words, so there is nothing to explain; give at least one")

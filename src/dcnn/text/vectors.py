@@ -94,10 +94,10 @@ def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
     if not found:
         raise DataError(f"{path} has a vector for none of the {words} words of the vocabulary")
     logger.info(
-        "%s covers %d of %d words of the vocabulary (%.1f %%)",
+        "%s covers %s of %s words of the vocabulary (%.1f %%)",
         path.name,
-        len(found),
-        words,
+        f"{len(found):,}",
+        f"{words:,}",
         100 * len(found) / words,
     )
     values = np.stack(list(found.values())).astype(np.float32)

@@ -84,5 +84,5 @@ class Checkpoint:
         if differences:
             raise UserError(
                 f"{self.path} belongs to another run: {'; '.join(differences)}; repeat the command "
-                "as it was, or train from the start, without --resume"
+                "as it was, or train from the start, with --overwrite instead of --resume"
             )

@@ -19,7 +19,7 @@ from dcnn.errors import ConfigError
 from dcnn.ops import backends
 from dcnn.ops.choice import backend_name
 from dcnn.text.encoder import Encoder
-from dcnn.text.vectors import with_vector_words
+from dcnn.text.vectors import WordVectors, with_vector_words
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.initial import find_vectors, initialize, make_model
 from dcnn.training.loop import train
@@ -78,7 +78,7 @@ def fit(
     initialize(model, config, vectors)
     checkpoint = None
     if checkpoint_path is not None:
-        identity = _identity(config, encoder, classes, examples, dev_examples)
+        identity = _identity(config, encoder, classes, examples, dev_examples, vectors)
         identity |= {"device": place.type, "threads": threads, "torch": torch.__version__}
         identity |= {"backend": backend}  # another one rounds differently
         checkpoint = Checkpoint(checkpoint_path, identity)
@@ -150,6 +150,7 @@ def _identity(
     classes: Sequence[Label],
     examples: Examples,
     dev: Examples | None,
+    vectors: WordVectors | None,
 ) -> dict[str, Any]:
     """What makes a run this run: every setting, and a fingerprint of the data."""
     digest = hashlib.sha256(encoder.to_json().encode())
@@ -159,6 +160,8 @@ def _identity(
             arrays = (part.sentences.ids, part.sentences.offsets, part.targets, part.weights)
             for array in arrays:
                 digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+    if vectors is not None:  # a projection goes on reading them
+        digest.update(vectors.values.tobytes())
     settings = {
         f"{section}.{name}": value
         for section, values in config.to_dict().items()
