@@ -10,7 +10,7 @@ version, the names, shapes, dtypes and sizes of all weights before it allocates 
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -88,15 +88,16 @@ def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:
         StorageError: the disk refused; what was there is untouched.
     """
     check_destination(path, overwrite)
+    # The path of the vectors belongs to the machine that trained, not to the model.
+    text = replace(artifact.config.text, vectors=Path(artifact.config.text.vectors).name)
+    config = replace(artifact.config, text=text)
     description = {
         "format_version": FORMAT_VERSION,
-        **artifact.config.to_dict(),
+        **config.to_dict(),
         "classes": list(artifact.classes),
         "vocabulary_size": len(artifact.encoder.vocabulary),
         "facts": artifact.facts,
     }
-    # The path of the vectors belongs to the machine that trained, not to the model.
-    description["text"]["vectors"] = Path(artifact.config.text.vectors).name
     weights = {name: np.ascontiguousarray(value) for name, value in artifact.weights.items()}
     with write_folder_atomically(path) as folder:
         (folder / WEIGHTS).write_bytes(safetensors.numpy.save(weights))
@@ -104,7 +105,7 @@ def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:
         (folder / CONFIG).write_text(
             json.dumps(description, indent=2, ensure_ascii=False), "utf-8", "replace"
         )
-        card = render_card(path.name, artifact.config, artifact.classes, artifact.facts)
+        card = render_card(path.name, config, artifact.classes, artifact.facts)
         (folder / CARD).write_text(card, "utf-8", "replace")
 
 

@@ -40,7 +40,8 @@ class TextConfig:
         vectors: a file of pretrained vectors to start the embeddings from, or empty.
         vectors_scale: the factor their values are multiplied with.
         vectors_projection: 0, or the share of the learning rate at which all words together learn
-            a projection of the vectors; see ``SentenceModel.project``.
+            each weight of a projection of the vectors; see ``SentenceModel.project``. With vectors
+            of more dimensions a word moves by the sum of more such steps.
         vectors_words: how many words of the vectors file, from its start, join the vocabulary
             though training never shows them, so that the model can read them too.
     """
@@ -218,7 +219,7 @@ class TrainingConfig:
         schedule: ``constant``, or ``linear`` decay to zero over all epochs.
         eps: Adagrad's, added to the root of the accumulator.
         reset_every: epochs after which Adagrad's accumulators start again from zero; 0 is never.
-        l2_embeddings: L2 on the word embeddings.
+        l2_embeddings: L2 on the word embeddings; with a projection, on each word's own part.
         decay_embeddings: decay of the word embeddings outside Adagrad, as a share a step of the
             learning rate.
         l2_projection: L2 on the projection of pretrained vectors, where there is one.

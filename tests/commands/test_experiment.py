@@ -14,6 +14,8 @@ import jsonschema
 import pytest
 
 from dcnn.artifact import load
+from dcnn.commands.experiment import _differences
+from dcnn.experiments.recipes import load_recipe
 from dcnn.predictor import Predictor
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "results.schema.json"
@@ -130,6 +132,16 @@ def test_the_same_seed_gives_the_same_predictions(sample, dcnn, tmp_path):
     )
     assert first["test_predictions"] == second["test_predictions"]
     assert first["dev_accuracy"] == second["dev_accuracy"]
+
+
+def test_a_setting_that_is_new_had_its_default_before():
+    recipe = load_recipe("trec", "tuned")
+    before = recipe.to_dict()
+    assert _differences(recipe, before) == []
+    del before["text"]["vectors_projection"], before["training"]["l2_projection"]
+    assert _differences(recipe, before) == ["text.vectors_projection was 0.0"]
+    before["text"]["forgotten"] = 3
+    assert "text.forgotten was 3" in _differences(recipe, before)
 
 
 @pytest.mark.corpora

@@ -9,7 +9,7 @@ from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.models import build_model
 from dcnn.ops import native
 from dcnn.training import native_adagrad, stack_adagrad
-from dcnn.training.optimizer import make_optimizer
+from dcnn.training.optimizer import clip_gradients, make_optimizer
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="not compiled")
 
@@ -77,3 +77,19 @@ def test_other_than_dense_float32_is_refused():
     double = torch.zeros(1, 4, dtype=torch.float64)
     with pytest.raises(ValueError, match="a dense float32 tensor is needed; got torch"):
         native_adagrad.update(double, double, double, None, scalars)
+
+
+@pytest.mark.parametrize(("largest", "factor"), [(1.0, 0.2), (5.0, 1.0), (100.0, 1.0)])
+def test_gradients_are_clipped_down_and_never_up(largest, factor):
+    model = build_model(DCNNConfig(), 10, 2)
+    model.initialize(torch.Generator().manual_seed(0))
+    optimizer = make_optimizer(model, TrainingConfig())
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    model.top.bias.grad[:] = torch.tensor([3.0, 4.0])
+    assert float(clip_gradients(model, optimizer, largest)) == pytest.approx(5)
+    assert optimizer.clip == pytest.approx(factor, rel=1e-5)
+    optimizer.step()
+    sums = optimizer.state[model.top.bias]["sum"]
+    np.testing.assert_allclose(sums, [(3 * factor) ** 2, (4 * factor) ** 2], rtol=1e-5)
+    assert optimizer.clip == 1  # of that step alone

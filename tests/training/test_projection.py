@@ -5,9 +5,10 @@ import pytest
 import torch
 from torch.func import functional_call
 
+from dcnn import artifact as model_folder
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig, TextConfig
 from dcnn.data.batching import Examples
-from dcnn.errors import ConfigError, UserError
+from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 from dcnn.text.vectors import WordVectors
@@ -130,8 +131,14 @@ def test_a_model_folder_holds_a_plain_table(tmp_path):
     data = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
     config = Config(text, NETWORK).with_training(epochs=2)
     artifact, _ = fit(data, None, ["neg", "pos"], config, device="cpu")
-    assert "projection" not in artifact.weights
-    assert len(Predictor(artifact).predict(["unseen film"])) == 1
+    model_folder.save(tmp_path / "model", artifact)
+    path.unlink()  # the model has no need of it any more
+    loaded = Predictor.load(tmp_path / "model")
+    assert loaded.artifact.weights.keys() == NETWORK.parameter_shapes(1, 2).keys()
+    texts = ["unseen film", "good", "bad"]
+    np.testing.assert_array_equal(
+        loaded.probabilities(texts), Predictor(artifact).probabilities(texts)
+    )
 
 
 def test_a_run_does_not_go_on_with_other_vectors(tmp_path):
@@ -162,3 +169,9 @@ def test_a_run_does_not_go_on_with_other_vectors(tmp_path):
 def test_a_projection_that_cannot_be_is_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         TextConfig(**settings)
+
+
+def test_vectors_that_are_all_the_same_are_refused():
+    same = WordVectors("same.txt", np.array([1, 2]), np.full((2, 6), 3, np.float32))
+    with pytest.raises(DataError, match="all numbers are the same"):
+        make_model(projecting(), VOCABULARY, CLASSES, same)

@@ -9,10 +9,11 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from dcnn.config import Config
 from dcnn.data.corpora import find_corpus
 from dcnn.data.folders import data_folder
 from dcnn.errors import DcnnError, MissingExtraError, TrainingStoppedError, UserError
@@ -148,12 +149,7 @@ def _is_done(options: ExperimentOptions, model: str, recipe: Recipe, seed: int) 
         return False
     path = result_path(*run)
     there = read_result(path)
-    differences = [
-        f"{section}.{key} was {value!r}"
-        for section, values in there.settings.items()
-        for key, value in values.items()
-        if model not in NGRAMS and recipe.to_dict().get(section, {}).get(key) != value
-    ]
+    differences = [] if model in NGRAMS else _differences(recipe, there.settings)
     if there.notes.get("sample", False) != options.sample:
         differences.append("it is not from a sample" if options.sample else "it is from a sample")
     if differences:
@@ -163,6 +159,23 @@ def _is_done(options: ExperimentOptions, model: str, recipe: Recipe, seed: int) 
             "give the recipe another name, or choose another folder with --results"
         )
     return True
+
+
+def _differences(recipe: Recipe, there: dict[str, dict[str, Any]]) -> list[str]:
+    """What a finished run was told otherwise.
+
+    A setting that did not exist when its file was written had the value of its default.
+    """
+    here = recipe.to_dict()
+    defaults = Recipe(recipe.name, Config(model=type(recipe.config.model)())).to_dict()
+    found = []
+    for section in here.keys() | there.keys():
+        ours, theirs = here.get(section, {}), there.get(section, {})
+        for key in sorted(ours.keys() | theirs.keys()):
+            was = theirs.get(key, defaults.get(section, {}).get(key))
+            if was != ours.get(key):
+                found.append(f"{section}.{key} was {was!r}")
+    return sorted(found)
 
 
 def _side_by_side(

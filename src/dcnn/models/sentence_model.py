@@ -97,7 +97,7 @@ class SentenceModel(nn.Module):
         if self.dropout == 0:
             return None
         keep = 1 - self.dropout
-        mask = torch.empty(sentences, self.top.in_features, device=self.embeddings.device)
+        mask = self.embeddings.new_empty(sentences, self.top.in_features)
         # Not bernoulli_, which on a CPU takes several times as long.
         return mask.uniform_(generator=generator).lt_(keep).div_(keep)
 

@@ -28,10 +28,10 @@ Floats = NDArray[np.float32]
 ABI = 2
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
-_STATUSES = {
-    1: MemoryError("the native backend ran out of memory"),
-    2: ValueError("a word id lies outside the embeddings"),
-    3: ValueError("lengths must lie between 1 and the columns, k between 1 and length + m - 1"),
+_STATUSES: dict[int, tuple[type[Exception], str]] = {
+    1: (MemoryError, "the native backend ran out of memory"),
+    2: (ValueError, "a word id lies outside the embeddings"),
+    3: (ValueError, "lengths must lie between 1 and the columns, k between 1 and length + m - 1"),
 }
 
 _log = logging.getLogger("dcnn")
@@ -172,7 +172,8 @@ def _use(loaded: ctypes.CDLL, name: str) -> None:
 def check(status: int) -> None:
     """Raise what a status of the library stands for."""
     if status:
-        raise _STATUSES[status]
+        kind, message = _STATUSES[status]
+        raise kind(message)
 
 
 def dense(array: Array, dtype: type[np.generic]) -> Array:

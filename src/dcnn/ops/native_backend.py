@@ -33,8 +33,8 @@ class _Layer(torch.autograd.Function):
         lengths, k = lengths.contiguous(), k.contiguous()
         runs, sentences = len(filters), len(x) // len(filters)
         sizes = native.layer_sizes(filters.shape[1:], fold)
-        values = torch.empty(len(x), width, *bias.shape[1:])
-        positions = torch.empty(values.shape, dtype=torch.int32)
+        values = x.new_empty(len(x), width, *bias.shape[1:])
+        positions = torch.empty_like(values, dtype=torch.int32)
         for run in range(runs):
             first = run * sentences
             native.check(
@@ -75,7 +75,7 @@ class _Layer(torch.autograd.Function):
         runs, sentences = len(filters), len(x) // len(filters)
         sizes = native.layer_sizes(filters.shape[1:], ctx.fold)
         gradient_x, gradient_filters = torch.empty_like(x), torch.empty_like(filters)
-        gradient_bias = torch.empty(runs, *values.shape[2:])
+        gradient_bias = values.new_empty(runs, *values.shape[2:])
         for run in range(runs):
             first = run * sentences
             native.check(

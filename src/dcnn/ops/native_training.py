@@ -125,14 +125,14 @@ class _Network(torch.autograd.Function):
         """``weights`` as in ``_Call.sizes``."""
         batch, weights = _dense([ids.long(), lengths.long(), dropout]), tuple(_dense(weights))
         layers, depth = weights[3:], len(weights[3:]) // 2
-        _check_shapes(weights, dropout, fold, k_top)
-        logits = torch.empty(*ids.shape[:-1], weights[2].shape[-1])
+        _check(ids, lengths, dropout, weights, fold, k_top)
+        logits = weights[0].new_empty(*ids.shape[:-1], weights[2].shape[-1])
         kept = [dynamic_k(ids.shape[-1], number, depth, k_top) for number in range(1, depth + 1)]
         values = [
-            torch.empty(*ids.shape[:-1], k, *bias.shape[-2:])
+            weights[0].new_empty(*ids.shape[:-1], k, *bias.shape[-2:])
             for k, bias in zip(kept, layers[1::2], strict=True)
         ]
-        positions = [torch.empty(value.shape, dtype=torch.int32) for value in values]
+        positions = [torch.empty_like(value, dtype=torch.int32) for value in values]
         for run in _runs(ids):
             call, own = _Call(_of_run(run, batch), fold, k_top), _of_run(run, weights)
             native.check(
@@ -202,10 +202,24 @@ class _Network(torch.autograd.Function):
         return outputs, (0,) * len(outputs)
 
 
-def _check_shapes(
-    weights: Sequence[Tensor], dropout: Tensor | None, fold: bool, k_top: int
+def _check(
+    ids: Tensor,
+    lengths: Tensor,
+    dropout: Tensor | None,
+    weights: Sequence[Tensor],
+    fold: bool,
+    k_top: int,
 ) -> None:
-    """The library trusts the sizes that it is told: they must be those of the tensors."""
+    """The library trusts what it is told: sizes, types and places must be those of the tensors."""
+    floats = [*weights, *([] if dropout is None else [dropout])]
+    for tensor in (ids, lengths, *floats):
+        if tensor.device.type != "cpu":
+            raise ValueError(f"a tensor on {tensor.device} is not on the CPU")
+    for tensor in floats:
+        if tensor.dtype != torch.float32:
+            raise ValueError(f"a tensor of {tensor.dtype} is not float32")
+    if lengths.shape != ids.shape[:-1]:
+        raise ValueError(f"lengths {lengths.shape} do not fit ids {ids.shape}")
     embeddings, top_weight, top_bias, *layers = weights
     maps, rows = 1, embeddings.shape[-1]
     for filters, bias in zip(layers[::2], layers[1::2], strict=True):
@@ -216,8 +230,8 @@ def _check_shapes(
     features = maps * rows * k_top
     if top_weight.shape[-2:] != (top_bias.shape[-1], features):
         raise ValueError(f"top weight {top_weight.shape} does not fit {features} features")
-    if dropout is not None and dropout.shape[-1] != features:
-        raise ValueError(f"dropout {dropout.shape} does not fit {features} features")
+    if dropout is not None and dropout.shape != (*ids.shape[:-1], features):
+        raise ValueError(f"dropout {dropout.shape} does not fit {ids.shape[:-1]} x {features}")
 
 
 def network(

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from dcnn.config import Config
-from dcnn.errors import ConfigError
+from dcnn.errors import ConfigError, DataError
 from dcnn.models import SentenceModel, build_model
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import Floats, WordVectors, load_vectors
@@ -73,4 +73,7 @@ def _projected_vectors(config: Config, vectors: WordVectors) -> Floats:
 
 
 def _deviation(vectors: WordVectors) -> float:
-    return float(vectors.values.std())
+    deviation = float(vectors.values.std())
+    if deviation == 0:
+        raise DataError(f"{vectors.source}: all numbers are the same, so there is nothing to learn")
+    return deviation

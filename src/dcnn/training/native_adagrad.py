@@ -37,6 +37,7 @@ class NativeAdagrad(Adagrad):
                         0.0,
                     )
                     _update_one(value, value.grad, state["sum"], None, scalars)
+        self.clip = 1.0
 
 
 @torch.no_grad()
