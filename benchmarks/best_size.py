@@ -24,6 +24,7 @@ from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.results import EXPERIMENTS
 from dcnn.experiments.runner import Setting
 from dcnn.predictor import Predictor, softmax
+from dcnn.text.sentences import Sentences
 from dcnn.training.initial import find_vectors, initialize, make_model
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "best_size.json"
@@ -57,7 +58,7 @@ def folder_size(artifact: Artifact) -> int:
 def microseconds(artifact: Artifact, ids: np.ndarray) -> float:
     """Median time from ids to probabilities."""
     predictor = Predictor(artifact)
-    sentences = artifact.encoder.encode_all([""]).from_flat(ids, np.array([len(ids)]))
+    sentences = Sentences.from_flat(ids, np.array([len(ids)]))
     times = []
     for _ in range(CALLS):
         started = time.perf_counter()

@@ -1,14 +1,22 @@
 import bz2
 import gzip
+import io
 import lzma
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from dcnn.errors import DataError, StorageError
-from dcnn.files import bare_suffix, open_bytes, write_atomically, write_folder_atomically
+from dcnn.errors import DataError, StorageError, UserError
+from dcnn.files import (
+    bare_suffix,
+    open_bytes,
+    standard_output,
+    write_atomically,
+    write_folder_atomically,
+)
 
 CONTENT = bytes(range(256)) * 2000
 COMPRESS = {
@@ -155,3 +163,16 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
         write_atomically(tmp_path / "no" / "out"),
     ):
         pass
+
+
+def test_a_closed_standard_output_is_told_with_its_remedy(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(UserError, match="standard output is closed; name a file"):
+        standard_output("name a file")
+
+
+def test_what_utf_8_has_no_code_for_is_replaced(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", errors="strict"))
+    print("é \udcff", file=standard_output(""), end="", flush=True)
+    assert written.getvalue() == "é ?".encode()

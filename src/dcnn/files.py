@@ -10,14 +10,15 @@ import io
 import lzma
 import os
 import shutil
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, TextIO, cast
 
-from dcnn.errors import DataError, MissingExtraError, StorageError
+from dcnn.errors import DataError, MissingExtraError, StorageError, UserError
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
@@ -219,3 +220,15 @@ def _named_failure(path: Path) -> Iterator[None]:
             f"{path} could not be written ({error.strerror or error}); "
             "nothing was changed there: make room or choose another place, and try again"
         ) from error
+
+
+def standard_output(remedy: str) -> TextIO:
+    """Standard output, in UTF-8; what has no code there, as half a surrogate pair, is replaced.
+
+    Raises:
+        UserError: it is closed; the message ends with ``remedy``.
+    """
+    if sys.stdout is None:
+        raise UserError(f"standard output is closed; {remedy}")
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    return sys.stdout

@@ -1,5 +1,7 @@
 import io
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -137,3 +139,15 @@ def test_mistakes_get_one_sentence(dcnn, tmp_path, model, arguments, message):
     assert done.out == ""
     assert message in done.err
     assert len(done.err.strip().splitlines()) == 1
+
+
+def test_an_answer_that_cannot_be_printed_is_an_error(tmp_path, model):
+    done = subprocess.run(
+        f"{sys.executable} -m dcnn explain {model} dull --json >&-",
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr[:32]) == (2, "dcnn: standard output is closed;")

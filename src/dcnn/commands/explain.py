@@ -1,7 +1,6 @@
 """``dcnn explain``: why a text got its label, in the terminal and as a file."""
 
 import json
-import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -9,6 +8,7 @@ from rich.style import Style
 from rich.text import Text
 
 from dcnn.errors import UserError
+from dcnn.files import standard_output
 from dcnn.inspection.explanation import Explanation, explain
 from dcnn.inspection.writers import writer_for
 from dcnn.predictor import Predictor
@@ -26,16 +26,13 @@ def run_explain(
     """Explain one text: print what decided, and write the graph where it is asked for."""
     if out is not None:
         _check_place(out)
-    elif sys.stdout is None:
-        raise UserError("standard output is closed; name a file with --out")
+    standard_output("open it: the answer is printed there")
     explanation = explain(Predictor.load(model), text, of_class)
     if out is not None:
         explanation.save(out)
     if as_json:
         print(json.dumps(explanation.to_dict()))
         return
-    if sys.stdout is not None:
-        sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     print_explanation(make_console(), explanation)
     if out is not None:
         print(f"\nThe graph is in {out}.")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dcnn.errors import UserError
-from dcnn.files import write_atomically
+from dcnn.files import standard_output, write_atomically
 from dcnn.predictor import Prediction, Predictor
 
 if TYPE_CHECKING:  # texts that are arguments need no reader of files
@@ -84,11 +84,9 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
 @contextmanager
 def _destination(output: Path | None) -> Iterator[TextIO]:
     if output is None:
-        if sys.stdout is None:
-            raise UserError("standard output is closed; name a file with --output")
-        sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-        yield sys.stdout
-        sys.stdout.flush()
+        stdout = standard_output("name a file with --output")
+        yield stdout
+        stdout.flush()
         return
     with write_atomically(output) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")

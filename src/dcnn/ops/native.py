@@ -195,6 +195,37 @@ def layer_sizes(filters: Sequence[int], fold_rows: bool) -> LayerSizes:
     return LayerSizes(maps_below, rows_below, maps, width, fold_rows)
 
 
+def check_network(
+    dim: int,
+    layers: Sequence[tuple[Sequence[int], Sequence[int]]],
+    top: Sequence[int],
+    fold_rows: bool,
+    k_top: int,
+) -> int:
+    """How many features a network has. The library trusts the sizes that it is told.
+
+    Args:
+        dim: of a word embedding.
+        layers: shapes (o, n, d, m) and (o, d') of each layer's filters and bias.
+        top: shape of the fully connected weights.
+        fold_rows: whether every layer folds.
+        k_top: values a row keeps at the top.
+
+    Raises:
+        ValueError: the shapes do not fit together.
+    """
+    maps, rows = 1, dim
+    for filters, bias in layers:
+        agree = tuple(filters[1:3]) == (maps, rows)
+        maps, rows = filters[0], rows // 2 if fold_rows else rows
+        if not agree or tuple(bias) != (maps, rows):
+            raise ValueError(f"filters {tuple(filters)} and bias {tuple(bias)} do not fit in")
+    features = maps * rows * k_top
+    if top[1] != features:
+        raise ValueError(f"top.weight {tuple(top)} does not fit {features} values")
+    return features
+
+
 def layer(
     x: Array,
     lengths: Array,

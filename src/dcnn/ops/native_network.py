@@ -35,7 +35,8 @@ class Network:
         top_weight, top_bias = floats("top.weight"), floats("top.bias")
         self._embeddings = floats("embeddings")  # the library reads them where they are
         self.classes = len(top_bias)
-        _check_shapes(self._embeddings, filters, biases, top_weight, fold, k_top)
+        shapes = [(f.shape, bias.shape) for f, bias in zip(filters, biases, strict=True)]
+        native.check_network(self._embeddings.shape[1], shapes, top_weight.shape, fold, k_top)
         sizes = (LayerSizes * depth)(*(layer_sizes(f.shape, fold) for f in filters))
         pointers = [
             (ctypes.c_void_p * depth)(*map(address, arrays)) for arrays in (filters, biases)
@@ -68,22 +69,3 @@ class Network:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._free(self._handle)
-
-
-def _check_shapes(
-    embeddings: Array,
-    filters: list[Array],
-    biases: list[Array],
-    top_weight: Array,
-    fold: bool,
-    k_top: int,
-) -> None:
-    """The library trusts the sizes that it is told: they must be those of the arrays."""
-    maps, rows = 1, embeddings.shape[1]
-    for weights, bias in zip(filters, biases, strict=True):
-        agree = weights.shape[1:3] == (maps, rows)
-        maps, rows = len(weights), rows // 2 if fold else rows
-        if not agree or bias.shape != (maps, rows):
-            raise ValueError(f"filters {weights.shape} and bias {bias.shape} do not fit in")
-    if top_weight.shape[1] != maps * rows * k_top:
-        raise ValueError(f"top.weight {top_weight.shape} does not fit {maps * rows * k_top} values")

@@ -221,15 +221,14 @@ def _check(
     if lengths.shape != ids.shape[:-1]:
         raise ValueError(f"lengths {lengths.shape} do not fit ids {ids.shape}")
     embeddings, top_weight, top_bias, *layers = weights
-    maps, rows = 1, embeddings.shape[-1]
-    for filters, bias in zip(layers[::2], layers[1::2], strict=True):
-        agree = filters.shape[-3:-1] == (maps, rows)
-        maps, rows = filters.shape[-4], rows // 2 if fold else rows
-        if not agree or bias.shape[-2:] != (maps, rows):
-            raise ValueError(f"filters {filters.shape} and bias {bias.shape} do not fit in")
-    features = maps * rows * k_top
-    if top_weight.shape[-2:] != (top_bias.shape[-1], features):
-        raise ValueError(f"top weight {top_weight.shape} does not fit {features} features")
+    shapes = [
+        (filters.shape[-4:], bias.shape[-2:])
+        for filters, bias in zip(layers[::2], layers[1::2], strict=True)
+    ]
+    top = top_weight.shape[-2:]
+    features = native.check_network(embeddings.shape[-1], shapes, top, fold, k_top)
+    if top[0] != top_bias.shape[-1]:
+        raise ValueError(f"top weight {top} does not fit {top_bias.shape[-1]} classes")
     if dropout is not None and dropout.shape != (*ids.shape[:-1], features):
         raise ValueError(f"dropout {dropout.shape} does not fit {ids.shape[:-1]} x {features}")
 
