@@ -6,8 +6,8 @@ equal size. Under ``torch.func.vmap`` that is how a stack of runs is computed.
 
 Forward, a program holds a few rows of one map of one sentence: the columns of their convolution
 never leave its registers, and the rank of a value is the number of values ahead of it (larger, or
-as large and further left). Backward, the gradient of the convolution is laid out densely, and two
-kernels carry it to the input and to the filters.
+as large and further left). Backward, one kernel lays the gradient of the convolution out densely,
+and two carry it to the input and to the filters.
 
 Sentences of more than ``LONGEST`` columns would need more registers than there are: the caller
 takes the torch backend for them.
@@ -80,11 +80,24 @@ class _Layer(torch.autograd.Function):
         sentences, maps_below, rows_below, longest = x.shape
         runs, maps, _, _, m = filters.shape
         rows, columns = values.shape[2], longest + m - 1
-        # Values past a sentence's k are zero and must not learn: they have no position.
-        gradient = (gradient_values * (1 - values * values)).masked_fill(positions < 0, 0)
-        gradient_bias = gradient.view(runs, -1, *gradient.shape[1:]).sum(dim=(1, 4))
-        gradient_c = torch.zeros(sentences, maps, rows, columns, device=x.device)
-        gradient_c.scatter_add_(3, positions.clamp(min=0).long(), gradient)
+        gradient_c = torch.empty(sentences, maps, rows, columns, device=x.device)
+        gradient_bias = torch.empty(sentences, maps, rows, device=x.device)
+        slots = max(next_power_of_2(values.shape[3]), _SMALLEST)
+        spread = max(next_power_of_2(columns), _SMALLEST)
+        block = max(2048 // max(slots, spread), 1)
+        triton_kernels.convolution_gradient[(cdiv(gradient_bias.numel(), block),)](
+            gradient_values.contiguous(),
+            values,
+            positions,
+            gradient_c,
+            gradient_bias,
+            gradient_bias.numel(),
+            values.shape[3],
+            columns,
+            ROWS=block,
+            SLOTS=slots,
+            COLUMNS=spread,
+        )
 
         filters, lengths, per_run = filters.contiguous(), lengths.contiguous(), sentences // runs
         gradient_x = torch.empty_strided(x.shape, x.stride(), device=x.device)
@@ -128,7 +141,8 @@ class _Layer(torch.autograd.Function):
             COLUMNS=max(next_power_of_2(columns), _SMALLEST),
             SENTENCES=at_once,
         )
-        return gradient_x, None, gradient_filters.sum(dim=1), gradient_bias, None, None, None
+        of_bias = gradient_bias.view(runs, per_run, maps, rows).sum(dim=1)
+        return gradient_x, None, gradient_filters.sum(dim=1), of_bias, None, None, None
 
     @staticmethod
     def vmap(

@@ -10,7 +10,7 @@ it gains: only what is in capitals, and whether a stride is one, makes another k
 import triton
 import triton.language as tl
 
-_SIZES = ("rows_below", "rows", "width", "columns", "length_below", "per_run", "parts")
+_SIZES = ("rows_below", "rows", "width", "columns", "length_below", "per_run", "parts", "count")
 _STRIDES = ("stride_sentence", "stride_map", "stride_row", "stride_column")
 
 
@@ -94,6 +94,38 @@ def forward(
     free = is_row[:, None] & (slots[None, :] >= taken[:, None]) & (slots < width)[None, :]
     tl.store(values + out[:, None] + slots[None, :], 0.0, mask=free)
     tl.store(positions + out[:, None] + slots[None, :], -1, mask=free)
+
+
+@_compiled
+def convolution_gradient(
+    gradient_values,
+    values,
+    positions,
+    gradient_c,
+    gradient_bias,
+    count,
+    width,
+    columns,
+    ROWS: tl.constexpr,
+    SLOTS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """A few of all rows: through tanh, the sum for the bias, and each value to its column."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    is_row = (row < count)[:, None]
+    slot = tl.arange(0, SLOTS)[None, :]
+    at = row[:, None] * width + slot
+    inside = is_row & (slot < width)
+    position = tl.load(positions + at, mask=inside, other=-1)
+    value = tl.load(values + at, mask=inside, other=0.0)
+    slope = tl.load(gradient_values + at, mask=inside, other=0.0) * (1 - value * value)
+    kept = position >= 0  # values past a sentence's k must not learn: they have no position
+    tl.store(gradient_bias + row, tl.sum(tl.where(kept, slope, 0.0), axis=1), mask=row < count)
+    column = tl.arange(0, COLUMNS)[None, :]
+    out = gradient_c + row[:, None] * columns
+    tl.store(out + column, tl.zeros((ROWS, COLUMNS), tl.float32), mask=is_row & (column < columns))
+    tl.debug_barrier()  # the zeros of all threads come before the values of any
+    tl.store(out + position, slope, mask=kept)
 
 
 @_compiled
