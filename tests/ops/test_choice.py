@@ -32,8 +32,8 @@ def not_compiled(monkeypatch, tmp_path):
 def test_native_is_taken_for_float32_on_a_cpu(compiled):
     from dcnn.ops import native_backend
 
-    assert choose_layer(X, 9) is native_backend.layer
-    assert choose_layer(X.double(), 9) is torch_backend.layer
+    assert choose_layer(X) is native_backend.layer
+    assert choose_layer(X.double()) is torch_backend.layer
     assert backend_name(CPU) == "native"
     assert backends.for_prediction() == "native"
     assert backends.lack("cpu") == ""
@@ -41,7 +41,7 @@ def test_native_is_taken_for_float32_on_a_cpu(compiled):
 
 
 def test_without_it_torch_trains_and_numpy_predicts(not_compiled):
-    assert choose_layer(X, 9) is torch_backend.layer
+    assert choose_layer(X) is torch_backend.layer
     assert backend_name(CPU) == "torch"
     assert "the native one is not available, it was not compiled" in backends.lack("cpu")
     predictor = Predictor(make_artifact())
@@ -51,19 +51,19 @@ def test_without_it_torch_trains_and_numpy_predicts(not_compiled):
 
 def test_torch_and_the_reference_can_be_forced(compiled, monkeypatch):
     monkeypatch.setenv("DCNN_BACKEND", "torch")
-    assert choose_layer(X, 9) is torch_backend.layer
+    assert choose_layer(X) is torch_backend.layer
     assert Predictor(make_artifact()).backend == "reference"
     monkeypatch.setenv("DCNN_BACKEND", "reference")
     assert Predictor(make_artifact()).backend == "reference"
     with pytest.raises(ValueError, match="DCNN_BACKEND=reference has no gradients"):
-        choose_layer(X, 9)
+        choose_layer(X)
 
 
 def test_a_forced_backend_that_is_missing_is_an_error(not_compiled, monkeypatch):
     monkeypatch.setenv("DCNN_BACKEND", "native")
     message = "DCNN_BACKEND=native is forced, but it is not available: it was not compiled"
     with pytest.raises(RuntimeError, match=message):
-        choose_layer(X, 9)
+        choose_layer(X)
     with pytest.raises(ConfigError, match=message):
         Predictor(make_artifact())
 

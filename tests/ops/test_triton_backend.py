@@ -32,8 +32,10 @@ CASES = {
 
 def test_many_blocks_of_rows_and_parts_of_sentences(monkeypatch):
     """Small tiles stand for a large problem: the same paths, in the interpreter's time."""
-    monkeypatch.setattr(triton_backend, "_TILE", 2 * 16**2)
+    monkeypatch.setattr(triton_backend, "_LANES", 32)
+    monkeypatch.setattr(triton_backend, "_LONGEST_TILE", 4)
     monkeypatch.setattr(triton_backend, "_SENTENCES_A_PROGRAM", 2)
+    monkeypatch.setattr(triton_backend, "_PROGRAMS", 1)
     x, filters = draw((5, 1, 12, 4), 2, False), draw((1, 1, 1, 12, 3), 3, False)
     bias = draw((1, 1, 6), 4, False)
     lengths = torch.tensor([4, 1, 3, 2, 4]).to(DEVICE)
@@ -108,7 +110,11 @@ def run_by_run(x, lengths, filters, bias, k, fold):
     return torch.cat(values), torch.cat(positions)
 
 
-def test_layer_and_gradients_equal_the_torch_backend_run_by_run(problem):
+@pytest.mark.parametrize("longest_sorted", [triton_backend.SORTED, 0], ids=["sorted", "searched"])
+def test_layer_and_gradients_equal_the_torch_backend_run_by_run(
+    problem, longest_sorted, monkeypatch
+):
+    monkeypatch.setattr(triton_backend, "SORTED", longest_sorted)
     x, lengths, filters, bias, k, fold = problem
     expected = gradients(
         lambda x, filters, bias: run_by_run(x, lengths, filters, bias, k, fold), x, filters, bias
@@ -145,3 +151,28 @@ def test_a_mapped_axis_is_the_axis_of_runs(problem):
     )
     for got, wanted in zip(gradients(mapped, x, filters, bias), direct, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [16, 32, 64])
+def test_a_sorting_network_sorts_all_zeros_and_ones_tried(columns):
+    """What sorts every sequence of zeros and ones sorts everything; here, many of them."""
+    rows = torch.rand(500, columns, generator=torch.Generator().manual_seed(0))
+    rows = (rows < torch.linspace(0, 1, 500)[:, None]).float()
+    expected = rows.sort(dim=1, descending=True).values
+    for partners in triton_backend.sorting_network(columns):
+        assert [partners[partner] for partner in partners] == list(range(columns))
+        other = rows[:, list(partners)]
+        is_left = torch.tensor(partners) > torch.arange(columns)
+        rows = torch.where(is_left, torch.maximum(rows, other), torch.minimum(rows, other))
+    assert torch.equal(rows, expected)
+
+
+def test_the_two_zeros_are_one_value():
+    x = torch.tensor([[[[0.0, -0.0, -1.0, 0.0, -0.0]]]]).to(DEVICE)
+    filters, bias = torch.ones(1, 1, 1, 1).to(DEVICE), torch.zeros(1, 1).to(DEVICE)
+    lengths, k = torch.tensor([5]).to(DEVICE), torch.tensor([3]).to(DEVICE)
+    for longest_sorted in (triton_backend.SORTED, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(triton_backend, "SORTED", longest_sorted)
+            _, positions = triton_backend.layer(x, lengths, filters, bias, k, False)
+        assert positions.flatten().tolist() == [0, 1, 3]

@@ -1,31 +1,41 @@
-"""The one-pass update against the same update in torch operations."""
+"""The update of all parameters in two kernels against the same update in torch operations."""
 
 import pytest
 import torch
 
-from dcnn.training import stack_adagrad
+from dcnn.config import TrainingConfig
+from dcnn.training.stack_adagrad import StackedAdagrad
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 pytest.importorskip("triton")
-from dcnn.training import triton_adagrad  # noqa: E402
+
+SHAPES = {"embeddings": (1500, 2), "layers.0.filters": (5, 7), "top.bias": (1,)}
+CONFIGS = [
+    TrainingConfig(max_grad_norm=0.5, decay_embeddings=0.1, l2_embeddings=0.2, l2_top=0.3),
+    TrainingConfig(max_grad_norm=0, schedule="linear", learning_rate=0.3, eps=1e-3),
+]
 
 
-@pytest.mark.parametrize("shape", [(3, 5, 7), (2, 1500), (1, 1)])
-@pytest.mark.parametrize("averages", [True, False])
-def test_one_pass_equals_the_separate_operations(shape, averages):
-    generator = torch.Generator().manual_seed(0)
-    value, gradient, average = (
-        torch.randn(shape, generator=generator).to(DEVICE) for _ in range(3)
-    )
-    total = torch.rand(shape, generator=generator).to(DEVICE)
-    scalars = [torch.rand(shape[0], generator=generator).to(DEVICE) for _ in range(6)]
-    updated = []
-    for update in (triton_adagrad.update, stack_adagrad.update):
-        state = [value.clone(), total.clone(), average.clone() if averages else None]
-        update(state[0], gradient.clone(), state[1], state[2], scalars)
-        updated.append(state)
-    for fused, plain in zip(*updated, strict=True):
-        if fused is not None:
-            torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-6)
-    assert not torch.equal(updated[0][0], value)
+@pytest.mark.parametrize("ema", [0.9, 0.0], ids=["average", "no average"])
+def test_three_steps_equal_the_separate_operations(ema):
+    configs = [CONFIGS[0], TrainingConfig(**(CONFIGS[1].__dict__ | {"ema": ema}))]
+    ends = []
+    for backend in ("triton", "torch"):
+        generator = torch.Generator().manual_seed(0)
+
+        def draw(shape, generator=generator):
+            return torch.randn(2, *shape, generator=generator).to(DEVICE)
+
+        weights = {name: draw(shape) for name, shape in SHAPES.items()}
+        before = {name: value.clone() for name, value in weights.items()}
+        optimizer = StackedAdagrad(weights, configs)
+        optimizer._backend = backend
+        for step in range(3):
+            gradients = {name: draw(shape) for name, shape in SHAPES.items()}
+            optimizer.step(gradients, torch.tensor([0.1, 0.2], device=DEVICE) * step)
+        assert all(not torch.equal(weights[name], value) for name, value in before.items())
+        ends.append((weights, optimizer._sums, optimizer.evaluated()))
+    for fused, plain in zip(*ends, strict=True):
+        for name, value in fused.items():
+            torch.testing.assert_close(value, plain[name], rtol=1e-5, atol=1e-6)

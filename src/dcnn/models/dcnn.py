@@ -41,7 +41,7 @@ class DCNN(SentenceModel):
             k = dynamic_k(lengths, number, config.depth, config.k_top)
             # k grows with s, so the padded width bounds every k without a look at the lengths.
             width = dynamic_k(padded, number, config.depth, config.k_top)
-            layer = choose_layer(x, x.shape[-1] + config.widths[number - 1] - 1)
+            layer = choose_layer(x)
             x, _ = layer(
                 x, valid, parameters.filters, parameters.bias, k, config.fold, width
             )  # (B, maps, rows, width)

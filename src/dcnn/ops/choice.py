@@ -10,13 +10,8 @@ from dcnn.ops import backends, torch_backend
 Layer = Callable[..., tuple[Tensor, Tensor]]
 
 
-def choose_layer(x: Tensor, columns: int) -> Layer:
-    """The fused layer of the device for float32, else torch.
-
-    Args:
-        x: the input of the layer.
-        columns: of its convolution; the fused kernel on a GPU has a limit.
-    """
+def choose_layer(x: Tensor) -> Layer:
+    """The fused layer of the device of ``x`` for float32, else torch."""
     name = backends.for_training(x.device.type)
     if x.dtype == torch.float32:
         if name == "native":
@@ -26,18 +21,22 @@ def choose_layer(x: Tensor, columns: int) -> Layer:
         if name == "triton":
             from dcnn.ops import triton_backend
 
-            if columns <= triton_backend.LONGEST:
-                return triton_backend.layer
+            return triton_backend.layer
     return torch_backend.layer
 
 
 def choose_network(embeddings: Tensor) -> Callable[..., Tensor] | None:
-    """What computes a whole DCNN at once, where a backend does: the native one in float32."""
-    if embeddings.dtype != torch.float32 or backend_name(embeddings.device) != "native":
-        return None
-    from dcnn.ops import native_training
+    """What computes a whole DCNN at once, where a backend does, in float32."""
+    name = backend_name(embeddings.device)
+    if embeddings.dtype == torch.float32 and name == "native":
+        from dcnn.ops import native_training
 
-    return native_training.network
+        return native_training.network
+    if embeddings.dtype == torch.float32 and name == "triton":
+        from dcnn.ops import triton_network
+
+        return triton_network.network
+    return None
 
 
 def backend_name(device: torch.device) -> str:

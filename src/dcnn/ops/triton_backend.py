@@ -1,18 +1,20 @@
-"""The fused layer for CUDA: convolution, folding, k-max, bias and tanh in one kernel.
+"""The fused layer for CUDA: convolution with folding, k-max with bias and tanh, and their gradients.
 
 The function is ``layer`` of ``dcnn.ops``, in float32, with one thing more: filters and bias may
 carry a leading axis of runs, (R, o, n, d, m) and (R, o, d'), and the sentences are then R groups of
 equal size. Under ``torch.func.vmap`` that is how a stack of runs is computed.
 
-Forward, a program holds a few rows of one map of one sentence: the columns of their convolution
-never leave its registers, and the rank of a value is the number of values ahead of it (larger, or
-as large and further left). Backward, one kernel lays the gradient of the convolution out densely,
-and two carry it to the input and to the filters.
+One kernel convolves and folds, one pools. Rows of up to ``SORTED`` columns are sorted in registers
+to find the k-th largest value; longer ones are searched bit by bit, so that time grows with length
+alone. Backward, one kernel lays the gradient of the convolution out densely, and two carry it to the
+input and to the filters.
 
-Sentences of more than ``LONGEST`` columns would need more registers than there are: the caller
-takes the torch backend for them.
+A network works on rows side by side: what comes in as (sentences, maps, rows, places) lies in memory
+as (sentences, maps, places, rows), and is copied if it does not.
 """
 
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,10 +23,243 @@ from triton import cdiv, next_power_of_2
 
 from dcnn.ops import fused, triton_kernels
 
-LONGEST = 128
-_TILE = 8192  # comparisons a program makes at once, in registers
-_SMALLEST = 16  # columns of a tile: smaller ones would only be more kernels to compile
-_SENTENCES_A_PROGRAM = 32  # whose part of the filters' gradient one program adds up
+SORTED = 64
+_FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
+_LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
+_LONGEST_TILE = 16  # columns that a lane holds in registers
+_SENTENCES_A_PROGRAM = 16  # whose part of the filters' gradient one program adds up, at most,
+_PROGRAMS = 64  # and as many groups of them there should be if the batch has them
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    """(sentences, maps, rows, places) -> (sentences, maps, places, rows), dense."""
+    return x.transpose(2, 3).contiguous()
+
+
+def turned(filters: Tensor) -> Tensor:
+    """(R, o, n, d, m) -> (R, o, n, m, d), dense."""
+    return filters.transpose(3, 4).contiguous()
+
+
+class LayerOnBatch:
+    """A layer on a batch: its sizes, and its kernels called with them.
+
+    All that comes and goes is dense, with rows side by side: ``x`` (sentences, n, s, d), filters
+    (R, o, n, m, d), pooled values (sentences, o, width, d').
+
+    Args:
+        x: its shape.
+        filters: their shape, (R, o, n, d, m).
+        bias: its shape, (R, o, d').
+    """
+
+    def __init__(self, x: Sequence[int], filters: Sequence[int], bias: Sequence[int]) -> None:
+        self.sentences, self.maps_below, self.longest, self.rows_below = x
+        self.runs, self.maps, _, _, self.m = filters
+        self.rows = bias[-1]
+        self.columns = self.longest + self.m - 1
+        self.per_run = self.sentences // self.runs
+        self._shape = {
+            "MAPS_BELOW": self.maps_below,
+            "ROWS_BELOW": self.rows_below,
+            "MAPS": self.maps,
+            "ROWS": self.rows,
+            "M": self.m,
+            "LANES": _LANES,
+        }
+
+    def forward(
+        self, x: Tensor, lengths: Tensor, filters: Tensor, bias: Tensor, k: Tensor, width: int
+    ) -> tuple[Tensor, Tensor]:
+        """Values and positions."""
+        c = self._convolve(x, lengths, filters)
+        values = x.new_empty(self.sentences, self.maps, width, self.rows)
+        positions = torch.empty_like(values, dtype=torch.int32)
+        self._pool(c, lengths, k, bias, values, positions)
+        return values, positions
+
+    def backward(
+        self,
+        x: Tensor,
+        lengths: Tensor,
+        filters: Tensor,
+        gradient_values: Tensor,
+        values: Tensor,
+        positions: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of ``x``, of the filters (R, o, n, d, m) and of the bias (R, o, d')."""
+        gradient_c = self._convolution_gradient(gradient_values, values, positions)
+        of_filters, of_bias = self._filter_gradient(x, gradient_c, lengths)
+        return self._input_gradient(gradient_c, lengths, filters), of_filters, of_bias
+
+    def _convolve(self, x: Tensor, lengths: Tensor, filters: Tensor) -> Tensor:
+        """(sentences, o, columns, d')."""
+        lanes = self.sentences * self.rows
+        c = x.new_empty(self.sentences, self.maps, self.columns, self.rows)
+        triton_kernels.convolve[(cdiv(lanes, _LANES), self.maps)](
+            x,
+            lengths,
+            filters,
+            c,
+            lanes,
+            self.longest,
+            self.columns,
+            self.per_run,
+            **self._shape,
+            TILE=_tile(self.columns),
+        )
+        return c
+
+    def _pool(
+        self,
+        c: Tensor,
+        lengths: Tensor,
+        k: Tensor,
+        bias: Tensor,
+        values: Tensor,
+        positions: Tensor,
+    ) -> None:
+        """Fill ``values`` and ``positions``."""
+        lanes = self.sentences * self.maps * self.rows
+        kernel, sorting = triton_kernels.select_among_many, {}
+        if self.columns <= SORTED:
+            columns = max(next_power_of_2(self.columns), _FEWEST)
+            kernel, sorting = triton_kernels.select, {"PARTNERS": sorting_network(columns)}
+        kernel[(cdiv(lanes, _LANES),)](
+            c,
+            lengths,
+            k,
+            bias,
+            values,
+            positions,
+            lanes,
+            values.shape[2],
+            self.columns,
+            self.per_run,
+            MAPS=self.maps,
+            ROWS=self.rows,
+            M=self.m,
+            LANES=_LANES,
+            **sorting,
+        )
+
+    def _convolution_gradient(
+        self, gradient_values: Tensor, values: Tensor, positions: Tensor
+    ) -> Tensor:
+        """(sentences, o, columns, d')."""
+        lanes = self.sentences * self.maps * self.rows
+        gradient_c = values.new_empty(self.sentences, self.maps, self.columns, self.rows)
+        triton_kernels.convolution_gradient[(cdiv(lanes, _LANES),)](
+            gradient_values,
+            values,
+            positions,
+            gradient_c,
+            lanes,
+            values.shape[2],
+            self.columns,
+            ROWS=self.rows,
+            LANES=_LANES,
+        )
+        return gradient_c
+
+    def _input_gradient(self, gradient_c: Tensor, lengths: Tensor, filters: Tensor) -> Tensor:
+        lanes = self.sentences * self.rows_below
+        of_x = filters.new_empty(self.sentences, self.maps_below, self.longest, self.rows_below)
+        triton_kernels.input_gradient[(cdiv(lanes, _LANES), self.maps_below)](
+            gradient_c,
+            lengths,
+            filters,
+            of_x,
+            lanes,
+            self.longest,
+            self.columns,
+            self.per_run,
+            **self._shape,
+            TILE=_tile(self.longest),
+        )
+        return of_x
+
+    def _filter_gradient(
+        self, x: Tensor, gradient_c: Tensor, lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(R, o, n, d, m) and (R, o, d')."""
+        at_once, parts = split(self.per_run, self.sentences)
+        filters = self.maps * self.maps_below * self.rows_below * self.m
+        biases = self.maps * self.rows
+        sums = x.new_empty(self.runs, parts, filters + biases)
+        lanes = cdiv(self.maps * self.rows_below, _LANES)
+        triton_kernels.filter_gradient[(self.runs * parts, self.maps_below, lanes)](
+            x,
+            gradient_c,
+            lengths,
+            sums,
+            self.longest,
+            self.columns,
+            self.per_run,
+            parts,
+            **self._shape,
+            TILE=_tile(self.columns),
+            SENTENCES=at_once,
+        )
+        of_filters = x.new_empty(
+            self.runs, self.maps, self.maps_below, self.rows_below, self.m
+        )
+        of_bias = x.new_empty(self.runs, self.maps, self.rows)
+        triton_kernels.add_parts[(cdiv(filters + biases, _LANES), self.runs)](
+            sums,
+            of_filters,
+            of_bias,
+            parts,
+            ROWS_BELOW=self.rows_below,
+            M=self.m,
+            FILTERS=filters,
+            BIASES=biases,
+            LANES=_LANES,
+        )
+        return of_filters, of_bias
+
+
+def split(per_run: int, sentences: int) -> tuple[int, int]:
+    """How many sentences of a run a program adds up, and in how many parts a run falls.
+
+    Few sentences in each, so that a small batch keeps the device busy too; not too few, since the
+    parts have to be added in the end.
+    """
+    at_once = min(next_power_of_2(cdiv(sentences, _PROGRAMS)), _SENTENCES_A_PROGRAM)
+    at_once = min(at_once, next_power_of_2(per_run))
+    return at_once, cdiv(per_run, at_once)
+
+
+def _tile(columns: int) -> int:
+    """The columns of a tile, so that few of the last tile's are too many."""
+    tiles = cdiv(columns, _LONGEST_TILE)
+    return cdiv(cdiv(columns, tiles), 4) * 4
+
+
+@cache
+def sorting_network(columns: int) -> tuple[tuple[int, ...], ...]:
+    """Batcher's odd-even merge sort: the partner of each column at each stage.
+
+    A column without a partner is its own.
+
+    Args:
+        columns: a power of two.
+    """
+    stages = []
+    merged = 1  # columns that are in order already, in groups
+    while merged < columns:
+        apart = merged
+        while apart:
+            partners = list(range(columns))
+            for first in range(apart % merged, columns - apart, 2 * apart):
+                for left in range(first, min(first + apart, columns - apart)):
+                    right = left + apart
+                    if left // (2 * merged) == right // (2 * merged):
+                        partners[left], partners[right] = right, left
+            stages.append(tuple(partners))
+            apart //= 2
+        merged *= 2
+    return tuple(stages)
 
 
 class _Layer(torch.autograd.Function):
@@ -35,114 +270,31 @@ class _Layer(torch.autograd.Function):
         x: Tensor, lengths: Tensor, filters: Tensor, bias: Tensor, k: Tensor, fold: bool, width: int
     ) -> tuple[Tensor, Tensor]:
         """Values and positions."""
-        sentences, maps_below, rows_below, longest = x.shape
-        runs, maps, _, _, m = filters.shape
-        rows = bias.shape[-1]
-        values = torch.empty(sentences, maps, rows, width, device=x.device)
-        positions = torch.empty(sentences, maps, rows, width, device=x.device, dtype=torch.int32)
-        columns = max(next_power_of_2(longest + m - 1), _SMALLEST)
-        block = min(next_power_of_2(rows), max(_TILE // columns**2, 1))
-        triton_kernels.forward[(sentences, maps, cdiv(rows, block))](
-            x,
-            lengths.contiguous(),
-            filters.contiguous(),
-            bias.contiguous(),
-            k.contiguous(),
-            values,
-            positions,
-            rows_below,
-            rows,
-            width,
-            sentences // runs,
-            *x.stride(),
-            maps_below=maps_below,
-            maps=maps,
-            M=m,
-            FOLD=fold,
-            ROWS=block,
-            COLUMNS=columns,
-            SLOTS=max(next_power_of_2(width), columns),
-        )
-        return values, positions
+        x, lengths, bias, k = _side_by_side(x), *(v.contiguous() for v in (lengths, bias, k))
+        layer = LayerOnBatch(x.shape, filters.shape, bias.shape)
+        values, positions = layer.forward(x, lengths, turned(filters), bias, k, width)
+        return values.transpose(2, 3), positions.transpose(2, 3)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         """Keep what the backward pass needs."""
-        x, lengths, filters, _, _, _, _ = inputs
+        x, lengths, filters, bias, _, _, _ = inputs
         values, positions = output
         ctx.mark_non_differentiable(positions)
-        ctx.save_for_backward(x, lengths, filters, values, positions)
+        ctx.set_materialize_grads(False)  # else zeros are made for the positions
+        ctx.save_for_backward(x, lengths, filters, bias, values, positions)
 
     @staticmethod
     def backward(ctx: Any, gradient_values: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of input, filters and bias."""
-        x, lengths, filters, values, positions = ctx.saved_tensors
-        sentences, maps_below, rows_below, longest = x.shape
-        runs, maps, _, _, m = filters.shape
-        rows, columns = values.shape[2], longest + m - 1
-        gradient_c = torch.empty(sentences, maps, rows, columns, device=x.device)
-        gradient_bias = torch.empty(sentences, maps, rows, device=x.device)
-        slots = max(next_power_of_2(values.shape[3]), _SMALLEST)
-        spread = max(next_power_of_2(columns), _SMALLEST)
-        block = max(2048 // max(slots, spread), 1)
-        triton_kernels.convolution_gradient[(cdiv(gradient_bias.numel(), block),)](
-            gradient_values.contiguous(),
-            values,
-            positions,
-            gradient_c,
-            gradient_bias,
-            gradient_bias.numel(),
-            values.shape[3],
-            columns,
-            ROWS=block,
-            SLOTS=slots,
-            COLUMNS=spread,
+        x, lengths, filters, bias, values, positions = ctx.saved_tensors
+        x = _side_by_side(x)
+        layer = LayerOnBatch(x.shape, filters.shape, bias.shape)
+        pooled = map(_side_by_side, (gradient_values, values, positions))
+        of_x, of_filters, of_bias = layer.backward(
+            x, lengths.contiguous(), turned(filters), *pooled
         )
-
-        filters, lengths, per_run = filters.contiguous(), lengths.contiguous(), sentences // runs
-        gradient_x = torch.empty_strided(x.shape, x.stride(), device=x.device)
-        places = max(next_power_of_2(longest), _SMALLEST)
-        block = min(next_power_of_2(rows_below), max(4096 // places, 1))
-        triton_kernels.input_gradient[(sentences, maps_below, cdiv(rows_below, block))](
-            gradient_c,
-            lengths,
-            filters,
-            gradient_x,
-            rows_below,
-            rows,
-            columns,
-            per_run,
-            *x.stride(),
-            longest,
-            maps_below=maps_below,
-            maps=maps,
-            M=m,
-            ROWS=block,
-            PLACES=places,
-        )
-        at_once = min(next_power_of_2(per_run), _SENTENCES_A_PROGRAM)
-        parts = cdiv(per_run, at_once)
-        gradient_filters = torch.empty(runs, parts, *filters.shape[1:], device=x.device)
-        triton_kernels.filter_gradient[(runs * parts, maps, rows_below)](
-            x,
-            gradient_c,
-            lengths,
-            gradient_filters,
-            rows_below,
-            rows,
-            columns,
-            per_run,
-            parts,
-            *x.stride(),
-            maps_below=maps_below,
-            maps=maps,
-            M=m,
-            GRAM=next_power_of_2(maps_below * m),
-            COLUMNS=max(next_power_of_2(columns), _SMALLEST),
-            SENTENCES=at_once,
-        )
-        of_bias = gradient_bias.view(runs, per_run, maps, rows).sum(dim=1)
-        return gradient_x, None, gradient_filters.sum(dim=1), of_bias, None, None, None
+        return of_x.transpose(2, 3), None, of_filters, of_bias, None, None, None
 
     @staticmethod
     def vmap(

@@ -1,99 +1,222 @@
 """The kernels of ``dcnn.ops.triton_backend``, which says how they fit together.
 
-Names in capitals are known at compile time. A column is a place in the convolution, a place one in
-its input; ``m`` is the width of the filters.
+Names in capitals are known at compile time. A lane is one row of one map of one sentence, and one
+thread computes it; a column is a place in the convolution, a place one in its input; ``m`` is the
+width of the filters. Everywhere the rows of a map lie side by side, so that neighbouring lanes read
+neighbouring numbers: inputs are (sentences, maps, places, rows), filters (runs, maps, maps below, m,
+rows below).
 
-Sizes change from batch to batch, and a kernel compiled anew for each of them would cost more than
-it gains: only what is in capitals, and whether a stride is one, makes another kernel.
+Columns are taken a tile at a time. A tile is a tuple of vectors, one element of each a lane, which
+the compiler keeps in registers: every number that is read takes part in up to m sums. Lengths change
+from batch to batch and make no new kernel; what is in capitals does.
 """
 
 import triton
 import triton.language as tl
 
-_SIZES = ("rows_below", "rows", "width", "columns", "length_below", "per_run", "parts", "count")
-_STRIDES = ("stride_sentence", "stride_map", "stride_row", "stride_column")
+_SIZES = ("lanes", "longest", "width", "columns", "per_run", "parts", "count")
 
 
 def _compiled(function):
-    """``triton.jit`` that makes few variants."""
+    """``triton.jit`` that makes few variants: sizes that change from batch to batch make none."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    return triton.jit(
-        function,
-        do_not_specialize=[name for name in _SIZES if name in names],
-        do_not_specialize_on_alignment=[name for name in _STRIDES if name in names],
-    )
+    return triton.jit(function, do_not_specialize=[name for name in _SIZES if name in names])
 
 
 @_compiled
-def forward(
+def convolve(
     x,
     lengths,
     filters,
-    bias,
+    c,
+    lanes,
+    longest,
+    columns,
+    per_run,
+    MAPS_BELOW: tl.constexpr,
+    ROWS_BELOW: tl.constexpr,
+    MAPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    M: tl.constexpr,
+    TILE: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """The wide convolution of one map, summed over all maps below and, where rows fold, in pairs."""
+    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    out_map = tl.program_id(1)
+    row, sentence = lane % ROWS, (lane // ROWS).to(tl.int64)
+    # Past the last lane a sentence has no columns at all.
+    length = tl.load(lengths + sentence, mask=lane < lanes, other=1 - M).to(tl.int32)
+    x += sentence * (MAPS_BELOW * longest * ROWS_BELOW) + row
+    filters += ((sentence // per_run) * MAPS + out_map) * (MAPS_BELOW * M * ROWS_BELOW) + row
+    c += (sentence * MAPS + out_map) * columns * ROWS + row
+
+    FOLDED: tl.constexpr = ROWS_BELOW // ROWS
+    for first in range(0, columns, TILE):
+        start = first + tl.zeros((LANES,), tl.int32)
+        sums = ()
+        for _ in tl.static_range(TILE):
+            sums = sums + (tl.zeros((LANES,), tl.float32),)
+        for plane in range(MAPS_BELOW * FOLDED):
+            below, half = plane // FOLDED, plane % FOLDED * ROWS
+            weights = ()
+            for j in tl.static_range(M):
+                at = (below * M + j) * ROWS_BELOW + half
+                weights = weights + (tl.load(filters + at, mask=lane < lanes, other=0.0),)
+            window = ()
+            for i in tl.static_range(TILE + M - 1):
+                place = start + (i - (M - 1))
+                at = (below * longest + place) * ROWS_BELOW + half
+                inside = (place >= 0) & (place < length)
+                window = window + (tl.load(x + at, mask=inside, other=0.0),)
+            added = ()
+            for i in tl.static_range(TILE):
+                total = sums[i]
+                for j in tl.static_range(M):
+                    total += weights[j] * window[i + j]
+                added = added + (total,)
+            sums = added
+        for i in tl.static_range(TILE):
+            inside = start + i < tl.minimum(length + (M - 1), columns)
+            tl.store(c + (start + i) * ROWS, sums[i], mask=inside)
+
+
+@triton.jit
+def _keep(c, bias, values, positions, is_lane, last, threshold, ties, width, ROWS: tl.constexpr):
+    """Write the values above the threshold and the leftmost ``ties`` that equal it, in order.
+
+    The pointers are those of a lane's first value.
+    """
+    taken = tl.zeros_like(last)
+    for column in range(tl.max(last, axis=0)):
+        value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
+        equal = value == threshold
+        kept = (column < last) & ((value > threshold) | (equal & (ties > 0))) & (taken < width)
+        ties -= equal.to(tl.int32)
+        value = 2 * tl.sigmoid(2 * (value + bias)) - 1  # tanh
+        tl.store(values + taken * ROWS, value, mask=kept)
+        tl.store(positions + taken * ROWS, column, mask=kept)
+        taken += kept.to(tl.int32)
+    for slot in range(tl.min(tl.where(is_lane, taken, width), axis=0), width):
+        free = is_lane & (slot >= taken)
+        tl.store(values + slot * ROWS, 0.0, mask=free)
+        tl.store(positions + slot * ROWS, -1, mask=free)
+
+
+@_compiled
+def select(
+    c,
+    lengths,
     ks,
+    bias,
     values,
     positions,
-    rows_below,
-    rows,
+    lanes,
     width,
+    columns,
     per_run,
-    stride_sentence,
-    stride_map,
-    stride_row,
-    stride_column,
-    maps_below: tl.constexpr,
-    maps: tl.constexpr,
-    M: tl.constexpr,
-    FOLD: tl.constexpr,
+    MAPS: tl.constexpr,
     ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    SLOTS: tl.constexpr,
+    M: tl.constexpr,
+    PARTNERS: tl.constexpr,
+    LANES: tl.constexpr,
 ):
-    """A few rows of one map of one sentence, from the input to the pooled values."""
-    sentence = tl.program_id(0).to(tl.int64)
-    out_map = tl.program_id(1)
-    row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
-    is_row = row < rows
-    column = tl.arange(0, COLUMNS)
-    length = tl.load(lengths + sentence).to(tl.int32)
-    k = tl.load(ks + sentence).to(tl.int32)
-    run = sentence // per_run
+    """k-max pooling, bias and tanh of rows of few columns, which are sorted in registers.
 
-    c = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for in_map in range(maps_below):
-        plane = x + sentence * stride_sentence + in_map * stride_map
-        kernel = filters + ((run * maps + out_map) * maps_below + in_map) * rows_below * M
-        for j in tl.static_range(M):
-            place = column + j - (M - 1)
-            inside = is_row[:, None] & ((place >= 0) & (place < length))[None, :]
-            at = row[:, None] * stride_row + place[None, :] * stride_column
-            weight = tl.load(kernel + row * M + j, mask=is_row, other=0.0)
-            c += weight[:, None] * tl.load(plane + at, mask=inside, other=0.0)
-            if FOLD:
-                at += rows * stride_row
-                weight = tl.load(kernel + (row + rows) * M + j, mask=is_row, other=0.0)
-                c += weight[:, None] * tl.load(plane + at, mask=inside, other=0.0)
+    ``PARTNERS`` is a sorting network: at each stage a column and its partner change places if the
+    left one is smaller.
+    """
+    COLUMNS: tl.constexpr = len(PARTNERS[0])
+    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    is_lane = lane < lanes
+    row, plane = lane % ROWS, (lane // ROWS).to(tl.int64)
+    sentence = plane // MAPS
+    last = tl.load(lengths + sentence, mask=is_lane, other=1 - M).to(tl.int32) + (M - 1)
+    k = tl.load(ks + sentence, mask=is_lane, other=1).to(tl.int32)
+    c += plane * columns * ROWS + row
 
-    valid = (column < length + M - 1)[None, :]
-    c = tl.where(valid, c, float("-inf"))
-    mine, other = c[:, :, None], c[:, None, :]
-    further_left = (column[None, :] < column[:, None])[None, :, :]
-    ahead = (other > mine) | ((other == mine) & further_left)
-    rank = tl.sum(ahead.to(tl.int32), axis=2)
-    kept = (rank < k) & valid & is_row[:, None]
-    slot = tl.cumsum(kept.to(tl.int32), axis=1) - 1
-    kept = kept & (slot < width)  # NaN has no rank; a run that diverged must not reach the others
+    ordered = ()
+    for column in tl.static_range(COLUMNS):
+        value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
+        ordered = ordered + (value,)
+    ahead = tl.zeros((LANES,), tl.int32)
+    unordered = ordered
+    for stage in tl.static_range(len(PARTNERS)):
+        following = ()
+        for i in tl.static_range(COLUMNS):
+            if PARTNERS[stage][i] == i:
+                following = following + (ordered[i],)
+            elif PARTNERS[stage][i] > i:
+                following = following + (tl.maximum(ordered[i], ordered[PARTNERS[stage][i]]),)
+            else:
+                following = following + (tl.minimum(ordered[i], ordered[PARTNERS[stage][i]]),)
+        ordered = following
+    threshold = ordered[0]  # the k-th largest
+    for i in tl.static_range(1, COLUMNS):
+        threshold = tl.where(i < k, ordered[i], threshold)
+    for column in tl.static_range(COLUMNS):
+        ahead += (unordered[column] > threshold).to(tl.int32)
 
-    shift = tl.load(bias + (run * maps + out_map) * rows + row, mask=is_row, other=0.0)
-    value = 2 * tl.sigmoid(2 * (c + shift[:, None])) - 1  # tanh
-    out = ((sentence * maps + out_map) * rows + row) * width
-    tl.store(values + out[:, None] + slot, value, mask=kept)
-    tl.store(positions + out[:, None] + slot, column[None, :] + 0 * slot, mask=kept)
-    slots = tl.arange(0, SLOTS)
-    taken = tl.sum(kept.to(tl.int32), axis=1)
-    free = is_row[:, None] & (slots[None, :] >= taken[:, None]) & (slots < width)[None, :]
-    tl.store(values + out[:, None] + slots[None, :], 0.0, mask=free)
-    tl.store(positions + out[:, None] + slots[None, :], -1, mask=free)
+    shift = ((sentence // per_run) * MAPS + plane % MAPS) * ROWS + row
+    z = tl.load(bias + shift, mask=is_lane, other=0.0)
+    out = plane * width * ROWS + row
+    _keep(c, z, values + out, positions + out, is_lane, last, threshold, k - ahead, width, ROWS)
+
+
+@triton.jit
+def _key(value):
+    """An integer that is ordered as the value is; the two zeros are one."""
+    bits = tl.where(value == 0, 0.0, value).to(tl.int32, bitcast=True)
+    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+
+
+@_compiled
+def select_among_many(
+    c,
+    lengths,
+    ks,
+    bias,
+    values,
+    positions,
+    lanes,
+    width,
+    columns,
+    per_run,
+    MAPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    M: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """As ``select``, for any number of columns: the k-th largest is found bit by bit."""
+    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    is_lane = lane < lanes
+    row, plane = lane % ROWS, (lane // ROWS).to(tl.int64)
+    sentence = plane // MAPS
+    last = tl.load(lengths + sentence, mask=is_lane, other=1 - M).to(tl.int32) + (M - 1)
+    k = tl.load(ks + sentence, mask=is_lane, other=1).to(tl.int32)
+    c += plane * columns * ROWS + row
+
+    key = tl.full((LANES,), -0x80000000, tl.int64)  # the largest that k values reach
+    step = tl.full((LANES,), 0x80000000, tl.int64)
+    for _ in range(32):
+        higher = key + step
+        reach = tl.zeros((LANES,), tl.int32)
+        for column in range(columns):
+            value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
+            reach += ((column < last) & (_key(value) >= higher)).to(tl.int32)
+        key = tl.where(reach >= k, higher, key)
+        step //= 2
+    ahead = tl.zeros((LANES,), tl.int32)
+    for column in range(columns):
+        value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
+        ahead += ((column < last) & (_key(value) > key)).to(tl.int32)
+    bits = tl.where(key < 0, key ^ 0x7FFFFFFF, key).to(tl.int32)
+    threshold = bits.to(tl.float32, bitcast=True)
+
+    shift = ((sentence // per_run) * MAPS + plane % MAPS) * ROWS + row
+    z = tl.load(bias + shift, mask=is_lane, other=0.0)
+    out = plane * width * ROWS + row
+    _keep(c, z, values + out, positions + out, is_lane, last, threshold, k - ahead, width, ROWS)
 
 
 @_compiled
@@ -102,30 +225,34 @@ def convolution_gradient(
     values,
     positions,
     gradient_c,
-    gradient_bias,
-    count,
+    lanes,
     width,
     columns,
     ROWS: tl.constexpr,
-    SLOTS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    LANES: tl.constexpr,
 ):
-    """A few of all rows: through tanh, the sum for the bias, and each value to its column."""
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    is_row = (row < count)[:, None]
-    slot = tl.arange(0, SLOTS)[None, :]
-    at = row[:, None] * width + slot
-    inside = is_row & (slot < width)
-    position = tl.load(positions + at, mask=inside, other=-1)
-    value = tl.load(values + at, mask=inside, other=0.0)
-    slope = tl.load(gradient_values + at, mask=inside, other=0.0) * (1 - value * value)
-    kept = position >= 0  # values past a sentence's k must not learn: they have no position
-    tl.store(gradient_bias + row, tl.sum(tl.where(kept, slope, 0.0), axis=1), mask=row < count)
-    column = tl.arange(0, COLUMNS)[None, :]
-    out = gradient_c + row[:, None] * columns
-    tl.store(out + column, tl.zeros((ROWS, COLUMNS), tl.float32), mask=is_row & (column < columns))
-    tl.debug_barrier()  # the zeros of all threads come before the values of any
-    tl.store(out + position, slope, mask=kept)
+    """Through tanh, each value's gradient to its column, and zero to the others.
+
+    Positions ascend, so that one sweep over the columns meets them in turn.
+    """
+    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    is_lane = lane < lanes
+    row, plane = lane % ROWS, (lane // ROWS).to(tl.int64)
+    gradient_c += plane * columns * ROWS + row
+    kept_at = plane * width * ROWS + row
+    # Values past a sentence's k must not learn: they have no position, and no column is met.
+    position = tl.load(positions + kept_at, mask=is_lane, other=-1)
+    slot = tl.zeros((LANES,), tl.int32)
+    for column in range(columns):
+        met = position == column
+        at = kept_at + slot * ROWS
+        value = tl.load(values + at, mask=met, other=0.0)
+        gradient = tl.load(gradient_values + at, mask=met, other=0.0)
+        tl.store(gradient_c + column * ROWS, gradient * (1 - value * value), mask=is_lane)
+        slot += met.to(tl.int32)
+        more = met & (slot < width)
+        following = tl.load(positions + kept_at + slot * ROWS, mask=more, other=-1)
+        position = tl.where(met, following, position)
 
 
 @_compiled
@@ -134,43 +261,54 @@ def input_gradient(
     lengths,
     filters,
     gradient_x,
-    rows_below,
-    rows,
+    lanes,
+    longest,
     columns,
     per_run,
-    stride_sentence,
-    stride_map,
-    stride_row,
-    stride_column,
-    length_below,
-    maps_below: tl.constexpr,
-    maps: tl.constexpr,
-    M: tl.constexpr,
+    MAPS_BELOW: tl.constexpr,
+    ROWS_BELOW: tl.constexpr,
+    MAPS: tl.constexpr,
     ROWS: tl.constexpr,
-    PLACES: tl.constexpr,
+    M: tl.constexpr,
+    TILE: tl.constexpr,
+    LANES: tl.constexpr,
 ):
-    """A few rows of one input map of one sentence: every output map's gradient, filtered back."""
-    sentence = tl.program_id(0).to(tl.int64)
-    in_map = tl.program_id(1)
-    row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
-    is_row = row < rows_below
-    place = tl.arange(0, PLACES)
-    length = tl.load(lengths + sentence).to(tl.int32)
-    inside = is_row[:, None] & (place < length)[None, :]
-    run = sentence // per_run
+    """One map below: every map's gradient, filtered back. Folded rows share a gradient."""
+    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    below = tl.program_id(1)
+    is_lane = lane < lanes
+    row, sentence = lane % ROWS_BELOW, (lane // ROWS_BELOW).to(tl.int64)
+    length = tl.load(lengths + sentence, mask=is_lane, other=0).to(tl.int32)
+    gradient_c += sentence * (MAPS * columns * ROWS) + row % ROWS
+    filters += ((sentence // per_run) * (MAPS * MAPS_BELOW) + below) * (M * ROWS_BELOW) + row
+    gradient_x += (sentence * MAPS_BELOW + below) * longest * ROWS_BELOW + row
 
-    total = tl.zeros((ROWS, PLACES), tl.float32)
-    for out_map in range(maps):
-        kernel = filters + ((run * maps + out_map) * maps_below + in_map) * rows_below * M
-        plane = gradient_c + (sentence * maps + out_map) * rows * columns
-        for j in tl.static_range(M):
-            column = place + (M - 1) - j
-            weight = tl.load(kernel + row * M + j, mask=is_row, other=0.0)
-            at = (row % rows)[:, None] * columns + column[None, :]  # folded rows share a gradient
-            total += weight[:, None] * tl.load(plane + at, mask=inside, other=0.0)
-    out = gradient_x + sentence * stride_sentence + in_map * stride_map
-    at = row[:, None] * stride_row + place[None, :] * stride_column
-    tl.store(out + at, total, mask=is_row[:, None] & (place < length_below)[None, :])
+    for first in range(0, longest, TILE):
+        start = first + tl.zeros((LANES,), tl.int32)
+        sums = ()
+        for _ in tl.static_range(TILE):
+            sums = sums + (tl.zeros((LANES,), tl.float32),)
+        for out_map in range(MAPS):
+            weights = ()
+            for j in tl.static_range(M):
+                at = (out_map * MAPS_BELOW * M + j) * ROWS_BELOW
+                weights = weights + (tl.load(filters + at, mask=is_lane, other=0.0),)
+            window = ()
+            for i in tl.static_range(TILE + M - 1):
+                inside = is_lane & (start + i < columns)
+                at = (out_map * columns + start + i) * ROWS
+                window = window + (tl.load(gradient_c + at, mask=inside, other=0.0),)
+            added = ()
+            for i in tl.static_range(TILE):
+                total = sums[i]
+                for j in tl.static_range(M):
+                    total += weights[j] * window[i + (M - 1 - j)]
+                added = added + (total,)
+            sums = added
+        for i in tl.static_range(TILE):
+            place = start + i
+            total = tl.where(place < length, sums[i], 0.0)
+            tl.store(gradient_x + place * ROWS_BELOW, total, mask=is_lane & (place < longest))
 
 
 @_compiled
@@ -178,45 +316,95 @@ def filter_gradient(
     x,
     gradient_c,
     lengths,
-    gradient_filters,
-    rows_below,
-    rows,
+    sums_of_parts,
+    longest,
     columns,
     per_run,
     parts,
-    stride_sentence,
-    stride_map,
-    stride_row,
-    stride_column,
-    maps_below: tl.constexpr,
-    maps: tl.constexpr,
+    MAPS_BELOW: tl.constexpr,
+    ROWS_BELOW: tl.constexpr,
+    MAPS: tl.constexpr,
+    ROWS: tl.constexpr,
     M: tl.constexpr,
-    GRAM: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    TILE: tl.constexpr,
     SENTENCES: tl.constexpr,
+    LANES: tl.constexpr,
 ):
-    """The filters from all input maps to one row of one output map, over a part of a run."""
-    group = tl.program_id(0)  # a part of the sentences of a run
-    out_map = tl.program_id(1)
-    row = tl.program_id(2)
-    run, part = group // parts, group % parts
-    tap = tl.arange(0, GRAM)  # which input map, and which place in the m-gram
-    in_map, j = tap // M, tap % M
-    is_tap = tap < maps_below * M
-    column = tl.arange(0, COLUMNS)
-    place = column[None, :] + j[:, None] - (M - 1)
+    """The filters from one map below to rows of all maps, over a part of the sentences of a run.
 
-    total = tl.zeros((GRAM, COLUMNS), tl.float32)
-    for offset in range(SENTENCES):
-        number = part * SENTENCES + offset
-        sentence = (run * per_run + tl.minimum(number, per_run - 1)).to(tl.int64)
+    A lane is a row of a map here, and one thread adds up all that the part has for its filter and,
+    above the first map below, for the bias. A part's sums lie as ``add_parts`` reads them.
+    """
+    group = tl.program_id(0)
+    below = tl.program_id(1)
+    lane = tl.program_id(2) * LANES + tl.arange(0, LANES)
+    is_lane = lane < MAPS * ROWS_BELOW
+    out_map, row = lane // ROWS_BELOW, lane % ROWS_BELOW
+    run, part = group // parts, group % parts
+    first_sentence = run * per_run + part * SENTENCES
+    count = tl.minimum(SENTENCES, per_run - part * SENTENCES)
+
+    sums = ()
+    for _ in tl.static_range(M):
+        sums = sums + (tl.zeros((LANES,), tl.float32),)
+    of_bias = tl.zeros((LANES,), tl.float32)
+    for number in range(count):
+        sentence = (first_sentence + number).to(tl.int64)
         length = tl.load(lengths + sentence).to(tl.int32)
-        length = tl.where(number < per_run, length, 0)
-        at = (sentence * maps + out_map) * rows * columns + (row % rows) * columns + column
-        gradient = tl.load(gradient_c + at, mask=column < columns, other=0.0)
-        inside = is_tap[:, None] & (place >= 0) & (place < length)
-        at_x = in_map[:, None] * stride_map + row * stride_row + place * stride_column
-        grams = tl.load(x + sentence * stride_sentence + at_x, mask=inside, other=0.0)
-        total += gradient[None, :] * grams
-    at = ((group * maps + out_map) * maps_below + in_map) * rows_below * M + row * M + j
-    tl.store(gradient_filters + at, tl.sum(total, axis=1), mask=is_tap)
+        plane = x + (sentence * MAPS_BELOW + below) * longest * ROWS_BELOW + row
+        gradients_of = gradient_c + (sentence * MAPS + out_map) * columns * ROWS + row % ROWS
+        for first in range(0, length + (M - 1), TILE):
+            start = first + tl.zeros((LANES,), tl.int32)
+            gradients = ()
+            for i in tl.static_range(TILE):
+                inside = is_lane & (start + i < columns)
+                at = (start + i) * ROWS
+                gradients = gradients + (tl.load(gradients_of + at, mask=inside, other=0.0),)
+            for i in tl.static_range(TILE):
+                of_bias += gradients[i]
+            window = ()
+            for i in tl.static_range(TILE + M - 1):
+                place = start + (i - (M - 1))
+                inside = is_lane & (place >= 0) & (place < length)
+                window = window + (tl.load(plane + place * ROWS_BELOW, mask=inside, other=0.0),)
+            added = ()
+            for j in tl.static_range(M):
+                total = sums[j]
+                for i in tl.static_range(TILE):
+                    total += gradients[i] * window[i + j]
+                added = added + (total,)
+            sums = added
+    FILTERS: tl.constexpr = MAPS * MAPS_BELOW * M * ROWS_BELOW
+    part_sums = sums_of_parts + group.to(tl.int64) * (FILTERS + MAPS * ROWS)
+    out = (out_map * MAPS_BELOW + below) * (M * ROWS_BELOW) + row
+    for j in tl.static_range(M):
+        tl.store(part_sums + out + j * ROWS_BELOW, sums[j], mask=is_lane)
+    if below == 0:
+        is_own = is_lane & (row < ROWS)  # folded rows share a bias
+        tl.store(part_sums + FILTERS + out_map * ROWS + row, of_bias, mask=is_own)
+
+
+@_compiled
+def add_parts(
+    sums_of_parts,
+    gradient_filters,
+    gradient_bias,
+    parts,
+    ROWS_BELOW: tl.constexpr,
+    M: tl.constexpr,
+    FILTERS: tl.constexpr,
+    BIASES: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """The gradients of one run's filters, turned to (maps, maps below, rows below, m), and bias."""
+    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    run = tl.program_id(1).to(tl.int64)
+    is_filter, is_bias = lane < FILTERS, (lane >= FILTERS) & (lane < FILTERS + BIASES)
+    total = tl.zeros((LANES,), tl.float32)
+    for part in range(parts):
+        at = (run * parts + part) * (FILTERS + BIASES) + lane
+        total += tl.load(sums_of_parts + at, mask=lane < FILTERS + BIASES, other=0.0)
+    row, j, plane = lane % ROWS_BELOW, lane // ROWS_BELOW % M, lane // (ROWS_BELOW * M)
+    turned = (plane * ROWS_BELOW + row) * M + j
+    tl.store(gradient_filters + run * FILTERS + turned, total, mask=is_filter)
+    tl.store(gradient_bias + run * BIASES + lane - FILTERS, total, mask=is_bias)

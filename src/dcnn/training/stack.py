@@ -19,6 +19,7 @@ from dcnn.config import TrainingConfig
 from dcnn.data.batching import Examples, prediction_batches
 from dcnn.errors import TrainingError
 from dcnn.models import SentenceModel
+from dcnn.ops.choice import backend_name
 from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training.cuda_graphs import GraphedStep, Step
@@ -89,6 +90,7 @@ class Stack:
         device: torch.device | str = "cpu",
     ) -> None:
         self.model, self.plans, self.device = model.to(device), plans, torch.device(device)
+        self.backend = backend_name(self.device)
         self.configs = [plan.training for plan in plans]
         for name in ("batch_size", "evaluations", "class_weights"):
             values = sorted({str(getattr(config, name)) for config in self.configs})
@@ -117,7 +119,7 @@ class Stack:
         self.generator = torch.Generator(self.device).manual_seed(own_seed)
         self._take_step: Step | None = None
         dropped = [config.word_dropout for config in self.configs]
-        self.word_dropout = torch.tensor(dropped, device=self.device)[:, None, None]
+        self.word_dropout = torch.tensor(dropped, device=self.device)
 
     def _own_or_shared_targets(self, shared: NDArray[Any]) -> Tensor:
         smoothings = {config.label_smoothing for config in self.configs}
@@ -227,21 +229,38 @@ class Stack:
 
     def _step(self, indices: Tensor, columns: int, progress: Tensor) -> Tensor:
         """Learn from a batch a run, indices (R, B); returns the losses (R,)."""
-        exists, indices = indices >= 0, indices.clamp(min=0)
-        ids, lengths = self.sentences.padded(indices, columns)  # (R, B, s), (R, B)
-        draws = torch.rand(ids.shape, generator=self.generator, device=self.device)
-        ids = ids.masked_fill(draws < self.word_dropout, UNKNOWN)
+        ids, lengths = self._words(indices, columns)  # (R, B, s), (R, B)
         dropout = self.model.draw_dropout(indices.numel(), self.generator)
         masks = () if dropout is None else (dropout.view(*indices.shape, -1),)
         logits = vmap(self._call)(self.weights, ids, lengths, *masks)  # (R, B, classes)
+        loss = self._loss(logits, indices)
+        gradients = torch.autograd.grad(loss.sum(), list(self.weights.values()))
+        self.optimizer.step(dict(zip(self.weights, gradients, strict=True)), progress)
+        return loss.detach()
+
+    def _words(self, indices: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+        """Padded ids and lengths; some of the words are lost."""
+        draws = torch.rand((*indices.shape, columns), generator=self.generator, device=self.device)
+        if self.backend == "triton":
+            from dcnn.training import triton_batch
+
+            parts = (self.sentences.ids, self.sentences.starts, self.sentences.lengths)
+            return triton_batch.padded(indices, *parts, draws, self.word_dropout, UNKNOWN)
+        ids, lengths = self.sentences.padded(indices.clamp(min=0), columns)
+        return ids.masked_fill(draws < self.word_dropout[:, None, None], UNKNOWN), lengths
+
+    def _loss(self, logits: Tensor, indices: Tensor) -> Tensor:
+        """(R,), the mean over the places of the batch that a sentence takes."""
+        if self.backend == "triton":
+            from dcnn.training import triton_batch
+
+            return triton_batch.cross_entropy(logits, indices, self.targets, self.importance)
+        exists, indices = indices >= 0, indices.clamp(min=0)
         runs = torch.arange(len(self.targets), device=self.device)[:, None]
         losses = -(self.targets[runs, indices] * torch.log_softmax(logits, dim=-1)).sum(dim=-1)
         if self.importance is not None:
             losses = losses * self.importance[indices]
-        loss = (losses * exists).sum(dim=1) / exists.sum(dim=1).clamp(min=1)  # (R,)
-        gradients = torch.autograd.grad(loss.sum(), list(self.weights.values()))
-        self.optimizer.step(dict(zip(self.weights, gradients, strict=True)), progress)
-        return loss.detach()
+        return (losses * exists).sum(dim=1) / exists.sum(dim=1).clamp(min=1)
 
     def _call(self, weights: Weights, *inputs: Tensor) -> Tensor:
         logits: Tensor = functional_call(self.model, weights, inputs)

@@ -4,7 +4,7 @@ The rules are those of ``dcnn.training.optimizer``; every parameter has a leadin
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from dcnn.training import native_adagrad
 from dcnn.training.optimizer import l2_of
 
 Weights = dict[str, Tensor]
+
+DECAYING = "embeddings"  # the parameter that ``decay_embeddings`` shrinks
 
 
 class StackedAdagrad:
@@ -36,13 +38,7 @@ class StackedAdagrad:
         self._l2 = {name: a_run(partial(l2_of, name)) for name in weights}
         self._sums = {name: torch.zeros_like(value) for name, value in weights.items()}
         self._steps = torch.zeros((), device=device)  # on the device, for CUDA graphs
-        self._update = update
-        if backend_name(device) == "triton":
-            from dcnn.training import triton_adagrad
-
-            self._update = triton_adagrad.update
-        elif backend_name(device) == "native":
-            self._update = native_adagrad.update
+        self._backend = backend_name(device)
         averages = any(config.ema for config in configs)
         self._averages = {
             name: value.detach().clone() for name, value in weights.items() if averages
@@ -52,17 +48,48 @@ class StackedAdagrad:
     def step(self, gradients: Weights, progress: Tensor) -> None:
         """One update; ``progress`` (R,) is the share of each run that lies behind."""
         self._steps += 1
+        if self._backend == "triton":
+            self._step_at_once(gradients, progress)
+        else:
+            self._step_by_parameter(gradients, progress)
+
+    def _step_by_parameter(self, gradients: Weights, progress: Tensor) -> None:
         norms = [torch.linalg.vector_norm(value.flatten(1), dim=1) for value in gradients.values()]
         norm = torch.linalg.vector_norm(torch.stack(norms), dim=0)  # (R,)
         clip = (self._largest_norm / (norm + 1e-6)).clamp(max=1)
         rate = self._rate * (1 - self._linear * progress)
         fresh = 1 - torch.minimum(self._ema, (1 + self._steps) / (10 + self._steps))
+        update_one = native_adagrad.update if self._backend == "native" else update
         for name, value in self.weights.items():
-            shrink = 1 - rate * self._decay if name == "embeddings" else torch.ones_like(rate)
+            shrink = 1 - rate * self._decay if name == DECAYING else torch.ones_like(rate)
             scalars = [clip, self._l2[name], rate, shrink, self._eps, fresh]
-            self._update(
-                value, gradients[name], self._sums[name], self._averages.get(name), scalars
-            )
+            update_one(value, gradients[name], self._sums[name], self._averages.get(name), scalars)
+
+    def _step_at_once(self, gradients: Weights, progress: Tensor) -> None:
+        from dcnn.training import triton_adagrad
+
+        triton_adagrad.update(
+            list(self.weights.values()),
+            [gradients[name] for name in self.weights],
+            list(self._sums.values()),
+            list(self._averages.values()),
+            [name == DECAYING for name in self.weights],
+            self._settings,
+            self._l2_table,
+            progress,
+            self._steps,
+        )
+
+    @cached_property
+    def _settings(self) -> Tensor:
+        """(6, R), as ``triton_adagrad`` reads them."""
+        settings = (self._rate, self._linear, self._eps, self._decay, self._largest_norm, self._ema)
+        return torch.stack(settings)
+
+    @cached_property
+    def _l2_table(self) -> Tensor:
+        """(parameters, R)."""
+        return torch.stack(list(self._l2.values()))
 
     def reset(self, runs: Tensor) -> None:
         """Let Adagrad forget the gradients of ``runs`` (R,), true for those that start again."""
@@ -77,7 +104,16 @@ class StackedAdagrad:
 def update(
     value: Tensor, gradient: Tensor, total: Tensor, average: Tensor | None, scalars: list[Tensor]
 ) -> None:
-    """See ``dcnn.training.triton_adagrad.update``."""
+    """Update ``value``, ``total`` and ``average`` (R, ...) in place.
+
+    Args:
+        value: the parameter.
+        gradient: of the loss.
+        total: sum of the squared gradients so far.
+        average: moving average of the values, or none.
+        scalars: six values a run, (R,) each: factor of the gradient, L2, learning rate, factor of
+            the value, eps, share of the new value in the average.
+    """
     clip, l2, rate, shrink, eps, fresh = (
         scalar.view(-1, *[1] * (value.dim() - 1)) for scalar in scalars
     )

@@ -1,0 +1,172 @@
+"""What stands at both ends of a stack's step on a GPU: padded words below, the loss above.
+
+Each is one kernel in place of a dozen. Sentences, targets and order live on the device.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_BLOCK = 1024  # sentences whose loss a program takes at once
+
+
+@triton.jit(do_not_specialize=["columns"])
+def _pad(
+    indices, ids, starts, lengths, draws, dropped, padded, own_lengths, columns, per_run,
+    UNKNOWN: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """One sentence: its words, some of them lost, and its length."""
+    place = tl.program_id(0).to(tl.int64)
+    sentence = tl.maximum(tl.load(indices + place), 0)
+    length = tl.load(lengths + sentence)
+    start = tl.load(starts + sentence)
+    share = tl.load(dropped + place // per_run)
+    tl.store(own_lengths + place, length)
+    column = tl.arange(0, COLUMNS)
+    at = place * columns + column
+    word = tl.load(ids + start + column, mask=column < length, other=UNKNOWN)
+    lost = tl.load(draws + at, mask=column < columns, other=1.0) < share
+    tl.store(padded + at, tl.where(lost, UNKNOWN, word), mask=column < columns)
+
+
+def padded(
+    indices: Tensor,
+    ids: Tensor,
+    starts: Tensor,
+    lengths: Tensor,
+    draws: Tensor,
+    dropped: Tensor,
+    unknown: int,
+) -> tuple[Tensor, Tensor]:
+    """The ids (R, B, columns) and lengths (R, B) of the sentences at ``indices`` (R, B).
+
+    Args:
+        indices: numbers of sentences; a negative one stands for the first.
+        ids: all words of all sentences, one after another.
+        starts: where each sentence begins.
+        lengths: of each sentence.
+        draws: (R, B, columns) random numbers; where one is below the run's share a word is lost.
+        dropped: (R,) the share of words that a run loses.
+        unknown: the word in the place of a lost one, and past the end.
+    """
+    runs, per_run, columns = draws.shape
+    words = torch.empty_like(draws, dtype=ids.dtype)
+    own_lengths = torch.empty_like(indices, dtype=lengths.dtype)
+    _pad[(runs * per_run,)](
+        indices,
+        ids,
+        starts,
+        lengths,
+        draws,
+        dropped,
+        words,
+        own_lengths,
+        columns,
+        per_run,
+        UNKNOWN=unknown,
+        COLUMNS=triton.next_power_of_2(columns),
+    )
+    return words, own_lengths
+
+
+@triton.jit
+def _cross_entropy(
+    logits, indices, targets, importance, losses, gradients, per_run, stride,
+    CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """A block of one run: its part of the mean loss over the sentences that exist, its gradient."""
+    run = tl.program_id(0).to(tl.int64)
+    count = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, per_run, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        number = tl.load(indices + run * per_run + place, mask=place < per_run, other=-1)
+        count += (number >= 0).to(tl.float32)
+    share = 1 / tl.maximum(tl.sum(count, axis=0), 1.0)
+
+    own = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    chosen = tl.load(indices + run * per_run + own, mask=own < per_run, other=-1)
+    weight = tl.where(chosen >= 0, share, 0.0)
+    chosen = tl.maximum(chosen, 0)
+    if WEIGHTED:
+        weight *= tl.load(importance + chosen)
+    label = tl.arange(0, WIDE)[None, :]
+    is_class = label < CLASSES
+    inside = (own < per_run)[:, None] & is_class
+    at = (run * per_run + own)[:, None] * CLASSES + label
+    z = tl.where(is_class, tl.load(logits + at, mask=inside, other=0.0), float("-inf"))
+    z -= tl.max(z, axis=1)[:, None]
+    powers = tl.exp(z)
+    sums = tl.sum(powers, axis=1)
+    of_example = targets + run * stride + chosen[:, None] * CLASSES + label
+    target = tl.load(of_example, mask=inside, other=0.0)
+    surprise = tl.where(is_class, tl.log(sums)[:, None] - z, 0.0)
+    loss = tl.sum(weight * tl.sum(target * surprise, axis=1), axis=0)
+    tl.store(losses + run * tl.num_programs(1) + tl.program_id(1), loss)
+    mass = tl.sum(target, axis=1)[:, None]
+    gradient = weight[:, None] * (mass * powers / sums[:, None] - target)
+    tl.store(gradients + at, gradient, mask=inside)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The losses; their gradient is made on the way and waits."""
+
+    @staticmethod
+    def forward(
+        logits: Tensor, indices: Tensor, targets: Tensor, importance: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Losses (R,) and their gradients (R, B, classes)."""
+        runs, per_run, classes = logits.shape
+        wide = triton.next_power_of_2(classes)
+        block = min(max(_BLOCK // wide, 1), triton.next_power_of_2(per_run))
+        blocks = triton.cdiv(per_run, block)
+        losses, gradients = logits.new_empty(runs, blocks), torch.empty_like(logits)
+        _cross_entropy[(runs, blocks)](
+            logits,
+            indices,
+            targets,
+            logits if importance is None else importance,
+            losses,
+            gradients,
+            per_run,
+            targets.stride(0) if len(targets) > 1 else 0,
+            CLASSES=classes,
+            WEIGHTED=importance is not None,
+            BLOCK=block,
+            WIDE=wide,
+        )
+        return losses.sum(dim=1), gradients
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        """Keep the gradients."""
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)  # else zeros are made for the gradients
+        ctx.save_for_backward(output[1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """Those that wait, times what came down."""
+        (gradients,) = ctx.saved_tensors
+        return gradients * gradient[:, None, None], None, None, None
+
+
+def cross_entropy(
+    logits: Tensor, indices: Tensor, targets: Tensor, importance: Tensor | None
+) -> Tensor:
+    """The mean loss of each run, (R,).
+
+    Args:
+        logits: (R, B, classes).
+        indices: (R, B) numbers of the examples; a negative one does not count.
+        targets: (R or 1, N, classes) distributions.
+        importance: (N,) how much each example counts, or none.
+    """
+    losses: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
+        logits.contiguous(), indices, targets, importance
+    )[0]
+    return losses
