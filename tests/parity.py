@@ -170,7 +170,10 @@ LAYERS = {
     "many sentences": LayerCase(tuple(range(1, 41)), maps=3, rows=10, width=4),
     "first layer of SST-2": LayerCase((18, 2, 53), maps=6, rows=48, width=7),
     "second layer of SST-2": LayerCase((9, 4, 27), maps_below=6, maps=14, rows=24, width=5),
-    "a long first layer of SST-2": LayerCase((700,), maps=6, rows=48, width=7),
+    # The native layer goes through these window after window.
+    "a long first layer of SST-2": LayerCase((700, 3), maps=6, rows=48, width=7),
+    "a long second layer of SST-2": LayerCase((300,), maps_below=6, maps=14, rows=24, width=5),
+    "filters wider than a window": LayerCase((400, 150), maps_below=9, rows=48, width=70),
     **{
         f"{columns} columns, {size}, {k} kept{', ties' if ties else ''}": LayerCase(
             (columns - 4, 1), **sizes, width=5, k=k, ties=ties
