@@ -34,6 +34,7 @@ coverage: setup  ## Run the whole suite and say which lines it never reached
 
 test-gpu: setup  ## Check the GPU kernels and graphs on a CUDA device
 	$(BIN)/pytest -m gpu
+	$(BIN)/pytest tests/ops/test_triton_backend.py tests/ops/test_parity.py -k 'triton or cuda'
 
 # The interpreter is not instrumented, so the sanitizers have to be there before it.
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1
@@ -43,8 +44,9 @@ test-sanitized: setup  ## Run the native tests, on many random shapes, under the
 	CXXFLAGS="$(SANITIZERS)" $(BIN)/python native/build.py $(SANITIZED)/src/dcnn/ops
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED)/src \
-	$(BIN)/pytest --hypothesis-profile=fuzz -p no:cacheprovider tests/ops/test_native_backend.py \
-		tests/ops/test_native_network.py tests/ops/test_native_training.py tests/training/test_native_adagrad.py
+	$(BIN)/pytest --hypothesis-profile=fuzz -p no:cacheprovider -k native tests/ops/test_parity.py \
+		tests/ops/test_native_backend.py tests/ops/test_native_network.py \
+		tests/ops/test_native_training.py tests/training/test_native_adagrad.py
 
 lint: setup  ## Check format, style and the direction of imports
 	$(BIN)/ruff format --check .

@@ -3,6 +3,9 @@
 // Output rows are lanes: lane l is row l % d' of map l / d', and LANES of them are computed at
 // once. A lane needs its input row at the same place of a vector, so the rows of a word are
 // repeated in a tile until every group of lanes finds its own at some offset.
+//
+// A long sentence is convolved window after window, so that the words of one, which every group of
+// lanes goes through, stay near. A column is summed the same way in any window.
 #ifndef DCNN_FORWARD_H
 #define DCNN_FORWARD_H
 
@@ -13,6 +16,10 @@ namespace {
 
 // Columns of the convolution that are summed at once, in registers.
 constexpr int MOST_COLUMNS = 8;
+// Floats of the words that lie before the convolution at once: a quarter of a megabyte.
+constexpr int64_t WINDOW = 1 << 16;
+// Columns of a window at least: the m - 1 words that it shares with the next are laid out twice.
+constexpr int64_t MIN_WINDOW = 64;
 
 inline int64_t groups_of(const Shape& s) { return (s.lanes + LANES - 1) / LANES; }
 
@@ -53,40 +60,54 @@ void pack(const Shape& s, const float* filters, const float* bias, float* packed
     }
 }
 
-// The words of a sentence between m - 1 empty ones on each side, a plane after another.
+// The words that one window of columns is summed from, a plane after another: m - 1 more than its
+// columns, and where the sentence has none, empty ones.
 struct Words {
     Tile tile;
-    int64_t edge;   // floats of the empty words on one side
-    int64_t plane;  // floats a plane; a vector that starts in its last word may end behind it
+    int64_t columns;  // of a window
+    int64_t plane;    // floats a plane; a vector that starts in its last word may end behind it
 
-    Words(const Shape& s, int64_t length)
-        : tile(s.rows),
-          edge((s.width - 1) * tile.size),
-          plane(length * tile.size + 2 * edge + LANES) {}
+    Words(const Shape& s, int64_t length) : tile(s.rows) {
+        const int64_t all = length + s.width - 1;
+        const int64_t near = WINDOW / (s.planes * tile.size);
+        const int64_t most = near < MIN_WINDOW ? MIN_WINDOW : near;
+        const int64_t windows = (all + most - 1) / most;  // of nearly equal size
+        columns = windows == 1 ? all : rounded_up((all + windows - 1) / windows, MOST_COLUMNS);
+        plane = (columns + s.width - 1) * tile.size + LANES;
+    }
+
+    bool at_once(const Shape& s, int64_t length) const { return columns == length + s.width - 1; }
 };
 
+// The words of `count` columns from `first` on.
 inline void lay_out(const Shape& s, const Words& words, const float* const* columns,
-                    int64_t length, float* data, float* word) {
-    for (int64_t t = 0; t < length; ++t) {
+                    int64_t length, int64_t first, int64_t count, float* data, float* word) {
+    const int64_t size = words.tile.size, end = count + s.width - 1;
+    // Words of the window that lie before the sentence, and from where on they lie behind it.
+    const int64_t before = s.width - 1 - first;
+    const int64_t from = before > 0 ? before : 0;
+    const int64_t to = before + length < end ? before + length : end;
+    for (int64_t t = from; t < to; ++t) {
         // A copy with room to read past its end.
-        memcpy(word, columns[t], sizeof(float) * s.maps_below * s.rows_below);
+        memcpy(word, columns[t - before], sizeof(float) * s.maps_below * s.rows_below);
         for (int64_t p = 0; p < s.planes; ++p) {
-            float* to = data + p * words.plane + words.edge + t * words.tile.size;
-            const float* from = word + p * s.rows;
+            float* at = data + p * words.plane + t * size;
+            const float* rows = word + p * s.rows;
             // Whole vectors: what goes too far is written over by what comes next.
-            for (int64_t at = 0; at < words.tile.size; at += s.rows)
-                for (int64_t r = 0; r < s.rows && at + r < words.tile.size; r += LANES)
-                    store(to + at + r, load(from + r));
+            for (int64_t begin = 0; begin < size; begin += s.rows)
+                for (int64_t r = 0; r < s.rows && begin + r < size; r += LANES)
+                    store(at + begin + r, load(rows + r));
         }
     }
     for (int64_t p = 0; p < s.planes; ++p) {
         float* plane = data + p * words.plane;
-        memset(plane, 0, sizeof(float) * words.edge);
-        memset(plane + words.edge + length * words.tile.size, 0, sizeof(float) * words.edge);
+        if (from > 0) memset(plane, 0, sizeof(float) * from * size);
+        if (to < end) memset(plane + to * size, 0, sizeof(float) * (end - to) * size);
     }
 }
 
-// COLUMNS columns of the convolution, from `first` on, of one group of lanes.
+// COLUMNS columns of the convolution, from `first` on, of one group of lanes; `data` begins with the
+// first word of the first of them.
 template <int COLUMNS>
 inline void convolve_columns(const Shape& s, const Words& words, const float* weights,
                              const float* data, int64_t first, int64_t length, Floats* c) {
@@ -96,7 +117,7 @@ inline void convolve_columns(const Shape& s, const Words& words, const float* we
     const int64_t from = ahead > 0 ? ahead : 0, to = behind < s.width ? behind : s.width;
     for (int64_t p = 0; p < s.planes; ++p) {
         const float* weight = weights + (p * s.width + from) * LANES;
-        const float* word = data + p * words.plane + (first + from) * words.tile.size;
+        const float* word = data + p * words.plane + from * words.tile.size;
         for (int64_t i = from; i < to; ++i) {
             const Floats w = load(weight);
             for (int b = 0; b < COLUMNS; ++b) sums[b] += w * load(word + b * words.tile.size);
@@ -107,18 +128,18 @@ inline void convolve_columns(const Shape& s, const Words& words, const float* we
     for (int b = 0; b < COLUMNS; ++b) c[first + b] = sums[b];
 }
 
-// All columns of one group, in blocks of nearly equal size.
+// The columns of one window, from `start` on, of one group, in blocks of nearly equal size.
 inline void convolve(const Shape& s, const Words& words, const float* weights, const float* data,
-                     int64_t length, Floats* c) {
-    const int64_t columns = length + s.width - 1;
-    const int64_t blocks = (columns + MOST_COLUMNS - 1) / MOST_COLUMNS;
-    int64_t first = 0;
+                     int64_t start, int64_t count, int64_t length, Floats* c) {
+    const int64_t blocks = (count + MOST_COLUMNS - 1) / MOST_COLUMNS;
+    int64_t done = 0;
     for (int64_t left = blocks; left > 0; --left) {
-        const int64_t size = (columns - first + left - 1) / left;
+        const int64_t size = (count - done + left - 1) / left;
+        const float* block = data + done * words.tile.size;
         switch (size) {
 #define DCNN_COLUMNS(N) \
     case N: \
-        convolve_columns<N>(s, words, weights, data, first, length, c); \
+        convolve_columns<N>(s, words, weights, block, start + done, length, c); \
         break;
             DCNN_COLUMNS(1)
             DCNN_COLUMNS(2)
@@ -130,21 +151,24 @@ inline void convolve(const Shape& s, const Words& words, const float* weights, c
             DCNN_COLUMNS(8)
 #undef DCNN_COLUMNS
         }
-        first += size;
+        done += size;
     }
 }
 
 // Where the parts of the scratch memory lie, in floats.
 struct ForwardScratch {
-    int64_t word, data, c, keys, ranks, pooled, places, size;
+    int64_t word, data, c, group, keys, ranks, pooled, places, size;
 
     ForwardScratch(const Shape& s, int64_t length) {
         const int64_t columns = length + s.width - 1;
         const int64_t ranked = columns < MOST_RANKED ? columns : MOST_RANKED;
+        const Words words(s, length);
         word = 0;
         data = word + rounded_up(s.maps_below * s.rows_below + LANES, LANES);
-        c = data + s.planes * Words(s, length).plane;
-        keys = c + columns * LANES;
+        c = data + s.planes * words.plane;
+        // Groups are pooled when their last window is done: with more than one, all are kept.
+        group = words.at_once(s, length) ? 0 : columns * LANES;
+        keys = c + columns * LANES + (groups_of(s) - 1) * group;
         ranks = keys + columns * LANES;
         pooled = ranks + ranked * LANES;
         places = pooled + columns * LANES;
@@ -172,33 +196,43 @@ inline void pool(const Floats* c, int64_t columns, int64_t k, Ints* keys, Ints* 
     });
 }
 
+// tanh of the kept columns of one group plus its bias, to their places.
+inline void finish(const Shape& s, int64_t group, Floats bias, int64_t k, const float* pooled,
+                   const int32_t* places, float* values, int32_t* positions) {
+    const int64_t left = s.lanes - group * LANES, here = left < LANES ? left : LANES;
+    for (int64_t slot = 0; slot < k; ++slot) {
+        const Floats value = tanh_of(load(pooled + slot * LANES) + bias);
+        const int64_t out = slot * s.lanes + group * LANES;
+        if (here == LANES) {
+            store(values + out, value);
+            if (positions) memcpy(positions + out, places + slot * LANES, sizeof(Ints));
+        } else {
+            memcpy(values + out, &value, sizeof(float) * here);
+            if (positions) memcpy(positions + out, places + slot * LANES, sizeof(int32_t) * here);
+        }
+    }
+}
+
 void forward(const Shape& s, const float* packed, const float* const* columns, int64_t length,
              int64_t k, float* values, int32_t* positions, float* scratch) {
     const ForwardScratch at(s, length);
     const Words words(s, length);
     float* data = scratch + at.data;
-    Floats* c = (Floats*)(scratch + at.c);
     float* pooled = scratch + at.pooled;
     int32_t* places = (int32_t*)(scratch + at.places);
-    lay_out(s, words, columns, length, data, scratch + at.word);
-    for (int64_t group = 0; group < groups_of(s); ++group) {
-        const float* weights = packed + group * LANES * (s.planes * s.width + 1);
-        convolve(s, words, weights + LANES, data + group * LANES % words.tile.period, length, c);
-        pool(c, length + s.width - 1, k, (Ints*)(scratch + at.keys), (Ints*)(scratch + at.ranks),
-             pooled, places);
-        const Floats bias = load(weights);
-        const int64_t left = s.lanes - group * LANES, here = left < LANES ? left : LANES;
-        for (int64_t slot = 0; slot < k; ++slot) {
-            const Floats value = tanh_of(load(pooled + slot * LANES) + bias);
-            const int64_t out = slot * s.lanes + group * LANES;
-            if (here == LANES) {
-                store(values + out, value);
-                if (positions) memcpy(positions + out, places + slot * LANES, sizeof(Ints));
-            } else {
-                memcpy(values + out, &value, sizeof(float) * here);
-                if (positions)
-                    memcpy(positions + out, places + slot * LANES, sizeof(int32_t) * here);
-            }
+    const int64_t all = length + s.width - 1;
+    for (int64_t first = 0; first < all; first += words.columns) {
+        const int64_t left = all - first, count = left < words.columns ? left : words.columns;
+        lay_out(s, words, columns, length, first, count, data, scratch + at.word);
+        for (int64_t group = 0; group < groups_of(s); ++group) {
+            const float* weights = packed + group * LANES * (s.planes * s.width + 1);
+            Floats* c = (Floats*)(scratch + at.c + group * at.group);
+            convolve(s, words, weights + LANES, data + group * LANES % words.tile.period, first,
+                     count, length, c);
+            if (count < left) continue;
+            pool(c, all, k, (Ints*)(scratch + at.keys), (Ints*)(scratch + at.ranks), pooled,
+                 places);
+            finish(s, group, load(weights), k, pooled, places, values, positions);
         }
     }
 }

@@ -1,14 +1,18 @@
 """Compiling the native backend: what it leaves, and what is said where it cannot be."""
 
 import importlib.util
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from dcnn.ops import native
 
-SCRIPT = Path(__file__).parent.parent / "native" / "build.py"
+ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / "native" / "build.py"
 
 
 @pytest.fixture
@@ -39,3 +43,54 @@ def test_without_a_working_compiler_nothing_is_left(
     with pytest.raises(script.BuildError, match=message):
         script.build(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def no_compiler(tmp_path_factory):
+    """Runs Python on a machine that has no compiler, with the package as it is installed there."""
+    folder = tmp_path_factory.mktemp("no-compiler")
+    copy = folder / "src"
+    shutil.copytree(
+        ROOT / "src", copy, ignore=shutil.ignore_patterns("_native-*", "__pycache__", "*.pyc")
+    )
+    hidden = {"PATH": str(folder / "nothing"), "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
+    removed = ("CC", "CXX", "DCNN_BACKEND", "DCNN_ISA")
+    environment = {k: v for k, v in os.environ.items() if k not in removed} | hidden
+
+    def run(*arguments, cwd=folder):
+        return subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            capture_output=True, text=True, cwd=cwd, env=environment, timeout=300,
+        )  # fmt: skip
+
+    built = run(SCRIPT, copy / "dcnn" / "ops")
+    assert built.returncode == 1
+    assert "the native backend was not built: no C++ compiler found" in built.stderr
+    assert not list(copy.rglob("_native-*"))
+    return run
+
+
+def test_without_a_compiler_a_model_is_trained_and_used(no_compiler, tmp_path):
+    (tmp_path / "train.csv").write_text("text,label\na good film,pos\na bad film,neg\n" * 20)
+    small = [f"--set=model.{name}" for name in ("dim=8", "widths=[4,3]", "maps=[2,2]", "k_top=2")]
+    command = ["-m", "dcnn", "train", "train.csv", "--out", "model", "--epochs", "2", *small]
+    trained = no_compiler(*command, cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    said = "with the torch backend: the native one is not available, it was not compiled"
+    assert said in " ".join(trained.stderr.split())
+    predicted = no_compiler("-m", "dcnn", "predict", "model", "a good film", cwd=tmp_path)
+    assert predicted.returncode == 0, predicted.stderr
+    assert predicted.stdout.split()[0] in ("pos", "neg")
+
+
+def test_without_a_compiler_the_tests_of_the_native_backend_pass_or_are_skipped(no_compiler):
+    names = ["ops", "training/test_native_adagrad.py", "training/test_backends.py"]
+    # Of the others only a few: that all pass is what the whole suite shows on such a machine.
+    chosen = "(native or smallest) and not command_line"
+    finished = no_compiler(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen,
+        *(ROOT / "tests" / name for name in names), cwd=ROOT,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stdout[-3000:]
+    assert "not compiled" in finished.stdout
+    assert " passed" in finished.stdout

@@ -11,14 +11,16 @@ from dcnn.config import DCNNConfig
 from dcnn.models import build_model
 
 pytest.importorskip("triton")
-from dcnn.ops import triton_backend, triton_network  # noqa: E402
+from dcnn.ops import triton_backend, triton_network
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 VOCABULARY = 9
 CONFIGS = {
     "one layer": DCNNConfig(dim=4, widths=(3,), maps=(2,), k_top=2),
     "two layers": DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=2),
-    "three layers, odd rows": DCNNConfig(dim=3, widths=(2, 3, 2), maps=(1, 2, 1), k_top=1, fold=False),
+    "three layers, odd rows": DCNNConfig(
+        dim=3, widths=(2, 3, 2), maps=(1, 2, 1), k_top=1, fold=False
+    ),
 }
 
 

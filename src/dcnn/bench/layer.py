@@ -37,7 +37,6 @@ class LayerCall:
 
         self.x, self.filters = random(x_shape), random(filters)
         self.bias = random(shapes[f"layers.{number - 1}.bias"])
-        self.seen = self.x.shape[-1] + filters[-1] - 1
 
     @staticmethod
     def columns(config: DCNNConfig, number: int) -> int:
@@ -48,7 +47,7 @@ class LayerCall:
 
     def forward(self) -> Tensor:
         """The values of the layer."""
-        layer = choose_layer(self.x, self.seen)
+        layer = choose_layer(self.x)
         values, _ = layer(self.x, self.lengths, self.filters, self.bias, self.k, self.fold)
         return values
 

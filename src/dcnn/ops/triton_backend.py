@@ -1,4 +1,4 @@
-"""The fused layer for CUDA: convolution with folding, k-max with bias and tanh, and their gradients.
+"""The fused layer for CUDA: convolution with folding, then k-max with bias and tanh; and back.
 
 The function is ``layer`` of ``dcnn.ops``, in float32, with one thing more: filters and bias may
 carry a leading axis of runs, (R, o, n, d, m) and (R, o, d'), and the sentences are then R groups of
@@ -6,11 +6,11 @@ equal size. Under ``torch.func.vmap`` that is how a stack of runs is computed.
 
 One kernel convolves and folds, one pools. Rows of up to ``SORTED`` columns are sorted in registers
 to find the k-th largest value; longer ones are searched bit by bit, so that time grows with length
-alone. Backward, one kernel lays the gradient of the convolution out densely, and two carry it to the
-input and to the filters.
+alone. Backward, one kernel lays the gradient of the convolution out densely, and two carry it to
+the input and to the filters.
 
-A network works on rows side by side: what comes in as (sentences, maps, rows, places) lies in memory
-as (sentences, maps, places, rows), and is copied if it does not.
+Kernels want rows side by side: what comes in as (sentences, maps, rows, places) lies in memory as
+(sentences, maps, places, rows), and is copied if it does not.
 """
 
 from collections.abc import Sequence
@@ -201,9 +201,7 @@ class LayerOnBatch:
             TILE=_tile(self.columns),
             SENTENCES=at_once,
         )
-        of_filters = x.new_empty(
-            self.runs, self.maps, self.maps_below, self.rows_below, self.m
-        )
+        of_filters = x.new_empty(self.runs, self.maps, self.maps_below, self.rows_below, self.m)
         of_bias = x.new_empty(self.runs, self.maps, self.rows)
         triton_kernels.add_parts[(cdiv(filters + biases, _LANES), self.runs)](
             sums,
@@ -232,8 +230,8 @@ def split(per_run: int, sentences: int) -> tuple[int, int]:
 
 def _tile(columns: int) -> int:
     """The columns of a tile, so that few of the last tile's are too many."""
-    tiles = cdiv(columns, _LONGEST_TILE)
-    return cdiv(cdiv(columns, tiles), 4) * 4
+    tiles = -(-columns // _LONGEST_TILE)
+    return -(-columns // tiles // 4) * 4
 
 
 @cache
@@ -267,7 +265,13 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        x: Tensor, lengths: Tensor, filters: Tensor, bias: Tensor, k: Tensor, fold: bool, width: int
+        x: Tensor,
+        lengths: Tensor,
+        filters: Tensor,
+        bias: Tensor,
+        k: Tensor,
+        fold: bool,  # noqa: ARG004 - the shapes of filters and bias say it
+        width: int,
     ) -> tuple[Tensor, Tensor]:
         """Values and positions."""
         x, lengths, bias, k = _side_by_side(x), *(v.contiguous() for v in (lengths, bias, k))

@@ -3,12 +3,12 @@
 Names in capitals are known at compile time. A lane is one row of one map of one sentence, and one
 thread computes it; a column is a place in the convolution, a place one in its input; ``m`` is the
 width of the filters. Everywhere the rows of a map lie side by side, so that neighbouring lanes read
-neighbouring numbers: inputs are (sentences, maps, places, rows), filters (runs, maps, maps below, m,
-rows below).
+neighbouring numbers: inputs are (sentences, maps, places, rows), filters (runs, maps, maps below,
+m, rows below).
 
 Columns are taken a tile at a time. A tile is a tuple of vectors, one element of each a lane, which
-the compiler keeps in registers: every number that is read takes part in up to m sums. Lengths change
-from batch to batch and make no new kernel; what is in capitals does.
+the compiler keeps in registers: every number that is read takes part in up to m sums. Lengths
+change from batch to batch and make no new kernel; what is in capitals does.
 """
 
 import triton
@@ -41,7 +41,7 @@ def convolve(
     TILE: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    """The wide convolution of one map, summed over all maps below and, where rows fold, in pairs."""
+    """The wide convolution of one map: a sum over all maps below and, where rows fold, of pairs."""
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     out_map = tl.program_id(1)
     row, sentence = lane % ROWS, (lane // ROWS).to(tl.int64)

@@ -30,7 +30,7 @@ class _Network(torch.autograd.Function):
         ids: Tensor,
         lengths: Tensor,
         dropout: Tensor | None,
-        fold: bool,
+        fold: bool,  # noqa: ARG004 - the shapes of the weights say it
         k_top: int,
         *weights: Tensor,
     ) -> tuple[Tensor, ...]:
@@ -181,9 +181,8 @@ def network(
     *weights: Tensor,
 ) -> Tensor:
     """Logits (B, classes) of a DCNN; see ``dcnn.ops.native_training.network``."""
-    ids, lengths, *weights = (value[None] for value in (ids, lengths, *weights))  # one run
-    dropout = None if dropout is None else dropout[None]
+    of_one_run = [None if value is None else value[None] for value in (ids, lengths, dropout)]
     logits: Tensor = _Network.apply(  # type: ignore[no-untyped-call]
-        ids, lengths, dropout, fold, k_top, *weights
+        *of_one_run, fold, k_top, *(weight[None] for weight in weights)
     )[0]
     return logits[0]

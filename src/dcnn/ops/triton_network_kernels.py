@@ -72,7 +72,7 @@ def scatter(
 
 
 @triton.jit
-def _feature(number, MAPS: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):
+def _feature(number, ROWS: tl.constexpr, K: tl.constexpr):
     """Where a feature, counted by map, row and slot, lies among (maps, slots, rows)."""
     return (number // (ROWS * K) * K + number % K) * ROWS + number // K % ROWS
 
@@ -102,7 +102,7 @@ def top(
     for start in range(0, FEATURES, BLOCK):
         number = start + tl.arange(0, BLOCK)
         inside = number < FEATURES
-        at = sentence * FEATURES + _feature(number, MAPS, ROWS, K)
+        at = sentence * FEATURES + _feature(number, ROWS, K)
         value = tl.load(pooled + at, mask=inside, other=0.0)
         if DROPS:
             value *= tl.load(dropout + sentence * FEATURES + number, mask=inside, other=0.0)
@@ -152,7 +152,7 @@ def top_gradient(
         gradient = tl.load(logit, mask=label < CLASSES, other=0.0)
         of_bias += gradient
         of_value = tl.sum(gradient[:, None] * weights, axis=0)
-        at = sentence * FEATURES + _feature(number, MAPS, ROWS, K)
+        at = sentence * FEATURES + _feature(number, ROWS, K)
         value = tl.load(pooled + at, mask=inside, other=0.0)
         if DROPS:
             mask = tl.load(dropout + sentence * FEATURES + number, mask=inside, other=0.0)

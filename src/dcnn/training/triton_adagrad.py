@@ -36,7 +36,16 @@ def _squares(gradients, squares, SIZES: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _block_update(
-    value, gradient, total, average, scalars, run, block, size, AVERAGES: tl.constexpr, BLOCK: tl.constexpr
+    value,
+    gradient,
+    total,
+    average,
+    scalars,
+    run,
+    block,
+    size,
+    AVERAGES: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     clip, l2, rate, shrink, eps, fresh = scalars
     offset = block * BLOCK + tl.arange(0, BLOCK)

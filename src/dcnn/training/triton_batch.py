@@ -141,7 +141,7 @@ class _CrossEntropy(torch.autograd.Function):
         return losses.sum(dim=1), gradients
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    def setup_context(ctx: Any, _: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         """Keep the gradients."""
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)  # else zeros are made for the gradients
