@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe experiments bench clean
+.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe experiments bench bench-gpu clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,11 @@ bench: setup  ## Measure every benchmark anew into results/bench and render the 
 	for case in predict-one predict-batch train-step startup layer; do \
 	    $(BIN)/dcnn bench $$case --out $(BENCH)/$$case.json || exit 1; done
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/dcnn bench tables --write README.md --write docs/performance.md
+
+bench-gpu: setup  ## Measure training on a CUDA device, from a step to all tweets
+	$(BIN)/dcnn bench gpu --out $(BENCH)/gpu.json
+	$(BIN)/python benchmarks/tweets.py --device cuda
 	$(BIN)/dcnn bench tables --write README.md --write docs/performance.md
 
 format: setup  ## Format the code and mend what can be mended

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dcnn import artifact as model_folder
-from dcnn.bench import conditions, eager_torch, prediction, processes, rivals, training
+from dcnn.bench import conditions, eager_torch, gpu, prediction, processes, rivals, training
 from dcnn.bench.cases import RUNS, run_case
 from dcnn.bench.eager_torch import EagerTorchPredictor
 from dcnn.bench.layer import LayerCall
@@ -129,11 +129,31 @@ def test_a_backend_that_cannot_train_is_refused(monkeypatch, case):
         run_case(case, TINY)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case != "gpu"])
 def test_an_unknown_backend_is_refused(monkeypatch, case):
     monkeypatch.setenv("DCNN_BACKEND", "nonsense")
     with pytest.raises(ConfigError, match="DCNN_BACKEND='nonsense' must be one of"):
         run_case(case, TINY)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_cuda_device_its_case_is_refused():
+    with pytest.raises(ConfigError, match="no GPU can be used"):
+        run_case("gpu", TINY)
+
+
+def test_steps_and_layers_of_a_device_are_compared_with_torch_there(monkeypatch):
+    """On a CPU in its place, which needs no waiting for."""
+    monkeypatch.setattr(gpu, "DEVICE", "cpu")
+    monkeypatch.setattr(gpu, "BATCHES", (2, 3))
+    monkeypatch.setattr(gpu, "STEPS", 1)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    rows = gpu.gpu(TINY).rows
+    assert [row.name for row in rows[:2]] == [
+        "training step of 2 sentences of 20 words",
+        "training step of 3 sentences of 20 words",
+    ]
+    assert baselines(rows) == ["eager torch"] * 2 + ["eager torch", "a copy of the input"] * 4
 
 
 def test_a_start_is_compared_with_processes_that_only_import(monkeypatch):

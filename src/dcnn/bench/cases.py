@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from dcnn.bench.conditions import busy_machine, missing_native
+from dcnn.bench.gpu import gpu
 from dcnn.bench.layer import layer
 from dcnn.bench.prediction import predict_batch, predict_one
 from dcnn.bench.processes import startup
@@ -18,6 +19,7 @@ RUNS: dict[str, Case] = {
     "train-step": train_step,
     "startup": startup,
     "layer": layer,
+    "gpu": gpu,
 }
 
 

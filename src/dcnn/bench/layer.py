@@ -23,27 +23,35 @@ MICROSECONDS = 1e6
 class LayerCall:
     """Layer ``number`` of ``config`` on random values, for a batch of equally long sentences."""
 
-    def __init__(self, config: DCNNConfig, number: int) -> None:
-        generator = torch.Generator().manual_seed(number)
-        self.lengths = torch.full((BATCH,), self.columns(config, number))
-        self.k = torch.full((BATCH,), dynamic_k(WORDS, number, config.depth, config.k_top))
+    def __init__(
+        self,
+        config: DCNNConfig,
+        number: int,
+        batch: int = BATCH,
+        words: int = WORDS,
+        device: str = "cpu",
+    ) -> None:
+        generator = torch.Generator(device).manual_seed(number)
+        self.lengths = torch.full((batch,), self.columns(config, number, words), device=device)
+        k = dynamic_k(words, number, config.depth, config.k_top)
+        self.k = torch.full((batch,), k, device=device)
         self.fold = config.fold
         shapes = config.parameter_shapes(1, 2)
         filters = shapes[f"layers.{number - 1}.filters"]
-        x_shape = (BATCH, *filters[1:3], int(self.lengths[0]))
+        x_shape = (batch, *filters[1:3], int(self.lengths[0]))
 
         def random(shape: tuple[int, ...]) -> Tensor:
-            return torch.randn(shape, generator=generator, requires_grad=True)
+            return torch.randn(shape, generator=generator, device=device, requires_grad=True)
 
         self.x, self.filters = random(x_shape), random(filters)
         self.bias = random(shapes[f"layers.{number - 1}.bias"])
 
     @staticmethod
-    def columns(config: DCNNConfig, number: int) -> int:
+    def columns(config: DCNNConfig, number: int, words: int) -> int:
         """Columns that the layer is given: words, or what the layer below keeps."""
         if number == 1:
-            return WORDS
-        return int(dynamic_k(WORDS, number - 1, config.depth, config.k_top))
+            return words
+        return int(dynamic_k(words, number - 1, config.depth, config.k_top))
 
     def forward(self) -> Tensor:
         """The values of the layer."""

@@ -25,6 +25,7 @@ CASES = (
     "train-step",
     "startup",
     "layer",
+    "gpu",
 )  # as the tables order them
 # Unit: whether less of it is better.
 UNITS = {"us": True, "ms": True, "s": True, "MB": True, "sentences/s": False}
@@ -96,6 +97,7 @@ class Outcome(NamedTuple):
     ours: str
     rows: list[Row]
     notes: list[str]
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Report:
             rows=tuple(outcome.rows),
             notes=tuple(outcome.notes),
             load=load,
-            hardware=provenance.hardware("cpu"),
+            hardware=provenance.hardware(outcome.device),
             versions=provenance.versions(),
             commit=provenance.commit(),
             date=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -20,6 +20,7 @@ _TITLES = {
     "train-step": "A step of 64 sentences, and a whole training",
     "startup": "A whole process that predicts: time and memory",
     "layer": "The fused layer alone, forward and backward",
+    "gpu": "A training step on a CUDA device, small batch and large, and the layers",
 }
 
 

@@ -98,8 +98,9 @@ class SentenceModel(nn.Module):
             return None
         keep = 1 - self.dropout
         mask = self.embeddings.new_empty(sentences, self.top.in_features)
-        # Not bernoulli_, which on a CPU takes several times as long.
-        return mask.uniform_(generator=generator).lt_(keep).div_(keep)
+        if mask.device.type == "cpu":  # where bernoulli_ takes several times as long
+            return mask.uniform_(generator=generator).lt_(keep).div_(keep)
+        return mask.bernoulli_(keep, generator=generator).div_(keep)
 
     def forward(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None) -> Tensor:
         """Logits (B, classes); ``dropout`` is a mask on the features, as in training."""

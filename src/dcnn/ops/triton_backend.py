@@ -29,6 +29,7 @@ _LANES = 128  # rows of maps of sentences that a program computes, one in each o
 _LONGEST_TILE = 16  # columns that a lane holds in registers
 _SENTENCES_A_PROGRAM = 16  # whose part of the filters' gradient one program adds up, at most,
 _PROGRAMS = 64  # and as many groups of them there should be if the batch has them
+_ADDED, _PARTS_AT_ONCE = 32, 32  # numbers that a program adds up over all parts; parts at a time
 
 
 def _side_by_side(x: Tensor) -> Tensor:
@@ -158,6 +159,7 @@ class LayerOnBatch:
             values.shape[2],
             self.columns,
             ROWS=self.rows,
+            TILE=_tile(self.columns),
             LANES=_LANES,
         )
         return gradient_c
@@ -203,7 +205,7 @@ class LayerOnBatch:
         )
         of_filters = x.new_empty(self.runs, self.maps, self.maps_below, self.rows_below, self.m)
         of_bias = x.new_empty(self.runs, self.maps, self.rows)
-        triton_kernels.add_parts[(cdiv(filters + biases, _LANES), self.runs)](
+        triton_kernels.add_parts[(cdiv(filters + biases, _ADDED), self.runs)](
             sums,
             of_filters,
             of_bias,
@@ -212,7 +214,8 @@ class LayerOnBatch:
             M=self.m,
             FILTERS=filters,
             BIASES=biases,
-            LANES=_LANES,
+            PARTS=_PARTS_AT_ONCE,
+            LANES=_ADDED,
         )
         return of_filters, of_bias
 

@@ -229,30 +229,33 @@ def convolution_gradient(
     width,
     columns,
     ROWS: tl.constexpr,
+    TILE: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    """Through tanh, each value's gradient to its column, and zero to the others.
-
-    Positions ascend, so that one sweep over the columns meets them in turn.
-    """
+    """Through tanh, each value's gradient to its column, and zero to the others."""
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     is_lane = lane < lanes
     row, plane = lane % ROWS, (lane // ROWS).to(tl.int64)
     gradient_c += plane * columns * ROWS + row
     kept_at = plane * width * ROWS + row
-    # Values past a sentence's k must not learn: they have no position, and no column is met.
-    position = tl.load(positions + kept_at, mask=is_lane, other=-1)
-    slot = tl.zeros((LANES,), tl.int32)
-    for column in range(columns):
-        met = position == column
-        at = kept_at + slot * ROWS
-        value = tl.load(values + at, mask=met, other=0.0)
-        gradient = tl.load(gradient_values + at, mask=met, other=0.0)
-        tl.store(gradient_c + column * ROWS, gradient * (1 - value * value), mask=is_lane)
-        slot += met.to(tl.int32)
-        more = met & (slot < width)
-        following = tl.load(positions + kept_at + slot * ROWS, mask=more, other=-1)
-        position = tl.where(met, following, position)
+    for first in range(0, columns, TILE):
+        start = first + tl.zeros((LANES,), tl.int32)
+        gradients = ()
+        for _ in tl.static_range(TILE):
+            gradients = gradients + (tl.zeros((LANES,), tl.float32),)
+        for slot in range(width):
+            at = kept_at + slot * ROWS
+            # Values past a sentence's k must not learn: they have no position.
+            position = tl.load(positions + at, mask=is_lane, other=-1)
+            value = tl.load(values + at, mask=is_lane, other=0.0)
+            slope = tl.load(gradient_values + at, mask=is_lane, other=0.0) * (1 - value * value)
+            met = ()
+            for i in tl.static_range(TILE):
+                met = met + (tl.where(position == start + i, slope, gradients[i]),)
+            gradients = met
+        for i in tl.static_range(TILE):
+            inside = is_lane & (start + i < columns)
+            tl.store(gradient_c + (start + i) * ROWS, gradients[i], mask=inside)
 
 
 @_compiled
@@ -394,16 +397,20 @@ def add_parts(
     M: tl.constexpr,
     FILTERS: tl.constexpr,
     BIASES: tl.constexpr,
+    PARTS: tl.constexpr,
     LANES: tl.constexpr,
 ):
     """The gradients of one run's filters, turned to (maps, maps below, rows below, m), and bias."""
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     run = tl.program_id(1).to(tl.int64)
     is_filter, is_bias = lane < FILTERS, (lane >= FILTERS) & (lane < FILTERS + BIASES)
-    total = tl.zeros((LANES,), tl.float32)
-    for part in range(parts):
-        at = (run * parts + part) * (FILTERS + BIASES) + lane
-        total += tl.load(sums_of_parts + at, mask=lane < FILTERS + BIASES, other=0.0)
+    sums = tl.zeros((PARTS, LANES), tl.float32)
+    for first in range(0, parts, PARTS):
+        part = first + tl.arange(0, PARTS)[:, None]
+        inside = (part < parts) & (lane < FILTERS + BIASES)[None, :]
+        at = (run * parts + part) * (FILTERS + BIASES) + lane[None, :]
+        sums += tl.load(sums_of_parts + at, mask=inside, other=0.0)
+    total = tl.sum(sums, axis=0)
     row, j, plane = lane % ROWS_BELOW, lane // ROWS_BELOW % M, lane // (ROWS_BELOW * M)
     turned = (plane * ROWS_BELOW + row) * M + j
     tl.store(gradient_filters + run * FILTERS + turned, total, mask=is_filter)

@@ -215,9 +215,7 @@ class Stack:
         done = epoch + torch.arange(len(order), device=self.device) / len(order)
         progress = (done[:, None] / epochs).clamp(max=1)  # (batches, R)
         if self._take_step is None:
-            self._take_step = self._step
-            if self.device.type == "cuda":
-                self._take_step = GraphedStep(self._step, order[0], progress[0], self.generator)
+            self._take_step = self.make_step(order[0], progress[0])
         # Evenly spread; the last is at the end of the epoch.
         evaluations = min(self.configs[0].evaluations, len(order))
         for part in np.array_split(np.arange(len(order)), evaluations):
@@ -227,6 +225,17 @@ class Stack:
             losses: list[float] = (total / len(part)).tolist()
             yield losses
 
+    def make_step(self, indices: Tensor, progress: Tensor) -> Step:
+        """What learns from a batch a run; on a GPU recorded once and replayed.
+
+        Args:
+            indices: (R, B) like those of every step.
+            progress: (R,) like that of every step.
+        """
+        if self.device.type != "cuda":
+            return self._step
+        return GraphedStep(self._step, indices, progress, self.generator)
+
     def _step(self, indices: Tensor, columns: int, progress: Tensor) -> Tensor:
         """Learn from a batch a run, indices (R, B); returns the losses (R,)."""
         ids, lengths = self._words(indices, columns)  # (R, B, s), (R, B)
@@ -234,7 +243,8 @@ class Stack:
         masks = () if dropout is None else (dropout.view(*indices.shape, -1),)
         logits = vmap(self._call)(self.weights, ids, lengths, *masks)  # (R, B, classes)
         loss = self._loss(logits, indices)
-        gradients = torch.autograd.grad(loss.sum(), list(self.weights.values()))
+        weights, each = list(self.weights.values()), torch.ones_like(loss)
+        gradients = torch.autograd.grad(loss, weights, each)
         self.optimizer.step(dict(zip(self.weights, gradients, strict=True)), progress)
         return loss.detach()
 

@@ -1,0 +1,95 @@
+"""From the raw tweets on disk to the accuracy on test, on one device, with the time of each part.
+
+    python benchmarks/tweets.py --device cuda
+
+One network of the tuned recipe without teachers, from a cold start: nothing is encoded yet. Writes
+``results/bench/tweets.json``. Triton keeps the kernels that it compiled; ``--fresh-kernels``
+forgets them first, as on a machine that never trained before.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+
+from dcnn.data.folders import data_folder
+from dcnn.experiments import provenance
+from dcnn.experiments.recipes import load_recipe
+from dcnn.experiments.runner import Setting
+from dcnn.models import build_model
+from dcnn.training.fit import choose_device
+from dcnn.training.stack import Plan, Stack
+
+RESULT = Path(__file__).parent.parent / "results" / "bench" / "tweets.json"
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--fresh-kernels", action="store_true")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    options = parser.parse_args()
+    device = choose_device(options.device).type
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["DCNN_CACHE"] = folder
+        if options.fresh_kernels:
+            os.environ["TRITON_CACHE_DIR"] = f"{folder}/kernels"
+        report = measure(options, device, Path(folder))
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(report, indent=1))
+
+
+def measure(options: argparse.Namespace, device: str, folder: Path) -> dict:
+    """The parts in their order, in seconds."""
+    started = time.perf_counter()
+    recipe = load_recipe("twitter", "tuned", "dcnn")
+    setting = Setting(
+        "twitter", data_folder(options.data), folder, device, processes=options.processes
+    )
+    task, located = setting.load(recipe)
+    seconds = {"read and encode": time.perf_counter() - started}
+
+    begun = time.perf_counter()
+    config = located.config.with_training(epochs=options.epochs)
+    model = build_model(config.model, len(task.encoder.vocabulary), len(task.classes))
+    model.initialize(torch.Generator().manual_seed(config.training.seed))
+    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
+    stack = Stack(model, task.train, [Plan(config.training, weights)], device)
+    seconds["move to the device"] = time.perf_counter() - begun
+
+    ends = [time.perf_counter()]
+    outcomes = stack.train(task.dev, lambda _: ends.append(time.perf_counter()))
+    epochs = [after - before for before, after in pairwise(ends)]
+    seconds["train"] = sum(epochs)
+
+    begun = time.perf_counter()
+    predicted = stack.probabilities(task.test.sentences).argmax(axis=2)[0]
+    seconds["test"] = time.perf_counter() - begun
+    return {
+        "tweets": len(task.train) + len(task.dev),
+        "trained_on": len(task.train),
+        "seconds": {name: round(value, 2) for name, value in seconds.items()},
+        "seconds_in_all": round(time.perf_counter() - started, 2),
+        "seconds_an_epoch": [round(value, 2) for value in epochs],
+        "dev_accuracy": outcomes[0].dev_accuracy,
+        "test_accuracy": float((predicted == task.test.targets).mean()),
+        "fresh_kernels": options.fresh_kernels,
+        "processes": options.processes,
+        "hardware": provenance.hardware(device),
+        "versions": provenance.versions(),
+        "commit": setting.commit,
+    }
+
+
+if __name__ == "__main__":
+    main()
