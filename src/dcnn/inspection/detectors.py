@@ -14,6 +14,7 @@ The corpus is read once, some thousand sentences at a time, and never held.
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from dcnn.inspection.strongest import Entry
 from dcnn.predictor import Predictor
 
 __all__ = ["Detection", "Detector", "DetectorIndex", "Push", "Reaction", "rank_detectors"]
+
+FAINT = 0.1  # of the widest span in a layer
 
 
 class DetectorIndex:
@@ -89,16 +92,38 @@ class DetectorIndex:
         return self._contrast[detector]
 
     def by_contrast(self) -> Sequence[Detector]:
-        """All detectors, those first whose name stands out most."""
+        """All detectors, those first whose name stands out most; the faint ones last."""
 
-        def clearest(detector: Detector) -> float:
+        def clearest(detector: Detector) -> tuple[bool, float]:
             words = outstanding(self.contrast(detector), len(self._of(detector)))
-            return words[0].score if words else 0.0
+            return not self.is_faint(detector), words[0].score if words else 0.0
 
         return sorted(self.corpus.entries, key=clearest, reverse=True)
 
+    def is_faint(self, detector: Detector) -> bool:
+        """Whether its span is below a tenth of the widest in its layer.
+
+        L2 and folding leave many rows of a trained network with next to no weight. Such a detector
+        ranks n-grams as any other does, but nothing above it hears.
+        """
+        return self.span(detector) < FAINT * self._widest[detector.layer]
+
+    def span(self, detector: Detector) -> float:
+        """From its mean over the corpus to its strongest n-gram there."""
+        return self._of(detector)[0].value - self.corpus.means[detector]
+
+    @cached_property
+    def _widest(self) -> dict[int, float]:
+        widest: dict[int, float] = {}
+        for detector in self.corpus.entries:
+            here = self.span(detector)
+            widest[detector.layer] = max(here, widest.get(detector.layer, 0.0))
+        return widest
+
     def find(self, word: str) -> Sequence[Detector]:
         """The detectors whose strongest n-grams hold more of a word than the corpus, best first.
+
+        The faint ones (``is_faint``) come last.
 
         Args:
             word: a word, or several that must all be so.
@@ -111,7 +136,8 @@ class DetectorIndex:
         for detector in self.corpus.entries:
             found = {w.word: w.score for w in self.contrast(detector)}
             if all(found.get(word, 0) > 0 for word in words):
-                scores[detector] = min(found[word] for word in words)
+                score = min(found[word] for word in words)
+                scores[detector] = (not self.is_faint(detector), score)
         return sorted(scores, key=scores.__getitem__, reverse=True)
 
     def for_class(self, label: Label) -> Sequence[Push]:
@@ -155,9 +181,9 @@ class DetectorIndex:
         reactions = []
         layers = sorted({detector.layer for detector in self.corpus.entries})
         for detector, entry in rank_corpus([words], self.predictor, layers, 1).entries.items():
-            mean = self.corpus.means[detector]
-            span = self._of(detector)[0].value - mean
-            strength = (entry[0].value - mean) / span if span > 0 else 0.0
+            span = self.span(detector)
+            above = entry[0].value - self.corpus.means[detector]
+            strength = above / span if span > 0 else 0.0
             reactions.append(Reaction(detector, strength, self._detection(detector, entry[0])))
         return sorted(reactions, key=lambda reaction: -reaction.strength)
 
@@ -175,7 +201,7 @@ class DetectorIndex:
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def describe(self, detector: Detector) -> dict[str, Any]:
-        """One detector as plain values: layer, map, row, name, mean, push by class, top."""
+        """One detector as plain values: layer, map, row, name, mean, faint, push, top."""
         names = map(str, self.predictor.classes)
         return {
             "layer": detector.layer,
@@ -183,6 +209,7 @@ class DetectorIndex:
             "row": detector.row,
             "name": self.name(detector),
             "mean": self.corpus.means[detector],
+            "faint": self.is_faint(detector),
             "push": dict(zip(names, self.push(detector), strict=True)),
             "top": [
                 {

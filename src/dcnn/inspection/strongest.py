@@ -9,11 +9,13 @@ although nothing is remembered of what was dropped. Among equal values the one m
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dcnn.text.sentences import Ints
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -61,7 +63,7 @@ class Entry:
     met: Met
     value: float
     count: int
-    order: int
+    order: int = field(compare=False)
 
 
 class StrongestLists:
@@ -78,43 +80,50 @@ class StrongestLists:
         self._lists: list[dict[Hashable, Entry]] = [{} for _ in range(detectors)]
         self._offered = 0
 
-    def offer(self, values: Floats, inside: Bools, offered: Offered) -> None:
+    def offer(self, values: Floats, times: Ints, offered: Offered) -> None:
         """Take what is strong enough.
 
         Args:
             values: (D, M) of M n-grams, in the order of the corpus.
-            inside: (M,) which of the M are there at all.
+            times: (M,) how often each occurs there; 0 is not at all.
             offered: what they are.
         """
         strong = values >= self._least[:, None]
-        strong &= inside
+        strong &= times > 0
         rows, places = np.nonzero(strong)
+        if not len(rows):
+            return
         found = values[rows, places]
         order = np.lexsort((places, -found, rows))
         rows, places, found = rows[order], places[order], found[order]
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         ends = np.append(starts[1:], len(rows))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            self._walk(int(rows[start]), places[start:end], found[start:end], offered)
+            part = places[start:end]
+            self._walk(int(rows[start]), part, found[start:end], times[part], offered)
 
-    def _walk(self, number: int, places: NDArray[np.intp], found: Floats, offered: Offered) -> None:
+    def _walk(
+        self, number: int, places: Ints, found: Floats, times: Ints, offered: Offered
+    ) -> None:
         """Go down the values of one detector until they are too weak for its list."""
         entries, least = self._lists[number], self._least[number]
-        for place, value in zip(places.tolist(), found.tolist(), strict=True):
+        for place, value, count in zip(
+            places.tolist(), found.tolist(), times.tolist(), strict=True
+        ):
             if value < least:
                 break
             key = offered.key(number, place)
             known = entries.get(key)
             if known is not None and known.value >= value:
                 if known.value == value:
-                    entries[key] = replace(known, count=known.count + 1)
+                    entries[key] = replace(known, count=known.count + count)
                 continue
             if known is None and len(entries) == self.length:
                 if value == least:  # as strong as the last, and later
                     continue
                 del entries[self._last(entries)]
             self._offered += 1
-            entries[key] = Entry(offered.met(number, place), value, 1, self._offered)
+            entries[key] = Entry(offered.met(number, place), value, count, self._offered)
             if len(entries) == self.length:
                 least = entries[self._last(entries)].value
         self._least[number] = least
