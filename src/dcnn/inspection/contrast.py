@@ -79,18 +79,24 @@ def contrast(
 
 
 def outstanding(found: Sequence[WordContrast], ngrams: int) -> list[WordContrast]:
-    """Those that are no chance, at most ``MOST_TOLD``, the clearest first."""
+    """Those that are no chance, the clearest first.
+
+    Args:
+        found: the words of some n-grams, in the order of ``contrast``.
+        ngrams: how many n-grams.
+    """
     enough = max(2.0, ENOUGH * ngrams)
-    return [w for w in found if w.score >= CLEAR and w.ngrams >= enough][:MOST_TOLD]
+    return [w for w in found if w.score >= CLEAR and w.ngrams >= enough]
 
 
 def told(words: Sequence[WordContrast], width: int | None) -> str:
     """A name for a detector.
 
     Args:
-        words: what stands out.
+        words: what stands out; the first ``MOST_TOLD`` are told.
         width: places of an n-gram; none where an n-gram has no fixed places.
     """
+    words = words[:MOST_TOLD]
     placed = {w.word: w.place for w in words if w.place is not None} if width else {}
     elsewhere = "/".join(w.word for w in words if w.word not in placed)
     if not placed:

@@ -29,6 +29,7 @@ from dcnn.inspection.explanation import class_number
 from dcnn.inspection.origins import Origins
 from dcnn.inspection.strongest import Entry
 from dcnn.predictor import Predictor
+from dcnn.text.vocabulary import UNKNOWN
 
 __all__ = ["Detection", "Detector", "DetectorIndex", "Push", "Reaction", "rank_detectors"]
 
@@ -77,8 +78,13 @@ class DetectorIndex:
         Raises:
             UserError: there is no such detector, or its layer was not ranked.
         """
-        words = outstanding(self.contrast(detector), len(self._of(detector)))
-        return told(words, self._origins.width if detector.layer == 1 else None)
+        return told(
+            self.outstanding(detector), self._origins.width if detector.layer == 1 else None
+        )
+
+    def outstanding(self, detector: Detector) -> Sequence[WordContrast]:
+        """The words of ``contrast`` that are there by more than chance."""
+        return outstanding(self.contrast(detector), len(self._of(detector)))
 
     def contrast(self, detector: Detector) -> Sequence[WordContrast]:
         """The words of its strongest n-grams, the most over-represented first."""
@@ -95,7 +101,7 @@ class DetectorIndex:
         """All detectors, those first whose name stands out most; the faint ones last."""
 
         def clearest(detector: Detector) -> tuple[bool, float]:
-            words = outstanding(self.contrast(detector), len(self._of(detector)))
+            words = self.outstanding(detector)
             return not self.is_faint(detector), words[0].score if words else 0.0
 
         return sorted(self.corpus.entries, key=clearest, reverse=True)
@@ -121,9 +127,9 @@ class DetectorIndex:
         return widest
 
     def find(self, word: str) -> Sequence[Detector]:
-        """The detectors whose strongest n-grams hold more of a word than the corpus, best first.
+        """The detectors whose strongest n-grams hold clearly more of a word than the corpus.
 
-        The faint ones (``is_faint``) come last.
+        Best first; the faint ones (``is_faint``) come last.
 
         Args:
             word: a word, or several that must all be so.
@@ -131,11 +137,11 @@ class DetectorIndex:
         Raises:
             UserError: there is no word in it, or the network does not know one.
         """
-        words = self._known_words(word)
+        words = known_words(self.predictor, word)
         scores = {}
         for detector in self.corpus.entries:
-            found = {w.word: w.score for w in self.contrast(detector)}
-            if all(found.get(word, 0) > 0 for word in words):
+            found = {w.word: w.score for w in self.outstanding(detector)}
+            if all(word in found for word in words):
                 score = min(found[word] for word in words)
                 scores[detector] = (not self.is_faint(detector), score)
         return sorted(scores, key=scores.__getitem__, reverse=True)
@@ -170,7 +176,7 @@ class DetectorIndex:
 
         Strengths are relative to what the detector does in the corpus, so that a detector with
         large weights does not always come first; above 1 it fires more strongly than anywhere
-        there.
+        there. The faint ones (``is_faint``) come last.
 
         Raises:
             UserError: the text has no words.
@@ -185,15 +191,20 @@ class DetectorIndex:
             above = entry[0].value - self.corpus.means[detector]
             strength = above / span if span > 0 else 0.0
             reactions.append(Reaction(detector, strength, self._detection(detector, entry[0])))
-        return sorted(reactions, key=lambda reaction: -reaction.strength)
+        return sorted(reactions, key=lambda r: (self.is_faint(r.detector), -r.strength))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
+        return self.summary() | {
+            "detectors": [self.describe(detector) for detector in self.corpus.entries]
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """What was looked at: classes, sentences, words."""
         return {
             "classes": list(self.predictor.classes),
             "sentences": self.corpus.sentences,
             "words": self.corpus.total,
-            "detectors": [self.describe(detector) for detector in self.corpus.entries],
         }
 
     def to_json(self) -> str:
@@ -238,18 +249,39 @@ class DetectorIndex:
         core = self._origins.strongest_words(detector, entry)
         return Detection(met.words, met.positions, entry.value, entry.count, core)
 
-    def _known_words(self, text: str) -> list[str]:
-        encoder = self.predictor.artifact.encoder
-        words = encoder.tokenizer(text)
-        if not words:
-            raise UserError("there is no word to find; give at least one")
-        for word, id_ in zip(words, encoder.vocabulary.ids(words), strict=True):
-            if not id_:
-                raise UserError(
-                    f"the network does not know the word {word!r}, so no detector can tell it from "
-                    "other unknown words; find another one"
-                )
-        return words
+
+def known_words(predictor: Predictor, text: str) -> list[str]:
+    """The words of a text that is looked for.
+
+    Raises:
+        UserError: there is no word in it, or the network does not know one.
+    """
+    encoder = predictor.artifact.encoder
+    words = encoder.tokenizer(text)
+    if not words:
+        raise UserError("there is no word to find; give at least one")
+    for word, id_ in zip(words, encoder.vocabulary.ids(words), strict=True):
+        if id_ == UNKNOWN:
+            raise UserError(
+                f"the network does not know the word {word!r}, so no detector can tell it from "
+                "other unknown words; find another one"
+            )
+    return words
+
+
+def check_dcnn(predictor: Predictor) -> DCNNConfig:
+    """The settings of a DCNN.
+
+    Raises:
+        UserError: the model is of another kind.
+    """
+    config = predictor.artifact.config.model
+    if not isinstance(config, DCNNConfig):
+        raise UserError(
+            f"the model is of the kind {config.kind}, whose detectors cannot be ranked; "
+            "only those of dcnn can"
+        )
+    return config
 
 
 def rank_detectors(
@@ -272,12 +304,7 @@ def rank_detectors(
     Raises:
         UserError: the model is no DCNN, has no such layer, or no text has a word.
     """
-    config = predictor.artifact.config.model
-    if not isinstance(config, DCNNConfig):
-        raise UserError(
-            f"the model is of the kind {config.kind}, whose detectors cannot be ranked; "
-            "only those of dcnn can"
-        )
+    config = check_dcnn(predictor)
     if top < 1:
         raise UserError(f"top={top} must be 1 or more")
     chosen = sorted(set(range(1, config.depth + 1) if layers is None else layers))
