@@ -11,7 +11,8 @@ from dcnn.errors import UserError
 from dcnn.inspection import corpus_ranking, rank_detectors
 from dcnn.inspection.detectors import Detection, Detector
 from dcnn.predictor import Predictor
-from untrained import VOCABULARY_TEXT, make_artifact
+from not_detector import NOT_DETECTOR, artifact_with_a_not_detector, corpus_with_not
+from untrained import make_artifact
 
 TEXTS = [
     "The plot is not dull, but acting was good.",
@@ -21,27 +22,11 @@ TEXTS = [
     "The plot is not dull, but acting was good.",
     "xyzzy and plugh",
 ]
-NOT_DETECTOR = Detector(1, 1, 3)
-
-
-def artifact_with_a_not_detector():
-    """Map 1, row 3 sees nothing but "not" as the second of four words, and that strongly."""
-    artifact = make_artifact()
-    row, word = NOT_DETECTOR.row, artifact.encoder.vocabulary.ids(["not"])[0]
-    artifact.weights["embeddings"][:, row] = 0
-    artifact.weights["embeddings"][word, row] = 5
-    artifact.weights["layers.0.filters"][NOT_DETECTOR.map, 0, row] = [0, 3, 0, 0]
-    return artifact
 
 
 @pytest.fixture(scope="module")
 def index():
-    generator = np.random.default_rng(0)
-    words = [word for word in VOCABULARY_TEXT.split() if word != "not"]
-    sentences = [generator.choice(words, 9).tolist() for _ in range(200)]
-    for words in sentences[::4]:
-        words[generator.integers(9)] = "not"
-    return rank_detectors(Predictor(artifact_with_a_not_detector()), map(" ".join, sentences))
+    return rank_detectors(Predictor(artifact_with_a_not_detector()), corpus_with_not())
 
 
 def test_every_detector_of_every_layer_is_there(index):

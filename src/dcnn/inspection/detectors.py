@@ -157,19 +157,24 @@ class DetectorIndex:
         return sorted(pushes, key=lambda push: -push.amount)
 
     def push(self, detector: Detector) -> tuple[float, ...]:
-        """What its strongest n-grams carry of each class's logit, in the mean.
-
-        Each n-gram of ``top`` is looked at in the sentence it was first met in. What it carries of
-        a logit is the sum over the paths of the feature graph that go through it (its value times
-        the weights and gains above it); if pooling dropped it, that is 0. The mean over the
-        classes is taken off, since what is added to all logits decides nothing.
-        """
+        """What its strongest n-grams carry of each class's logit, in the mean; see ``carried``."""
         if detector not in self._push:
-            entries = [e for e in self._of(detector)[: self.shown] if e.met.sentence]
-            carried = [self._origins.carried(detector, entry) for entry in entries]
-            mean = np.mean(carried, axis=0) if carried else np.zeros(len(self.predictor.classes))
-            self._push[detector] = tuple((mean - mean.mean()).tolist())
+            carried = self.carried(detector) or [[0.0] * len(self.predictor.classes)]
+            self._push[detector] = tuple(np.mean(carried, axis=0).tolist())
         return self._push[detector]
+
+    def carried(self, detector: Detector) -> list[list[float]]:
+        """What each n-gram of ``top`` carries of each class's logit.
+
+        An n-gram is looked at in the sentence it was first met in. What it carries of a logit is
+        the sum over the paths of the feature graph that go through it (its value times the weights
+        and gains above it); if pooling dropped it, that is 0. The mean over the classes is taken
+        off, since what is added to all logits decides nothing. N-grams of sentences that are too
+        long to be traced are left out.
+        """
+        entries = [e for e in self._of(detector)[: self.shown] if e.met.sentence]
+        carried = [self._origins.carried(detector, entry) for entry in entries]
+        return [(logits - logits.mean()).tolist() for logits in carried]
 
     def for_text(self, text: str) -> Sequence[Reaction]:
         """The detectors by how strongly they fire on an example, the strongest first.
