@@ -28,6 +28,7 @@ from dcnn.inspection.figures.top_ngrams import (
     detector_for_class,
     detector_for_word,
     draw_top_ngrams,
+    ngrams_with,
 )
 from dcnn.inspection.trace import trace_sentence
 from dcnn.predictor import Predictor
@@ -108,7 +109,13 @@ def figure_4(index: DetectorIndex, about: str) -> str:
     lacking = []
     for words, kind in ((NEGATION, "Negation"), (INTENSIFIERS, "Degree")):
         found = [(word, one) for word in words if (one := known_detector(index, word))]
-        blocks += [Block(f"{kind}: \u201c{word}\u201d", one) for word, one in found[:2]]
+        blocks += [
+            Block(
+                f"{kind}: \u201c{word}\u201d, in {ngrams_with(index, one, word)} of {index.shown}",
+                one,
+            )
+            for word, one in found[:2]
+        ]
         lacking += [word for word in words if word not in dict(found)]
     caption = (
         f"{about}. Words in blue bring most of the value at the left. A class's detector is the "

@@ -11,6 +11,7 @@ from dcnn.inspection.first_layer import FirstLayer
 from dcnn.inspection.strongest import StrongestLists
 from dcnn.ops import reference
 from dcnn.predictor import Predictor
+from dcnn.text.sentences import Sentences
 from small_networks import network_with_corpus
 from untrained import make_artifact
 
@@ -69,7 +70,8 @@ def test_full_lists_drop_the_weakest_and_still_count_right(drawn, length, block)
     layer = FirstLayer(artifact, block)
     lists = StrongestLists(len(layer), length)
     for words in sentences:
-        layer.rank(layer.chunk([words], [1]), lists)
+        ids = Sentences.from_lists([artifact.encoder.vocabulary.ids(words)])
+        layer.rank(layer.chunk([words], ids, np.array([1])), lists)
     for number, ngrams in enumerate(brute_force(artifact, sentences).values()):
         assert told(lists.entries(number)) == ngrams[:length]
 

@@ -13,7 +13,7 @@ from dcnn.inspection.first_layer import Chunk, FirstLayer
 from dcnn.inspection.higher_layers import HigherLayers, LayerOfBatch, Words, batches
 from dcnn.inspection.strongest import Entry, StrongestLists
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Ints
+from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.vocabulary import UNKNOWN
 
 CHUNK = 4096  # texts read together,
@@ -76,11 +76,11 @@ def rank_corpus(
         present = Counter(tuple(words) for words in texts if words)
         if present:
             met += present.total()
+            part = _encoded(artifact, present)
+            each = np.repeat(part.times, part.ids.lengths)
+            counts += _weighed(part.ids.ids, each, len(counts))
             for one in passes:
-                one.show(present)
-            ids = artifact.encoder.vocabulary.ids(chain.from_iterable(present))
-            each = np.repeat(list(present.values()), list(map(len, present)))
-            counts += _weighed(np.array(ids), each, len(counts))
+                one.show(part)
         if progress is not None:
             progress(read)
     names = artifact.encoder.vocabulary.words
@@ -108,6 +108,23 @@ def _chunks(sentences: Iterable[Words], most: int) -> Iterator[list[Words]]:
         yield chunk
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Distinct sentences of a chunk, and how often each occurs in it."""
+
+    words: list[tuple[str, ...]]
+    ids: Sentences
+    times: Ints
+
+
+def _encoded(artifact: Artifact, sentences: Counter[tuple[str, ...]]) -> _Part:
+    words = list(sentences)
+    ids = artifact.encoder.vocabulary.ids(chain.from_iterable(words))
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    times = np.fromiter(sentences.values(), np.int64, len(words))
+    return _Part(words, Sentences.from_flat(np.array(ids, np.int32), lengths), times)
+
+
 def _weighed(ids: Ints, times: Ints, size: int) -> Ints:
     """How often each id occurs; sums of whole numbers below 2**53 are exact."""
     return np.bincount(ids, times, minlength=size).astype(np.int64)
@@ -123,8 +140,8 @@ class _FirstLayerPass:
         # How often a word stands at a place of an m-gram: mean activations are linear in it.
         self._places = np.zeros((self._layer.width, self._layer.padding + 1), np.int64)
 
-    def show(self, sentences: Counter[tuple[str, ...]]) -> None:
-        chunk = self._layer.chunk(list(sentences), list(sentences.values()))
+    def show(self, part: _Part) -> None:
+        chunk = self._layer.chunk(part.words, part.ids, part.times)
         self._layer.rank(chunk, self._lists)
         self._count(chunk)
 
@@ -150,8 +167,8 @@ class _HigherLayersPass:
         self._sums = {layer: np.zeros(size) for layer, size in sizes.items()}
         self._nodes: dict[int, int] = dict.fromkeys(layers, 0)
 
-    def show(self, sentences: Counter[tuple[str, ...]]) -> None:
-        for batch in batches(sentences.items()):
+    def show(self, part: _Part) -> None:
+        for batch in batches(zip(part.words, part.times.tolist(), strict=True)):
             pooled = self._network.pool([words for words, _ in batch], self._layers[-1])
             times = np.array([times for _, times in batch])
             for layer in self._layers:

@@ -52,9 +52,9 @@ def writer_for(path: Path) -> Writer:
 
 
 def pushes(index: DetectorIndex, detector: Detector) -> str:
-    """What a detector pushes towards, for people."""
+    """What a detector's n-grams carry of each logit, for people."""
     amounts = zip(index.predictor.classes, index.push(detector), strict=True)
-    return ", ".join(f"{label} {amount:+.3f}" for label, amount in amounts)
+    return "carries " + ", ".join(f"{label} {amount:+.3f}" for label, amount in amounts)
 
 
 def about(index: DetectorIndex) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact
 from dcnn.inspection.strongest import Floats, Met, StrongestLists, whole
-from dcnn.text.sentences import Ints
+from dcnn.text.sentences import Ints, Sentences
 
 BLOCK = 2048  # m-grams; what a map's rows take for them stays in a core's own cache
 
@@ -77,21 +77,26 @@ class FirstLayer:
         self.padding = len(embeddings)  # an id of its own, with zeros
         zeros = np.zeros((1, self.rows), np.float32)
         self._embeddings = np.concatenate([embeddings, zeros])
-        self._ids = artifact.encoder.vocabulary.ids
         self._block = block
 
     def __len__(self) -> int:
         return self.maps * self.rows
 
-    def chunk(self, sentences: Sequence[Words], times: Sequence[int]) -> Chunk:
-        """Lay sentences, each of one word or more and so many times there, end to end."""
-        lengths = np.array([max(len(words), self.width) for words in sentences], np.int64)
+    def chunk(self, sentences: Sequence[Words], encoded: Sentences, times: Ints) -> Chunk:
+        """Lay sentences end to end.
+
+        Args:
+            sentences: their words, one or more of each.
+            encoded: the same as ids.
+            times: how often each occurs.
+        """
+        lengths = np.maximum(encoded.lengths, self.width)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         ids = np.full(int(starts[-1]), self.padding, np.int64)
-        occurs = np.repeat(np.array(times, np.int64), lengths)
-        for start, end, words in zip(starts, starts[1:], sentences, strict=False):
-            ids[start : start + len(words)] = self._ids(words)
-            occurs[end - self.width + 1 : end] = 0
+        shift = np.repeat(starts[:-1] - encoded.offsets[:-1], encoded.lengths)
+        ids[shift + np.arange(len(encoded.ids))] = encoded.ids
+        occurs = np.repeat(times, lengths)
+        occurs[(starts[1:, None] - np.arange(1, self.width)).ravel()] = 0
         return Chunk(sentences, ids, starts, occurs)
 
     def blocks(self, chunk: Chunk) -> Iterator[Block]:

@@ -28,6 +28,11 @@ class Block:
     detector: Detector
 
 
+def ngrams_with(index: DetectorIndex, detector: Detector, word: str) -> int:
+    """How many of a detector's strongest n-grams hold a word."""
+    return sum(word in found.words for found in index.top(detector))
+
+
 def detector_for_word(index: DetectorIndex, word: str) -> Detector | None:
     """The first-layer detector with a word in most of its strongest n-grams.
 
@@ -35,7 +40,7 @@ def detector_for_word(index: DetectorIndex, word: str) -> Detector | None:
     """
 
     def holding(detector: Detector) -> int:
-        return sum(word in found.words for found in index.top(detector))
+        return ngrams_with(index, detector, word)
 
     candidates = [d for d in index.find(word) if d.layer == 1 and not index.is_faint(d)]
     best = max(candidates, key=holding, default=None)  # among equals the clearest
