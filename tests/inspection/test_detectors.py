@@ -52,6 +52,23 @@ def test_layers_can_be_chosen():
         assert len(rank_detectors(predictor, TEXTS, layers=layers).detectors) == count
 
 
+def test_long_texts_are_passed_over_above_the_first_layer():
+    index = rank_detectors(Predictor(make_artifact()), ["good " * 1001, *TEXTS])
+    alone = rank_detectors(Predictor(make_artifact()), TEXTS, layers=[2])
+    for detector in alone.detectors:
+        assert index.top(detector) == alone.top(detector)
+    assert index.push(Detector(1, 0, 0))
+    only = rank_detectors(Predictor(make_artifact()), ["good " * 1001])
+    assert {detector.layer for detector in only.detectors} == {1}
+    assert only.push(Detector(1, 0, 0)) == (0.0, 0.0)
+    assert {r.detector.layer for r in only.for_text("very good")} == {1}
+
+
+def test_a_corpus_of_one_word_is_no_contrast():
+    index = rank_detectors(Predictor(make_artifact()), ["good good"])
+    assert {index.name(detector) for detector in index.detectors} == {"no word stands out"}
+
+
 def test_a_detector_is_named_and_found_by_its_word(index):
     assert index.name(NOT_DETECTOR).startswith("_ not _ _")
     assert index.find("not")[0] == NOT_DETECTOR
@@ -171,6 +188,9 @@ def test_memory_does_not_grow_with_the_corpus():
         ({"top": 0}, "top=0 must be 1 or more"),
         ({"layers": [3]}, r"layers=\[3\] must be one or more from 1 to 2"),
         ({"layers": []}, "from 1 to 2"),
+        ({"texts": "not good"}, "the texts must be strings, one after the other; got 'not good'"),
+        ({"texts": ["good", 3]}, "text 1 must be a string; got 3"),
+        ({"texts": ["good " * 1001], "layers": [2]}, "more than 1,000 words"),
     ],
 )
 def test_mistakes_are_answered(wrong, message):

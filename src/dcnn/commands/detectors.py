@@ -13,7 +13,7 @@ from rich.text import Text
 
 from dcnn.data.tables import TableOptions, read_rows
 from dcnn.errors import UserError
-from dcnn.files import standard_output, write_atomically
+from dcnn.files import check_place, standard_output, write_atomically
 from dcnn.inspection.corpus_ranking import Progress as Report
 from dcnn.inspection.detections import Detection, Detector
 from dcnn.inspection.detector_files import Chosen, about, pushes, to_json, writer_for
@@ -91,7 +91,8 @@ def _check(options: DetectorsOptions) -> tuple[Predictor, list[int] | None]:
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} ask for different detectors; give one of them")
     if options.out is not None:
-        _check_place(options.out)
+        writer_for(options.out)
+        check_place("--out", options.out)
     standard_output("open it: the detectors are printed there")
     layer = options.layer
     if options.detector is not None:
@@ -106,14 +107,6 @@ def _check(options: DetectorsOptions) -> tuple[Predictor, list[int] | None]:
     if options.of_class is not None:
         class_number(predictor, options.of_class)
     return predictor, None if layer is None else [layer]
-
-
-def _check_place(out: Path) -> None:
-    writer_for(out)
-    if out.is_dir():
-        raise UserError(f"--out {out} is a folder; name a file")
-    if not out.parent.is_dir():
-        raise UserError(f"--out {out}: there is no folder {out.parent}; make it or name another")
 
 
 def _parsed(text: str) -> Detector:

@@ -43,7 +43,8 @@ class WordContrast:
 
 def log_odds(count: float, total: float, corpus_count: float, corpus_total: float) -> float:
     """How much more frequent, in standard deviations; above 0 is more than in the corpus."""
-    prior = PRIOR * max(corpus_count, 1) / corpus_total
+    # Never the whole prior: in a corpus of one word nothing would be left for the others.
+    prior = PRIOR * min(max(corpus_count, 1) / corpus_total, 0.99)
     here = log((count + prior) / (total + PRIOR - count - prior))
     there = log((corpus_count + prior) / (corpus_total + PRIOR - corpus_count - prior))
     return (here - there) / sqrt(1 / (count + prior) + 1 / (corpus_count + prior))

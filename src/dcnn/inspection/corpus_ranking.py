@@ -179,7 +179,9 @@ class _HigherLayersPass:
 
     def results(self) -> Found:
         for layer in self._layers:
-            means = self._sums[layer] / max(self._nodes[layer], 1)
+            if not self._nodes[layer]:  # every sentence was too long
+                continue
+            means = self._sums[layer] / self._nodes[layer]
             for number, mean in enumerate(means.tolist()):
                 detector = Detector(layer, *divmod(number, self._rows[layer]))
                 yield detector, self._lists[layer].entries(number), mean

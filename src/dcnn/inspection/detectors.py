@@ -13,7 +13,7 @@ The corpus is read once, some thousand sentences at a time, and never held.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,13 +21,13 @@ import numpy as np
 
 from dcnn.artifact import Label
 from dcnn.config import DCNNConfig
-from dcnn.errors import UserError
+from dcnn.errors import DataError, UserError
 from dcnn.inspection.contrast import WordContrast, contrast, outstanding, told
 from dcnn.inspection.corpus_ranking import Progress, RankedCorpus, rank_corpus
 from dcnn.inspection.detections import Detection, Detector, Push, Reaction
 from dcnn.inspection.explanation import class_number
 from dcnn.inspection.origins import Origins
-from dcnn.inspection.strongest import Entry
+from dcnn.inspection.strongest import MOST_WORDS, Entry
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import UNKNOWN
 
@@ -45,12 +45,7 @@ class DetectorIndex:
         shown: how many n-grams of each detector are told.
     """
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        corpus: RankedCorpus,
-        shown: int,
-    ) -> None:
+    def __init__(self, predictor: Predictor, corpus: RankedCorpus, shown: int) -> None:
         self.predictor, self.corpus, self.shown = predictor, corpus, shown
         self._contrast: dict[Detector, list[WordContrast]] = {}
         self._push: dict[Detector, tuple[float, ...]] = {}
@@ -78,9 +73,8 @@ class DetectorIndex:
         Raises:
             UserError: there is no such detector, or its layer was not ranked.
         """
-        return told(
-            self.outstanding(detector), self._origins.width if detector.layer == 1 else None
-        )
+        width = self._origins.width if detector.layer == 1 else None
+        return told(self.outstanding(detector), width)
 
     def outstanding(self, detector: Detector) -> Sequence[WordContrast]:
         """The words of ``contrast`` that are there by more than chance."""
@@ -191,7 +185,8 @@ class DetectorIndex:
             raise UserError("the text has no words, so no detector can react; give at least one")
         reactions = []
         layers = sorted({detector.layer for detector in self.corpus.entries})
-        for detector, entry in rank_corpus([words], self.predictor, layers, 1).entries.items():
+        found = rank_corpus([words], self.predictor, layers, 1).entries
+        for detector, entry in found.items():
             span = self.span(detector)
             above = entry[0].value - self.corpus.means[detector]
             strength = above / span if span > 0 else 0.0
@@ -289,6 +284,16 @@ def check_dcnn(predictor: Predictor) -> DCNNConfig:
     return config
 
 
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, each looked at when it is its turn."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise DataError(f"the texts must be strings, one after the other; got {texts!r:.60}")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(f"text {number} must be a string; got {text!r:.60}")
+        yield text
+
+
 def rank_detectors(
     predictor: Predictor,
     texts: Iterable[str],
@@ -308,6 +313,7 @@ def rank_detectors(
 
     Raises:
         UserError: the model is no DCNN, has no such layer, or no text has a word.
+        DataError: a text is not a string.
     """
     config = check_dcnn(predictor)
     if top < 1:
@@ -316,8 +322,13 @@ def rank_detectors(
     if not chosen or chosen[0] < 1 or chosen[-1] > config.depth:
         raise UserError(f"layers={chosen} must be one or more from 1 to {config.depth}")
     tokenize = predictor.artifact.encoder.tokenizer
-    sentences = (tokenize(text) for text in texts)
+    sentences = (tokenize(text) for text in _checked(texts))
     ranked = rank_corpus(sentences, predictor, chosen, top, progress)
     if not ranked.sentences:
         raise UserError("the corpus has no text with a word in it; give at least one")
+    if not ranked.entries:
+        raise UserError(
+            f"every text of the corpus has more than {MOST_WORDS:,} words, too many for layers "
+            "above the first; split them, for instance into sentences"
+        )
     return DetectorIndex(predictor, ranked, top)

@@ -99,7 +99,8 @@ class HigherLayers:
 
     def __init__(self, artifact: Artifact, backend: str) -> None:
         config = artifact.config.model
-        assert isinstance(config, DCNNConfig)  # noqa: S101
+        if not isinstance(config, DCNNConfig):
+            raise TypeError(f"a {config.kind} has no pooled layers")
         self.config, self._weights = config, artifact.weights
         self._layer: Callable[..., tuple[Floats, Ints]] = (
             native.layer if backend == "native" else reference.layer
