@@ -157,6 +157,7 @@ def test_words_are_words_in_every_file(tmp_path, monkeypatch, capsys, word):
     special = "\\`*_{}[]()#+!|~<>&"
     escaped = "".join(f"\\{c}" if c in special else c for c in word)
     assert escaped in markdown
+    assert word not in markdown.replace(escaped, "")
     values = json.loads(Path("found.json").read_text())
     assert values["detectors"][0]["top"][0]["words"][0] == word
 

@@ -26,11 +26,15 @@ def test_as_much_as_in_the_corpus_is_none():
     assert log_odds(3, 100, 300, 10_000) > log_odds(0, 100, 300, 10_000)
 
 
-def test_a_word_of_one_ngram_is_chance():
-    ngrams = [placed("the film bad"), *[placed("the film film")] * 9]
-    found = contrast(ngrams, CORPUS, 1000)
-    assert "bad" in {w.word for w in found}
-    assert "bad" not in {w.word for w in outstanding(found, len(ngrams))}
+def test_a_word_of_one_ngram_is_chance_however_rare_it_is():
+    ngrams = [placed("the film rare"), *[placed("the film seldom")] * 9]
+    corpus = CORPUS + Counter({"rare": 1, "seldom": 9})
+    found = contrast(ngrams, corpus, 1_000_000)
+    scores = {w.word: w.score for w in found}
+    assert scores["rare"] > 3
+    clear = {w.word for w in outstanding(found, len(ngrams))}
+    assert "seldom" in clear
+    assert "rare" not in clear
 
 
 def test_words_outside_the_vocabulary_are_left_out():

@@ -68,12 +68,15 @@ class Pooled:
             else:
                 below = self.layers[number - 2].positions[sentence]  # (o, d, K)
                 read = self._read(here, sentence, reading, below.shape[1], below.shape[2])
-                reading = read & (below >= 0)
+                reading = np.broadcast_to(read, below.shape)  # all maps below at once
         return np.flatnonzero(reading[0])
 
     @staticmethod
     def _read(layer: PooledLayer, sentence: int, reading: Bools, rows: int, columns: int) -> Bools:
-        """(o, d', K) nodes -> (rows, columns) below that they read; one row is all rows."""
+        """(o, d', K) nodes -> (rows, columns) below that they read; one row is all rows.
+
+        Past a sentence's own k positions are -1, from where nothing is read.
+        """
         kept_rows = layer.positions.shape[2]
         _, row, _ = at = np.nonzero(reading)
         ends = layer.positions[sentence][at]

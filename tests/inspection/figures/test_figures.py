@@ -23,6 +23,7 @@ from dcnn.inspection.figures.top_ngrams import (
     detector_for_class,
     detector_for_word,
     draw_top_ngrams,
+    ngrams_with,
 )
 from dcnn.inspection.node_link import to_networkx
 from dcnn.ops import reference
@@ -137,7 +138,16 @@ def index():
 
 def test_figure_4_finds_the_detector_of_a_word_and_says_where_there_is_none(index):
     assert detector_for_word(index, "not") == NOT_DETECTOR
-    assert detector_for_word(index, "and") is None
+    artifact = artifact_with_a_not_detector()
+    artifact.weights["layers.0.filters"][:, 0, NOT_DETECTOR.row] /= 5  # the others are not faint
+    index = rank_detectors(Predictor(artifact), corpus_with_not(), top=30, layers=[1])
+    lacking = 0
+    for word in index.predictor.artifact.encoder.vocabulary.words:
+        holding = [ngrams_with(index, d, word) for d in index.find(word) if not index.is_faint(d)]
+        enough = any(2 * count > index.shown for count in holding)
+        assert (detector_for_word(index, word) is not None) == enough
+        lacking += bool(holding) and not enough
+    assert lacking  # some words have detectors, and none that is clear
 
 
 def test_figure_4_takes_a_class_s_detector_by_all_its_ngrams(index):
