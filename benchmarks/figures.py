@@ -109,13 +109,10 @@ def figure_4(index: DetectorIndex, about: str) -> str:
     lacking = []
     for words, kind in ((NEGATION, "Negation"), (INTENSIFIERS, "Degree")):
         found = [(word, one) for word in words if (one := known_detector(index, word))]
-        blocks += [
-            Block(
-                f"{kind}: \u201c{word}\u201d, in {ngrams_with(index, one, word)} of {index.shown}",
-                one,
-            )
-            for word, one in found[:2]
-        ]
+        for word, one in found[:2]:
+            marked, held = ngrams_with(index, one, word)
+            counts = f"in {held} of {index.shown}, brings most in {marked}"
+            blocks.append(Block(f"{kind}: \u201c{word}\u201d {counts}", one))
         lacking += [word for word in words if word not in dict(found)]
     caption = (
         f"{about}. Words in blue bring most of the value at the left. A class's detector is the "

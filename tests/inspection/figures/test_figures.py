@@ -143,10 +143,18 @@ def test_figure_4_finds_the_detector_of_a_word_and_says_where_there_is_none(inde
     index = rank_detectors(Predictor(artifact), corpus_with_not(), top=30, layers=[1])
     lacking = 0
     for word in index.predictor.artifact.encoder.vocabulary.words:
-        holding = [ngrams_with(index, d, word) for d in index.find(word) if not index.is_faint(d)]
+        heard = [detector for detector in index.find(word) if not index.is_faint(detector)]
+        holding = [ngrams_with(index, detector, word)[1] for detector in heard]
         enough = any(2 * count > index.shown for count in holding)
         assert (detector_for_word(index, word) is not None) == enough
         lacking += bool(holding) and not enough
+        if found := detector_for_word(index, word):
+            best = max(
+                ngrams_with(index, d, word)[0]
+                for d, n in zip(heard, holding, strict=True)
+                if 2 * n > index.shown
+            )
+            assert ngrams_with(index, found, word)[0] == best
     assert lacking  # some words have detectors, and none that is clear
 
 

@@ -28,23 +28,23 @@ class Block:
     detector: Detector
 
 
-def ngrams_with(index: DetectorIndex, detector: Detector, word: str) -> int:
-    """How many of a detector's strongest n-grams hold a word."""
-    return sum(word in found.words for found in index.top(detector))
+def ngrams_with(index: DetectorIndex, detector: Detector, word: str) -> tuple[int, int]:
+    """In how many of a detector's strongest n-grams a word brings most, and in how many it is."""
+    found = index.top(detector)
+    marked = sum((word, True) in detection.parts() for detection in found)
+    return marked, sum(word in detection.words for detection in found)
 
 
 def detector_for_word(index: DetectorIndex, word: str) -> Detector | None:
-    """The first-layer detector with a word in most of its strongest n-grams.
+    """The first-layer detector in whose n-grams a word brings most, most often.
 
-    None if there is no detector that has it in more than half of them, or only faint ones.
+    None if there is no detector that has the word in more than half of its n-grams, or only faint
+    ones.
     """
-
-    def holding(detector: Detector) -> int:
-        return ngrams_with(index, detector, word)
-
-    candidates = [d for d in index.find(word) if d.layer == 1 and not index.is_faint(d)]
-    best = max(candidates, key=holding, default=None)  # among equals the clearest
-    return best if best is not None and 2 * holding(best) > index.shown else None
+    heard = [d for d in index.find(word) if d.layer == 1 and not index.is_faint(d)]
+    counts = {detector: ngrams_with(index, detector, word) for detector in heard}
+    enough = [detector for detector in heard if 2 * counts[detector][1] > index.shown]
+    return max(enough, key=counts.__getitem__, default=None)  # among equals the clearest
 
 
 def detector_for_class(index: DetectorIndex, label: object) -> Detector:
