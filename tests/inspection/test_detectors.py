@@ -177,7 +177,7 @@ def test_memory_does_not_grow_with_the_corpus():
         return peak
 
     peak(10)
-    assert peak(4000) < 1.3 * peak(1000)
+    assert peak(2400) < 1.3 * peak(600)
 
 
 @pytest.mark.parametrize(
