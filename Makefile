@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe experiments bench bench-gpu clean
+.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe experiments bench bench-gpu figures clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ bench-gpu: setup  ## Measure training on a CUDA device, from a step to all tweet
 	$(BIN)/dcnn bench gpu --out $(BENCH)/gpu.json
 	$(BIN)/python benchmarks/tweets.py --device cuda
 	$(BIN)/dcnn bench tables --write README.md --write docs/performance.md
+
+figures: setup  ## Draw the paper's four figures into docs/figures; FIGURES_MODEL names the model of Fig. 4
+	FIGURES_MODEL="$(FIGURES_MODEL)" $(BIN)/python benchmarks/figures.py
 
 format: setup  ## Format the code and mend what can be mended
 	$(BIN)/ruff format .
