@@ -54,7 +54,9 @@ def build(folder: Path = PACKAGE) -> Path:
         work = Path(name)
         sets = {"plain": []} | (X86_SETS if platform.machine() in ("x86_64", "AMD64") else {})
         units = [("kernels", isa, [f"-DDCNN_ISA={isa}", *flags]) for isa, flags in sets.items()]
-        units += [(source, "", []) for source in ("library", "layer", "network", "training")]
+        units += [
+            (source, "", []) for source in ("library", "layer", "network", "training", "adagrad")
+        ]
         objects = [work / f"{source}{isa}.o" for source, isa, _ in units]
         for (source, _, flags), target in zip(units, objects, strict=True):
             _run(compiler, *FLAGS, *flags, *own, "-c", HERE / f"{source}.cpp", "-o", target)

@@ -10,7 +10,7 @@
 #define DCNN_API extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a signature or a layout below changes; the loader refuses another number.
-constexpr int32_t DCNN_ABI = 2;
+constexpr int32_t DCNN_ABI = 3;
 
 enum dcnn_status : int32_t {
     DCNN_OK = 0,
@@ -83,17 +83,34 @@ DCNN_API int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch
                                        const dcnn_parameters* weights, float* const* values,
                                        int32_t* const* positions, float* logits, int32_t threads);
 
-// The gradients of all weights from that of the logits. Those of the embeddings are added to what
-// is there, the others are written.
+// The gradients of all weights from that of the logits. With `rows` null, those of the embeddings
+// are added to what is there. Else only the words of the batch have one: `rows`, with room for as
+// many as the batch has words, are their ids, ascending, `count` says how many they are, and the
+// gradients are written in their order. All others are written.
 DCNN_API int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
                                         const dcnn_parameters* weights, float* const* values,
                                         int32_t* const* positions, const float* gradient_logits,
-                                        const dcnn_parameters* gradients, int32_t threads);
+                                        const dcnn_parameters* gradients, int64_t* rows,
+                                        int64_t* count, int32_t threads);
+
+// The mean cross-entropy of logits with targets (sentences, classes) and its gradient, of the same
+// shape; weights (sentences,) may be null.
+DCNN_API float dcnn_cross_entropy(int64_t sentences, int64_t classes, const float* logits,
+                                  const float* targets, const float* weights, float* gradient);
 
 // One update in place; average may be null.
 DCNN_API void dcnn_adagrad(float* value, const float* gradient, float* total, float* average,
                            int64_t size, float clip, float l2, float rate, float shrink, float eps,
                            float fresh);
+
+// The same for a table (all, dim) of which only `rows`, ascending, have a gradient (count, dim).
+DCNN_API int32_t dcnn_adagrad_rows(float* value, const float* gradient, const int64_t* rows,
+                                   int64_t count, float* total, float* average, int64_t all,
+                                   int64_t dim, float clip, float l2, float rate, float shrink,
+                                   float eps, float fresh, int32_t threads);
+
+// The Euclidean norm of all numbers of some arrays together.
+DCNN_API double dcnn_norm(const float* const* arrays, const int64_t* sizes, int64_t count);
 
 DCNN_API void dcnn_tanh(const float* x, float* y, int64_t size);
 

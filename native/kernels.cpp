@@ -27,27 +27,64 @@ void add_scaled(float* to, const float* from, float factor, int64_t size) {
 }
 
 // The rules are those of dcnn/training/stack_adagrad.py: decay, clipping, L2, Adagrad, average.
-void adagrad(float* __restrict value, const float* __restrict gradient, float* __restrict total,
-             float* __restrict average, int64_t size, float clip, float l2, float rate,
-             float shrink, float eps, float fresh) {
-    const FlushTiny flush;
-    if (average) {
-        for (int64_t i = 0; i < size; ++i) {
-            const float v = value[i] * shrink, g = gradient[i] * clip + v * l2;
-            const float squares = total[i] + g * g;
-            const float updated = v - rate * g / (__builtin_sqrtf(squares) + eps);
-            total[i] = squares;
-            value[i] = updated;
-            average[i] += fresh * (updated - average[i]);
-        }
-    } else {
-        for (int64_t i = 0; i < size; ++i) {
-            const float v = value[i] * shrink, g = gradient[i] * clip + v * l2;
-            const float squares = total[i] + g * g;
-            total[i] = squares;
-            value[i] = v - rate * g / (__builtin_sqrtf(squares) + eps);
-        }
+template <bool GRADIENT, bool AVERAGE>
+inline void update(const Rule& rule, float* __restrict value, const float* __restrict gradient,
+                   float* __restrict total, float* __restrict average, int64_t size) {
+    const float clip = rule.clip, l2 = rule.l2, rate = rule.rate, shrink = rule.shrink;
+    const float eps = rule.eps, fresh = rule.fresh;
+    for (int64_t i = 0; i < size; ++i) {
+        const float v = value[i] * shrink;
+        const float g = GRADIENT ? gradient[i] * clip + v * l2 : v * l2;
+        const float squares = total[i] + g * g;
+        const float updated = v - rate * g / (__builtin_sqrtf(squares) + eps);
+        total[i] = squares;
+        value[i] = updated;
+        if (AVERAGE) average[i] += fresh * (updated - average[i]);
     }
+}
+
+void adagrad(const Rule& rule, float* value, const float* gradient, float* total, float* average,
+             int64_t size) {
+    const FlushTiny flush;
+    if (average)
+        update<true, true>(rule, value, gradient, total, average, size);
+    else
+        update<true, false>(rule, value, gradient, total, average, size);
+}
+
+void adagrad_rows(const Rule& rule, float* value, const float* gradient, const int64_t* rows,
+                  int64_t count, float* total, float* average, int64_t first, int64_t end,
+                  int64_t dim) {
+    const FlushTiny flush;
+    // Without a gradient, L2, decay or average a row stays as it is, whatever its sum of squares.
+    const bool all = rule.l2 != 0 || rule.shrink != 1 || average;
+    int64_t row = first;
+    for (int64_t i = 0; i <= count; ++i) {
+        const int64_t next = i < count ? rows[i] : end, at = row * dim, size = (next - row) * dim;
+        if (all && average)
+            update<false, true>(rule, value + at, nullptr, total + at, average + at, size);
+        else if (all)
+            update<false, false>(rule, value + at, nullptr, total + at, nullptr, size);
+        if (i == count) break;
+        const int64_t own = next * dim;
+        if (average)
+            update<true, true>(rule, value + own, gradient + i * dim, total + own, average + own,
+                               dim);
+        else
+            update<true, false>(rule, value + own, gradient + i * dim, total + own, nullptr, dim);
+        row = next + 1;
+    }
+}
+
+double square_sum(const float* x, int64_t size) {
+    double sums[2 * LANES] = {};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= size; i += 2 * LANES)
+        for (int j = 0; j < 2 * LANES; ++j) sums[j] += (double)x[i + j] * x[i + j];
+    double total = 0;
+    for (int j = 0; j < 2 * LANES; ++j) total += sums[j];
+    for (; i < size; ++i) total += (double)x[i] * x[i];
+    return total;
 }
 
 void tanh_all(const float* x, float* y, int64_t size) {
@@ -71,5 +108,6 @@ void tanh_all(const float* x, float* y, int64_t size) {
 const Kernels DCNN_TABLE(DCNN_ISA) = {
     DCNN_STRING(DCNN_ISA), packed_size,      pack,     forward_scratch, forward,
     taps_size,             pack_taps,        unpack_taps, backward_scratch, backward,
-    dot,                   add_scaled,       adagrad,  tanh_all,
+    dot,                   add_scaled,       adagrad,  adagrad_rows,    square_sum,
+    tanh_all,
 };

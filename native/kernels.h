@@ -15,6 +15,11 @@ struct Shape {
     int64_t lanes;   // maps times rows: output rows, side by side in memory
 };
 
+// An update of Adagrad: the numbers of dcnn/training/stack_adagrad.py.
+struct Rule {
+    float clip, l2, rate, shrink, eps, fresh;
+};
+
 struct Kernels {
     const char* name;
 
@@ -43,9 +48,13 @@ struct Kernels {
     float (*dot)(const float* left, const float* right, int64_t size);
     // to += factor * from
     void (*add_scaled)(float* to, const float* from, float factor, int64_t size);
-    void (*adagrad)(float* value, const float* gradient, float* total, float* average,
-                    int64_t size, float clip, float l2, float rate, float shrink, float eps,
-                    float fresh);
+    void (*adagrad)(const Rule&, float* value, const float* gradient, float* total,
+                    float* average, int64_t size);
+    // Rows `first` to `end` of a table; `rows` are those of them that have a gradient, ascending.
+    void (*adagrad_rows)(const Rule&, float* value, const float* gradient, const int64_t* rows,
+                         int64_t count, float* total, float* average, int64_t first, int64_t end,
+                         int64_t dim);
+    double (*square_sum)(const float* x, int64_t size);
     void (*tanh)(const float* x, float* y, int64_t size);
 };
 

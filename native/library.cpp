@@ -59,10 +59,4 @@ int32_t dcnn_use_isa(const char* name) {
     return found != nullptr;
 }
 
-void dcnn_adagrad(float* value, const float* gradient, float* total, float* average, int64_t size,
-                  float clip, float l2, float rate, float shrink, float eps, float fresh) {
-    current_kernels().adagrad(value, gradient, total, average, size, clip, l2, rate, shrink, eps,
-                              fresh);
-}
-
 void dcnn_tanh(const float* x, float* y, int64_t size) { current_kernels().tanh(x, y, size); }

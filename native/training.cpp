@@ -4,6 +4,8 @@
 // Features are in the order of the last layer's memory, (k_top, lanes); the caller's, of the top
 // weights and of dropout, is (lanes, k_top).
 #include <algorithm>
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include "kernels.h"
@@ -170,12 +172,42 @@ void gather(const Network& network, const dcnn_batch& batch, const float* embedd
                     network.dim, words + t * network.dim);
 }
 
+// Calls take(place in the batch) for every word.
+template <class Take>
+void for_each_word(const dcnn_batch& batch, Take take) {
+    for (int64_t i = 0; i < batch.sentences; ++i)
+        for (int64_t t = 0; t < batch.lengths[i]; ++t) take(i * batch.columns + t);
+}
+
+// The gradients of the words of a batch, one a word of the vocabulary: the ids, ascending, and
+// their sums, each in the order of the batch. Returns how many they are.
+int64_t add_rows(const Network& network, const dcnn_batch& batch, const float* gradient_words,
+                 int64_t* rows, float* gradients) {
+    std::vector<std::pair<int64_t, int64_t>> words;  // id and place
+    words.reserve(static_cast<size_t>(batch.sentences * batch.columns));
+    for_each_word(batch, [&](int64_t word) { words.emplace_back(batch.ids[word], word); });
+    std::sort(words.begin(), words.end());
+    int64_t count = 0;
+    for (const auto& [id, word] : words) {
+        const float* from = gradient_words + word * network.dim;
+        if (count == 0 || rows[count - 1] != id) {
+            std::copy_n(from, network.dim, gradients + count * network.dim);
+            rows[count++] = id;
+        } else {
+            network.kernels.add_scaled(gradients + (count - 1) * network.dim, from, 1.0f,
+                                       network.dim);
+        }
+    }
+    return count;
+}
+
 }  // namespace
 
 int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
                                const dcnn_parameters* weights, float* const* values,
                                int32_t* const* positions, const float* gradient_logits,
-                               const dcnn_parameters* gradients, int32_t threads) try {
+                               const dcnn_parameters* gradients, int64_t* rows, int64_t* count,
+                               int32_t threads) try {
     const Network network(*sizes);
     const Kernels& kernels = network.kernels;
     if (const int32_t status = check(network, *batch)) return status;
@@ -250,13 +282,37 @@ int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
         kernels.unpack_taps(network.layers[l], total + at.taps[l], gradients->filters[l]);
         std::copy_n(total + at.bias[l], network.layers[l].lanes, gradients->biases[l]);
     }
-    for (int64_t i = 0; i < batch->sentences; ++i)
-        for (int64_t t = 0; t < batch->lengths[i]; ++t) {
-            const int64_t word = i * batch->columns + t;
+    if (rows)
+        *count = add_rows(network, *batch, gradient_words.get(), rows, gradients->embeddings);
+    else
+        for_each_word(*batch, [&](int64_t word) {
             kernels.add_scaled(gradients->embeddings + batch->ids[word] * network.dim,
                                gradient_words.get() + word * network.dim, 1.0f, network.dim);
-        }
+        });
     return DCNN_OK;
 } catch (const std::bad_alloc&) {
     return DCNN_NO_MEMORY;
+}
+
+float dcnn_cross_entropy(int64_t sentences, int64_t classes, const float* logits,
+                         const float* targets, const float* weights, float* gradient) {
+    double loss = 0;
+    for (int64_t i = 0; i < sentences; ++i) {
+        const float *own = logits + i * classes, *target = targets + i * classes;
+        const double largest = *std::max_element(own, own + classes);
+        double exponentials = 0, mass = 0, dot = 0;
+        for (int64_t c = 0; c < classes; ++c) {
+            exponentials += std::exp(own[c] - largest);
+            mass += target[c];
+            dot += target[c] * (own[c] - largest);
+        }
+        const double weight = weights ? weights[i] : 1.0;
+        loss += weight * (mass * std::log(exponentials) - dot);
+        for (int64_t c = 0; c < classes; ++c) {
+            const double share = std::exp(own[c] - largest) / exponentials;
+            gradient[i * classes + c] =
+                static_cast<float>(weight * (share * mass - target[c]) / sentences);
+        }
+    }
+    return static_cast<float>(loss / sentences);
 }

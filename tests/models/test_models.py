@@ -159,3 +159,10 @@ def test_max_tdnn_pads_a_short_sentence_with_zeros_on_the_right():
     # One word and three zeros: the narrow convolution has one column, weight 0 times the word.
     features = torch.tanh(layer.filters[0, 0, :, 0] * word + layer.bias[0])
     torch.testing.assert_close(model(*padded([[3]]))[0], model.top(features))
+
+
+def test_a_large_mask_is_zero_or_the_inverse_of_the_share_kept_everywhere():
+    model = build_model(DCNNConfig(dropout=0.25), 5, 2)  # 672 features: more than one part
+    mask = model.draw_dropout(100, torch.Generator().manual_seed(3))
+    draws = torch.empty(100, 672).uniform_(generator=torch.Generator().manual_seed(3))
+    assert torch.equal(mask, (draws < 0.75).float() / 0.75)

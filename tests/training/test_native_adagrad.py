@@ -93,3 +93,82 @@ def test_gradients_are_clipped_down_and_never_up(largest, factor):
     sums = optimizer.state[model.top.bias]["sum"]
     np.testing.assert_allclose(sums, [(3 * factor) ** 2, (4 * factor) ** 2], rtol=1e-5)
     assert optimizer.clip == 1  # of that step alone
+
+
+def sparse_gradient(rows, dim, words, seed=0):
+    values = torch.randn(len(rows), dim, generator=torch.Generator().manual_seed(seed))
+    places = torch.tensor([rows], dtype=torch.int64)
+    return torch.sparse_coo_tensor(places, values, (words, dim), check_invariants=True)
+
+
+ROWS = {
+    "some": [0, 3, 4, 17, 39],
+    "none": [],
+    "all": list(range(40)),
+    "the last": [39],
+    "out of order and twice": [5, 1, 5],
+}
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("l2", [0.0, 1e-2])
+@pytest.mark.parametrize("name", native.INSTRUCTION_SETS)
+def test_a_sparse_gradient_updates_as_the_dense_one_bit_for_bit(rows, l2, name):
+    before = native.instruction_set()
+    try:
+        native.use_instruction_set(name)
+    except ValueError:
+        pytest.skip(f"this machine has no {name}")
+    try:
+        gradient, updated = sparse_gradient(rows, 21, 40), []
+        for given in (gradient, gradient.to_dense()):
+            value = torch.nn.Parameter(torch.linspace(-1, 1, 840).view(40, 21))
+            optimizer = native_adagrad.NativeAdagrad([value], lr=0.1, weight_decay=l2)
+            for _ in range(3):
+                optimizer.clip = 0.5
+                value.grad = given
+                optimizer.step()
+            updated.append((value.detach(), optimizer.state[value]["sum"]))
+    finally:
+        native.use_instruction_set(before)
+    for sparse, dense in zip(*updated, strict=True):
+        assert torch.equal(sparse, dense)
+
+
+def test_threads_change_no_bit_of_an_update():
+    words, dim = 4000, 48  # large enough for two
+    gradient, updated = sparse_gradient(list(range(0, words, 7)), dim, words), []
+    before = torch.get_num_threads()
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        try:
+            value = torch.nn.Parameter(torch.linspace(-1, 1, words * dim).view(words, dim))
+            optimizer = native_adagrad.NativeAdagrad([value], lr=0.1, weight_decay=1e-3)
+            value.grad = gradient
+            optimizer.step()
+        finally:
+            torch.set_num_threads(before)
+        updated.append(value.detach())
+    assert torch.equal(updated[0], updated[1])
+    assert torch.equal(updated[0], updated[2])
+
+
+def test_rows_beyond_the_table_are_refused():
+    value, total = torch.zeros(4, 2), torch.zeros(4, 2)
+    for rows in ([4], [-1]):
+        gradient = torch.sparse_coo_tensor(
+            torch.tensor([rows]), torch.ones(1, 2), (4, 2), is_coalesced=True,
+            check_invariants=False,
+        )  # fmt: skip
+        with pytest.raises(ValueError, match="a word id lies outside the embeddings"):
+            native_adagrad._update_one(value, gradient, total, None, (1.0, 0, 0.1, 1.0, 0, 0))
+    assert not value.any()
+
+
+def test_the_norm_is_that_of_all_gradients_together():
+    dense = [torch.full((5, 7), 2.0), torch.tensor([3.0]), torch.zeros(0)]
+    sparse = sparse_gradient([3, 1, 3], 50, 9)
+    expected = torch.cat([*(part.ravel() for part in dense), sparse.to_dense().ravel()]).norm()
+    assert native_adagrad.norm([*dense, sparse]) == pytest.approx(float(expected), rel=1e-6)
+    with pytest.raises(ValueError, match="float32"):
+        native_adagrad.norm([torch.zeros(2, dtype=torch.float64)])

@@ -11,6 +11,7 @@ from dcnn.config import ModelConfig
 # The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
 # U(0, 1) for the biases of the layers.
 WEIGHT_DEVIATION = 0.05
+ONE_THREAD = 1 << 15  # numbers that torch does not spread over threads
 
 
 class ConvolutionalLayer(nn.Module):
@@ -98,9 +99,15 @@ class SentenceModel(nn.Module):
             return None
         keep = 1 - self.dropout
         mask = self.embeddings.new_empty(sentences, self.top.in_features)
-        if mask.device.type == "cpu":  # where bernoulli_ takes several times as long
-            return mask.uniform_(generator=generator).lt_(keep).div_(keep)
-        return mask.bernoulli_(keep, generator=generator).div_(keep)
+        if mask.device.type != "cpu":
+            return mask.bernoulli_(keep, generator=generator).div_(keep)
+        # Not bernoulli_, which on a CPU takes several times as long.
+        draws = mask.uniform_(generator=generator)
+        # In parts that torch's threads leave to one: on being woken they hold a core for longer
+        # than the work takes.
+        for part in torch.split(draws.view(-1), ONE_THREAD):
+            part.lt_(keep).div_(keep)
+        return draws
 
     def forward(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None) -> Tensor:
         """Logits (B, classes); ``dropout`` is a mask on the features, as in training."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-ABI = 2
+ABI = 3
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
 _STATUSES: dict[int, tuple[type[Exception], str]] = {
@@ -65,8 +65,14 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "dcnn_network_free": (None, [_pointer]),
     "dcnn_network_logits": (_int, [_pointer, _long, _pointer, _pointer, _pointer, _int]),
     "dcnn_training_forward": (_int, [*[_pointer] * 6, _int]),
-    "dcnn_training_backward": (_int, [*[_pointer] * 7, _int]),
+    "dcnn_training_backward": (_int, [*[_pointer] * 9, _int]),
+    "dcnn_cross_entropy": (_float, [_long, _long, *[_pointer] * 4]),
     "dcnn_adagrad": (None, [*[_pointer] * 4, _long, *[_float] * 6]),
+    "dcnn_adagrad_rows": (
+        _int,
+        [*[_pointer] * 3, _long, *[_pointer] * 2, _long, _long, *[_float] * 6, _int],
+    ),
+    "dcnn_norm": (ctypes.c_double, [_pointer, _pointer, _long]),
     "dcnn_tanh": (None, [_pointer, _pointer, _long]),
 }
 
@@ -185,6 +191,12 @@ def address(array: Array) -> int:
     """Where the values of ``array`` lie."""
     at: int = array.ctypes.data
     return at
+
+
+@cache
+def array_of(kind: Any, count: int) -> Any:
+    """The type of an array; ctypes would make a new class each time that none is in use."""
+    return kind * count
 
 
 def layer_sizes(filters: Sequence[int], fold_rows: bool) -> LayerSizes:

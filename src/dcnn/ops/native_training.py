@@ -3,10 +3,15 @@
 Beside the layers, ``dcnn.ops.native_backend``, this spares the steps between them: gathering words,
 changing layouts, dropout, the fully connected top, and their gradients. All tensors may carry a
 leading axis of runs; under ``torch.func.vmap`` the mapped axis is that axis.
+
+``forward`` and ``backward`` are the two calls; ``network`` is what autograd makes of them. The
+gradient of the embeddings is dense, or on demand sparse: the words of the batch alone, so that
+nothing goes through a large table that holds little but zeros.
 """
 
 import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -46,6 +51,17 @@ class _Batch(ctypes.Structure):
     ]
 
 
+@lru_cache(maxsize=64)
+def _sizes(
+    filters: tuple[torch.Size, ...], fold: bool, k_top: int, vocabulary: int, classes: int
+) -> tuple[_Sizes, Any]:
+    """The sizes of a network, and the array that they point to."""
+    shapes = (native.LayerSizes * len(filters))(
+        *(native.layer_sizes(shape, fold) for shape in filters)
+    )
+    return _Sizes(len(filters), k_top, vocabulary, classes, ctypes.addressof(shapes)), shapes
+
+
 class _Call:
     """The arguments of one run as the library takes them, and what keeps their memory alive."""
 
@@ -56,12 +72,10 @@ class _Call:
     def sizes(self, weights: Sequence[Tensor]) -> int:
         """``weights`` are embeddings, top weight and bias, then filters and bias of each layer."""
         embeddings, _, top_bias, *layers = weights
-        depth = len(layers) // 2
-        shapes = (native.LayerSizes * depth)(
-            *(native.layer_sizes(filters.shape, self._fold) for filters in layers[::2])
+        shapes = tuple(filters.shape for filters in layers[::2])
+        return self._address(
+            *_sizes(shapes, self._fold, self._k_top, len(embeddings), len(top_bias))
         )
-        sizes = _Sizes(depth, self._k_top, len(embeddings), len(top_bias), ctypes.addressof(shapes))
-        return self._address(sizes, shapes)
 
     def batch(self) -> int:
         """Ids (B, s), lengths (B,) and dropout."""
@@ -88,7 +102,8 @@ class _Call:
         return self._address(self._array(tensors))
 
     def _array(self, tensors: Sequence[Tensor]) -> Any:
-        array = (_pointer * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+        kind = native.array_of(_pointer, len(tensors))
+        array = kind(*(tensor.data_ptr() for tensor in tensors))
         self._alive.append(array)
         return array
 
@@ -110,8 +125,126 @@ def _of_run(run: int | None, tensors: Sequence[Any]) -> list[Any]:
     return [tensor if tensor is None or run is None else tensor[run] for tensor in tensors]
 
 
+def forward(
+    batch: Sequence[Any], fold: bool, k_top: int, weights: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    """Logits, and for the way back the values and then the positions that every layer pooled.
+
+    Args:
+        batch: ids, lengths and dropout, as for ``network``.
+        fold: whether every layer folds.
+        k_top: values a row keeps at the top.
+        weights: as for ``network``.
+    """
+    ids, lengths, dropout = batch
+    _check(ids, lengths, dropout, weights, fold, k_top)
+    batch, weights = _dense([ids.long(), lengths.long(), dropout]), _dense(weights)
+    layers, depth = weights[3:], len(weights[3:]) // 2
+    logits = weights[0].new_empty(*ids.shape[:-1], weights[2].shape[-1])
+    kept = [dynamic_k(ids.shape[-1], number, depth, k_top) for number in range(1, depth + 1)]
+    values = [
+        weights[0].new_empty(*ids.shape[:-1], k, *bias.shape[-2:])
+        for k, bias in zip(kept, layers[1::2], strict=True)
+    ]
+    positions = [torch.empty_like(value, dtype=torch.int32) for value in values]
+    for run in _runs(ids):
+        call, own = _Call(_of_run(run, batch), fold, k_top), _of_run(run, weights)
+        native.check(
+            native.library().dcnn_training_forward(
+                call.sizes(own),
+                call.batch(),
+                call.parameters(own),
+                call.pointers(_of_run(run, values)),
+                call.pointers(_of_run(run, positions)),
+                _of_run(run, [logits])[0].data_ptr(),
+                torch.get_num_threads(),
+            )
+        )
+    return logits, [*values, *positions]
+
+
+def backward(
+    batch: Sequence[Any],
+    fold: bool,
+    k_top: int,
+    weights: Sequence[Tensor],
+    pooled: Sequence[Tensor],
+    gradient_logits: Tensor,
+    *,
+    sparse: bool = False,
+) -> list[Tensor]:
+    """The gradients of all weights from that of the logits.
+
+    Args:
+        batch: as for ``forward``, as all that follows.
+        fold: likewise.
+        k_top: likewise.
+        weights: likewise.
+        pooled: what ``forward`` gave beside the logits.
+        gradient_logits: (B, classes).
+        sparse: whether the gradient of the embeddings is sparse; not with an axis of runs.
+    """
+    ids, lengths, dropout = batch
+    batch = _dense([ids.long(), lengths.long(), dropout])
+    weights, pooled = _dense(weights), _dense(pooled)
+    gradient_logits = gradient_logits.contiguous()
+    embeddings, *others = weights
+    if sparse:
+        rows, count = torch.empty(ids.numel(), dtype=torch.int64), ctypes.c_int64()
+        of_words = embeddings.new_empty(ids.numel(), embeddings.shape[1])
+        sparsely: tuple[int | None, int | None] = rows.data_ptr(), ctypes.addressof(count)
+    else:
+        of_words, sparsely = torch.zeros_like(embeddings), (None, None)
+    gradients = [of_words, *map(torch.empty_like, others)]
+    for run in _runs(ids):
+        call, own = _Call(_of_run(run, batch), fold, k_top), _of_run(run, weights)
+        kept = _of_run(run, pooled)
+        native.check(
+            native.library().dcnn_training_backward(
+                call.sizes(own),
+                call.batch(),
+                call.parameters(own),
+                call.pointers(kept[: len(kept) // 2]),
+                call.pointers(kept[len(kept) // 2 :]),
+                _of_run(run, [gradient_logits])[0].data_ptr(),
+                call.parameters(_of_run(run, gradients)),
+                *sparsely,
+                torch.get_num_threads(),
+            )
+        )
+    if sparse:
+        gradients[0] = torch.sparse_coo_tensor(
+            rows[None, : count.value],
+            of_words[: count.value],
+            embeddings.shape,
+            is_coalesced=True,  # the ids ascend, and none comes twice
+            check_invariants=False,
+        )
+    return gradients
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The mean cross-entropy with ``targets`` (B, classes), and its gradient (B, classes)."""
+    given = [logits, targets, *([] if weights is None else [weights])]
+    for tensor in given:
+        if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+            raise ValueError(f"a float32 tensor on the CPU is needed; got {tensor.dtype}")
+    if logits.shape != targets.shape or (weights is not None and len(weights) != len(logits)):
+        raise ValueError(f"logits {logits.shape} and targets {targets.shape} do not agree")
+    logits, targets, weights = _dense([logits, targets, weights])
+    gradient = torch.empty_like(logits)
+    loss = native.library().dcnn_cross_entropy(
+        *logits.shape,
+        logits.data_ptr(),
+        targets.data_ptr(),
+        None if weights is None else weights.data_ptr(),
+        gradient.data_ptr(),
+    )
+    return torch.tensor(loss), gradient
+
+
 class _Network(torch.autograd.Function):
-    """Logits, and for the way back the pooled values and positions of every layer."""
+    """Logits, and for the way back what every layer pooled."""
 
     @staticmethod
     def forward(
@@ -123,30 +256,8 @@ class _Network(torch.autograd.Function):
         *weights: Tensor,
     ) -> tuple[Tensor, ...]:
         """``weights`` as in ``_Call.sizes``."""
-        batch, weights = _dense([ids.long(), lengths.long(), dropout]), tuple(_dense(weights))
-        layers, depth = weights[3:], len(weights[3:]) // 2
-        _check(ids, lengths, dropout, weights, fold, k_top)
-        logits = weights[0].new_empty(*ids.shape[:-1], weights[2].shape[-1])
-        kept = [dynamic_k(ids.shape[-1], number, depth, k_top) for number in range(1, depth + 1)]
-        values = [
-            weights[0].new_empty(*ids.shape[:-1], k, *bias.shape[-2:])
-            for k, bias in zip(kept, layers[1::2], strict=True)
-        ]
-        positions = [torch.empty_like(value, dtype=torch.int32) for value in values]
-        for run in _runs(ids):
-            call, own = _Call(_of_run(run, batch), fold, k_top), _of_run(run, weights)
-            native.check(
-                native.library().dcnn_training_forward(
-                    call.sizes(own),
-                    call.batch(),
-                    call.parameters(own),
-                    call.pointers(_of_run(run, values)),
-                    call.pointers(_of_run(run, positions)),
-                    _of_run(run, [logits])[0].data_ptr(),
-                    torch.get_num_threads(),
-                )
-            )
-        return logits, *values, *positions
+        logits, pooled = forward([ids, lengths, dropout], fold, k_top, weights)
+        return logits, *pooled
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -160,27 +271,10 @@ class _Network(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient_logits: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of all weights."""
-        ids, lengths, dropout, *rest = ctx.saved_tensors
-        batch = _dense([ids.long(), lengths.long(), dropout])
-        weights, pooled = _dense(rest[: ctx.weights]), _dense(rest[ctx.weights :])
-        gradient_logits = gradient_logits.contiguous()
-        embeddings, *others = weights
-        gradients = [torch.zeros_like(embeddings), *map(torch.empty_like, others)]
-        for run in _runs(ids):
-            call, own = _Call(_of_run(run, batch), ctx.fold, ctx.k_top), _of_run(run, weights)
-            kept = _of_run(run, pooled)
-            native.check(
-                native.library().dcnn_training_backward(
-                    call.sizes(own),
-                    call.batch(),
-                    call.parameters(own),
-                    call.pointers(kept[: len(kept) // 2]),
-                    call.pointers(kept[len(kept) // 2 :]),
-                    _of_run(run, [gradient_logits])[0].data_ptr(),
-                    call.parameters(_of_run(run, gradients)),
-                    torch.get_num_threads(),
-                )
-            )
+        saved, first = ctx.saved_tensors, 3 + ctx.weights
+        gradients = backward(
+            saved[:3], ctx.fold, ctx.k_top, saved[3:first], saved[first:], gradient_logits
+        )
         return *[None] * 5, *gradients
 
     @staticmethod

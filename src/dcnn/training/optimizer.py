@@ -10,7 +10,7 @@ from torch.optim import Adagrad
 from dcnn.config import TrainingConfig
 from dcnn.models import SentenceModel
 from dcnn.ops.choice import backend_name
-from dcnn.training.native_adagrad import NativeAdagrad
+from dcnn.training.native_adagrad import NativeAdagrad, norm
 
 
 def l2_of(name: str, config: TrainingConfig) -> float:
@@ -50,10 +50,9 @@ def clip_gradients(model: SentenceModel, optimizer: Adagrad, largest: float) -> 
     """Scale all gradients down to the norm ``largest``; returns the norm that they had."""
     if not isinstance(optimizer, NativeAdagrad):
         return torch.nn.utils.clip_grad_norm_(model.parameters(), largest)
-    gradients = [value.grad for value in model.parameters() if value.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
-    optimizer.clip = min(1.0, largest / (float(norm) + 1e-6))  # the update scales on its way
-    return norm
+    total = norm([value.grad for value in model.parameters() if value.grad is not None])
+    optimizer.clip = min(1.0, largest / (total + 1e-6))  # the update scales on its way
+    return torch.tensor(total)
 
 
 def decay_embeddings(model: SentenceModel, optimizer: Adagrad, config: TrainingConfig) -> None:

@@ -19,8 +19,10 @@ from dcnn.config import TrainingConfig
 from dcnn.data.batching import Batch, Examples, make_batch, prediction_batches, training_order
 from dcnn.errors import TrainingError
 from dcnn.models import SentenceModel
+from dcnn.models.dcnn import DCNN
 from dcnn.text.sentences import Ints
 from dcnn.text.vocabulary import UNKNOWN
+from dcnn.training import native_step
 from dcnn.training.objective import cross_entropy, example_weights, target_distributions
 from dcnn.training.optimizer import (
     WeightAverage,
@@ -155,10 +157,7 @@ class Run:
             ids = ids.masked_fill(draws < self.config.word_dropout, UNKNOWN)
         weights = None if batch.weights is None else self._tensor(batch.weights)
         dropout = self.model.draw_dropout(len(ids), self.generator)
-        logits = self.model(ids, lengths, dropout)
-        loss = cross_entropy(logits, self._tensor(batch.targets), weights)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = self._set_gradients((ids, lengths, dropout), self._tensor(batch.targets), weights)
         if self.config.max_grad_norm:
             self._norm = clip_gradients(self.model, self.optimizer, self.config.max_grad_norm)
         decay_embeddings(self.model, self.optimizer, self.config)
@@ -166,6 +165,20 @@ class Run:
         if self.average is not None:
             self.average.update(self.model)
         return loss.detach()
+
+    def _set_gradients(
+        self,
+        batch: tuple[Tensor, Tensor, Tensor | None],
+        targets: Tensor,
+        weights: Tensor | None,
+    ) -> Tensor:
+        """Give every parameter its gradient; returns the loss."""
+        if isinstance(self.model, DCNN) and native_step.fits(self.model, self.optimizer):
+            return native_step.set_gradients(self.model, batch, targets, weights)
+        loss = cross_entropy(self.model(*batch), targets, weights)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
 
     def _look_at_loss(self, batches: int) -> None:
         state = self.state
