@@ -37,7 +37,8 @@ def summary_table(folder: Path) -> str:
             continue
         row = report.rows[0]
         ours, theirs = (f"{figure(value)} {row.unit}" for value in (row.ours, row.baseline))
-        lines.append((row.name, ours, f"{theirs} ({row.baseline_name})", figure(row.ratio)))
+        name = f"{row.name}, on a GPU" if report.case == "gpu" else row.name
+        lines.append((name, ours, f"{theirs} ({row.baseline_name})", figure(row.ratio)))
         machines.append(f"{report.hardware}; {report.ours}")
     table = _markdown(("what", "ours", "baseline", "ratio"), lines)
     return "\n\n".join([table, *(f"{machine}." for machine in dict.fromkeys(machines))])
