@@ -141,7 +141,7 @@ def strongest_ngrams(graph: FeatureGraph, of_class: int, count: int = STRONGEST)
     for place in strongest_nodes(graph, of_class, count):
         node = graph.top[place : place + 1]
         words = _words(graph, node, graph.root_weight[place : place + 1, of_class])
-        positions = _fewest(words * direction[place])
+        positions = fewest(words * direction[place])
         if positions:
             found.setdefault(positions, []).append(float(words[list(positions)].sum()))
     ngrams = (
@@ -158,8 +158,12 @@ def _words(graph: FeatureGraph, nodes: Ints, weights: NDArray[np.floating]) -> D
     return np.bincount(words, lowest.flow, minlength=len(graph.words)).astype(np.float64)
 
 
-def _fewest(share: Doubles) -> tuple[int, ...]:
-    """The fewest words that bring ``CARRIED`` of what is brought in the right direction."""
+def fewest(share: Doubles) -> tuple[int, ...]:
+    """The fewest words that bring ``CARRIED`` of what is brought in the right direction.
+
+    Args:
+        share: (s,) what each word brings; above 0 is the right direction.
+    """
     order = np.argsort(-share, kind="stable")
     brought = np.cumsum(np.maximum(share[order], 0))
     if brought[-1] == 0:  # the biases alone speak
