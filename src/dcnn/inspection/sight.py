@@ -1,7 +1,7 @@
 """What a node saw: how much every word of the sentence brings to its value.
 
-Along the graph every node is linear (``dcnn.inspection.relevance``), so the value of a node is a sum
-over the paths that end in it: those that start at words, and those that start at biases.
+Along the graph every node is linear (``dcnn.inspection.relevance``), so the value of a node is a
+sum over the paths that end in it: those that start at words, and those that start at biases.
 """
 
 import numpy as np
@@ -40,5 +40,4 @@ def _seen_in_layer(graph: FeatureGraph, nodes: Ints) -> Doubles:
     else:
         below, of_source = np.unique(source, return_inverse=True)
         brought = np.add.reduceat(weight[:, None] * _seen_in_layer(graph, below)[of_source], first)
-    seen: Doubles = graph.nodes.gain[nodes, None] * brought
-    return seen
+    return (graph.nodes.gain[nodes, None] * brought).astype(np.float64)

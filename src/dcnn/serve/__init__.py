@@ -1,6 +1,6 @@
 """The server: an HTTP API over model folders, and the explorer page that shows what they do.
 
-- ``registry``: the models, loaded once; ``indexing``: their detectors.
+- ``registry``: the models, loaded once; ``detectors``: what their detectors look for.
 - ``limits``: how much a request may ask for; ``refusals``: what is answered beyond that.
 - ``schemas``: questions and answers as types, from which the OpenAPI description is made.
 - ``bodies``, ``answers``: bytes in, bytes out.

@@ -71,7 +71,7 @@ def make_app(
     )
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _refused(_: Request, error: Exception) -> Response:
     """An error as its sentence."""
     match error:
         case Refusal():

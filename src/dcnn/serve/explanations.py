@@ -15,14 +15,17 @@ from dcnn.serve.schemas import CompareQuestion, ExplainQuestion
 
 def explanations(model: ServedModel, texts: Sequence[str], question: ExplainQuestion) -> bytes:
     """The whole answer to ``/v1/explain``."""
-    found = [_values(explain(model.predictor, text, question.of_class), question) for text in texts]
+    found = [
+        _values(explain(model.predictor, text, question.given("of_class")), question)
+        for text in texts
+    ]
     return json_bytes({"model": model.name, "explanations": found})
 
 
 def comparison(model: ServedModel, question: CompareQuestion) -> bytes:
     """The whole answer to ``/v1/compare``."""
     first, second = question.texts
-    before = explain(model.predictor, first, question.of_class)
+    before = explain(model.predictor, first, question.given("of_class"))
     after = explain(model.predictor, second, before.label)
     found = compare(before, after)
     return json_bytes(

@@ -116,9 +116,9 @@ class Front:
         if path not in ALWAYS_ANSWERED and self.pending() > self._in_flight:
             raise overloaded()
         if self._key and (path.startswith("/v1/") or path == "/metrics"):
-            given = [_key_in(name, value) for name, value in scope["headers"]]
-            # Every comparison takes the same time, however much of the key is right.
-            if not any([hmac.compare_digest(key, self._key) for key in given]):
+            given = (_key_in(name, value) for name, value in scope["headers"])
+            # A comparison takes the same time however much of the key is right.
+            if not any(hmac.compare_digest(key, self._key) for key in given):
                 raise key_needed()
 
     def _route(self, path: str) -> str:

@@ -53,7 +53,7 @@ class Predict:
         limits = self._limits
         body = await read_body(scope, receive, limits.body, limits.body_seconds)
         question = parsed(PredictQuestion, body)
-        model = self._registry.get(question.model)
+        model = self._registry.get(question.given("model"))
         texts = question.all_texts()
         check_texts(texts, limits.texts, limits)
         if sum(map(len, texts)) + len(texts) <= AT_ONCE:

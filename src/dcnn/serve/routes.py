@@ -12,7 +12,7 @@ from dcnn.data.tables import Row, TableOptions
 from dcnn.serve import schemas
 from dcnn.serve.answers import json_bytes
 from dcnn.serve.bodies import check_texts, parsed, read_body
-from dcnn.serve.detectors import detectors
+from dcnn.serve.detectors import Wanted, detectors
 from dcnn.serve.explanations import comparison, explanations
 from dcnn.serve.limits import Limits
 from dcnn.serve.metrics import CONTENT_TYPE, Metrics
@@ -31,6 +31,18 @@ MORE = {
     422: "The request cannot be used.",
     503: "The server is busy; `Retry-After` says when to try again.",
 }
+
+LARGEST = 100_000  # of a layer, map or row: far above any network's
+WORD = "Whose n-grams have more of this word than the corpus has; the best first."
+NODE = Query(
+    pattern=r"^\d{1,5}:\d{1,5}:\d{1,5}$",
+    description="Those that a node of the feature graph joins, as LAYER:MAP:ROW.",
+)
+
+
+def _whole(least: int, about: str) -> Any:
+    return Query(ge=least, le=LARGEST, description=about)
+
 
 ModelName = Annotated[str | None, Query(description=schemas.MODEL)]
 
@@ -67,7 +79,7 @@ class Endpoints:
     async def explain(self, request: Request) -> Response:
         """Why texts get their labels: words, n-grams, deletions, and the graph that carries it."""
         question = parsed(schemas.ExplainQuestion, await self._body(request, self.limits.body))
-        model, texts = self.registry.get(question.model), question.all_texts()
+        model, texts = self.registry.get(question.given("model")), question.all_texts()
         check_texts(texts, self.limits.explained, self.limits)
         answer = await self.slow.run(explanations, model, texts, question)
         self.metrics.count_texts(model.name, len(texts))
@@ -76,7 +88,7 @@ class Endpoints:
     async def compare(self, request: Request) -> Response:
         """What changes between two texts: aligned words, and detectors that speak otherwise."""
         question = parsed(schemas.CompareQuestion, await self._body(request, self.limits.body))
-        model = self.registry.get(question.model)
+        model = self.registry.get(question.given("model"))
         check_texts(list(question.texts), 2, self.limits)
         answer = await self.slow.run(comparison, model, question)
         self.metrics.count_texts(model.name, 2)
@@ -117,16 +129,17 @@ class Endpoints:
     async def detectors(
         self,
         model: ModelName = None,
-        layer: Annotated[int | None, Query(ge=1, description="Of this layer.")] = None,
-        map: Annotated[int | None, Query(ge=0, description="Of this feature map.")] = None,  # noqa: A002
-        row: Annotated[int | None, Query(ge=0, description="Of this row.")] = None,
-        word: Annotated[str | None, Query(description="Whose n-grams have this word.")] = None,
+        layer: Annotated[int | None, _whole(1, "Of this layer.")] = None,
+        map: Annotated[int | None, _whole(0, "Of this feature map.")] = None,  # noqa: A002
+        row: Annotated[int | None, _whole(0, "Of this row.")] = None,
+        node: Annotated[str | None, NODE] = None,
+        word: Annotated[str | None, Query(max_length=100, description=WORD)] = None,
         limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
     ) -> Response:
         """What the network's detectors look for: the n-grams of a corpus they answer to most."""
         served = self.registry.get(model)
-        place = (layer, map, row)
-        return _json(await self.slow.run(detectors, served, place, word, limit))
+        wanted = Wanted(layer, map, row, node, word, limit)
+        return _json(await self.slow.run(detectors, served, wanted))
 
     async def models(self) -> Response:
         """The models that are served, and the limits."""

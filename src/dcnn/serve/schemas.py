@@ -7,7 +7,6 @@ answered.
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.json_schema import SkipJsonSchema
 
 Label = str | int | float | bool
 
@@ -17,42 +16,49 @@ NODES = "How many topmost nodes the graph shows: those of the largest contributi
 EDGES = "How many edges into every node the graph shows: those that carry most."
 
 
-def _needs_texts(schema: dict[str, Any]) -> None:
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """What is left out is not the empty string, though Python needs a value for it."""
+    for field in schema["properties"].values():
+        if not field.get("default", True):
+            del field["default"]
+
+
+def _either_text_or_texts(schema: dict[str, Any]) -> None:
+    _without_defaults(schema)
     schema["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
 
 
 class Question(BaseModel):
     """What all questions share."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, populate_by_name=True, json_schema_extra=_without_defaults
+    )
 
-    model: str | SkipJsonSchema[None] = Field(default=None, description=MODEL)
+    model: str = Field(default="", description=MODEL)
 
-    @model_validator(mode="after")
-    def _nothing_is_null(self) -> Self:
-        for name in self.model_fields_set:
-            if getattr(self, name) is None:
-                raise ValueError(f"{name} is null; give a value or leave it out")
-        return self
+    def given(self, name: str) -> Any:
+        """The value of a field; None if it was left out."""
+        return getattr(self, name) if name in self.model_fields_set else None
 
 
 class TextQuestion(Question):
     """One text or many."""
 
-    model_config = ConfigDict(json_schema_extra=_needs_texts)
+    model_config = ConfigDict(json_schema_extra=_either_text_or_texts)
 
-    text: str | SkipJsonSchema[None] = Field(default=None, description="One text.")
-    texts: list[str] | SkipJsonSchema[None] = Field(default=None, description="Several texts.")
+    text: str = Field(default="", description="One text.")
+    texts: list[str] = Field(default=[], description="Several texts.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
-        if (self.text is None) == (self.texts is None):
+        if len(self.model_fields_set & {"text", "texts"}) != 1:
             raise ValueError("give either text, a string, or texts, a list of strings")
         return self
 
     def all_texts(self) -> list[str]:
         """The texts, whichever way they were given."""
-        return [self.text] if self.text is not None else self.texts or []
+        return [self.text] if "text" in self.model_fields_set else self.texts
 
 
 class PredictQuestion(TextQuestion):
@@ -62,7 +68,7 @@ class PredictQuestion(TextQuestion):
 class ExplainQuestion(TextQuestion):
     """Why these labels?"""
 
-    of_class: str | SkipJsonSchema[None] = Field(default=None, alias="class", description=OF_CLASS)
+    of_class: str = Field(default="", alias="class", description=OF_CLASS)
     nodes: int = Field(default=10, ge=1, le=60, description=NODES)
     edges: int = Field(default=3, ge=1, le=8, description=EDGES)
 
@@ -71,10 +77,10 @@ class CompareQuestion(Question):
     """What changes between two texts?"""
 
     texts: tuple[str, str] = Field(description="The two texts.", strict=False)
-    of_class: str | SkipJsonSchema[None] = Field(
-        default=None,
+    of_class: str = Field(
+        default="",
         alias="class",
-        description="The label to compare; the first text's if not given.",
+        description="The label to compare; the one predicted for the first text if not given.",
     )
     nodes: int = Field(default=10, ge=1, le=60, description=NODES)
     edges: int = Field(default=3, ge=1, le=8, description=EDGES)
@@ -252,7 +258,10 @@ class PredictedRow(Answer):
 class Detection(Answer):
     """An n-gram that a detector answers to."""
 
+    text: str = Field(description="The words, with an ellipsis where some are missing.")
     words: list[str]
+    positions: list[int]
+    strongest: list[int] = Field(description="Positions of the words that bring most.")
     value: float
     count: int
 
@@ -264,6 +273,10 @@ class Detector(Answer):
     map: int
     row: int
     name: str
+    mean: float = Field(description="Of its values over the corpus.")
+    push: dict[str, float] = Field(
+        description="What its n-grams carry of each class's logit, in the mean."
+    )
     top: list[Detection]
 
 
