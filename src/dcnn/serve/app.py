@@ -52,7 +52,7 @@ def make_app(
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
-    predict = add_endpoints(app, Endpoints(registry, limits, SlowWork(limits), metrics))
+    predict = add_endpoints(app, Endpoints(registry, limits, SlowWork(limits), metrics, bool(key)))
     files = load_page()
     add_page(app, files)
     app.add_exception_handler(Refusal, _refused)

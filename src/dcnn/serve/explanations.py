@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dcnn.inspection.comparison import compare
+from dcnn.inspection.comparison import DetectorChange, compare
 from dcnn.inspection.explanation import Explanation, explain
 from dcnn.serve.answers import json_bytes
+from dcnn.serve.detectors import joined_detectors
 from dcnn.serve.drawing import draw
 from dcnn.serve.prediction import described
 from dcnn.serve.registry import ServedModel
@@ -34,10 +35,19 @@ def comparison(model: ServedModel, question: CompareQuestion) -> bytes:
             "explanations": [_values(before, question), _values(after, question)],
             "difference": found.difference,
             "aligned": found.aligned,
-            "changes": [asdict(change) for change in found.changes],
+            "changes": [
+                asdict(change) | {"name": _name(model, change)} for change in found.changes
+            ],
             "others": found.others,
         }
     )
+
+
+def _name(model: ServedModel, change: DetectorChange) -> str:
+    if model.detectors is None:
+        return ""
+    joined = sorted(joined_detectors(model, f"{change.layer}:{change.map}:{change.row}"))
+    return " + ".join(filter(None, map(model.detectors.name, joined)))
 
 
 def _values(

@@ -65,12 +65,18 @@ class Endpoints:
     """What the endpoints share."""
 
     def __init__(
-        self, registry: Registry, limits: Limits, slow: SlowWork, metrics: Metrics
+        self,
+        registry: Registry,
+        limits: Limits,
+        slow: SlowWork,
+        metrics: Metrics,
+        asks_for_key: bool = False,
     ) -> None:
         self.registry = registry
         self.limits = limits
         self.slow = slow
         self.metrics = metrics
+        self.asks_for_key = asks_for_key
 
     async def predict(self) -> Response:
         """Labels and probabilities of one text or many."""
@@ -161,7 +167,8 @@ class Endpoints:
 
     async def health(self) -> Response:
         """That the server answers."""
-        return _json(json_bytes({"status": "ok", "models": len(self.registry.models)}))
+        answer = {"status": "ok", "models": len(self.registry.models), "key": self.asks_for_key}
+        return _json(json_bytes(answer))
 
     async def prometheus(self) -> Response:
         """Counters and times for Prometheus."""

@@ -224,6 +224,7 @@ class Change(Answer):
     layer: int
     map: int
     row: int
+    name: str = Field(description="What it looks for in the corpus; empty if that is not known.")
     contributions: tuple[float, float]
     seen: tuple[list[float], list[float]] = Field(
         description="What every word of each text brings to the contribution."
@@ -324,3 +325,4 @@ class Health(Answer):
 
     status: str
     models: int
+    key: bool = Field(description="Whether the API asks for a key.")
