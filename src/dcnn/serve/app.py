@@ -10,7 +10,7 @@ from dcnn import __version__
 from dcnn.errors import UserError
 from dcnn.serve.answers import json_bytes
 from dcnn.serve.bodies import sentence
-from dcnn.serve.front import Front
+from dcnn.serve.front import FAILED, Front
 from dcnn.serve.limits import Limits
 from dcnn.serve.metrics import Metrics
 from dcnn.serve.page_files import load_page
@@ -59,6 +59,7 @@ def make_app(
     app.add_exception_handler(UserError, _refused)
     app.add_exception_handler(RequestValidationError, _refused)
     app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(Exception, _failed)
     app.openapi = lambda: _described(app, limits, bool(key))  # type: ignore[method-assign]
     return Front(
         app,
@@ -90,6 +91,11 @@ async def _refused(_: Request, error: Exception) -> Response:
         {"cache-control": "no-store", **headers},
         media_type="application/json",
     )
+
+
+async def _failed(_: Request, __: Exception) -> Response:
+    """What nobody foresaw; the front logs where it was."""
+    return Response(json_bytes({"error": FAILED}), 500, media_type="application/json")
 
 
 def _plain(error: HTTPException) -> str:

@@ -110,8 +110,7 @@ def _bound(family: int, address: tuple[object, ...], *, shared: bool) -> socket.
         if shared:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(address)
-        if not shared:
-            bound.listen(BACKLOG)
+        bound.listen(BACKLOG)
     except OSError:
         bound.close()
         raise

@@ -41,16 +41,25 @@ def run_workers(work: Work, sockets: Sequence[socket.socket]) -> None:
     def stop(_: int, __: FrameType | None) -> None:
         nonlocal stopping
         stopping = True
+        for listener in sockets:  # else the system would go on to accept for nobody
+            listener.close()
         for worker in list(workers):
             os.kill(worker, signal.SIGTERM)
 
     def start(number: int) -> None:
         if process := os.fork():
             workers[process] = (number, time.monotonic())
+            if stopping:  # the signal came while there was no number to send it to
+                os.kill(process, signal.SIGTERM)
             return
         status = 1
         try:
+            for handled in (signal.SIGINT, signal.SIGTERM):  # the parent's would stop the others
+                signal.signal(handled, signal.SIG_DFL)
             os.close(held)
+            for other in sockets:
+                if other is not sockets[number]:
+                    other.close()
             work(number, sockets[number], watched)
             status = 0
         finally:
