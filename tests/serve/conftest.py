@@ -1,10 +1,6 @@
 """Servers to ask: one in the test's own process, and real ones."""
 
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,10 +13,10 @@ from dcnn.serve.app import make_app
 from dcnn.serve.detectors import index_detectors
 from dcnn.serve.limits import Limits
 from dcnn.serve.registry import Registry, ServedModel
+from serve_process import Running, start_server
 from untrained import make_artifact
 
 CORPUS = ("the plot is not dull", "the acting was very good", "the ending is bad , not good .")
-ADDRESS = re.compile(r"on (http://\S+?)/ ")
 
 
 @pytest.fixture(scope="session")
@@ -51,24 +47,6 @@ def client(client_with) -> TestClient:
     return client_with()
 
 
-@dataclass
-class Running:
-    """A server in a process of its own."""
-
-    address: str
-    process: subprocess.Popen[str]
-
-    @property
-    def port(self) -> int:
-        return int(self.address.rpartition(":")[2])
-
-    def end(self) -> tuple[int, str]:
-        """Stop it in good order; its exit code and what it logged."""
-        self.process.terminate()
-        _, err = self.process.communicate(timeout=20)
-        return self.process.returncode, err
-
-
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> Path:
     """A folder with two model folders and a corpus."""
@@ -77,21 +55,6 @@ def folder(tmp_path_factory) -> Path:
     model_folder.save(place / "bag", make_artifact(NBoWConfig(dim=8)))
     (place / "corpus.txt").write_text("\n".join(CORPUS) + "\n")
     return place
-
-
-def start_server(folder: Path, *arguments: object) -> Running:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dcnn", "serve", *map(str, arguments)],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if found := ADDRESS.search(line):
-            return Running(found[1], process)
-    raise AssertionError(process.communicate()[1])
 
 
 @pytest.fixture

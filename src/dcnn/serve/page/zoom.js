@@ -53,7 +53,7 @@ export class Zoom {
 
   state() {
     const { x, y, scale } = this.view;
-    return this.own ? [x, y, scale].map((number) => number.toFixed(2)).join(",") : "";
+    return this.own ? [x.toFixed(2), y.toFixed(2), scale.toFixed(4)].join(",") : "";
   }
 
   restore(text) {
@@ -74,6 +74,7 @@ export class Zoom {
   }
 
   #resized() {
+    if (!this.width) return; // nothing is drawn yet
     if (this.own) this.#apply();
     else this.#start();
   }
