@@ -11,7 +11,7 @@ from dcnn.cli.options import Encoding, NoHeader, TextColumn
 def serve(
     models: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL...", help="Model folders; NAME=FOLDER gives one a name."),
+        typer.Argument(metavar="MODEL", help="Model folders; NAME=FOLDER gives one a name."),
     ],
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[

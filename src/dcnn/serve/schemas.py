@@ -48,7 +48,7 @@ class TextQuestion(Question):
     model_config = ConfigDict(json_schema_extra=_either_text_or_texts)
 
     text: str = Field(default="", description="One text.")
-    texts: list[str] = Field(default=[], description="Several texts.")
+    texts: list[str] = Field(default_factory=list, description="Several texts.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

@@ -5,6 +5,9 @@ import { make, percent, side, signed, strengths } from "./dom.js";
 const MOST = 9; // words told of a node
 
 export function hint() {
+  if (matchMedia("(hover: none)").matches) {
+    return [make("p", { class: "hint" }, "Tap a word to see where it goes, a node to see what it saw and what its detectors look for. Drag sideways to move the graph.")];
+  }
   return [
     make("p", { class: "hint" }, "Point at a word to see where it goes, at a node to see what it saw. Click a node for the n-grams that its detectors look for."),
     make("p", { class: "hint" }, make("kbd", {}, "Tab"), " enters the graph, ", make("kbd", {}, "\u2190 \u2191 \u2192 \u2193"), " walk it, ", make("kbd", {}, "Enter"), " holds a node, ", make("kbd", {}, "+ \u2212 0"), " zoom."),
