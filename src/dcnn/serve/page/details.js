@@ -44,9 +44,13 @@ export function ofNode(explanation, node) {
       ["carries", `${signed(node.carried, 3)} of the logit`],
     ]),
     make("h4", {}, "What it saw: what the words bring to its value"),
-    bars([...told.slice(0, MOST), ["biases", biases]]),
+    bars([...told.slice(0, MOST), ...others(told.slice(MOST)), ["biases", biases]]),
   ];
 }
+
+// What is left of a list that was cut, so that the numbers still add up.
+const others = (left) =>
+  left.length ? [[`${left.length} others`, left.reduce((sum, [, amount]) => sum + amount, 0)]] : [];
 
 export function ofDetectors(answer) {
   return [
