@@ -24,6 +24,8 @@ def test_a_missing_folder_is_told(dcnn):
 
 def test_a_port_in_use_is_told(dcnn, model):
     with socket.socket() as taken:
+        # As the workers of another server do.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]

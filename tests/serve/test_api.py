@@ -31,7 +31,9 @@ def test_many_texts_are_answered_in_their_order(client, registry):
     texts = [TEXT, "", OTHER, "words that nobody knows"]
     found = client.post("/v1/predict", json={"texts": texts, "model": "stars"}).json()
     expected = registry.get("stars").predictor.predict(texts)
-    assert [one["label"] for one in found["predictions"]] == [one.label for one in expected]
+    assert [(one["label"], one["probability"]) for one in found["predictions"]] == [
+        (one.label, one.probability) for one in expected
+    ]
     assert set(found["predictions"][0]["probabilities"]) == {"1", "2", "3"}
 
 
@@ -42,11 +44,12 @@ def test_a_large_batch_is_answered_as_its_texts_alone(client):
     assert together[299] == alone[0]
 
 
-def test_an_explanation_adds_up_to_the_logit(client):
-    (found,) = client.post("/v1/explain", json={"text": TEXT, "class": "pos"}).json()[
+@pytest.mark.parametrize("label", ["neg", "pos"])
+def test_an_explanation_adds_up_to_the_logit(client, label):
+    (found,) = client.post("/v1/explain", json={"text": TEXT, "class": label}).json()[
         "explanations"
     ]
-    assert found["class"] == "pos"
+    assert found["class"] == label
     words = sum(word["relevance"] for word in found["words"])
     assert words + found["biases"] == pytest.approx(found["logit"], abs=1e-5)
     assert [word["word"] for word in found["words"]] == TEXT.split()

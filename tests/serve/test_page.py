@@ -96,6 +96,7 @@ def shown_edges(page: Page) -> int:
 
 def test_typing_shows_label_probabilities_and_words(page, server):
     page.fill("#text", "")
+    expect(page.locator("#problem")).to_be_visible()
     expect(page.locator("#problem")).to_contain_text("Type a sentence")
     page.locator("#text").press_sequentially(OTHER, delay=5)
     found = explanation(server, OTHER)
@@ -291,6 +292,7 @@ def test_a_file_that_cannot_be_read_is_told_why(opened):
     page = opened("#view=file")
     expect(page.locator("#model option")).to_have_count(2)
     page.set_input_files("#chosen", {"name": "a.csv", "mimeType": "", "buffer": b"a,b,c\n1,2,3\n"})
+    expect(page.locator("#file-problem")).to_be_visible()
     expect(page.locator("#file-problem")).to_contain_text("cannot guess which column")
     assert [fault for fault in opened.faults if "422" not in fault] == []
     opened.faults.clear()  # a browser logs every answer of 400 and above
@@ -342,6 +344,7 @@ def test_a_dead_server_is_told_and_its_return_noticed(opened, folder):
         server.process.kill()
         server.process.communicate()
         page.fill("#text", OTHER)
+        expect(page.locator("#banner")).to_be_visible()
         expect(page.locator("#banner")).to_contain_text("does not answer")
         expect(page.locator("#answer")).to_be_visible()  # the last answer stays
         assert all("ERR_" in fault for fault in opened.faults)
