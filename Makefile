@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe experiments bench clean
+.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe experiments bench figures clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench: setup  ## Measure every benchmark anew into results/bench and render the 
 	    $(BIN)/dcnn bench $$case --out $(BENCH)/$$case.json || exit 1; done
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/dcnn bench tables --write README.md --write docs/performance.md
+
+figures: setup  ## Draw the paper's four figures into docs/figures; FIGURES_MODEL names the model of Fig. 4
+	FIGURES_MODEL="$(FIGURES_MODEL)" $(BIN)/python benchmarks/figures.py
 
 format: setup  ## Format the code and mend what can be mended
 	$(BIN)/ruff format .

@@ -82,3 +82,12 @@ def _upward(seen, number, n, row, column, amount, of_class):
         onward = amount * float(layer.filters[o, n, row, place]) * gain
         ends += _upward(seen, number + 1, o, row % rows, j, onward, of_class)
     return ends
+
+
+@st.composite
+def network_with_corpus(draw, depth=3):
+    """A network and some sentences, with words that repeat, unknown words and short sentences."""
+    seen = draw(inspected(depth=depth))
+    vocabulary = st.sampled_from([*VOCABULARY_TEXT.split()[:6], "xyzzy", "plugh"])
+    sentence = st.lists(vocabulary, min_size=1, max_size=9)
+    return seen.artifact, draw(st.lists(sentence, min_size=1, max_size=12))

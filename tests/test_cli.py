@@ -9,8 +9,8 @@ import dcnn as package
 def test_no_arguments_show_the_commands(dcnn):
     done = dcnn()
     assert "Usage" in done.out + done.err
-    names = ("demo", "train", "predict", "evaluate", "explain", "data", "experiment", "bench")
-    for command in names:
+    names = ("demo", "train", "predict", "evaluate", "explain", "detectors")
+    for command in (*names, "data", "experiment", "bench"):
         assert command in done.out + done.err
 
 
@@ -23,6 +23,7 @@ def test_no_arguments_show_the_commands(dcnn):
             "predict",
             "evaluate",
             "explain",
+            "detectors",
             "data list",
             "data fetch",
             "data verify",

@@ -143,6 +143,20 @@ def _open_member(path: Path, member: str) -> Iterator[IO[bytes]]:
             yield stream
 
 
+def check_place(option: str, path: Path) -> None:
+    """Say before any work is done that no file can be written there.
+
+    Raises:
+        UserError: it is a folder, or in none that exists; the message begins with ``option``.
+    """
+    if path.is_dir():
+        raise UserError(f"{option} {path} is a folder; name a file")
+    if not path.parent.is_dir():
+        raise UserError(
+            f"{option} {path}: there is no folder {path.parent}; make it or name another"
+        )
+
+
 def _neighbour(path: Path) -> Path:
     # Always the same name: what a killed process leaves behind, the next one takes over.
     return path.with_name(f".{path.name}.tmp")

@@ -1,5 +1,6 @@
 """Servers to ask: one in the test's own process, and real ones."""
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from dcnn.serve.detectors import index_detectors
 from dcnn.serve.limits import Limits
 from dcnn.serve.registry import Registry, ServedModel
 from serve_process import Running, start_server
-from untrained import make_artifact
+from untrained import VOCABULARY_TEXT, make_artifact
 
-CORPUS = ("the plot is not dull", "the acting was very good", "the ending is bad , not good .")
+# Large enough for a word to stand out among what a detector reacts to.
+_WORDS = VOCABULARY_TEXT.split()
+CORPUS = tuple(" ".join(random.Random(n).choices(_WORDS, k=7)) for n in range(300))
 
 
 @pytest.fixture(scope="session")

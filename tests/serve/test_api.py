@@ -131,11 +131,15 @@ def test_a_node_of_the_first_layer_joins_two_detectors(client):
     assert len(above) == 1
 
 
-def test_detectors_are_filtered_and_cut(client):
+def test_detectors_are_filtered_and_cut(client, registry):
     found = client.get("/v1/detectors", params={"layer": 1, "map": 0, "limit": 3}).json()
     assert len(found["detectors"]) == 3
     assert found["total"] == 8
-    assert client.get("/v1/detectors", params={"word": "dull"}).json()["total"] > 0
+    answering = client.get("/v1/detectors", params={"word": "dull"}).json()["detectors"]
+    places = [(one["layer"], one["map"], one["row"]) for one in answering]
+    expected = registry.get("first").detectors.find("dull")
+    assert places == [(one.layer, one.map, one.row) for one in expected]
+    assert places
 
 
 @pytest.mark.parametrize(("model", "part"), [("stars", "--corpus"), ("bag", "nbow")])

@@ -7,8 +7,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from dcnn.errors import UserError
-from dcnn.files import standard_output
+from dcnn.files import check_place, standard_output
 from dcnn.inspection.explanation import Explanation, explain
 from dcnn.inspection.writers import writer_for
 from dcnn.predictor import Predictor
@@ -25,7 +24,8 @@ def run_explain(
 ) -> None:
     """Explain one text: print what decided, and write the graph where it is asked for."""
     if out is not None:
-        _check_place(out)
+        writer_for(out)  # a wrong ending, or a missing extra
+        check_place("--out", out)
     standard_output("open it: the answer is printed there")
     explanation = explain(Predictor.load(model), text, of_class)
     if out is not None:
@@ -36,15 +36,6 @@ def run_explain(
     print_explanation(make_console(), explanation)
     if out is not None:
         print(f"\nThe graph is in {out}.")
-
-
-def _check_place(out: Path) -> None:
-    """Say before any work is done that nothing can be written there."""
-    writer_for(out)  # a wrong ending, or a missing extra
-    if out.is_dir():
-        raise UserError(f"--out {out} is a folder; name a file")
-    if not out.parent.is_dir():
-        raise UserError(f"--out {out}: there is no folder {out.parent}; make it or name another")
 
 
 def print_explanation(console: Console, explanation: Explanation) -> None:

@@ -43,7 +43,8 @@ class WordContrast:
 
 def log_odds(count: float, total: float, corpus_count: float, corpus_total: float) -> float:
     """How much more frequent, in standard deviations; above 0 is more than in the corpus."""
-    prior = PRIOR * max(corpus_count, 1) / corpus_total
+    # Never the whole prior: in a corpus of one word nothing would be left for the others.
+    prior = PRIOR * min(max(corpus_count, 1) / corpus_total, 0.99)
     here = log((count + prior) / (total + PRIOR - count - prior))
     there = log((corpus_count + prior) / (corpus_total + PRIOR - corpus_count - prior))
     return (here - there) / sqrt(1 / (count + prior) + 1 / (corpus_count + prior))
@@ -79,18 +80,24 @@ def contrast(
 
 
 def outstanding(found: Sequence[WordContrast], ngrams: int) -> list[WordContrast]:
-    """Those that are no chance, at most ``MOST_TOLD``, the clearest first."""
+    """Those that are no chance, the clearest first.
+
+    Args:
+        found: the words of some n-grams, in the order of ``contrast``.
+        ngrams: how many n-grams.
+    """
     enough = max(2.0, ENOUGH * ngrams)
-    return [w for w in found if w.score >= CLEAR and w.ngrams >= enough][:MOST_TOLD]
+    return [w for w in found if w.score >= CLEAR and w.ngrams >= enough]
 
 
 def told(words: Sequence[WordContrast], width: int | None) -> str:
     """A name for a detector.
 
     Args:
-        words: what stands out.
+        words: what stands out; the first ``MOST_TOLD`` are told.
         width: places of an n-gram; none where an n-gram has no fixed places.
     """
+    words = words[:MOST_TOLD]
     placed = {w.word: w.place for w in words if w.place is not None} if width else {}
     elsewhere = "/".join(w.word for w in words if w.word not in placed)
     if not placed:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from dcnn.inspection.first_layer import Chunk, FirstLayer
 from dcnn.inspection.higher_layers import HigherLayers, LayerOfBatch, Words, batches
 from dcnn.inspection.strongest import Entry, StrongestLists
 from dcnn.predictor import Predictor
+from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.vocabulary import UNKNOWN
 
 CHUNK = 4096  # texts read together,
@@ -70,13 +72,15 @@ def rank_corpus(
     read = met = 0
     for texts in _chunks(sentences, chunk):
         read += len(texts)
-        present = [words for words in texts if words]
+        # A sentence that occurs again, as tweets do, is looked at once a chunk.
+        present = Counter(tuple(words) for words in texts if words)
         if present:
-            met += len(present)
-            ids = artifact.encoder.vocabulary.ids(word for words in present for word in words)
-            counts += np.bincount(ids, minlength=len(counts))
+            met += present.total()
+            part = _encoded(artifact, present)
+            each = np.repeat(part.times, part.ids.lengths)
+            counts += _weighed(part.ids.ids, each, len(counts))
             for one in passes:
-                one.show(present)
+                one.show(part)
         if progress is not None:
             progress(read)
     names = artifact.encoder.vocabulary.words
@@ -104,6 +108,28 @@ def _chunks(sentences: Iterable[Words], most: int) -> Iterator[list[Words]]:
         yield chunk
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Distinct sentences of a chunk, and how often each occurs in it."""
+
+    words: list[tuple[str, ...]]
+    ids: Sentences
+    times: Ints
+
+
+def _encoded(artifact: Artifact, sentences: Counter[tuple[str, ...]]) -> _Part:
+    words = list(sentences)
+    ids = artifact.encoder.vocabulary.ids(chain.from_iterable(words))
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    times = np.fromiter(sentences.values(), np.int64, len(words))
+    return _Part(words, Sentences.from_flat(np.array(ids, np.int32), lengths), times)
+
+
+def _weighed(ids: Ints, times: Ints, size: int) -> Ints:
+    """How often each id occurs; sums of whole numbers below 2**53 are exact."""
+    return np.bincount(ids, times, minlength=size).astype(np.int64)
+
+
 Found = Iterator[tuple[Detector, list[Entry], float]]
 
 
@@ -114,15 +140,15 @@ class _FirstLayerPass:
         # How often a word stands at a place of an m-gram: mean activations are linear in it.
         self._places = np.zeros((self._layer.width, self._layer.padding + 1), np.int64)
 
-    def show(self, sentences: Sequence[Words]) -> None:
-        chunk = self._layer.chunk(sentences)
+    def show(self, part: _Part) -> None:
+        chunk = self._layer.chunk(part.words, part.ids, part.times)
         self._layer.rank(chunk, self._lists)
         self._count(chunk)
 
     def _count(self, chunk: Chunk) -> None:
-        starts = np.flatnonzero(chunk.inside)
+        starts = np.flatnonzero(chunk.times)
         for place, counts in enumerate(self._places):
-            counts += np.bincount(chunk.ids[starts + place], minlength=len(counts))
+            counts += _weighed(chunk.ids[starts + place], chunk.times[starts], len(counts))
 
     def results(self) -> Found:
         means = self._layer.mean_activations(self._places)
@@ -141,18 +167,21 @@ class _HigherLayersPass:
         self._sums = {layer: np.zeros(size) for layer, size in sizes.items()}
         self._nodes: dict[int, int] = dict.fromkeys(layers, 0)
 
-    def show(self, sentences: Sequence[Words]) -> None:
-        for batch in batches(sentences):
-            pooled = self._network.pool(batch, self._layers[-1])
+    def show(self, part: _Part) -> None:
+        for batch in batches(zip(part.words, part.times.tolist(), strict=True)):
+            pooled = self._network.pool([words for words, _ in batch], self._layers[-1])
+            times = np.array([times for _, times in batch])
             for layer in self._layers:
-                here = LayerOfBatch(pooled, layer)
+                here = LayerOfBatch(pooled, times, layer)
                 here.rank(self._lists[layer])
-                self._sums[layer] += here.values.sum(axis=1, dtype=np.float64)  # 0 past a k
-                self._nodes[layer] += int(here.inside.sum())
+                self._sums[layer] += here.values @ here.times.astype(np.float64)
+                self._nodes[layer] += int(here.times.sum())
 
     def results(self) -> Found:
         for layer in self._layers:
-            means = self._sums[layer] / max(self._nodes[layer], 1)
+            if not self._nodes[layer]:  # every sentence was too long
+                continue
+            means = self._sums[layer] / self._nodes[layer]
             for number, mean in enumerate(means.tolist()):
                 detector = Detector(layer, *divmod(number, self._rows[layer]))
                 yield detector, self._lists[layer].entries(number), mean

@@ -1,6 +1,6 @@
 """What is told of a detector: plain values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -43,7 +43,16 @@ class Detection:
     strongest: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return with_gaps(self.words, self.positions)
+        return " ".join(part for part, _ in self.parts())
+
+    def parts(self) -> Iterator[tuple[str, bool]]:
+        """The words, with an ellipsis for every gap, and whether each is one of the strongest."""
+        before = self.positions[0] - 1
+        for word, position in zip(self.words, self.positions, strict=True):
+            if position != before + 1:
+                yield "\u2026", False
+            yield word, position in self.strongest
+            before = position
 
 
 @dataclass(frozen=True)
@@ -67,11 +76,3 @@ class Reaction:
     detector: Detector
     strength: float
     detection: Detection
-
-
-def with_gaps(words: Sequence[str], positions: Sequence[int]) -> str:
-    """The words, with an ellipsis where some in between are missing."""
-    parts = list(words[:1])
-    for before, here, word in zip(positions, positions[1:], words[1:], strict=False):
-        parts += [word] if here == before + 1 else ["\u2026", word]
-    return " ".join(parts)

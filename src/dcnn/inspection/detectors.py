@@ -13,23 +13,27 @@ The corpus is read once, some thousand sentences at a time, and never held.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dcnn.artifact import Label
 from dcnn.config import DCNNConfig
-from dcnn.errors import UserError
+from dcnn.errors import DataError, UserError
 from dcnn.inspection.contrast import WordContrast, contrast, outstanding, told
 from dcnn.inspection.corpus_ranking import Progress, RankedCorpus, rank_corpus
 from dcnn.inspection.detections import Detection, Detector, Push, Reaction
 from dcnn.inspection.explanation import class_number
 from dcnn.inspection.origins import Origins
-from dcnn.inspection.strongest import Entry
+from dcnn.inspection.strongest import MOST_WORDS, Entry
 from dcnn.predictor import Predictor
+from dcnn.text.vocabulary import UNKNOWN
 
 __all__ = ["Detection", "Detector", "DetectorIndex", "Push", "Reaction", "rank_detectors"]
+
+FAINT = 0.1  # of the widest span in a layer
 
 
 class DetectorIndex:
@@ -41,12 +45,7 @@ class DetectorIndex:
         shown: how many n-grams of each detector are told.
     """
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        corpus: RankedCorpus,
-        shown: int,
-    ) -> None:
+    def __init__(self, predictor: Predictor, corpus: RankedCorpus, shown: int) -> None:
         self.predictor, self.corpus, self.shown = predictor, corpus, shown
         self._contrast: dict[Detector, list[WordContrast]] = {}
         self._push: dict[Detector, tuple[float, ...]] = {}
@@ -74,8 +73,12 @@ class DetectorIndex:
         Raises:
             UserError: there is no such detector, or its layer was not ranked.
         """
-        words = outstanding(self.contrast(detector), len(self._of(detector)))
-        return told(words, self._origins.width if detector.layer == 1 else None)
+        width = self._origins.width if detector.layer == 1 else None
+        return told(self.outstanding(detector), width)
+
+    def outstanding(self, detector: Detector) -> Sequence[WordContrast]:
+        """The words of ``contrast`` that are there by more than chance."""
+        return outstanding(self.contrast(detector), len(self._of(detector)))
 
     def contrast(self, detector: Detector) -> Sequence[WordContrast]:
         """The words of its strongest n-grams, the most over-represented first."""
@@ -89,16 +92,38 @@ class DetectorIndex:
         return self._contrast[detector]
 
     def by_contrast(self) -> Sequence[Detector]:
-        """All detectors, those first whose name stands out most."""
+        """All detectors, those first whose name stands out most; the faint ones last."""
 
-        def clearest(detector: Detector) -> float:
-            words = outstanding(self.contrast(detector), len(self._of(detector)))
-            return words[0].score if words else 0.0
+        def clearest(detector: Detector) -> tuple[bool, float]:
+            words = self.outstanding(detector)
+            return not self.is_faint(detector), words[0].score if words else 0.0
 
         return sorted(self.corpus.entries, key=clearest, reverse=True)
 
+    def is_faint(self, detector: Detector) -> bool:
+        """Whether its span is below a tenth of the widest in its layer.
+
+        L2 and folding leave many rows of a trained network with next to no weight. Such a detector
+        ranks n-grams as any other does, but nothing above it hears.
+        """
+        return self.span(detector) < FAINT * self._widest[detector.layer]
+
+    def span(self, detector: Detector) -> float:
+        """From its mean over the corpus to its strongest n-gram there."""
+        return self._of(detector)[0].value - self.corpus.means[detector]
+
+    @cached_property
+    def _widest(self) -> dict[int, float]:
+        widest: dict[int, float] = {}
+        for detector in self.corpus.entries:
+            here = self.span(detector)
+            widest[detector.layer] = max(here, widest.get(detector.layer, 0.0))
+        return widest
+
     def find(self, word: str) -> Sequence[Detector]:
-        """The detectors whose strongest n-grams hold more of a word than the corpus, best first.
+        """The detectors whose strongest n-grams hold clearly more of a word than the corpus.
+
+        Best first; the faint ones (``is_faint``) come last.
 
         Args:
             word: a word, or several that must all be so.
@@ -106,12 +131,13 @@ class DetectorIndex:
         Raises:
             UserError: there is no word in it, or the network does not know one.
         """
-        words = self._known_words(word)
+        words = known_words(self.predictor, word)
         scores = {}
         for detector in self.corpus.entries:
-            found = {w.word: w.score for w in self.contrast(detector)}
-            if all(found.get(word, 0) > 0 for word in words):
-                scores[detector] = min(found[word] for word in words)
+            found = {w.word: w.score for w in self.outstanding(detector)}
+            if all(word in found for word in words):
+                score = min(found[word] for word in words)
+                scores[detector] = (not self.is_faint(detector), score)
         return sorted(scores, key=scores.__getitem__, reverse=True)
 
     def for_class(self, label: Label) -> Sequence[Push]:
@@ -125,26 +151,31 @@ class DetectorIndex:
         return sorted(pushes, key=lambda push: -push.amount)
 
     def push(self, detector: Detector) -> tuple[float, ...]:
-        """What its strongest n-grams carry of each class's logit, in the mean.
-
-        Each n-gram of ``top`` is looked at in the sentence it was first met in. What it carries of
-        a logit is the sum over the paths of the feature graph that go through it (its value times
-        the weights and gains above it); if pooling dropped it, that is 0. The mean over the
-        classes is taken off, since what is added to all logits decides nothing.
-        """
+        """What its strongest n-grams carry of each class's logit, in the mean; see ``carried``."""
         if detector not in self._push:
-            entries = [e for e in self._of(detector)[: self.shown] if e.met.sentence]
-            carried = [self._origins.carried(detector, entry) for entry in entries]
-            mean = np.mean(carried, axis=0) if carried else np.zeros(len(self.predictor.classes))
-            self._push[detector] = tuple((mean - mean.mean()).tolist())
+            carried = self.carried(detector) or [[0.0] * len(self.predictor.classes)]
+            self._push[detector] = tuple(np.mean(carried, axis=0).tolist())
         return self._push[detector]
+
+    def carried(self, detector: Detector) -> list[list[float]]:
+        """What each n-gram of ``top`` carries of each class's logit.
+
+        An n-gram is looked at in the sentence it was first met in. What it carries of a logit is
+        the sum over the paths of the feature graph that go through it (its value times the weights
+        and gains above it); if pooling dropped it, that is 0. The mean over the classes is taken
+        off, since what is added to all logits decides nothing. N-grams of sentences that are too
+        long to be traced are left out.
+        """
+        entries = [e for e in self._of(detector)[: self.shown] if e.met.sentence]
+        carried = [self._origins.carried(detector, entry) for entry in entries]
+        return [(logits - logits.mean()).tolist() for logits in carried]
 
     def for_text(self, text: str) -> Sequence[Reaction]:
         """The detectors by how strongly they fire on an example, the strongest first.
 
         Strengths are relative to what the detector does in the corpus, so that a detector with
         large weights does not always come first; above 1 it fires more strongly than anywhere
-        there.
+        there. The faint ones (``is_faint``) come last.
 
         Raises:
             UserError: the text has no words.
@@ -154,20 +185,26 @@ class DetectorIndex:
             raise UserError("the text has no words, so no detector can react; give at least one")
         reactions = []
         layers = sorted({detector.layer for detector in self.corpus.entries})
-        for detector, entry in rank_corpus([words], self.predictor, layers, 1).entries.items():
-            mean = self.corpus.means[detector]
-            span = self._of(detector)[0].value - mean
-            strength = (entry[0].value - mean) / span if span > 0 else 0.0
+        found = rank_corpus([words], self.predictor, layers, 1).entries
+        for detector, entry in found.items():
+            span = self.span(detector)
+            above = entry[0].value - self.corpus.means[detector]
+            strength = above / span if span > 0 else 0.0
             reactions.append(Reaction(detector, strength, self._detection(detector, entry[0])))
-        return sorted(reactions, key=lambda reaction: -reaction.strength)
+        return sorted(reactions, key=lambda r: (self.is_faint(r.detector), -r.strength))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
+        return self.summary() | {
+            "detectors": [self.describe(detector) for detector in self.corpus.entries]
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """What was looked at: classes, sentences, words."""
         return {
             "classes": list(self.predictor.classes),
             "sentences": self.corpus.sentences,
             "words": self.corpus.total,
-            "detectors": [self.describe(detector) for detector in self.corpus.entries],
         }
 
     def to_json(self) -> str:
@@ -175,7 +212,7 @@ class DetectorIndex:
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def describe(self, detector: Detector) -> dict[str, Any]:
-        """One detector as plain values: layer, map, row, name, mean, push by class, top."""
+        """One detector as plain values: layer, map, row, name, mean, faint, push, top."""
         names = map(str, self.predictor.classes)
         return {
             "layer": detector.layer,
@@ -183,6 +220,7 @@ class DetectorIndex:
             "row": detector.row,
             "name": self.name(detector),
             "mean": self.corpus.means[detector],
+            "faint": self.is_faint(detector),
             "push": dict(zip(names, self.push(detector), strict=True)),
             "top": [
                 {
@@ -211,18 +249,49 @@ class DetectorIndex:
         core = self._origins.strongest_words(detector, entry)
         return Detection(met.words, met.positions, entry.value, entry.count, core)
 
-    def _known_words(self, text: str) -> list[str]:
-        encoder = self.predictor.artifact.encoder
-        words = encoder.tokenizer(text)
-        if not words:
-            raise UserError("there is no word to find; give at least one")
-        for word, id_ in zip(words, encoder.vocabulary.ids(words), strict=True):
-            if not id_:
-                raise UserError(
-                    f"the network does not know the word {word!r}, so no detector can tell it from "
-                    "other unknown words; find another one"
-                )
-        return words
+
+def known_words(predictor: Predictor, text: str) -> list[str]:
+    """The words of a text that is looked for.
+
+    Raises:
+        UserError: there is no word in it, or the network does not know one.
+    """
+    encoder = predictor.artifact.encoder
+    words = encoder.tokenizer(text)
+    if not words:
+        raise UserError("there is no word to find; give at least one")
+    for word, id_ in zip(words, encoder.vocabulary.ids(words), strict=True):
+        if id_ == UNKNOWN:
+            raise UserError(
+                f"the network does not know the word {word!r}, so no detector can tell it from "
+                "other unknown words; find another one"
+            )
+    return words
+
+
+def check_dcnn(predictor: Predictor) -> DCNNConfig:
+    """The settings of a DCNN.
+
+    Raises:
+        UserError: the model is of another kind.
+    """
+    config = predictor.artifact.config.model
+    if not isinstance(config, DCNNConfig):
+        raise UserError(
+            f"the model is of the kind {config.kind}, whose detectors cannot be ranked; "
+            "only those of dcnn can"
+        )
+    return config
+
+
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, each looked at when it is its turn."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise DataError(f"the texts must be strings, one after the other; got {texts!r:.60}")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(f"text {number} must be a string; got {text!r:.60}")
+        yield text
 
 
 def rank_detectors(
@@ -244,21 +313,22 @@ def rank_detectors(
 
     Raises:
         UserError: the model is no DCNN, has no such layer, or no text has a word.
+        DataError: a text is not a string.
     """
-    config = predictor.artifact.config.model
-    if not isinstance(config, DCNNConfig):
-        raise UserError(
-            f"the model is of the kind {config.kind}, whose detectors cannot be ranked; "
-            "only those of dcnn can"
-        )
+    config = check_dcnn(predictor)
     if top < 1:
         raise UserError(f"top={top} must be 1 or more")
     chosen = sorted(set(range(1, config.depth + 1) if layers is None else layers))
     if not chosen or chosen[0] < 1 or chosen[-1] > config.depth:
         raise UserError(f"layers={chosen} must be one or more from 1 to {config.depth}")
     tokenize = predictor.artifact.encoder.tokenizer
-    sentences = (tokenize(text) for text in texts)
+    sentences = (tokenize(text) for text in _checked(texts))
     ranked = rank_corpus(sentences, predictor, chosen, top, progress)
     if not ranked.sentences:
         raise UserError("the corpus has no text with a word in it; give at least one")
+    if not ranked.entries:
+        raise UserError(
+            f"every text of the corpus has more than {MOST_WORDS:,} words, too many for layers "
+            "above the first; split them, for instance into sentences"
+        )
     return DetectorIndex(predictor, ranked, top)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact
-from dcnn.inspection.strongest import Bools, Floats, Met, StrongestLists, whole
-from dcnn.text.sentences import Ints
+from dcnn.inspection.strongest import Floats, Met, StrongestLists, whole
+from dcnn.text.sentences import Ints, Sentences
 
 BLOCK = 2048  # m-grams; what a map's rows take for them stays in a core's own cache
 
@@ -31,12 +31,12 @@ class Block:
     Attributes:
         start: place of the first in the chunk.
         values: (detectors, M) activations, map by map and row by row.
-        inside: (M,) whether the m-gram lies inside a sentence, and not across two.
+        times: (M,) how often the m-gram occurs; 0 if it lies across two sentences.
     """
 
     start: int
     values: Floats
-    inside: Bools
+    times: Ints
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,14 @@ class Chunk:
         sentences: their words.
         ids: (words,) their ids, with the padding word where a sentence is too short.
         starts: (sentences + 1,) where each begins.
-        inside: (words,) whether an m-gram that starts there lies inside its sentence.
+        times: (words,) how often the sentence of an m-gram that starts there occurs; 0 if the
+            m-gram does not lie inside it.
     """
 
     sentences: Sequence[Words]
     ids: Ints
     starts: Ints
-    inside: Bools
+    times: Ints
 
     def sentence_at(self, place: int) -> tuple[Words, int]:
         """The sentence that a place lies in, and where in it."""
@@ -76,22 +77,27 @@ class FirstLayer:
         self.padding = len(embeddings)  # an id of its own, with zeros
         zeros = np.zeros((1, self.rows), np.float32)
         self._embeddings = np.concatenate([embeddings, zeros])
-        self._ids = artifact.encoder.vocabulary.ids
         self._block = block
 
     def __len__(self) -> int:
         return self.maps * self.rows
 
-    def chunk(self, sentences: Sequence[Words]) -> Chunk:
-        """Lay sentences, each of one word or more, end to end."""
-        lengths = np.array([max(len(words), self.width) for words in sentences], np.int64)
+    def chunk(self, sentences: Sequence[Words], encoded: Sentences, times: Ints) -> Chunk:
+        """Lay sentences end to end.
+
+        Args:
+            sentences: their words, one or more of each.
+            encoded: the same as ids.
+            times: how often each occurs.
+        """
+        lengths = np.maximum(encoded.lengths, self.width)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         ids = np.full(int(starts[-1]), self.padding, np.int64)
-        inside = np.ones(len(ids), np.bool_)
-        for start, end, words in zip(starts, starts[1:], sentences, strict=False):
-            ids[start : start + len(words)] = self._ids(words)
-            inside[end - self.width + 1 : end] = False
-        return Chunk(sentences, ids, starts, inside)
+        shift = np.repeat(starts[:-1] - encoded.offsets[:-1], encoded.lengths)
+        ids[shift + np.arange(len(encoded.ids))] = encoded.ids
+        occurs = np.repeat(times, lengths)
+        occurs[(starts[1:, None] - np.arange(1, self.width)).ravel()] = 0
+        return Chunk(sentences, ids, starts, occurs)
 
     def blocks(self, chunk: Chunk) -> Iterator[Block]:
         """The activations of all detectors on the m-grams of a chunk."""
@@ -100,7 +106,7 @@ class FirstLayer:
             end = min(start + self._block, places)
             words = self._embeddings[chunk.ids[start : end + self.width - 1]]
             values = self._activations(np.ascontiguousarray(words.T))
-            yield Block(start, values, chunk.inside[start:end])
+            yield Block(start, values, chunk.times[start:end])
 
     def _activations(self, matrix: Floats) -> Floats:
         """(d, M + m - 1) -> (maps * d, M)."""
@@ -123,7 +129,7 @@ class FirstLayer:
     def rank(self, chunk: Chunk, lists: StrongestLists) -> None:
         """Offer every m-gram of a chunk to every detector's list."""
         for block in self.blocks(chunk):
-            lists.offer(block.values, block.inside, _Offered(chunk, block.start, self.width))
+            lists.offer(block.values, block.times, _Offered(chunk, block.start, self.width))
 
 
 @dataclass(frozen=True)

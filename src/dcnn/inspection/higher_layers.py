@@ -5,7 +5,7 @@ sentence. So its n-gram is followed down through the positions of every pooling:
 way to the node, and no others. They may be separated.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,12 +68,15 @@ class Pooled:
             else:
                 below = self.layers[number - 2].positions[sentence]  # (o, d, K)
                 read = self._read(here, sentence, reading, below.shape[1], below.shape[2])
-                reading = read & (below >= 0)
+                reading = np.broadcast_to(read, below.shape)  # all maps below at once
         return np.flatnonzero(reading[0])
 
     @staticmethod
     def _read(layer: PooledLayer, sentence: int, reading: Bools, rows: int, columns: int) -> Bools:
-        """(o, d', K) nodes -> (rows, columns) below that they read; one row is all rows."""
+        """(o, d', K) nodes -> (rows, columns) below that they read; one row is all rows.
+
+        Past a sentence's own k positions are -1, from where nothing is read.
+        """
         kept_rows = layer.positions.shape[2]
         _, row, _ = at = np.nonzero(reading)
         ends = layer.positions[sentence][at]
@@ -99,7 +102,8 @@ class HigherLayers:
 
     def __init__(self, artifact: Artifact, backend: str) -> None:
         config = artifact.config.model
-        assert isinstance(config, DCNNConfig)  # noqa: S101
+        if not isinstance(config, DCNNConfig):
+            raise TypeError(f"a {config.kind} has no pooled layers")
         self.config, self._weights = config, artifact.weights
         self._layer: Callable[..., tuple[Floats, Ints]] = (
             native.layer if backend == "native" else reference.layer
@@ -125,30 +129,37 @@ class HigherLayers:
         return Pooled(sentences, ids, layers)
 
 
-def batches(sentences: Sequence[Words]) -> Iterator[list[Words]]:
-    """The sentences in their order, as many at a time as memory allows.
+def batches(sentences: Iterable[tuple[Words, int]]) -> Iterator[list[tuple[Words, int]]]:
+    """Sentences and how often they occur, in their order, as many at a time as memory allows.
 
     Those of more than ``MOST_WORDS`` words are left out.
     """
-    batch: list[Words] = []
+    batch: list[tuple[Words, int]] = []
     longest = 0
-    for words in sentences:
+    for words, times in sentences:
         if len(words) > MOST_WORDS:
             continue
         longest = max(longest, len(words))
         if batch and (len(batch) == BATCH or longest * (len(batch) + 1) > BATCH_WORDS):
             yield batch
             batch, longest = [], len(words)
-        batch.append(words)
+        batch.append((words, times))
     if batch:
         yield batch
 
 
 @dataclass(frozen=True)
 class LayerOfBatch:
-    """One layer of a batch, as its detectors rank it: a place is a sentence's and one of its K."""
+    """One layer of a batch, as its detectors rank it: a place is a sentence's and one of its K.
+
+    Attributes:
+        pooled: the batch.
+        times_each: (B,) how often each sentence occurs.
+        layer: which layer, from 1.
+    """
 
     pooled: Pooled
+    times_each: Ints
     layer: int
 
     @cached_property
@@ -163,14 +174,13 @@ class LayerOfBatch:
         return np.ascontiguousarray(values.transpose(1, 2, 0, 3)).reshape(maps * rows, -1)
 
     @property
-    def inside(self) -> Bools:
-        """(B * K,) whether the place is one of the sentence's own k."""
-        inside: Bools = (self._here.positions[:, 0, 0] >= 0).ravel()
-        return inside
+    def times(self) -> Ints:
+        """(B * K,) how often the node occurs; 0 past a sentence's own k."""
+        return np.where(self._here.positions[:, 0, 0] >= 0, self.times_each[:, None], 0).ravel()
 
     def rank(self, lists: StrongestLists) -> None:
         """Offer every node to its detector's list."""
-        lists.offer(self.values, self.inside, self)
+        lists.offer(self.values, self.times, self)
 
     def key(self, detector: int, place: int) -> tuple[bytes, bytes]:
         """Ids of the words seen, and how far apart they stand."""

@@ -8,12 +8,15 @@ harder to enter, and the same n-gram has the same value wherever it stands. So t
 although nothing is remembered of what was dropped. Among equal values the one met first stays.
 """
 
+import heapq
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dcnn.text.sentences import Ints
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -61,7 +64,7 @@ class Entry:
     met: Met
     value: float
     count: int
-    order: int
+    order: int = field(compare=False)
 
 
 class StrongestLists:
@@ -75,54 +78,87 @@ class StrongestLists:
     def __init__(self, detectors: int, length: int) -> None:
         self.length = length
         self._least: Floats = np.full(detectors, -np.inf, np.float32)  # what a value must reach
-        self._lists: list[dict[Hashable, Entry]] = [{} for _ in range(detectors)]
+        self._lists = [_ShortList() for _ in range(detectors)]
         self._offered = 0
 
-    def offer(self, values: Floats, inside: Bools, offered: Offered) -> None:
+    def offer(self, values: Floats, times: Ints, offered: Offered) -> None:
         """Take what is strong enough.
 
         Args:
             values: (D, M) of M n-grams, in the order of the corpus.
-            inside: (M,) which of the M are there at all.
+            times: (M,) how often each occurs there; 0 is not at all.
             offered: what they are.
         """
-        strong = values >= self._least[:, None]
-        strong &= inside
+        # After a while few detectors find anything: look for the places of those alone.
+        hopeful = np.flatnonzero(values.max(axis=1) >= self._least)
+        strong = values[hopeful] >= self._least[hopeful, None]
+        strong &= times > 0
         rows, places = np.nonzero(strong)
+        if not len(rows):
+            return
+        rows = hopeful[rows]
         found = values[rows, places]
         order = np.lexsort((places, -found, rows))
         rows, places, found = rows[order], places[order], found[order]
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         ends = np.append(starts[1:], len(rows))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            self._walk(int(rows[start]), places[start:end], found[start:end], offered)
+            part = places[start:end]
+            self._walk(int(rows[start]), part, found[start:end], times[part], offered)
 
-    def _walk(self, number: int, places: NDArray[np.intp], found: Floats, offered: Offered) -> None:
+    def _walk(
+        self, number: int, places: Ints, found: Floats, times: Ints, offered: Offered
+    ) -> None:
         """Go down the values of one detector until they are too weak for its list."""
-        entries, least = self._lists[number], self._least[number]
-        for place, value in zip(places.tolist(), found.tolist(), strict=True):
+        short, least = self._lists[number], self._least[number]
+        for place, value, count in zip(
+            places.tolist(), found.tolist(), times.tolist(), strict=True
+        ):
             if value < least:
                 break
             key = offered.key(number, place)
-            known = entries.get(key)
+            known = short.entries.get(key)
             if known is not None and known.value >= value:
                 if known.value == value:
-                    entries[key] = replace(known, count=known.count + 1)
+                    short.entries[key] = replace(known, count=known.count + count)
                 continue
-            if known is None and len(entries) == self.length:
+            if known is None and len(short.entries) == self.length:
                 if value == least:  # as strong as the last, and later
                     continue
-                del entries[self._last(entries)]
+                short.drop_last()
             self._offered += 1
-            entries[key] = Entry(offered.met(number, place), value, 1, self._offered)
-            if len(entries) == self.length:
-                least = entries[self._last(entries)].value
+            short.add(key, Entry(offered.met(number, place), value, count, self._offered))
+            if len(short.entries) == self.length:
+                least = short.last_value()
         self._least[number] = least
-
-    @staticmethod
-    def _last(entries: dict[Hashable, Entry]) -> Hashable:
-        return min(entries, key=lambda k: (entries[k].value, -entries[k].order))
 
     def entries(self, number: int) -> list[Entry]:
         """The list of a detector, the strongest first."""
-        return sorted(self._lists[number].values(), key=lambda e: (-e.value, e.order))
+        return sorted(self._lists[number].entries.values(), key=lambda e: (-e.value, e.order))
+
+
+class _ShortList:
+    """The entries of one detector, with the last of them at hand: the weakest, and met latest."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Hashable, Entry] = {}
+        # An entry that found a larger value is in the heap twice; its old place is passed over.
+        self._heap: list[tuple[float, int, Hashable]] = []
+
+    def add(self, key: Hashable, entry: Entry) -> None:
+        self.entries[key] = entry
+        heapq.heappush(self._heap, (entry.value, -entry.order, key))
+
+    def last_value(self) -> float:
+        return self._last()[0]
+
+    def drop_last(self) -> None:
+        del self.entries[self._last()[2]]
+
+    def _last(self) -> tuple[float, int, Hashable]:
+        while True:
+            _, order, key = last = self._heap[0]
+            known = self.entries.get(key)
+            if known is not None and known.order == -order:
+                return last
+            heapq.heappop(self._heap)

@@ -275,6 +275,9 @@ class Detector(Answer):
     row: int
     name: str
     mean: float = Field(description="Of its values over the corpus.")
+    faint: bool = Field(
+        description="Whether it has next to no weight beside the others of its layer."
+    )
     push: dict[str, float] = Field(
         description="What its n-grams carry of each class's logit, in the mean."
     )

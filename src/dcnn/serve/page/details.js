@@ -59,7 +59,7 @@ export function ofDetectors(answer) {
       const [label, push] = Object.entries(detector.push).sort((a, b) => b[1] - a[1])[0];
       return make("div", { class: "detector" },
         make("div", { class: "title" }, detector.name || "nothing stands out"),
-        make("div", { class: "where" }, `detector ${detector.layer}:${detector.map}:${detector.row}, pushes ${label} ${signed(push, 3)}`),
+        make("div", { class: "where" }, `detector ${detector.layer}:${detector.map}:${detector.row}, pushes ${label} ${signed(push, 3)}${detector.faint ? ", next to no weight" : ""}`),
         make("ol", {}, ...detector.top.map((ngram) => make("li", {}, detection(ngram), make("span", { class: "number" }, signed(ngram.value))))),
       );
     }),
