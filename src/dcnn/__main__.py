@@ -43,9 +43,10 @@ def main() -> NoReturn:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    if arguments[:1] == ["predict"]:
+    if arguments[:1] in (["predict"], ["serve"]):
         # Prediction takes one thread, and numpy's BLAS starts one a core as soon as it is loaded:
-        # on two cores that takes half as long again as the rest of numpy.
+        # on two cores that takes half as long again as the rest of numpy. The workers of a server
+        # are forked, which a process with threads should not be.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if _is_plain_prediction(arguments):
         from dcnn.commands.predict import run_predict

@@ -13,6 +13,7 @@ from dcnn.cli.benchmarks import bench_app
 from dcnn.cli.corpora import data_app
 from dcnn.cli.experiments import experiment_app
 from dcnn.cli.options import Device, Encoding, Json, LabelColumn, ModelFolder, NoHeader, TextColumn
+from dcnn.cli.serving import serve
 
 app = typer.Typer(
     name="dcnn",
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(experiment_app, name="experiment")
 app.add_typer(bench_app, name="bench")
+app.command()(serve)
 
 
 def _print_version(wanted: bool) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from dcnn.data.lines import LONGEST, Line, read_lines
 from dcnn.data.messages import shown, shown_names
@@ -65,21 +65,35 @@ def open_table(path: Path, encoding: str, *, header: bool) -> Iterator[Table]:
     Raises:
         DataError: the file cannot be read, is empty, or is not what its suffix says.
     """
-    suffix = bare_suffix(path)
     with open_bytes(path) as stream:
-        if suffix not in (*SEPARATORS, *JSON_LINES, PLAIN):
-            supported = " ".join((*SEPARATORS, *JSON_LINES, PLAIN))
-            raise DataError(
-                f"{path}: the suffix {shown(suffix)} names no format that can be read; use one of "
-                f"{supported}, each alone or followed by one of {' '.join(COMPRESSIONS)}"
-            )
-        lines = read_lines(path, stream, encoding, cr_ends_lines=suffix == ".csv")
-        if suffix in SEPARATORS:
-            yield _separated(path, suffix, lines, header=header)
-        elif suffix in JSON_LINES:
-            yield _json_lines(path, lines)
-        else:
-            yield _plain(path, lines)
+        yield read_table(path, stream, encoding, header=header)
+
+
+def read_table(path: Path, stream: BinaryIO, encoding: str, *, header: bool) -> Table:
+    """The table in an open stream.
+
+    Args:
+        path: its name, for the format and for messages; nothing is opened.
+        stream: its bytes, not compressed.
+        encoding: of its text.
+        header: as in ``open_table``.
+
+    Raises:
+        DataError: it is empty, or is not what its suffix says.
+    """
+    suffix = bare_suffix(path)
+    if suffix not in (*SEPARATORS, *JSON_LINES, PLAIN):
+        supported = " ".join((*SEPARATORS, *JSON_LINES, PLAIN))
+        raise DataError(
+            f"{path}: the suffix {shown(suffix)} names no format that can be read; use one of "
+            f"{supported}, each alone or followed by one of {' '.join(COMPRESSIONS)}"
+        )
+    lines = read_lines(path, stream, encoding, cr_ends_lines=suffix == ".csv")
+    if suffix in SEPARATORS:
+        return _separated(path, suffix, lines, header=header)
+    if suffix in JSON_LINES:
+        return _json_lines(path, lines)
+    return _plain(path, lines)
 
 
 def _separated(path: Path, suffix: str, lines: Iterator[Line], *, header: bool) -> Table:

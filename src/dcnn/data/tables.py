@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from dcnn.data.columns import (
     choose_columns,
 )
 from dcnn.data.messages import did_you_mean, shown, shown_names
-from dcnn.data.records import PLAIN, PLAIN_COLUMN, SEPARATORS, Record, Table, open_table
+from dcnn.data.records import PLAIN, PLAIN_COLUMN, SEPARATORS, Record, Table, open_table, read_table
 from dcnn.errors import DataError
 from dcnn.files import bare_suffix
 from dcnn.text.sentences import Ints
@@ -116,28 +117,47 @@ def read_rows(path: Path, options: TableOptions = _DEFAULTS, *, labels: bool) ->
         DataError: the file, a column or a row cannot be used. It comes while the rows are taken.
     """
     with open_table(path, options.encoding, header=options.header) as table:
-        columns, records = _choose(path, options, table, labels=labels)
-        # A name that was guessed for its place alone may be the first row of the data.
-        may_lack_header = (
-            bare_suffix(path) in SEPARATORS
-            and options.label_column is None
-            and (columns.label or "").lower() not in LABEL_NAMES
-        )
-        for record in records:
-            text = _text(path, record, columns.text)
-            label = None if columns.label is None else _label(path, record, columns.label)
-            if label is not None and label == columns.label and may_lack_header:
-                raise DataError(
-                    f"{path}, line {record.line}: {shown(label)} is a label here and the name of "
-                    "the column at the top, so the file seems to have no header; pass --no-header, "
-                    f"or name the column with {LABEL_OPTION}"
-                )
-            yield Row(
-                text=text,
-                label=label,
-                weight=None if columns.weight is None else _weight(path, record, columns.weight),
-                line=record.line,
+        yield from _rows(path, options, table, labels=labels)
+
+
+def read_texts(path: Path, stream: BinaryIO, options: TableOptions = _DEFAULTS) -> Iterator[Row]:
+    """Read the texts of a table from an open stream, row by row.
+
+    Args:
+        path: its name, for the format and for messages; nothing is opened.
+        stream: its bytes, not compressed.
+        options: how to read it.
+
+    Raises:
+        DataError: a column or a row cannot be used. It comes while the rows are taken.
+    """
+    table = read_table(path, stream, options.encoding, header=options.header)
+    yield from _rows(path, options, table, labels=False)
+
+
+def _rows(path: Path, options: TableOptions, table: Table, *, labels: bool) -> Iterator[Row]:
+    columns, records = _choose(path, options, table, labels=labels)
+    # A name that was guessed for its place alone may be the first row of the data.
+    may_lack_header = (
+        bare_suffix(path) in SEPARATORS
+        and options.label_column is None
+        and (columns.label or "").lower() not in LABEL_NAMES
+    )
+    for record in records:
+        text = _text(path, record, columns.text)
+        label = None if columns.label is None else _label(path, record, columns.label)
+        if label is not None and label == columns.label and may_lack_header:
+            raise DataError(
+                f"{path}, line {record.line}: {shown(label)} is a label here and the name of "
+                "the column at the top, so the file seems to have no header; pass --no-header, "
+                f"or name the column with {LABEL_OPTION}"
             )
+        yield Row(
+            text=text,
+            label=label,
+            weight=None if columns.weight is None else _weight(path, record, columns.weight),
+            line=record.line,
+        )
 
 
 def read_labelled(path: Path, options: TableOptions = _DEFAULTS) -> LabelledTexts:

@@ -27,6 +27,12 @@ def node_ids(graph: FeatureGraph) -> list[str]:
     return [":".join(map(str, parts)) for parts in zip(*columns, strict=True)]
 
 
+def node_id(graph: FeatureGraph, number: int) -> str:
+    """The id of one node: where a few are drawn, to name them all takes longer than to draw."""
+    nodes = graph.nodes
+    return ":".join(str(a[number]) for a in (nodes.layer, nodes.map, nodes.row, nodes.position))
+
+
 def to_node_link(graph: FeatureGraph) -> dict[str, Any]:
     """Plain values that ``networkx.node_link_graph(data, edges="edges")`` reads."""
     ids = node_ids(graph)

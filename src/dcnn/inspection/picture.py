@@ -11,7 +11,7 @@ import numpy as np
 
 from dcnn.artifact import Label
 from dcnn.inspection.feature_graph import FeatureGraph
-from dcnn.inspection.node_link import ROOT, node_ids
+from dcnn.inspection.node_link import ROOT, node_id
 from dcnn.inspection.relevance import (
     Doubles,
     KeepEdges,
@@ -33,12 +33,14 @@ class PictureNode:
 
     Attributes:
         id: as in the node-link data.
+        number: in the graph.
         layer: from 1.
         carried: what the drawn edges out of it carry of the logit.
         description: layer, map, row, position, value and margin, for people.
     """
 
     id: str
+    number: int
     layer: int
     carried: float
     description: str
@@ -115,17 +117,17 @@ def make_picture(graph: FeatureGraph, of_class: int, top: int = TOP, edges: int 
     contribution = graph.contribution[places, of_class]
     weights = graph.root_weight[places, of_class].astype(np.float64)
     steps = list(descend(graph, chosen, weights, _strongest_edges(graph, edges)))
-    ids = node_ids(graph)
     drawn = [
-        PictureEdge(ids[node], ROOT, float(flow))
+        PictureEdge(node_id(graph, node), ROOT, float(flow))
         for node, flow in zip(chosen.tolist(), contribution, strict=True)
     ]
     for step in steps:
-        drawn += _joined_edges(graph, step, ids)
+        drawn += _joined_edges(graph, step)
     carried: dict[str, float] = {}
     for edge in drawn:
         carried[edge.source] = carried.get(edge.source, 0.0) + edge.flow
     numbers = np.unique(np.concatenate([graph.edges.target[step.edges] for step in steps]))
+    ids = {number: node_id(graph, number) for number in numbers.tolist()}
     return Picture(
         words=graph.words,
         relevance=tuple(word_relevance(graph, of_class).tolist()),
@@ -133,8 +135,8 @@ def make_picture(graph: FeatureGraph, of_class: int, top: int = TOP, edges: int 
         logit=float(graph.logits[of_class]),
         probability=float(softmax(graph.logits)[of_class]),
         nodes=tuple(
-            PictureNode(ids[n], int(graph.nodes.layer[n]), carried[ids[n]], _describe(graph, n))
-            for n in numbers.tolist()
+            PictureNode(name, n, int(graph.nodes.layer[n]), carried[name], _describe(graph, n))
+            for n, name in ids.items()
         ),
         edges=tuple(drawn),
         top=len(graph.top),
@@ -169,12 +171,14 @@ def _strongest_edges(graph: FeatureGraph, count: int) -> KeepEdges:
     return keep
 
 
-def _joined_edges(graph: FeatureGraph, step: Step, ids: list[str]) -> list[PictureEdge]:
+def _joined_edges(graph: FeatureGraph, step: Step) -> list[PictureEdge]:
     targets, sources, of_pair = _joins(graph, step.edges)
     flows = np.bincount(of_pair, step.flow)
-    name = word_id if graph.nodes.layer[targets[0]] == 1 else ids.__getitem__
+    lowest = graph.nodes.layer[targets[0]] == 1
     return [
-        PictureEdge(name(source), ids[target], flow)
+        PictureEdge(
+            word_id(source) if lowest else node_id(graph, source), node_id(graph, target), flow
+        )
         for source, target, flow in zip(
             sources.tolist(), targets.tolist(), flows.tolist(), strict=True
         )

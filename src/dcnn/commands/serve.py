@@ -1,0 +1,101 @@
+"""``dcnn serve``: the HTTP API and the explorer page over model folders."""
+
+import logging
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+from dcnn.data.tables import TableOptions
+from dcnn.errors import MissingExtraError
+from dcnn.predictor import Predictor
+
+try:
+    import fastapi  # noqa: F401
+    import uvicorn  # noqa: F401
+except ImportError:
+    raise MissingExtraError("dcnn serve", "serve") from None
+
+from dcnn.serve.app import make_app
+from dcnn.serve.detectors import corpus_texts, index_detectors
+from dcnn.serve.limits import Limits
+from dcnn.serve.metrics import Metrics
+from dcnn.serve.registry import Registry, ServedModel, named_folders
+from dcnn.serve.server import address_of, bind, serve
+from dcnn.serve.workers import run_workers
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What the command line asks for.
+
+    Attributes:
+        models: folders, or ``NAME=FOLDER``.
+        host: address to listen on.
+        port: port to listen on; 0 is any that is free.
+        workers: processes.
+        corpus: texts whose n-grams show what the detectors look for.
+        columns: how to read the corpus.
+        key: what requests must carry; none if empty.
+        limits: what a request may ask for.
+        log_requests: whether a line is logged for each.
+    """
+
+    models: Sequence[str]
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    corpus: Path | None = None
+    columns: TableOptions = field(default_factory=TableOptions)
+    key: str = ""
+    limits: Limits = field(default_factory=Limits)
+    log_requests: bool = False
+
+
+def run_serve(options: ServeOptions) -> None:
+    """Load the models and answer until told to stop."""
+    # How columns are guessed is of use on a command line; here it would be a line an upload.
+    logging.getLogger("dcnn").setLevel(logging.WARNING)
+    logging.getLogger("dcnn.serve").setLevel(logging.INFO)
+    folders = named_folders(options.models)
+    sockets = bind(options.host, options.port, options.workers)
+    registry = Registry([_load(name, folder, options) for name, folder in folders.items()])
+    metrics = Metrics(registry.models, options.workers)
+    address = address_of(sockets[0])
+    if not _is_loopback(sockets[0]) and not options.key:
+        print("Anyone who reaches this machine can ask: --api-key or DCNN_API_KEY asks for a key.")
+    print(
+        f"Serving {', '.join(folders)} on {address} (docs: {address}docs); Ctrl-C ends.", flush=True
+    )
+
+    def work(number: int, listener: socket.socket, alive: int | None = None) -> None:
+        metrics.worker = number
+        metrics.forget_in_flight()
+        app = make_app(registry, options.limits, metrics, options.key, options.log_requests)
+        serve(app, listener, alive)
+
+    if options.workers == 1:
+        work(0, sockets[0])
+    else:
+        run_workers(work, sockets)
+
+
+def _load(name: str, folder: Path, options: ServeOptions) -> ServedModel:
+    model = ServedModel(name, Predictor.load(folder))
+    if options.corpus is None or not model.explains:
+        return model
+    texts = corpus_texts(options.corpus, options.columns)
+    print(f"{name}: looking what its detectors answer to in {options.corpus}", file=sys.stderr)
+    return ServedModel(name, model.predictor, index_detectors(model.predictor, texts, _tell))
+
+
+def _tell(texts: int) -> None:
+    """How far it is, where somebody watches."""
+    if sys.stderr.isatty():
+        print(f"\r{texts:,} texts", end="\r", file=sys.stderr, flush=True)
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    return ip_address(listener.getsockname()[0]).is_loopback

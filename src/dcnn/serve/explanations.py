@@ -1,0 +1,71 @@
+"""``/v1/explain`` and ``/v1/compare``: explanations as plain values, with a graph to be drawn."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dcnn.inspection.comparison import DetectorChange, compare
+from dcnn.inspection.explanation import Explanation, explain
+from dcnn.serve.answers import json_bytes
+from dcnn.serve.detectors import joined_detectors
+from dcnn.serve.drawing import draw
+from dcnn.serve.prediction import described
+from dcnn.serve.registry import ServedModel
+from dcnn.serve.schemas import CompareQuestion, ExplainQuestion
+
+
+def explanations(model: ServedModel, texts: Sequence[str], question: ExplainQuestion) -> bytes:
+    """The whole answer to ``/v1/explain``."""
+    found = [
+        _values(explain(model.predictor, text, question.given("of_class")), question)
+        for text in texts
+    ]
+    return json_bytes({"model": model.name, "explanations": found})
+
+
+def comparison(model: ServedModel, question: CompareQuestion) -> bytes:
+    """The whole answer to ``/v1/compare``."""
+    first, second = question.texts
+    before = explain(model.predictor, first, question.given("of_class"))
+    after = explain(model.predictor, second, before.label)
+    found = compare(before, after)
+    return json_bytes(
+        {
+            "model": model.name,
+            "explanations": [_values(before, question), _values(after, question)],
+            "difference": found.difference,
+            "aligned": found.aligned,
+            "changes": [
+                asdict(change) | {"name": _name(model, change)} for change in found.changes
+            ],
+            "others": found.others,
+        }
+    )
+
+
+def _name(model: ServedModel, change: DetectorChange) -> str:
+    if model.detectors is None:
+        return ""
+    joined = sorted(joined_detectors(model, f"{change.layer}:{change.map}:{change.row}"))
+    return " + ".join(filter(None, map(model.detectors.name, joined)))
+
+
+def _values(
+    explanation: Explanation, question: ExplainQuestion | CompareQuestion
+) -> dict[str, Any]:
+    return {
+        "text": explanation.prediction.text,
+        **described(explanation.prediction),
+        "class": explanation.label,
+        "logit": explanation.logit,
+        "biases": explanation.biases,
+        "words": [
+            {"word": word, "relevance": relevance, "known": position not in explanation.unknown}
+            for position, (word, relevance) in enumerate(
+                zip(explanation.words, explanation.relevance, strict=True)
+            )
+        ],
+        "ngrams": [asdict(ngram) for ngram in explanation.ngrams],
+        "deletions": [asdict(deletion) for deletion in explanation.deletions],
+        "graph": draw(explanation, question.nodes, question.edges),
+    }

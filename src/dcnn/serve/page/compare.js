@@ -1,0 +1,133 @@
+// Two sentences side by side, and what changed between their graphs.
+
+import { post } from "./api.js";
+import { axis, nodeName } from "./details.js";
+import { byId, choices, make, percent, signed, strengths } from "./dom.js";
+import { Graph, detectorOf } from "./graph.js";
+import { latest } from "./latest.js";
+import { recolour, wordButtons } from "./words.js";
+
+const FIRST = "The acting is superb, and the plot is gripping.";
+const SECOND = "The acting is superb, but the plot is thin and tedious.";
+const BESIDE = 0.55; // scale down to which a graph shrinks before it is cut
+const SIDES = ["first", "second"];
+
+export class CompareView {
+  constructor(changed) {
+    this.changed = changed;
+    this.of = "";
+    this.graphs = SIDES.map((name) => new Graph(byId(`${name}-graph`), {}, BESIDE));
+    this.send = latest((question) => this.#ask(question), (answer) => this.#show(answer), (error) => this.#fail(error));
+    for (const name of SIDES) byId(name).addEventListener("input", () => this.refresh());
+    byId("compare-class").addEventListener("change", () => {
+      this.of = byId("compare-class").value;
+      if (this.of === "predicted") this.of = "";
+      this.refresh();
+    });
+  }
+
+  use(model) {
+    if (this.model?.name !== model.name) this.of = "";
+    this.model = model;
+    choices(byId("compare-class"), ["predicted", ...model.classes.map(String)], this.of || "predicted");
+  }
+
+  refresh() {
+    this.changed();
+    const texts = SIDES.map((name) => byId(name).value);
+    const question = { model: this.model.name, texts };
+    if (this.of) question.class = this.of;
+    this.send(texts.every((text) => text.trim()) ? question : { empty: true });
+  }
+
+  state() {
+    return { first: byId("first").value, second: byId("second").value, class: this.of };
+  }
+
+  restore(state) {
+    byId("first").value = state.first ?? FIRST;
+    byId("second").value = state.second ?? SECOND;
+    this.of = this.model.classes.map(String).includes(state.class) ? state.class : "";
+    byId("compare-class").value = this.of || "predicted";
+    this.refresh();
+  }
+
+  async #ask(question) {
+    if (question.empty || !this.model.explains) return null;
+    return post("/v1/compare", question);
+  }
+
+  #show(answer) {
+    byId("comparison").hidden = !answer;
+    this.#problem(answer ? "" : this.model.explains ? "Type two sentences." : `A model of the kind ${this.model.kind} has no feature graph to compare.`);
+    if (!answer) return;
+    this.answer = answer;
+    answer.explanations.forEach((explanation, i) => {
+      byId(`${SIDES[i]}-answer`).replaceChildren(make("b", {}, String(explanation.label)), ` ${percent(explanation.probability)}, logit of ${explanation.class} ${signed(explanation.logit)}`);
+    });
+    const [before, after] = answer.explanations;
+    byId("difference").replaceChildren(
+      "The logit of ", make("b", {}, String(before.class)), ` goes from ${signed(before.logit)} to ${signed(after.logit)}: `,
+      make("b", {}, signed(answer.difference)), `, of which the ${answer.changes.length} largest changes below make ${signed(answer.difference - answer.others)} and all others ${signed(answer.others)}.`);
+    this.#aligned(answer);
+    this.#changes(answer);
+    this.#graphs(answer);
+  }
+
+  #fail(error) {
+    if (!error.status) return;
+    byId("comparison").hidden = true;
+    this.#problem(error.message);
+  }
+
+  #problem(text) {
+    byId("compare-problem").textContent = text;
+    byId("compare-problem").hidden = !text;
+  }
+
+  #aligned(answer) {
+    this.buttons = answer.explanations.map((explanation, which) =>
+      wordButtons(explanation.words, explanation.words.map((word) => word.relevance), {
+        point: (i) => this.graphs[which].follow(i === null ? null : `word:${i}`),
+      }));
+    byId("aligned").replaceChildren(...answer.aligned.map((pair) => {
+      const words = pair.map((position, which) => (position === null ? null : answer.explanations[which].words[position].word));
+      const cells = pair.map((position, which) => (position === null ? make("div", { class: "absent" }) : this.buttons[which][position]));
+      return make("div", { class: `pair${words[0] === words[1] ? "" : " other"}` }, ...cells);
+    }));
+  }
+
+  #changes(answer) {
+    const strong = strengths(answer.changes.flatMap((change) => [...change.contributions, change.contributions[1] - change.contributions[0]]));
+    const rows = answer.changes.map((change, i) => {
+      const [a, b] = change.contributions;
+      const look = () => this.#colour(change.seen);
+      const back = () => this.#colour(null);
+      return make("tr", { tabindex: "0", onpointerenter: look, onpointerleave: back, onfocus: look, onblur: back },
+        make("td", { class: "name" }, change.name || nodeName(detectorOf(change)), change.name ? make("small", {}, nodeName(detectorOf(change))) : null),
+        make("td", {}, axis(a, strong[3 * i])), make("td", { class: "number" }, signed(a, 3)),
+        make("td", {}, axis(b, strong[3 * i + 1])), make("td", { class: "number" }, signed(b, 3)),
+        make("td", { class: "number" }, make("b", {}, signed(b - a, 3))));
+    });
+    byId("changes").replaceChildren(make("div", { class: "scroll" }, make("table", {},
+      make("thead", {}, make("tr", {}, make("th", {}, "detector"), make("th", { colspan: 2 }, "in the first"), make("th", { colspan: 2 }, "in the second"), make("th", { class: "number" }, "change"))),
+      make("tbody", {}, ...rows))));
+  }
+
+  #colour(seen) {
+    this.answer.explanations.forEach((explanation, which) => {
+      const amounts = seen ? seen[which] : explanation.words.map((word) => word.relevance);
+      recolour(this.buttons[which], amounts);
+      this.graphs[which].shadeWith(amounts);
+    });
+  }
+
+  #graphs(answer) {
+    const drawn = answer.explanations.map((explanation) => new Set(explanation.graph.nodes.map(detectorOf)));
+    answer.explanations.forEach((explanation, which) => {
+      const only = new Set([...drawn[which]].filter((name) => !drawn[1 - which].has(name)));
+      this.graphs[which].show(explanation, only);
+      byId(`${SIDES[which]}-only`).textContent = `${only.size} of ${drawn[which].size} detectors are drawn only here (ringed)`;
+    });
+  }
+}

@@ -1,0 +1,97 @@
+// The panel beside the graph: what is known of the word or node that is pointed at.
+
+import { make, percent, side, signed, strengths } from "./dom.js";
+
+const MOST = 9; // words told of a node
+
+export function hint() {
+  if (matchMedia("(hover: none)").matches) {
+    return [make("p", { class: "hint" }, "Tap a word to see where it goes, a node to see what it saw and what its detectors look for. Drag sideways to move the graph.")];
+  }
+  return [
+    make("p", { class: "hint" }, "Point at a word to see where it goes, at a node to see what it saw. Click a node for the n-grams that its detectors look for."),
+    make("p", { class: "hint" }, make("kbd", {}, "Tab"), " enters the graph, ", make("kbd", {}, "\u2190 \u2191 \u2192 \u2193"), " walk it, ", make("kbd", {}, "Enter"), " holds a node, ", make("kbd", {}, "+ \u2212 0"), " zoom."),
+  ];
+}
+
+export function ofWord(explanation, position) {
+  const { word, relevance, known } = explanation.words[position];
+  const deletion = explanation.deletions[position];
+  const edges = explanation.graph.edges.filter((edge) => edge.source === `word:${position}`);
+  const goes = edges.map((edge) => [edge.target, edge.flow]).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  return [
+    make("h3", {}, `\u201c${word}\u201d`),
+    known ? null : make("p", { class: "hint" }, "Not in the network's vocabulary: it stands for any unknown word."),
+    facts([
+      ["relevance", `${signed(relevance, 3)} ${side(relevance)} ${explanation.class}`],
+      ["without it", `${deletion.label} ${percent(deletion.probability)}`],
+    ]),
+    make("h4", {}, goes.length ? "Where it goes, along the paths drawn" : "No path that is drawn starts here."),
+    bars(goes.slice(0, MOST).map(([id, flow]) => [nodeName(id), flow])),
+  ];
+}
+
+export function ofNode(explanation, node) {
+  const words = explanation.words.map((word, i) => [word.word, node.seen[i]]);
+  const told = words.filter(([, amount]) => Math.abs(amount) > 0.0005);
+  told.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  const biases = node.value - node.seen.reduce((sum, amount) => sum + amount, 0);
+  return [
+    make("h3", {}, `Layer ${node.layer}, map ${node.map}, row ${node.row}`),
+    facts([
+      ["value", `${signed(node.value, 3)}, after tanh`],
+      ["kept by", node.margin === null ? "nothing was dropped" : node.margin.toFixed(3)],
+      ["carries", `${signed(node.carried, 3)} of the logit`],
+    ]),
+    make("h4", {}, "What it saw: what the words bring to its value"),
+    bars([...told.slice(0, MOST), ...others(told.slice(MOST)), ["biases", biases]]),
+  ];
+}
+
+// What is left of a list that was cut, so that the numbers still add up.
+const others = (left) =>
+  left.length ? [[`${left.length} others`, left.reduce((sum, [, amount]) => sum + amount, 0)]] : [];
+
+export function ofDetectors(answer) {
+  return [
+    make("h4", {}, answer.detectors.length > 1 ? "What its two detectors look for; folding adds them" : "What its detector looks for"),
+    ...answer.detectors.map((detector) => {
+      const [label, push] = Object.entries(detector.push).sort((a, b) => b[1] - a[1])[0];
+      return make("div", { class: "detector" },
+        make("div", { class: "title" }, detector.name || "nothing stands out"),
+        make("div", { class: "where" }, `detector ${detector.layer}:${detector.map}:${detector.row}, pushes ${label} ${signed(push, 3)}${detector.faint ? ", next to no weight" : ""}`),
+        make("ol", {}, ...detector.top.map((ngram) => make("li", {}, detection(ngram), make("span", { class: "number" }, signed(ngram.value))))),
+      );
+    }),
+  ];
+}
+
+// An n-gram of the corpus; the words that bring most stand out.
+function detection(ngram) {
+  const strongest = new Set(ngram.strongest);
+  const parts = [];
+  ngram.words.forEach((word, i) => {
+    if (i) parts.push(ngram.positions[i] === ngram.positions[i - 1] + 1 ? " " : " \u2026 ");
+    parts.push(strongest.has(ngram.positions[i]) ? make("b", {}, word) : word);
+  });
+  return make("span", {}, ...parts);
+}
+
+export const nodeName = (id) => {
+  if (id === "root") return "the class";
+  const [layer, map, row] = id.split(":");
+  return `${layer}:${map}:${row}`;
+};
+
+function facts(pairs) {
+  return make("dl", { class: "facts" }, ...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+}
+
+export function bars(pairs) {
+  const strong = strengths(pairs.map(([, amount]) => amount));
+  return make("ul", { class: "brings" }, ...pairs.map(([name, amount], i) =>
+    make("li", {}, make("span", { class: "name", title: name }, name), axis(amount, strong[i]), make("span", { class: "number" }, signed(amount, 3)))));
+}
+
+export const axis = (amount, share) =>
+  make("span", { class: "axis" }, make("i", { class: side(amount), "--share": share.toFixed(3) }));

@@ -1,0 +1,54 @@
+// Elements from values. Text goes in as text and never as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export const byId = (id) => document.getElementById(id);
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name.startsWith("--")) element.style.setProperty(name, value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const make = (tag, attributes = {}, ...children) =>
+  filled(document.createElement(tag), attributes, children);
+
+export const draw = (tag, attributes = {}, ...children) =>
+  filled(document.createElementNS(SVG, tag), attributes, children);
+
+export const signed = (number, digits = 2) =>
+  (number < 0 ? "\u2212" : "+") + Math.abs(number).toFixed(digits);
+
+export const percent = (share) => {
+  const digits = share > 0.9995 || share < 0.0005 ? 2 : 1;
+  return `${(100 * share).toFixed(digits)} %`;
+};
+
+export const side = (number) => (number < 0 ? "against" : "for");
+
+// How strong each of some amounts is beside the largest, 0 to 1.
+export function strengths(amounts) {
+  const largest = Math.max(...amounts.map(Math.abs), 1e-12);
+  return amounts.map((amount) => Math.abs(amount) / largest);
+}
+
+export function choices(select, values, chosen) {
+  select.replaceChildren(...values.map((value) => make("option", { value }, value)));
+  select.value = chosen;
+}
+
+// Words with an ellipsis where some in between are missing.
+export function phrase(words, positions) {
+  const parts = [];
+  words.forEach((word, i) => {
+    if (i && positions[i] !== positions[i - 1] + 1) parts.push(make("span", { class: "gap" }, "\u2026"));
+    else if (i) parts.push(" ");
+    parts.push(word);
+  });
+  return parts;
+}

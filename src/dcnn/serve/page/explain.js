@@ -1,0 +1,219 @@
+// The view of one sentence: label, words, graph, n-grams, deletions; all follow as one types.
+
+import { ask, post } from "./api.js";
+import { hint, ofDetectors, ofNode, ofWord } from "./details.js";
+import { byId, choices, make, percent, phrase, side, signed } from "./dom.js";
+import { Graph } from "./graph.js";
+import { latest } from "./latest.js";
+import { wordButtons } from "./words.js";
+
+const EXAMPLES = ["The plot is thin, but the acting is superb.", "not a dull moment", "It never quite comes together, and the jokes fall flat.", "A gorgeous, witty, seductive movie."];
+const NGRAMS = 8;
+const DELETIONS = 8;
+
+export class ExplainView {
+  constructor(changed) {
+    this.changed = changed;
+    this.model = null;
+    this.of = "";
+    this.detectors = new Map();
+    this.graph = new Graph(byId("graph"), {
+      show: (id) => this.#details(id),
+      pin: () => changed(),
+      moved: () => changed(),
+    });
+    this.send = latest((question) => this.#ask(question), (answer) => this.#show(answer), (error) => this.#fail(error));
+    byId("text").addEventListener("input", () => this.refresh());
+    byId("class").addEventListener("change", () => this.#explain(byId("class").value));
+    byId("nodes").addEventListener("change", () => this.refresh());
+    byId("strength").addEventListener("input", () => this.#filter());
+    byId("zoom-in").addEventListener("click", () => this.graph.zoom.by(1.25));
+    byId("zoom-out").addEventListener("click", () => this.graph.zoom.by(0.8));
+    byId("zoom-fit").addEventListener("click", () => this.graph.zoom.fit());
+    byId("examples").append(...EXAMPLES.map((text) => make("button", { type: "button", onclick: () => this.open(text) }, text)));
+  }
+
+  use(model) {
+    if (this.model?.name !== model.name) this.of = "";
+    this.model = model;
+    this.detectors.clear();
+    choices(byId("class"), ["predicted", ...model.classes.map(String)], this.of || "predicted");
+  }
+
+  // Show a text as if it had been typed.
+  open(text) {
+    byId("text").value = text;
+    this.refresh();
+  }
+
+  refresh() {
+    const text = byId("text").value;
+    this.changed();
+    if (!text.trim()) {
+      this.send({ empty: true });
+      return;
+    }
+    const question = { model: this.model.name, text, nodes: Number(byId("nodes").value) };
+    if (this.of) question.class = this.of;
+    this.send(question);
+  }
+
+  state() {
+    const share = Number(byId("strength").value);
+    return {
+      text: byId("text").value,
+      class: this.of,
+      nodes: byId("nodes").value === "10" ? "" : byId("nodes").value,
+      strength: share ? share : "",
+      node: this.graph.pinned ?? "",
+      zoom: this.graph.zoom.state(),
+    };
+  }
+
+  restore(state) {
+    byId("text").value = state.text ?? EXAMPLES[0];
+    this.of = this.model.classes.map(String).includes(state.class) ? state.class : "";
+    byId("class").value = this.of || "predicted";
+    byId("nodes").value = ["5", "10", "20", "40"].includes(state.nodes) ? state.nodes : "10";
+    byId("strength").value = state.strength ?? 0;
+    this.graph.pinned = state.node || null;
+    if (state.zoom) this.graph.zoom.restore(state.zoom);
+    this.#filter();
+    this.refresh();
+  }
+
+  async #ask(question) {
+    if (question.empty) return null;
+    if (this.model.explains) return (await post("/v1/explain", question)).explanations[0];
+    const { model, text } = question;
+    return { ...(await post("/v1/predict", { model, text })).predictions[0], text, plain: true };
+  }
+
+  #show(answer) {
+    this.answer = answer;
+    byId("answer").hidden = !answer;
+    const problem = answer ? "" : "Type a sentence: its label and everything that led to it follow.";
+    this.#problem(answer?.plain ? `A model of the kind ${this.model.kind} has no feature graph; here are its probabilities.` : problem);
+    if (!answer) return;
+    this.#verdict(answer);
+    for (const card of document.querySelectorAll("#answer .card:not(#verdict)")) card.hidden = Boolean(answer.plain);
+    if (answer.plain) return;
+    this.#words(answer);
+    this.graph.show(answer);
+    this.#caption(answer);
+    this.#ngrams(answer);
+    this.#deletions(answer);
+  }
+
+  #fail(error) {
+    if (error.status) {
+      byId("answer").hidden = true;
+      this.#problem(error.message);
+    }
+  }
+
+  #problem(text) {
+    byId("problem").textContent = text;
+    byId("problem").hidden = !text;
+  }
+
+  #verdict(answer) {
+    const ranked = Object.entries(answer.probabilities);
+    const of = String(answer.class ?? answer.label);
+    byId("verdict").replaceChildren(
+      make("div", { class: "label" }, String(answer.label), make("small", {}, percent(answer.probability))),
+      make("ul", { class: "bars" }, ...ranked.map(([label, share]) =>
+        make("li", {}, make("button", { type: "button", "aria-pressed": String(label === of), title: `Explain ${label}`, onclick: () => this.#explain(label) },
+          make("span", {}, label), make("span", { class: "number" }, percent(share)),
+          make("span", { class: "track" }, make("span", { class: "fill", "--share": share.toFixed(4) })))))),
+    );
+  }
+
+  #explain(label) {
+    this.of = label === "predicted" ? "" : label;
+    byId("class").value = this.of || "predicted";
+    this.refresh();
+  }
+
+  #words(answer) {
+    byId("legend").replaceChildren(make("b", { class: "for" }, `for ${answer.class}`), " ", make("b", { class: "against" }, "against"));
+    const amounts = answer.words.map((word) => word.relevance);
+    byId("words").replaceChildren(...wordButtons(answer.words, amounts, {
+      point: (i) => this.graph.follow(i === null ? null : `word:${i}`),
+      click: (i) => this.graph.pin(`word:${i}`),
+    }));
+    const sum = amounts.reduce((a, b) => a + b, 0);
+    byId("sum").replaceChildren("logit of ", make("b", {}, String(answer.class)), ` ${signed(answer.logit)} = words ${signed(sum)}, biases ${signed(answer.biases)}`);
+  }
+
+  #caption(answer) {
+    const graph = answer.graph;
+    const shown = graph.edges.filter((edge) => edge.target === "root").length;
+    byId("caption").textContent = `The ${shown} strongest of ${graph.topmost} topmost nodes contribute ${signed(graph.contributions)} of the logit ${signed(answer.logit)}; the paths drawn carry ${signed(graph.paths)}. Width is how much an edge carries.`;
+  }
+
+  #ngrams(answer) {
+    byId("ngrams").replaceChildren(make("ul", { class: "list" }, ...answer.ngrams.slice(0, NGRAMS).map((ngram) =>
+      make("li", {}, make("span", { class: `number ${side(ngram.relevance)}` }, signed(ngram.relevance)),
+        make("span", {}, ...phrase(ngram.words, ngram.positions), make("span", { class: "aside" }, `  ${ngram.nodes} node${ngram.nodes > 1 ? "s" : ""}`))))));
+  }
+
+  #deletions(answer) {
+    const before = answer.probability;
+    const shift = (deletion) => (deletion.label === answer.label ? before - deletion.probability : 1);
+    const told = [...answer.deletions].sort((a, b) => shift(b) - shift(a)).slice(0, DELETIONS);
+    byId("deletions").replaceChildren(make("ul", { class: "list" }, ...told.map((deletion) =>
+      make("li", {}, make("span", { class: "number" }, percent(deletion.probability).replace(" ", "\u00a0")),
+        make("span", {}, make("span", { class: deletion.changes ? "changes-label" : "" }, String(deletion.label)), " without ", make("button", { type: "button", class: "struck", onclick: () => this.#without(deletion.position) }, deletion.word))))));
+  }
+
+  // The sentence without a word, as the network read it.
+  #without(position) {
+    this.open(this.answer.words.filter((_, i) => i !== position).map((word) => word.word).join(" "));
+    byId("text").focus();
+  }
+
+  #filter() {
+    const share = Number(byId("strength").value);
+    byId("strength-value").textContent = share ? `\u2265 ${share} %` : "all";
+    this.graph.filter(share / 100);
+    this.changed();
+  }
+
+  #details(id) {
+    const panel = byId("details");
+    for (const [i, button] of [...byId("words").children].entries()) button.classList.toggle("lit", id === `word:${i}`);
+    if (!this.answer || !id || id === "root") {
+      panel.replaceChildren(...hint());
+      return;
+    }
+    if (id.startsWith("word:")) {
+      panel.replaceChildren(...ofWord(this.answer, Number(id.slice(5))).filter(Boolean));
+      return;
+    }
+    const node = this.answer.graph.nodes.find((other) => other.id === id);
+    panel.replaceChildren(...ofNode(this.answer, node));
+    if (id === this.graph.pinned) this.#detectors(panel, node);
+    else panel.append(make("p", { class: "hint" }, "Click it for what its detectors look for."));
+  }
+
+  async #detectors(panel, node) {
+    if (!this.model.detectors) {
+      panel.append(make("p", { class: "hint detector" }, `What it looks for is not known: ${this.model.detectors_note}.`));
+      return;
+    }
+    const place = `${node.layer}:${node.map}:${node.row}`;
+    const query = new URLSearchParams({ model: this.model.name, node: place });
+    if (!this.detectors.has(place)) this.detectors.set(place, ask(`/v1/detectors?${query}`));
+    try {
+      const found = await this.detectors.get(place);
+      if (this.graph.pinned === node.id) {
+        panel.querySelectorAll(".found").forEach((old) => old.remove());
+        panel.append(make("div", { class: "found" }, ...ofDetectors(found)));
+      }
+    } catch (error) {
+      this.detectors.delete(place);
+      if (error.status) panel.append(make("p", { class: "hint" }, error.message));
+    }
+  }
+}

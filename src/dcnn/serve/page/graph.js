@@ -1,0 +1,258 @@
+// The feature graph: drawn where the server placed it, followed by pointer and by keyboard.
+//
+// Pointing at a word leaves the paths that go up from it; pointing at a node leaves what it comes
+// from and where it goes, and the words take the colours of what that node saw.
+
+import { draw, percent, side, signed, strengths } from "./dom.js";
+import { Zoom } from "./zoom.js";
+
+const ROOT = "root";
+const ROOT_WIDTH = 190;
+const ROOT_HEIGHT = 46;
+const WORD_HEIGHT = 30;
+const HIT = 15; // radius in which a disc is meant
+
+export class Graph {
+  // `events`: show(id or null), pin(id), moved(zoom).
+  constructor(container, events = {}, readable = undefined) {
+    this.container = container;
+    this.events = events;
+    this.pinned = null;
+    this.strength = 0;
+    this.svg = draw("svg", { class: "drawing", role: "application", tabindex: "-1" });
+    this.scene = draw("g");
+    this.svg.append(this.scene);
+    container.replaceChildren(this.svg);
+    this.zoom = new Zoom(this.svg, this.scene, () => events.moved?.(this.zoom.state()), readable);
+    this.svg.addEventListener("keydown", (event) => this.#key(event));
+    this.svg.addEventListener("click", (event) => {
+      if (event.target === this.svg) this.pin(null);
+    });
+  }
+
+  show(explanation, only = new Set()) {
+    this.explanation = explanation;
+    const graph = (this.drawing = explanation.graph);
+    this.parts = new Map();
+    this.svg.setAttribute("aria-label", `Feature graph of: ${explanation.text}. Arrow keys walk it.`);
+    const edges = graph.edges.map((edge) => this.#edge(edge));
+    const nodes = graph.nodes.map((node) => this.#node(node, only.has(detectorOf(node))));
+    const words = this.#words(graph.words);
+    const root = this.#root(graph.root, explanation);
+    this.scene.replaceChildren(...this.#floors(graph), ...edges, ...nodes, ...words, root);
+    this.zoom.size(graph.width, graph.height);
+    this.filter(this.strength);
+    if (this.pinned && !this.parts.has(this.pinned)) this.pinned = null;
+    this.#tabStop(this.pinned || `word:${strongestWord(explanation)}`);
+    this.follow(this.pinned);
+    this.#markPinned();
+  }
+
+  // Hide what carries less than this share of the strongest edge.
+  filter(share) {
+    this.strength = share;
+    if (!this.drawing) return;
+    const largest = Math.max(...this.drawing.edges.map((edge) => Math.abs(edge.flow)), 1e-12);
+    const joined = new Set([ROOT]);
+    for (const edge of this.drawing.edges) {
+      const shown = Math.abs(edge.flow) >= share * largest;
+      edge.element.classList.toggle("hushed", !shown);
+      if (shown) joined.add(edge.source).add(edge.target);
+    }
+    for (const node of this.drawing.nodes) {
+      this.parts.get(node.id).classList.toggle("hushed", !joined.has(node.id));
+    }
+  }
+
+  // Leave only what this word or node comes from and goes to; null shows all again.
+  follow(id) {
+    const target = id ?? this.pinned;
+    const above = target ? this.#reach(target, "source", "target") : null;
+    const below = target ? this.#reach(target, "target", "source") : null;
+    for (const [name, element] of this.parts) {
+      element.classList.toggle("faint", Boolean(target) && !above.has(name) && !below.has(name));
+      element.classList.toggle("lit", name === id && name !== this.pinned);
+    }
+    for (const edge of this.drawing.edges) {
+      const up = above?.has(edge.source) && above?.has(edge.target);
+      const down = below?.has(edge.source) && below?.has(edge.target);
+      edge.element.classList.toggle("faint", Boolean(target) && !up && !down);
+    }
+    const node = this.drawing.nodes.find((other) => other.id === target);
+    this.#shade(node ? node.seen : this.explanation.words.map((word) => word.relevance));
+    if (node) {
+      // Words that a node saw along paths that are not drawn are seen all the same.
+      const strong = strengths(node.seen);
+      for (const word of this.drawing.words) {
+        if (word.id && strong[word.position] > 0.15) this.parts.get(word.id).classList.remove("faint");
+      }
+    }
+    this.events.show?.(target);
+  }
+
+  pin(id) {
+    this.pinned = this.pinned === id ? null : id;
+    this.#markPinned();
+    this.follow(this.pinned);
+    this.events.pin?.(this.pinned);
+  }
+
+  // Words coloured by other amounts, one for each word of the text.
+  shadeWith(amounts) {
+    this.#shade(amounts ?? this.explanation.words.map((word) => word.relevance));
+  }
+
+  #shade(amounts) {
+    const strong = strengths(amounts);
+    for (const word of this.drawing.words) {
+      if (!word.id) continue;
+      const element = this.parts.get(word.id);
+      element.style.setProperty("--strength", strong[word.position].toFixed(3));
+      element.classList.toggle("against", amounts[word.position] < 0);
+      element.querySelector(".amount").textContent = signed(amounts[word.position]);
+    }
+  }
+
+  #markPinned() {
+    for (const [name, element] of this.parts) {
+      element.classList.toggle("pinned", name === this.pinned);
+      if (name !== ROOT && !name.startsWith("word:")) {
+        element.setAttribute("aria-pressed", String(name === this.pinned));
+      }
+    }
+  }
+
+  #reach(start, from, to) {
+    const seen = new Set([start]);
+    const waiting = [start];
+    while (waiting.length) {
+      const here = waiting.pop();
+      for (const edge of this.drawing.edges) {
+        if (edge[from] === here && !seen.has(edge[to]) && !edge.element.classList.contains("hushed")) {
+          seen.add(edge[to]);
+          waiting.push(edge[to]);
+        }
+      }
+    }
+    return seen;
+  }
+
+  #floors(graph) {
+    return graph.floors.map(([y, name]) =>
+      draw("g", {},
+        draw("line", { class: "floor", x1: 0, x2: graph.width, y1: y, y2: y }),
+        draw("text", { class: "floor-name", x: 14, y: y - 7 }, name)),
+    );
+  }
+
+  #edge(edge) {
+    const [[x1, y1], [x2, y2]] = [edge.start, edge.end];
+    const middle = (y1 + y2) / 2;
+    edge.element = draw("path", {
+      class: `edge ${side(edge.flow)}`,
+      d: `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`,
+      "stroke-width": edge.width,
+    });
+    return edge.element;
+  }
+
+  #node(node, only) {
+    const about = `layer ${node.layer}, map ${node.map}, row ${node.row}: value ${signed(node.value, 3)}, carries ${signed(node.carried, 3)}`;
+    return this.#part(node.id, `node disc-node ${side(node.carried)}${only ? " only" : ""}`, about, [
+      draw("circle", { class: "hit", cx: node.x, cy: node.y, r: Math.max(HIT, node.radius) }),
+      draw("circle", { class: "halo", cx: node.x, cy: node.y, r: node.radius + 3 }),
+      draw("circle", { class: "disc", cx: node.x, cy: node.y, r: node.radius }),
+    ]);
+  }
+
+  #words(words) {
+    return words.map((word) => {
+      const box = { x: word.x - word.width / 2, y: word.y - WORD_HEIGHT / 2, width: word.width, height: WORD_HEIGHT, rx: 7 };
+      const inside = [
+        draw("rect", { class: "box", ...box }),
+        draw("rect", { class: "shade", ...box }),
+        draw("text", { class: "token", x: word.x, y: word.y + 5 }, word.text),
+        draw("text", { class: "amount", x: word.x, y: word.y + WORD_HEIGHT / 2 + 14 }),
+      ];
+      if (!word.id) return draw("g", {}, inside[2]);
+      return this.#part(word.id, "node word-node", `${word.text}: ${signed(word.relevance, 3)}`, inside);
+    });
+  }
+
+  #root([x, y], explanation) {
+    const label = String(explanation.class);
+    const share = explanation.probabilities[label];
+    return this.#part(ROOT, "node root-node", `${label}, logit ${signed(explanation.logit)}`, [
+      draw("rect", { class: "top-box", x: x - ROOT_WIDTH / 2, y: y - ROOT_HEIGHT / 2, width: ROOT_WIDTH, height: ROOT_HEIGHT, rx: 11 }),
+      draw("text", { class: "top-label", x, y: y - 2 }, label.length > 20 ? `${label.slice(0, 19)}\u2026` : label),
+      draw("text", { class: "top-number", x, y: y + 15 }, `logit ${signed(explanation.logit)}, ${percent(share)}`),
+    ]);
+  }
+
+  #part(id, kind, about, inside) {
+    const element = draw("g", {
+      class: kind, "data-id": id, tabindex: "-1", role: "button", "aria-label": about,
+      onpointerenter: () => this.follow(id),
+      onpointerleave: () => this.follow(null),
+      onfocus: () => {
+        this.#tabStop(id);
+        this.follow(id);
+      },
+      onblur: () => this.follow(null),
+      onclick: () => {
+        if (!this.zoom.dragged) this.pin(id === ROOT ? null : id);
+      },
+    }, ...inside);
+    this.parts.set(id, element);
+    return element;
+  }
+
+  // The graph is one stop of the Tab key; inside, arrow keys lead on.
+  #tabStop(id) {
+    for (const [name, element] of this.parts) element.setAttribute("tabindex", name === id ? "0" : "-1");
+  }
+
+  #key(event) {
+    const here = document.activeElement?.dataset?.id;
+    const lead = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" }[event.key];
+    if (lead && here) this.#walk(here, lead);
+    else if (event.key === "Enter" || event.key === " ") this.pin(here === ROOT ? null : here);
+    else if (event.key === "Escape") this.pin(null);
+    else if (event.key === "+" || event.key === "=") this.zoom.by(1.25);
+    else if (event.key === "-") this.zoom.by(0.8);
+    else if (event.key === "0") this.zoom.fit();
+    else return;
+    event.preventDefault();
+  }
+
+  #walk(here, lead) {
+    const places = new Map([...this.drawing.nodes, ...this.drawing.words].map((part) => [part.id, part]));
+    places.set(ROOT, { x: this.drawing.root[0], y: this.drawing.root[1] });
+    const at = places.get(here);
+    let next = null;
+    if (lead === "up" || lead === "down") {
+      const [from, to] = lead === "up" ? ["source", "target"] : ["target", "source"];
+      const edges = this.drawing.edges.filter((edge) => edge[from] === here && !edge.element.classList.contains("hushed"));
+      edges.sort((a, b) => Math.abs(b.flow) - Math.abs(a.flow));
+      next = edges[0]?.[to];
+    } else {
+      const sign = lead === "right" ? 1 : -1;
+      const beside = [...places].filter(([id, part]) => id && Math.abs(part.y - at.y) < 1 && sign * (part.x - at.x) > 0.01 && !this.parts.get(id).classList.contains("hushed"));
+      beside.sort(([, a], [, b]) => sign * (a.x - b.x));
+      next = beside[0]?.[0];
+    }
+    if (next) {
+      this.parts.get(next).focus({ preventScroll: true });
+      this.zoom.reveal(places.get(next));
+    }
+  }
+}
+
+// What names a node's detector in every sentence.
+export const detectorOf = (node) => `${node.layer}:${node.map}:${node.row}`;
+
+function strongestWord(explanation) {
+  const drawn = explanation.graph.words.filter((word) => word.id);
+  drawn.sort((a, b) => Math.abs(b.relevance) - Math.abs(a.relevance));
+  return drawn[0]?.position ?? 0;
+}

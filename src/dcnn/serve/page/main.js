@@ -1,0 +1,114 @@
+// The page: models, views, and the link that reopens what is on the screen.
+
+import { ask, start, whenBack } from "./api.js";
+import { CompareView } from "./compare.js";
+import { byId, choices } from "./dom.js";
+import { ExplainView } from "./explain.js";
+import { FileView } from "./file.js";
+import * as link from "./link.js";
+import { startTheme } from "./theme.js";
+
+const VIEWS = ["explain", "compare", "file"];
+const TOAST = 1800; // milliseconds
+
+let models = [];
+let views = {};
+let current = "";
+let restoring = false;
+
+startTheme();
+begin().catch(() => whenBack(() => location.reload()));
+
+async function begin() {
+  await start();
+  const answer = await ask("/v1/models");
+  models = answer.models;
+  choices(byId("model"), models.map((model) => model.name), models[0].name);
+  views = {
+    explain: new ExplainView(remember),
+    compare: new CompareView(remember),
+    file: new FileView(answer.limits, explainText),
+  };
+  for (const id of ["text", "first", "second"]) byId(id).maxLength = answer.limits.characters;
+  listen();
+  restore();
+}
+
+function listen() {
+  VIEWS.forEach((name, i) => {
+    const tab = byId(`tab-${name}`);
+    tab.addEventListener("click", () => show(name));
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (step) byId(`tab-${VIEWS[(i + step + VIEWS.length) % VIEWS.length]}`).click();
+      if (step) byId(`tab-${current}`).focus();
+    });
+  });
+  byId("model").addEventListener("change", () => {
+    use();
+    views[current].refresh?.();
+    remember();
+  });
+  byId("link").addEventListener("click", copyLink);
+  window.addEventListener("hashchange", restore);
+  whenBack(() => views[current].refresh?.());
+}
+
+const chosenModel = () => models.find((model) => model.name === byId("model").value);
+
+function use() {
+  for (const view of Object.values(views)) view.use(chosenModel());
+}
+
+function show(name, state = {}) {
+  if (current === name) return;
+  current = name;
+  for (const other of VIEWS) {
+    byId(other).hidden = other !== name;
+    byId(`tab-${other}`).setAttribute("aria-selected", String(other === name));
+    byId(`tab-${other}`).tabIndex = other === name ? 0 : -1;
+  }
+  const view = views[name];
+  if (view.restore && !view.opened) view.restore(state);
+  else view.refresh?.();
+  view.opened = true;
+  remember();
+}
+
+function restore() {
+  const state = link.read();
+  restoring = true;
+  if (models.some((model) => model.name === state.model)) byId("model").value = state.model;
+  use();
+  current = "";
+  for (const view of Object.values(views)) view.opened = false;
+  show(VIEWS.includes(state.view) ? state.view : "explain", state);
+  restoring = false;
+}
+
+function remember() {
+  if (restoring || !current) return "";
+  return link.write({ view: current, model: byId("model").value, ...(views[current].state?.() ?? {}) });
+}
+
+function explainText(text) {
+  byId("text").value = text;
+  views.explain.opened = true;
+  show("explain");
+}
+
+async function copyLink() {
+  const address = location.origin + location.pathname + remember();
+  try {
+    await navigator.clipboard.writeText(address);
+    toast("Copied");
+  } catch {
+    toast("The link is in the address bar");
+  }
+}
+
+function toast(text) {
+  byId("toast").textContent = text;
+  byId("toast").hidden = false;
+  setTimeout(() => (byId("toast").hidden = true), TOAST);
+}

@@ -1,0 +1,76 @@
+"""Servers to ask: one in the test's own process, and real ones."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from dcnn import artifact as model_folder
+from dcnn.config import NBoWConfig
+from dcnn.predictor import Predictor
+from dcnn.serve.app import make_app
+from dcnn.serve.detectors import index_detectors
+from dcnn.serve.limits import Limits
+from dcnn.serve.registry import Registry, ServedModel
+from serve_process import Running, start_server
+from untrained import VOCABULARY_TEXT, make_artifact
+
+# Large enough for a word to stand out among what a detector reacts to.
+_WORDS = VOCABULARY_TEXT.split()
+CORPUS = tuple(" ".join(random.Random(n).choices(_WORDS, k=7)) for n in range(300))
+
+
+@pytest.fixture(scope="session")
+def registry() -> Registry:
+    """A DCNN with detectors, another with labels that are numbers, and a model without a graph."""
+    first = Predictor(make_artifact())
+    return Registry(
+        [
+            ServedModel("first", first, index_detectors(first, CORPUS)),
+            ServedModel("stars", Predictor(make_artifact(seed=1, classes=(1, 2, 3)))),
+            ServedModel("bag", Predictor(make_artifact(NBoWConfig(dim=8)))),
+        ]
+    )
+
+
+@pytest.fixture
+def client_with(registry: Registry) -> Callable[..., TestClient]:
+    """A client of a server with some of its limits, or its key, set otherwise."""
+
+    def make(key: str = "", **limits: float) -> TestClient:
+        return TestClient(make_app(registry, Limits(**limits), key=key))
+
+    return make
+
+
+@pytest.fixture
+def client(client_with) -> TestClient:
+    return client_with()
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory) -> Path:
+    """A folder with two model folders and a corpus."""
+    place = tmp_path_factory.mktemp("served")
+    model_folder.save(place / "first", make_artifact())
+    model_folder.save(place / "bag", make_artifact(NBoWConfig(dim=8)))
+    (place / "corpus.txt").write_text("\n".join(CORPUS) + "\n")
+    return place
+
+
+@pytest.fixture
+def running(folder: Path) -> Iterator[Callable[..., Running]]:
+    """Start real servers, and stop those that still run."""
+    started: list[Running] = []
+
+    def start(*arguments: object) -> Running:
+        started.append(start_server(folder, *(arguments or ("first",)), "--port", 0))
+        return started[-1]
+
+    yield start
+    for server in started:
+        if server.process.poll() is None:
+            server.process.kill()
+        server.process.communicate()

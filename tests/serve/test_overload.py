@@ -1,0 +1,74 @@
+"""More to do than can be done: some are refused at once, nobody waits without end."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from dcnn.serve.limits import Limits
+from dcnn.serve.refusals import Refusal
+from dcnn.serve.slow_work import SlowWork
+
+
+def test_requests_beyond_the_limit_are_told_when_to_come_again(client_with):
+    client = client_with(in_flight=5)
+    client.app.pending = lambda: 6
+    answer = client.post("/v1/predict", json={"text": "good"})
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert "busy" in answer.json()["error"]
+    # Whoever looks after the server still hears from it.
+    assert client.get("/healthz").status_code == 200
+    assert 'status="503"} 1' in client.get("/metrics").text
+    client.app.pending = lambda: 5
+    assert client.post("/v1/predict", json={"text": "good"}).status_code == 200
+
+
+def test_slow_work_has_as_many_places_as_threads_and_waiting():
+    async def scenario() -> tuple[list[object], int]:
+        slow, gate = SlowWork(Limits(threads=1, waiting=2)), threading.Event()
+        tasks = [asyncio.create_task(slow.run(gate.wait, 5)) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(Refusal) as refused:
+            await slow.run(gate.wait, 5)
+        gate.set()
+        done = await asyncio.gather(*tasks)
+        assert await slow.run(gate.wait, 5)  # the places are free again
+        return done, refused.value.status
+
+    assert asyncio.run(scenario()) == ([True, True, True], 503)
+
+
+def test_a_place_is_given_back_when_the_work_fails():
+    async def scenario() -> None:
+        slow = SlowWork(Limits(threads=1, waiting=0))
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                await slow.run(divmod, 1, 0)
+
+    asyncio.run(scenario())
+
+
+def test_predictions_go_on_while_explanations_wait(client_with, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(
+        "dcnn.serve.routes.explanations", lambda *_: gate.wait(10) and b'{"slow": true}'
+    )
+    client = client_with(threads=1, waiting=1)
+    with client:  # one event loop for all requests
+        answers: list[int] = []
+
+        def explain() -> None:
+            answers.append(client.post("/v1/explain", json={"text": "good"}).status_code)
+
+        threads = [threading.Thread(target=explain) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + 10
+        while answers.count(503) < 2 and time.monotonic() < until:
+            assert client.post("/v1/predict", json={"text": "good"}).status_code == 200
+        gate.set()
+        for thread in threads:
+            thread.join()
+    assert sorted(answers) == [200, 200, 503, 503]
