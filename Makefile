@@ -34,7 +34,10 @@ coverage: setup  ## Run the whole suite and say which lines it never reached
 
 test-gpu: setup  ## Check the GPU kernels and graphs on a CUDA device
 	$(BIN)/pytest -m gpu
-	$(BIN)/pytest tests/ops/test_triton_backend.py tests/ops/test_parity.py -k 'triton or cuda'
+	$(BIN)/pytest tests/ops/test_triton_backend.py tests/ops/test_triton_network.py \
+		tests/training/test_triton_adagrad.py tests/training/test_triton_batch.py \
+		tests/training/test_stack_through_triton.py tests/training/test_backends.py
+	$(BIN)/pytest tests/ops/test_parity.py -k 'triton or cuda'
 
 # The interpreter is not instrumented, so the sanitizers have to be there before it.
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1

@@ -32,16 +32,6 @@ def test_minus_zero_ties_with_zero(length, instruction_set):
     assert positions.ravel().tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("length", [6, 100])
-def test_what_is_not_a_number_is_kept_and_not_pooled_away(length, instruction_set):
-    x = np.zeros((1, 1, 1, length), np.float32)
-    x[..., [1, 4]] = np.nan, -np.nan
-    one = np.ones((1, 1, 1, 1), np.float32)
-    values, positions = native.layer(x, np.array([length]), one, one[0, 0], np.array([3]), False)
-    assert positions.ravel().tolist() == [0, 1, 4]
-    assert np.isnan(values.ravel()).tolist() == [False, True, True]
-
-
 def test_lengths_and_k_out_of_bounds_are_refused():
     x, filters = np.zeros((1, 1, 2, 4), np.float32), np.zeros((1, 1, 2, 2), np.float32)
     lengths, bias = np.array([4]), np.zeros((1, 1), np.float32)

@@ -141,6 +141,19 @@ def test_what_is_not_a_number_stays_in_its_own_sentence(backend):
     assert_close(values[1].cpu().numpy(), expected[1], "values")
 
 
+@pytest.mark.parametrize("length", [6, 70])
+@backends_of(BACKENDS)
+def test_what_is_not_a_number_is_kept_and_not_pooled_away(backend, length):
+    """A network that broke must show."""
+    x = np.zeros((1, 1, 1, length), np.float32)
+    x[..., [1, 4]] = np.nan
+    one = np.ones((1, 1, 1, 1), np.float32)
+    arrays = [x, np.array([length]), one, one[0, 0], np.array([3])]
+    values, positions = backend.layer()(*backend.tensors(arrays), False)
+    assert positions.flatten().tolist() == [0, 1, 4]
+    assert values.isnan().flatten().tolist() == [False, True, True]
+
+
 @backends_of(BACKENDS)
 def test_an_expanded_input_gets_its_gradient(backend):
     case = LayerCase((5, 3), rows=4)

@@ -33,6 +33,7 @@ def test_many_blocks_of_rows_and_parts_of_sentences(monkeypatch):
     monkeypatch.setattr(triton_backend, "_LONGEST_TILE", 4)
     monkeypatch.setattr(triton_backend, "_SENTENCES_A_PROGRAM", 2)
     monkeypatch.setattr(triton_backend, "_PROGRAMS", 1)
+    monkeypatch.setattr(triton_backend, "_PARTS_AT_ONCE", 2)
     x, filters = draw((5, 1, 12, 4), 2, False), draw((1, 1, 1, 12, 3), 3, False)
     bias = draw((1, 1, 6), 4, False)
     lengths = torch.tensor([4, 1, 3, 2, 4]).to(DEVICE)

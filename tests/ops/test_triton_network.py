@@ -115,8 +115,11 @@ def test_runs_may_share_a_batch(batch, monkeypatch):
 
 
 def test_many_classes_and_parts_of_sentences(batch, monkeypatch):
-    monkeypatch.setattr(triton_backend, "_SENTENCES_A_PROGRAM", 2)
-    monkeypatch.setattr(triton_network, "_FEATURES", 16)
+    monkeypatch.setattr(
+        triton_backend, "_SENTENCES_A_PROGRAM", 3
+    )  # of four: a full part and a rest
+    monkeypatch.setattr(triton_backend, "_PROGRAMS", 1)
+    monkeypatch.setattr(triton_network, "_PRODUCTS", 16)
     monkeypatch.setattr(triton_network, "_PLACES", 2)
     model = make_model(CONFIGS["two layers"], classes=11)
     weights = dict(model.named_parameters())

@@ -249,10 +249,11 @@ def test_settings_that_runs_must_share_are_refused_otherwise(name, values):
         Stack(build_model(network, VOCABULARY, CLASSES), make_examples(), plans)
 
 
-def test_a_run_that_diverges_leaves_the_others_alone():
+@pytest.mark.parametrize("part", ["top.weight", "embeddings"])
+def test_a_run_that_diverges_leaves_the_others_alone(part):
     network, examples = NETWORKS[0], make_examples()
     broken = initial(network, 0)
-    broken["top.weight"][0, 0] = torch.nan
+    broken[part][:, 0] = torch.nan
     plans = [Plan(QUIET, broken), Plan(QUIET, initial(network, 1))]
     stack = Stack(build_model(network, VOCABULARY, CLASSES), examples, plans)
     outcomes = stack.train()

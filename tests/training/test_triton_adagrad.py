@@ -39,3 +39,15 @@ def test_three_steps_equal_the_separate_operations(ema):
     for fused, plain in zip(*ends, strict=True):
         for name, value in fused.items():
             torch.testing.assert_close(value, plain[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_gradient_of_nothing_moves_nothing_and_one_that_is_no_number_shows():
+    weights = {"top.bias": torch.ones(2, 3).to(DEVICE)}
+    optimizer = StackedAdagrad(weights, [CONFIGS[0], CONFIGS[0]])
+    optimizer._backend = "triton"
+    gradient = torch.zeros(2, 3)
+    gradient[1, 0] = torch.nan
+    optimizer._l2["top.bias"].zero_()
+    optimizer.step({"top.bias": gradient.to(DEVICE)}, torch.zeros(2, device=DEVICE))
+    assert weights["top.bias"][0].tolist() == [1, 1, 1]
+    assert weights["top.bias"][1].isnan().all()  # the norm is none, so no step can be right

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from triton import cdiv, next_power_of_2
 
 from dcnn.ops import fused, triton_kernels
@@ -292,6 +293,7 @@ class _Layer(torch.autograd.Function):
         ctx.save_for_backward(x, lengths, filters, bias, values, positions)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient_values: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of input, filters and bias."""
         x, lengths, filters, bias, values, positions = ctx.saved_tensors

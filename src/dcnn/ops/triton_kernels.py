@@ -8,7 +8,8 @@ m, rows below).
 
 Columns are taken a tile at a time. A tile is a tuple of vectors, one element of each a lane, which
 the compiler keeps in registers: every number that is read takes part in up to m sums. Lengths
-change from batch to batch and make no new kernel; what is in capitals does.
+change from batch to batch and make few new kernels: what is in capitals does, and of that only the
+tile and the sorting network follow the length.
 """
 
 import triton
@@ -17,13 +18,13 @@ import triton.language as tl
 _SIZES = ("lanes", "longest", "width", "columns", "per_run", "parts", "count")
 
 
-def _compiled(function):
+def compiled(function):
     """``triton.jit`` that makes few variants: sizes that change from batch to batch make none."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     return triton.jit(function, do_not_specialize=[name for name in _SIZES if name in names])
 
 
-@_compiled
+@compiled
 def convolve(
     x,
     lengths,
@@ -82,6 +83,12 @@ def convolve(
 
 
 @triton.jit
+def _ranked(value):
+    """What pooling goes by: what is not a number comes first, so that a broken network shows."""
+    return tl.where(value != value, float("inf"), value)
+
+
+@triton.jit
 def _keep(c, bias, values, positions, is_lane, last, threshold, ties, width, ROWS: tl.constexpr):
     """Write the values above the threshold and the leftmost ``ties`` that equal it, in order.
 
@@ -90,8 +97,9 @@ def _keep(c, bias, values, positions, is_lane, last, threshold, ties, width, ROW
     taken = tl.zeros_like(last)
     for column in range(tl.max(last, axis=0)):
         value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
-        equal = value == threshold
-        kept = (column < last) & ((value > threshold) | (equal & (ties > 0))) & (taken < width)
+        ranked = _ranked(value)
+        equal = ranked == threshold
+        kept = (column < last) & ((ranked > threshold) | (equal & (ties > 0))) & (taken < width)
         ties -= equal.to(tl.int32)
         value = 2 * tl.sigmoid(2 * (value + bias)) - 1  # tanh
         tl.store(values + taken * ROWS, value, mask=kept)
@@ -103,7 +111,7 @@ def _keep(c, bias, values, positions, is_lane, last, threshold, ties, width, ROW
         tl.store(positions + slot * ROWS, -1, mask=free)
 
 
-@_compiled
+@compiled
 def select(
     c,
     lengths,
@@ -138,7 +146,7 @@ def select(
     ordered = ()
     for column in tl.static_range(COLUMNS):
         value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
-        ordered = ordered + (value,)
+        ordered = ordered + (_ranked(value),)
     ahead = tl.zeros((LANES,), tl.int32)
     unordered = ordered
     for stage in tl.static_range(len(PARTNERS)):
@@ -166,11 +174,11 @@ def select(
 @triton.jit
 def _key(value):
     """An integer that is ordered as the value is; the two zeros are one."""
-    bits = tl.where(value == 0, 0.0, value).to(tl.int32, bitcast=True)
+    bits = tl.where(value == 0, 0.0, _ranked(value)).to(tl.int32, bitcast=True)
     return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
-@_compiled
+@compiled
 def select_among_many(
     c,
     lengths,
@@ -219,7 +227,7 @@ def select_among_many(
     _keep(c, z, values + out, positions + out, is_lane, last, threshold, k - ahead, width, ROWS)
 
 
-@_compiled
+@compiled
 def convolution_gradient(
     gradient_values,
     values,
@@ -258,7 +266,7 @@ def convolution_gradient(
             tl.store(gradient_c + (start + i) * ROWS, gradients[i], mask=inside)
 
 
-@_compiled
+@compiled
 def input_gradient(
     gradient_c,
     lengths,
@@ -314,7 +322,7 @@ def input_gradient(
             tl.store(gradient_x + place * ROWS_BELOW, total, mask=is_lane & (place < longest))
 
 
-@_compiled
+@compiled
 def filter_gradient(
     x,
     gradient_c,
@@ -387,7 +395,7 @@ def filter_gradient(
         tl.store(part_sums + FILTERS + out_map * ROWS + row, of_bias, mask=is_own)
 
 
-@_compiled
+@compiled
 def add_parts(
     sums_of_parts,
     gradient_filters,

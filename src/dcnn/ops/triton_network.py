@@ -2,7 +2,7 @@
 
 In a step of a small network what takes time is the number of kernels. This spares those between the
 layers: words are gathered with the k of every layer, dropout and top are one kernel, and the
-gradients go down without a change of layout. All tensors may carry a leading axis of runs; under
+gradients go down without a change of layout. Within, all tensors have a leading axis of runs; under
 ``torch.func.vmap`` the mapped axis is that axis.
 """
 
@@ -19,7 +19,7 @@ from dcnn.ops.k_schedule import dynamic_k
 from dcnn.ops.triton_backend import LayerOnBatch, split, turned
 
 _PLACES = 16  # words that a program gathers at once
-_FEATURES = 256  # that a program of the top takes at once, over all classes
+_PRODUCTS = 512  # of features and classes that a program of the top takes at once
 
 
 class _Network(torch.autograd.Function):
@@ -141,7 +141,7 @@ def _top_shape(pooled: Tensor, bias: Tensor, dropout: Tensor | None) -> dict[str
         "K": k,
         "CLASSES": bias.shape[-1],
         "DROPS": dropout is not None,
-        "BLOCK": max(2 * _FEATURES // wide, 32),
+        "BLOCK": max(_PRODUCTS // wide, 32),
         "WIDE": wide,
     }
 

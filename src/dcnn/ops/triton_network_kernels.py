@@ -6,10 +6,10 @@
 import triton
 import triton.language as tl
 
-from dcnn.ops.triton_kernels import _compiled
+from dcnn.ops.triton_kernels import compiled
 
 
-@_compiled
+@compiled
 def gather(
     ids,
     lengths,
@@ -34,7 +34,7 @@ def gather(
     for start in range(0, length, PLACES):
         place = start + tl.arange(0, PLACES)
         inside = place < length
-        word = tl.load(ids + sentence * longest + place, mask=inside, other=0)[:, None]
+        word = tl.load(ids + sentence * longest + place, mask=inside, other=0).to(tl.int64)[:, None]
         inside = inside[:, None] & (row < DIM)
         values = tl.load(table + word * DIM + row, mask=inside)
         tl.store(x + (sentence * longest + place[:, None]) * DIM + row, values, mask=inside)
@@ -43,7 +43,7 @@ def gather(
         tl.store(ks + (layer - 1) * count + sentence, k)
 
 
-@_compiled
+@compiled
 def scatter(
     ids,
     lengths,
@@ -64,7 +64,7 @@ def scatter(
     for start in range(0, length, PLACES):
         place = start + tl.arange(0, PLACES)
         inside = place < length
-        word = tl.load(ids + sentence * longest + place, mask=inside, other=0)[:, None]
+        word = tl.load(ids + sentence * longest + place, mask=inside, other=0).to(tl.int64)[:, None]
         inside = inside[:, None] & (row < DIM)
         at = (sentence * longest + place[:, None]) * DIM + row
         gradient = tl.load(gradient_x + at, mask=inside, other=0.0)
@@ -77,7 +77,7 @@ def _feature(number, ROWS: tl.constexpr, K: tl.constexpr):
     return (number // (ROWS * K) * K + number % K) * ROWS + number // K % ROWS
 
 
-@_compiled
+@compiled
 def top(
     pooled,
     dropout,
@@ -114,7 +114,7 @@ def top(
     tl.store(out, tl.sum(total, axis=1) + shift, mask=label < CLASSES)
 
 
-@_compiled
+@compiled
 def top_gradient(
     gradient_logits,
     pooled,

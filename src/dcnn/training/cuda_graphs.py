@@ -1,6 +1,6 @@
 """Training steps under CUDA graphs, one graph a padded length.
 
-A step of a small network is some hundred short kernels. Launched one by one they wait for Python;
+A step of a small network is dozens of short kernels. Launched one by one they wait for Python;
 recorded once and replayed they follow one another without a gap.
 """
 
@@ -42,11 +42,13 @@ class GraphedStep:
     def __call__(self, indices: Tensor, columns: int, progress: Tensor) -> Tensor:
         """One step; the losses are overwritten by the next one."""
         columns = rounded_length(columns)
-        if columns not in self._met:
-            self._met.add(columns)
-            return self._step(indices, columns, progress)
+        # The first call too reads what a graph will: a kernel that takes other tensors for another
+        # one would be compiled while a graph is recorded, which the device refuses.
         self._indices.copy_(indices)
         self._progress.copy_(progress)
+        if columns not in self._met:
+            self._met.add(columns)
+            return self._step(self._indices, columns, self._progress)
         if columns not in self._graphs:
             self._graphs[columns] = self._record(columns)
         graph, losses = self._graphs[columns]

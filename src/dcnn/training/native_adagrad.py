@@ -50,7 +50,7 @@ class NativeAdagrad(Adagrad):
 def update(
     value: Tensor, gradient: Tensor, total: Tensor, average: Tensor | None, scalars: list[Tensor]
 ) -> None:
-    """See ``dcnn.training.triton_adagrad.update``."""
+    """See ``dcnn.training.stack_adagrad.update``."""
     for run, of_run in enumerate(torch.stack(scalars, dim=1).tolist()):
         _update_one(
             value[run],

@@ -205,7 +205,7 @@ class Stack:
         size = min(self.configs[0].batch_size, max(map(len, self.subsets)))
         seeds = [config.seed for config in self.configs]
         order = stacked_order(self.sentences.lengths, self.subsets, seeds, size, epoch)
-        longest = self.sentences.lengths[order.clamp(min=0)].amax(dim=(1, 2)).tolist()
+        longest = self.sentences.lengths_of(order).amax(dim=(1, 2)).tolist()
         starts_again = [
             bool(config.reset_every) and epoch % config.reset_every == 0 for config in self.configs
         ]
@@ -256,7 +256,7 @@ class Stack:
 
             parts = (self.sentences.ids, self.sentences.starts, self.sentences.lengths)
             return triton_batch.padded(indices, *parts, draws, self.word_dropout, UNKNOWN)
-        ids, lengths = self.sentences.padded(indices.clamp(min=0), columns)
+        ids, lengths = self.sentences.padded(indices, columns)
         return ids.masked_fill(draws < self.word_dropout[:, None, None], UNKNOWN), lengths
 
     def _loss(self, logits: Tensor, indices: Tensor) -> Tensor:

@@ -28,12 +28,16 @@ class DeviceSentences:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def lengths_of(self, indices: Tensor) -> Tensor:
+        """Of the sentences at ``indices``; in a free place stands one unknown word."""
+        return torch.where(indices == NONE, 1, self.lengths[indices.clamp(min=0)])
+
     def padded(self, indices: Tensor, columns: int) -> tuple[Tensor, Tensor]:
         """Ids (..., columns) and lengths (...) of the sentences at ``indices`` (...)."""
-        lengths = self.lengths[indices]
+        lengths = self.lengths_of(indices)
         places = torch.arange(columns, device=indices.device)
-        inside = places < lengths[..., None]
-        flat = torch.where(inside, self.starts[indices][..., None] + places, 0)
+        inside = (places < lengths[..., None]) & (indices != NONE)[..., None]
+        flat = torch.where(inside, self.starts[indices.clamp(min=0)][..., None] + places, 0)
         return torch.where(inside, self.ids[flat], UNKNOWN).long(), lengths
 
 

@@ -79,7 +79,7 @@ def _update(
     AVERAGES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A block of one run's values of one parameter; the first of ``DECAYS`` says which decay."""
+    """A block of one run's values of one parameter; ``DECAYS`` says of each whether it decays."""
     block, run = tl.program_id(0), tl.program_id(1)
     rate = tl.load(settings + run)
     linear = tl.load(settings + runs + run)
@@ -89,7 +89,8 @@ def _update(
     ema = tl.load(settings + 5 * runs + run)
     step = tl.load(steps)
     rate *= 1 - linear * tl.load(progress + run)
-    clip = tl.minimum(largest_norm / (tl.sqrt(tl.load(squares + run)) + 1e-6), 1.0)
+    clip = largest_norm / (tl.sqrt(tl.load(squares + run)) + 1e-6)
+    clip = tl.where(clip > 1, 1.0, clip)  # not a minimum, which would lose what is not a number
     fresh = 1 - tl.minimum(ema, (1 + step) / (10 + step))
     for number in tl.static_range(len(SIZES)):
         blocks = (SIZES[number] + BLOCK - 1) // BLOCK

@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_BLOCK = 1024  # sentences whose loss a program takes at once
+_BLOCK = 1024  # sentences times classes whose loss a program takes at once
 
 
 @triton.jit(do_not_specialize=["columns"])
@@ -21,14 +21,16 @@ def _pad(
 ):  # fmt: skip
     """One sentence: its words, some of them lost, and its length."""
     place = tl.program_id(0).to(tl.int64)
-    sentence = tl.maximum(tl.load(indices + place), 0)
-    length = tl.load(lengths + sentence)
+    number = tl.load(indices + place)
+    sentence = tl.maximum(number, 0)
+    length = tl.where(number < 0, 1, tl.load(lengths + sentence))
     start = tl.load(starts + sentence)
     share = tl.load(dropped + place // per_run)
     tl.store(own_lengths + place, length)
     column = tl.arange(0, COLUMNS)
     at = place * columns + column
     word = tl.load(ids + start + column, mask=column < length, other=UNKNOWN)
+    word = tl.where(number < 0, UNKNOWN, word)
     lost = tl.load(draws + at, mask=column < columns, other=1.0) < share
     tl.store(padded + at, tl.where(lost, UNKNOWN, word), mask=column < columns)
 
@@ -45,7 +47,7 @@ def padded(
     """The ids (R, B, columns) and lengths (R, B) of the sentences at ``indices`` (R, B).
 
     Args:
-        indices: numbers of sentences; a negative one stands for the first.
+        indices: numbers of sentences; a negative one stands for one unknown word.
         ids: all words of all sentences, one after another.
         starts: where each sentence begins.
         lengths: of each sentence.
@@ -54,6 +56,7 @@ def padded(
         unknown: the word in the place of a lost one, and past the end.
     """
     runs, per_run, columns = draws.shape
+    indices, draws = indices.contiguous(), draws.contiguous()
     words = torch.empty_like(draws, dtype=ids.dtype)
     own_lengths = torch.empty_like(indices, dtype=lengths.dtype)
     _pad[(runs * per_run,)](
@@ -167,6 +170,6 @@ def cross_entropy(
         importance: (N,) how much each example counts, or none.
     """
     losses: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
-        logits.contiguous(), indices, targets, importance
+        logits.contiguous(), indices.contiguous(), targets.contiguous(), importance
     )[0]
     return losses
