@@ -97,6 +97,12 @@ def test_a_graph_that_differs_from_the_model_is_not_written(tmp_path, artifact, 
     assert (tmp_path / "m.onnx").read_text() == "older"
 
 
+def test_rounding_excuses_a_few_sentences_and_not_all(artifact, monkeypatch):
+    monkeypatch.setattr("dcnn.export.onnx_file.decided_by_rounding", lambda *_: True)
+    with pytest.raises(DcnnError, match="differs from the model"):
+        check_against_model(onnx_bytes(make_artifact(seed=1)), artifact)
+
+
 def test_a_graph_whose_answer_is_no_number_is_not_the_model(artifact):
     broken = replace(
         artifact, weights=artifact.weights | {"top.bias": np.array([np.nan, 0], np.float32)}

@@ -27,6 +27,7 @@ from dcnn.text.sentences import Sentences
 OPSET, IR_VERSION = 17, 8
 TOLERANCE = 1e-5
 LONGEST = 64
+EXCUSED = 8  # sentences, at most; rounding decides one in hundreds
 
 Floats = NDArray[np.float32]
 
@@ -82,7 +83,7 @@ def check_against_model(content: bytes, artifact: Artifact, seed: int = 0) -> fl
         seed: of the sentences.
 
     Returns:
-        The largest difference of a probability.
+        The largest difference of a probability, but for sentences that rounding decides.
 
     Raises:
         DcnnError: they differ by more than ``TOLERANCE``.
@@ -95,7 +96,8 @@ def check_against_model(content: bytes, artifact: Artifact, seed: int = 0) -> fl
     found = run_onnx(open_session(content), sentences)
     differences = np.abs(found - expected).max(axis=1)
     differences[~np.isfinite(differences)] = np.inf
-    for index in np.flatnonzero(differences > TOLERANCE):
+    beyond = np.flatnonzero(differences > TOLERANCE)
+    for index in beyond if len(beyond) <= EXCUSED else ():
         if decided_by_rounding(artifact, sentences.select(np.array([index])).ids):
             differences[index] = 0
     largest = float(differences.max())
