@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from dcnn import artifact as model_folder
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.errors import ModelFolderError, UserError
+from dcnn.stored_weights import unpack
 from untrained import make_artifact
 
 
@@ -32,7 +34,7 @@ def assert_equal(first, second):
         second.classes,
         second.encoder,
     )
-    assert first.facts == second.facts
+    assert (first.facts, first.dtype) == (second.facts, second.dtype)
     assert first.weights.keys() == second.weights.keys()
     for name in first.weights:
         np.testing.assert_array_equal(first.weights[name], second.weights[name])
@@ -114,7 +116,9 @@ def edit(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 2}, "format_version=2 is newer than 1"),
+        ({"format_version": 3}, "format_version=3 is newer than 2"),
+        ({"format_version": 2}, "dtype=None must be one of float32, float16, int8"),
+        ({"dtype": "int8"}, "unknown setting 'dtype'"),
         ({"format_version": "1"}, "format_version='1' must be a whole number"),
         ({"model__dim": 16}, "'embeddings' has shape"),
         ({"model__maps": [2, 4]}, "'layers.1.filters' has shape"),
@@ -154,6 +158,73 @@ def test_weights_that_do_not_fit_are_explained(folder, artifact, change, message
     with pytest.raises(ModelFolderError) as error:
         model_folder.load(folder)
     assert message in str(error.value)
+
+
+def stored(folder):
+    return safetensors.numpy.load((folder / "model.safetensors").read_bytes())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+@settings(max_examples=15)
+@given(configs)
+def test_smaller_weights_are_loaded_as_they_were_stored(tmp_path_factory, dtype, config):
+    original = replace(make_artifact(config), dtype=dtype)
+    path = tmp_path_factory.mktemp("small") / "model"
+    model_folder.save(path, original)
+    loaded = model_folder.load(path)
+    assert_equal(loaded, replace(original, weights=unpack(stored(path))))
+    model_folder.save(path, loaded, overwrite=True)
+    assert_equal(model_folder.load(path), loaded)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w.pop("embeddings.scale"), "the weights 'embeddings.scale' are missing"),
+        (
+            lambda w: w.update({"embeddings.scale": w["embeddings.scale"][1:]}),
+            "'embeddings.scale' has shape (15,)",
+        ),
+        (
+            lambda w: w.update({"embeddings": w["embeddings"].astype(np.float16)}),
+            "dtype F16 where config.json asks for (16, 8) and I8:",
+        ),
+        (
+            lambda w: w.update({"embeddings.scale": w["embeddings.scale"].astype(np.float32)}),
+            "dtype F32 where config.json asks for (16,) and F16",
+        ),
+        (lambda w: w["embeddings.scale"].fill(np.inf), "must hold finite numbers of 0 or more"),
+        (lambda w: w["embeddings.scale"].fill(-1), "must hold finite numbers of 0 or more"),
+        (lambda w: w["embeddings"].fill(-128), "'embeddings' must hold whole numbers from -127"),
+        (lambda w: w["top.bias"].fill(np.nan), "'top.bias' holds values that are not finite"),
+    ],
+)
+def test_small_weights_that_do_not_fit_are_explained(tmp_path, artifact, change, message):
+    folder = tmp_path / "model"
+    model_folder.save(folder, replace(artifact, dtype="int8"))
+    weights = stored(folder)
+    change(weights)
+    (folder / "model.safetensors").write_bytes(safetensors.numpy.save(weights))
+    with pytest.raises(ModelFolderError) as error:
+        model_folder.load(folder)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", ["int8"]])
+def test_a_dtype_that_is_not_that_of_the_weights_is_explained(tmp_path, artifact, dtype):
+    model_folder.save(tmp_path / "model", replace(artifact, dtype="int8"))
+    edit(tmp_path / "model", dtype=dtype)
+    with pytest.raises(ModelFolderError, match=r"asks for \(16, 8\) and F|dtype=.* must be one of"):
+        model_folder.load(tmp_path / "model")
+
+
+def test_only_what_an_older_release_cannot_read_has_a_newer_version(tmp_path, artifact):
+    for dtype, version in (("float32", 1), ("float16", 2), ("int8", 2)):
+        model_folder.save(tmp_path / dtype, replace(artifact, dtype=dtype))
+        values = json.loads((tmp_path / dtype / "config.json").read_text())
+        assert (values["format_version"], values.get("dtype", "float32")) == (version, dtype)
+        card = (tmp_path / dtype / "README.md").read_text()
+        assert (f"Weights: {dtype}" in card) == (version == 2)
 
 
 def test_a_header_that_promises_too_much_allocates_nothing(folder):

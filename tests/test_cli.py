@@ -9,7 +9,7 @@ import dcnn as package
 def test_no_arguments_show_the_commands(dcnn):
     done = dcnn()
     assert "Usage" in done.out + done.err
-    names = ("demo", "train", "predict", "evaluate", "explain", "detectors")
+    names = ("demo", "train", "predict", "evaluate", "explain", "detectors", "export")
     for command in (*names, "data", "experiment", "bench"):
         assert command in done.out + done.err
 
@@ -24,6 +24,7 @@ def test_no_arguments_show_the_commands(dcnn):
             "evaluate",
             "explain",
             "detectors",
+            "export",
             "data list",
             "data fetch",
             "data verify",

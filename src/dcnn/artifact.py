@@ -1,35 +1,37 @@
 """The model folder: the only place that reads or writes one.
 
     config.json        format version, network, classes, settings, facts of the run
-    model.safetensors  the weights, float32
+    model.safetensors  the weights: float32, float16, or int8 (see ``dcnn.stored_weights``)
     tokenizer.json     tokenizer preset and vocabulary
     README.md          a model card, for people
 
 A folder is written beside its place and renamed into it. Nothing is pickled. Loading checks the
 version, the names, shapes, dtypes and sizes of all weights before it allocates any of them.
+
+A folder is written in the oldest format version that can say what it holds: float32 weights in
+version 1, which every release reads, the smaller types in version 2.
 """
 
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors
 import safetensors.numpy
-from numpy.typing import NDArray
 
 from dcnn.config import Config
 from dcnn.errors import ConfigError, ModelFolderError, UserError
 from dcnn.files import write_folder_atomically
 from dcnn.model_card import render_card
+from dcnn.stored_weights import STORED_DTYPES, StoredDtype, Weights, pack, stored_form, unpack
 from dcnn.text.encoder import Encoder
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
 
 Label = str | int | float | bool
-Weights = dict[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Artifact:
         encoder: from strings to ids.
         weights: name to array, as ``config.model.parameter_shapes`` says.
         facts: what is known of the run: data, metrics, time. Plain values, for the card.
+        dtype: how a folder stores the weights; here they are float32 in any case.
     """
 
     config: Config
@@ -49,6 +52,7 @@ class Artifact:
     encoder: Encoder
     weights: Weights
     facts: dict[str, Any] = field(default_factory=dict)
+    dtype: StoredDtype = "float32"
 
 
 def is_model_folder(path: Path) -> bool:
@@ -84,28 +88,32 @@ def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:
     """Write the model folder.
 
     Raises:
-        UserError: something is at ``path`` that must not be replaced.
+        UserError: something is at ``path`` that must not be replaced, or a weight is too large for
+            the artifact's ``dtype``.
         StorageError: the disk refused; what was there is untouched.
     """
     check_destination(path, overwrite)
     # The path of the vectors belongs to the machine that trained, not to the model.
     text = replace(artifact.config.text, vectors=Path(artifact.config.text.vectors).name)
     config = replace(artifact.config, text=text)
+    small = artifact.dtype != "float32"
     description = {
-        "format_version": FORMAT_VERSION,
+        "format_version": 2 if small else 1,
+        **({"dtype": artifact.dtype} if small else {}),
         **config.to_dict(),
         "classes": list(artifact.classes),
         "vocabulary_size": len(artifact.encoder.vocabulary),
         "facts": artifact.facts,
     }
-    weights = {name: np.ascontiguousarray(value) for name, value in artifact.weights.items()}
+    packed = pack(artifact.weights, artifact.dtype)
+    weights = {name: np.ascontiguousarray(value) for name, value in packed.items()}
     with write_folder_atomically(path) as folder:
         (folder / WEIGHTS).write_bytes(safetensors.numpy.save(weights))
         (folder / TOKENIZER).write_text(artifact.encoder.to_json(), encoding="utf-8")
         (folder / CONFIG).write_text(
             json.dumps(description, indent=2, ensure_ascii=False), "utf-8", "replace"
         )
-        card = render_card(path.name, config, artifact.classes, artifact.facts)
+        card = render_card(path.name, config, artifact.classes, artifact.facts, artifact.dtype)
         (folder / CARD).write_text(card, "utf-8", "replace")
 
 
@@ -120,7 +128,7 @@ def load(path: Path) -> Artifact:
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         if not (path / name).is_file():
             raise ModelFolderError(f"{path} is not a complete model folder: {name} is missing")
-    config, classes, facts, vocabulary_size = _read_config(path / CONFIG)
+    config, classes, vocabulary_size, facts, dtype = _read_config(path / CONFIG)
     try:
         encoder = Encoder.from_json(_read_text(path / TOKENIZER))
     except (ValueError, RecursionError) as error:  # JSON errors are ValueErrors too
@@ -131,7 +139,8 @@ def load(path: Path) -> Artifact:
             f"{vocabulary_size}: the files do not belong together"
         )
     shapes = config.model.parameter_shapes(vocabulary_size, len(classes))
-    return Artifact(config, classes, encoder, _read_weights(path / WEIGHTS, shapes), facts)
+    weights = _read_weights(path / WEIGHTS, stored_form(shapes, dtype))
+    return Artifact(config, classes, encoder, weights, facts, dtype)
 
 
 def _read_text(path: Path) -> str:
@@ -141,7 +150,17 @@ def _read_text(path: Path) -> str:
         raise ModelFolderError(f"{path} cannot be read: {error}") from error
 
 
-def _read_config(path: Path) -> tuple[Config, tuple[Label, ...], dict[str, Any], int]:
+class _Description(NamedTuple):
+    """What config.json says."""
+
+    config: Config
+    classes: tuple[Label, ...]
+    vocabulary_size: int
+    facts: dict[str, Any]
+    dtype: StoredDtype
+
+
+def _read_config(path: Path) -> _Description:
     try:
         values = json.loads(_read_text(path))
     except (ValueError, RecursionError) as error:
@@ -156,6 +175,9 @@ def _read_config(path: Path) -> tuple[Config, tuple[Label, ...], dict[str, Any],
             f"{path}: format_version={version} is newer than {FORMAT_VERSION}, the newest that "
             "this release reads; upgrade with: pip install --upgrade dcnn"
         )
+    dtype = values.pop("dtype", None) if version > 1 else "float32"
+    if dtype not in STORED_DTYPES:
+        raise ModelFolderError(f"{path}: dtype={dtype!r} must be one of {', '.join(STORED_DTYPES)}")
     classes, facts = values.pop("classes", None), values.pop("facts", {})
     vocabulary_size = values.pop("vocabulary_size", None)
     if not _are_labels(classes):
@@ -168,7 +190,7 @@ def _read_config(path: Path) -> tuple[Config, tuple[Label, ...], dict[str, Any],
         config = Config.from_dict(values, str(path))
     except ConfigError as error:
         raise ModelFolderError(str(error)) from error
-    return config, tuple(classes), facts, vocabulary_size
+    return _Description(config, tuple(classes), vocabulary_size, facts, dtype)
 
 
 def _are_labels(classes: object) -> bool:
@@ -180,17 +202,21 @@ def _are_labels(classes: object) -> bool:
     )
 
 
-def _read_weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> Weights:
+def _read_weights(path: Path, form: dict[str, tuple[tuple[int, ...], str]]) -> Weights:
     try:
         with safetensors.safe_open(path, "np") as stream:
             slices = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118
             found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
-            _check_shapes(path, found, shapes)
-            weights: Weights = {name: cast("Any", stream.get_tensor(name)) for name in shapes}
+            _check_form(path, found, form)
+            stored: dict[str, Any] = {name: stream.get_tensor(name) for name in form}
     except (safetensors.SafetensorError, OSError) as error:
         raise ModelFolderError(
             f"{path} is damaged or cut short ({error}); copy or train the model again"
         ) from error
+    try:
+        weights = unpack(stored)
+    except ValueError as error:
+        raise ModelFolderError(f"{path}: {error}; copy or export the model again") from error
     for name, values in weights.items():
         if not np.isfinite(values).all():
             raise ModelFolderError(
@@ -199,18 +225,18 @@ def _read_weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> Weights:
     return weights
 
 
-def _check_shapes(
+def _check_form(
     path: Path,
     found: dict[str, tuple[tuple[int, ...], str]],
-    expected: dict[str, tuple[int, ...]],
+    expected: dict[str, tuple[tuple[int, ...], str]],
 ) -> None:
-    for name, shape in expected.items():
+    for name, (shape, dtype) in expected.items():
         if name not in found:
             raise ModelFolderError(f"{path}: the weights '{name}' are missing")
-        if found[name] != (shape, "F32"):
+        if found[name] != (shape, dtype):
             raise ModelFolderError(
                 f"{path}: '{name}' has shape {found[name][0]} and dtype {found[name][1]} where "
-                f"{CONFIG} asks for {shape} and F32: the files do not belong together"
+                f"{CONFIG} asks for {shape} and {dtype}: the files do not belong together"
             )
     if unknown := sorted(found.keys() - expected.keys()):
         raise ModelFolderError(f"{path}: unknown weights {', '.join(unknown)}")

@@ -4,11 +4,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from dcnn.config import Config
+from dcnn.stored_weights import StoredDtype
 
 _SHOWN_CLASSES = 20
+_OTHERS = "The scores below are those of the float32 weights they were rounded from."
+_ROUNDED = {
+    "float16": f"Weights: float16. {_OTHERS}",
+    "int8": f"Weights: int8 embeddings with a scale a word, the rest float16. {_OTHERS}",
+}
 
 
-def render_card(name: str, config: Config, classes: Sequence[object], facts: dict[str, Any]) -> str:
+def render_card(
+    name: str,
+    config: Config,
+    classes: Sequence[object],
+    facts: dict[str, Any],
+    dtype: StoredDtype = "float32",
+) -> str:
     """Render the card as Markdown; ``facts`` are the plain values that training noted."""
     settings = config.to_dict()
     shown = ", ".join(f"`{label}`" for label in classes[:_SHOWN_CLASSES])
@@ -18,6 +30,7 @@ def render_card(name: str, config: Config, classes: Sequence[object], facts: dic
         f"A sentence classifier ({config.model.kind}) made with "
         "[dcnn](https://pypi.org/project/dcnn).",
         f"Labels: {shown}{more}.",
+        *([_ROUNDED[dtype]] if dtype in _ROUNDED else []),
         "## Use",
         f'```sh\ndcnn predict {name} "a text"\n```',
         "## How it was made",

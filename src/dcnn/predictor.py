@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import Artifact, Label, Weights
+from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
 from dcnn.errors import ConfigError, DataError
 from dcnn.ops import backends, reference
 from dcnn.ops.k_schedule import dynamic_k
 from dcnn.ops.native_network import Network
+from dcnn.stored_weights import Weights
 from dcnn.text.sentences import Ints, Sentences
 
 Floats = NDArray[np.float32]

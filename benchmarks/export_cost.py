@@ -1,0 +1,210 @@
+"""What each form of the SST-2 network weighs, how accurate it is, and how long a sentence takes it.
+
+    DCNN_DATA=... python benchmarks/export_cost.py              # trains for some minutes on a CPU
+    DCNN_DATA=... python benchmarks/export_cost.py --epochs 1   # sooner
+    python benchmarks/export_cost.py --write docs/guide.md      # renders the table anew
+
+The network is the paper's for SST binary (15,448 words, d=48), trained by the tuned recipe without
+teachers. Accuracy is on dev, which is all that is looked at. ONNX runs in onnxruntime on one
+thread, the folders on the backend that ``dcnn predict`` takes. Beside them the three programs,
+native, torch and onnxruntime, are compared on random sentences of 1 to 200 words. The result is
+``results/bench/export.json``.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dcnn.artifact import Artifact
+from dcnn.data.batching import Examples
+from dcnn.data.folders import data_folder
+from dcnn.experiments import provenance
+from dcnn.experiments.marked_block import replace_block
+from dcnn.experiments.networks import Job, Trainer
+from dcnn.experiments.recipes import load_recipe
+from dcnn.experiments.runner import Setting
+from dcnn.export import Exported, export
+from dcnn.export.onnx_file import open_session, run_onnx
+from dcnn.export.rounding import decided_by_rounding
+from dcnn.models import build_model
+from dcnn.ops import backends
+from dcnn.predictor import Predictor, softmax
+from dcnn.stored_weights import STORED_DTYPES
+from dcnn.text.sentences import Sentences
+
+RESULT = Path(__file__).parent.parent / "results" / "bench" / "export.json"
+BLOCK = "export-cost"
+ROUNDS, CALLS = 7, 400
+LONGEST, OF_EACH_LENGTH = 200, 5
+
+Probabilities = Callable[[Sentences], np.ndarray]
+
+
+def trained(epochs: int) -> tuple[Artifact, Examples]:
+    """The network, and the dev set."""
+    setting = Setting("sst2", data_folder(None), RESULT.parent, "cpu", processes=2)
+    recipe = load_recipe("sst2", "tuned", "dcnn")
+    recipe = replace(
+        recipe,
+        distillation=replace(recipe.distillation, teachers=0),
+        config=recipe.config.with_training(epochs=epochs),
+    )
+    torch.set_num_threads(1)
+    task, recipe = setting.load(recipe)
+    trainer = Trainer(
+        task, recipe, "cpu", lambda name, at: print(f"{name}, epoch {at.epoch}", flush=True)
+    )
+    ((_, stack),) = trainer.train([Job(recipe.config)], "training")
+    weights = {name: value.cpu().numpy() for name, value in stack.weights_of(0).items()}
+    facts = {"data": "sst2", "epochs": epochs}
+    return Artifact(recipe.config, task.classes, task.encoder, weights, facts), task.dev
+
+
+def opened(exported: Exported) -> Probabilities:
+    """What computes probabilities from the files that were written, and from nothing else."""
+    if exported.format == "onnx":
+        session = open_session(exported.path.read_bytes())
+        return lambda sentences: run_onnx(session, sentences)
+    predictor = Predictor.load(exported.path)
+    return lambda sentences: softmax(predictor.logits(sentences))
+
+
+def microseconds(forms: list[Probabilities], sentence: Sentences) -> list[float]:
+    """From ids to probabilities of one sentence: the median of a round, the quietest of several.
+
+    The forms take turns, so that a busy moment of the machine falls on all of them.
+    """
+    medians = []
+    for _ in range(ROUNDS):
+        medians.append([])
+        for compute in forms:
+            times = []
+            for _ in range(CALLS):
+                started = time.perf_counter()
+                compute(sentence)
+                times.append(time.perf_counter() - started)
+            medians[-1].append(1e6 * statistics.median(times))
+    return np.min(medians, axis=0).round(1).tolist()
+
+
+def measure(artifact: Artifact, dev: Examples, folder: Path) -> list[dict[str, Any]]:
+    """A row a form; differences are from the float32 folder."""
+    kinds = [(form, dtype) for form in ("folder", "onnx") for dtype in STORED_DTYPES]
+    written = [export(artifact, folder / f"{d}-{form}", d, form) for form, d in kinds]
+    forms = [opened(exported) for exported in written]
+    order = np.argsort(dev.sentences.lengths, kind="stable")
+    sentence = dev.sentences.select(order[[len(order) // 2]])
+    found = [compute(dev.sentences) for compute in forms]
+    labels = [probabilities.argmax(axis=1) for probabilities in found]
+    times = microseconds(forms, sentence)
+    return [
+        {
+            "form": exported.format,
+            "dtype": exported.dtype,
+            "bytes": exported.size,
+            "dev_accuracy": float((labels[i] == np.asarray(dev.targets)).mean()),
+            "labels_changed": int((labels[i] != labels[0]).sum()),
+            "largest_difference": float(np.abs(found[i] - found[0]).max()),
+            "microseconds": times[i],
+            "words_of_the_sentence": len(sentence.ids),
+        }
+        for i, exported in enumerate(written)
+    ]
+
+
+def agreement(artifact: Artifact, folder: Path) -> dict[str, Any]:
+    """The same sentences in onnxruntime, torch and the native backend."""
+    generator = np.random.default_rng(0)
+    lengths = generator.permutation(np.repeat(np.arange(1, LONGEST + 1), OF_EACH_LENGTH))
+    vocabulary = len(artifact.encoder.vocabulary)
+    sentences = Sentences.from_flat(generator.integers(0, vocabulary, lengths.sum()), lengths)
+    predictor = Predictor(artifact)
+    model = build_model(artifact.config.model, vocabulary, len(artifact.classes)).eval()
+    model.load_state_dict({name: torch.tensor(v) for name, v in artifact.weights.items()})
+    ids, lengths = sentences.padded(np.arange(len(sentences)))
+    os.environ[backends.VARIABLE] = "torch"
+    with torch.no_grad():
+        logits = model(torch.tensor(ids), torch.tensor(lengths))
+    del os.environ[backends.VARIABLE]
+    exported = export(artifact, folder / "agreement.onnx")
+    computed = {
+        predictor.backend: softmax(predictor.logits(sentences)),
+        "torch": softmax(logits.numpy()),
+        "onnx": opened(exported)(sentences),
+    }
+    values = np.stack(list(computed.values()))
+    spread = (values.max(axis=0) - values.min(axis=0)).max(axis=1)  # of each sentence
+    apart = np.flatnonzero(spread > 1e-5)
+    rounding = [decided_by_rounding(artifact, sentences.select(np.array([i])).ids) for i in apart]
+    return {
+        "programs": list(computed),
+        "sentences": len(sentences),
+        "words": [1, LONGEST],
+        "within_1e-5": len(sentences) - len(apart),
+        "beyond_by_rounding": sum(rounding),
+        "beyond_otherwise": len(apart) - sum(rounding),
+        "largest_difference_within": float(spread[spread <= 1e-5].max()),
+    }
+
+
+def table(report: dict[str, Any]) -> str:
+    """The rows in Markdown."""
+    lines = [
+        "| form | weights | size | accuracy on dev | labels that differ | one sentence |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows = [
+        f"| {row['form']} | {row['dtype']} | {row['bytes'] / 1e6:.2f} MB "
+        f"| {row['dev_accuracy']:.2%} | {row['labels_changed']} | {row['microseconds']:.0f} us |"
+        for row in report["forms"]
+    ]
+    return "\n".join(lines + rows)
+
+
+def main() -> None:
+    """Measure, print and write; or render what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--write", type=Path, help="only put the table into this Markdown file")
+    options = parser.parse_args()
+    if options.write is not None:
+        text = options.write.read_text(encoding="utf-8")
+        rendered = table(json.loads(RESULT.read_text(encoding="utf-8")))
+        options.write.write_text(
+            replace_block(text, BLOCK, rendered, options.write), encoding="utf-8"
+        )
+        return
+    artifact, dev = trained(options.epochs)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        report = {
+            "forms": measure(artifact, dev, folder),
+            "agreement": agreement(artifact, folder),
+            "vocabulary": len(artifact.encoder.vocabulary),
+            "epochs": options.epochs,
+            "dev_sentences": len(dev),
+            "load": round(os.getloadavg()[0], 1),
+            "hardware": provenance.hardware("cpu"),
+            "versions": provenance.versions() | {"onnxruntime": version("onnxruntime")},
+            "commit": provenance.commit(),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        }
+    print(report["agreement"])
+    print(table(report))
+    RESULT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
