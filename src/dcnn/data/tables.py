@@ -109,6 +109,10 @@ class LabelledTexts:
         )
 
 
+class BadShardError(DataError):
+    """One of several files cannot be used."""
+
+
 BadShard = Callable[[DataError], None]
 
 
@@ -130,6 +134,7 @@ def read_rows(
 
     Raises:
         DataError: the file, a column or a row cannot be used. It comes while the rows are taken.
+        BadShardError: so it is, and the file is one of several.
     """
     shards = find_shards(path)
     reader = _ShardReader(options, labels)
@@ -141,9 +146,11 @@ def read_rows(
             for row in reader.rows(shard):
                 some = True
                 yield row
-        except NoRowsError:
+        except DataError as error:
             if len(shards) == 1:
                 raise
+            if not isinstance(error, NoRowsError):
+                raise BadShardError(str(error)) from error
     if not some:
         raise DataError(f"{path}: no rows can be read from any of its {len(shards)} files")
 
