@@ -175,8 +175,8 @@ def test_bad_shards_can_be_left_out_whole(tmp_path: Path) -> None:
     for name in "abcdef":
         rows = [(f"{name} {i}", "x") for i in range(3)]
         write_columns(tmp_path / f"{name}.jsonl", columns(*rows))
-    with (tmp_path / "a.jsonl").open("a") as stream:
-        stream.write('{"text": "half')
+    # What a bad shard has told, here that labels are integers, does not count.
+    (tmp_path / "a.jsonl").write_text('{"text": "a 0", "label": 1}\n{"text": "half')
     write_columns(tmp_path / "c.jsonl", {"txt": ["c"], "label": ["x"]})
     write_columns(tmp_path / "e.jsonl", columns(("e 0", 1)))
     bad: list[str] = []
