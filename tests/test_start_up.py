@@ -13,6 +13,7 @@ from untrained import make_artifact
 # Each takes longer to import than a prediction takes, and none has a part in it.
 NEEDLESS = (
     *("torch", "sklearn", "scipy", "pandas", "matplotlib", "typer", "rich", "pydantic", "click"),
+    *("pyarrow", "polars", "dcnn.data.frames"),
     *("csv", "multiprocessing", "importlib.metadata", "http", "asyncio", "unittest"),
     *("dcnn.cli", "dcnn.data.tables", "dcnn.text.numbering", "dcnn.training", "dcnn.experiments"),
 )
