@@ -14,6 +14,7 @@ from untrained import make_artifact
 NEEDLESS = (
     *("torch", "sklearn", "scipy", "pandas", "matplotlib", "typer", "rich", "pydantic", "click"),
     *("fastapi", "uvicorn", "starlette", "dcnn.serve"),
+    *("pyarrow", "polars", "dcnn.data.frames"),
     *("csv", "multiprocessing", "importlib.metadata", "http", "asyncio", "unittest"),
     *("dcnn.cli", "dcnn.data.tables", "dcnn.text.numbering", "dcnn.training", "dcnn.experiments"),
 )

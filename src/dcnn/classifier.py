@@ -1,21 +1,25 @@
 """``DCNNClassifier``: the network with scikit-learn's manners.
 
 The constructor stores, ``fit`` learns, learned names end in an underscore; ``clone``,
-``GridSearchCV`` and ``cross_val_score`` work on lists of strings.
+``GridSearchCV`` and ``cross_val_score`` work on lists of strings, and on columns and frames of
+pandas and polars.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dcnn import artifact as model_folder
 from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
+from dcnn.data.columns import Columns
+from dcnn.data.frames import Frame, is_frame, is_missing, values_of
+from dcnn.data.messages import shown
 from dcnn.data.splitting import stratified_split
 from dcnn.errors import DataError, MissingExtraError
 from dcnn.inspection import Explanation, explain
@@ -51,6 +55,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_epochs_: epochs trained.
         dev_accuracy_: accuracy on the examples held out for early stopping.
         history_: every look at the dev set.
+        text_column_: the column of the texts, where ``fit`` was given a frame, else none.
 
     >>> model = DCNNClassifier(epochs=5).fit(texts, labels)
     >>> model.predict(["a text"])
@@ -161,19 +166,26 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Sequence[str],  # noqa: N803
-        y: ArrayLike,
+        X: Any,  # noqa: N803
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-        dev: tuple[Sequence[str], ArrayLike] | None = None,
+        dev: Any = None,
+        *,
+        text_column: str | None = None,
+        label_column: str | None = None,
     ) -> Self:
-        """Learn from texts ``X`` and labels ``y``.
+        """Learn from texts ``X`` and labels ``y``, or from a frame that holds both.
 
         Args:
-            X: N strings.
-            y: N labels of any one type.
+            X: N strings, in a list, an array or a column; or a frame of pandas, polars, pyarrow or
+                Hugging Face.
+            y: N labels of any one type; may be left out where ``X`` is a frame with a column of
+                them.
             sample_weight: N weights, or none.
-            dev: texts and labels for early stopping; by default a stratified ``dev_fraction`` of
-                the training set is held out.
+            dev: texts and labels, or a frame like ``X``, for early stopping; by default a
+                stratified ``dev_fraction`` of the training set is held out.
+            text_column: the column of the frame that holds the texts; guessed if not given.
+            label_column: the column of the frame that holds the labels; guessed if not given.
         """
         try:
             from dcnn.training.fit import TextSet, fit
@@ -181,8 +193,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise MissingExtraError("Training", "train") from None
 
         config = self.config
-        texts = checked_texts(X)
-        labels = _checked_labels(y, texts)
+        texts, labels, columns = _examples("X", X, y, text_column, label_column)
         if not texts:
             raise DataError("X has no texts; give at least two, of different labels")
         check_classification_targets(labels)
@@ -209,8 +220,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             texts, targets = [texts[i] for i in kept], targets[kept]
             weights = weights[kept] if weights is not None else None
         else:
-            dev_texts = checked_texts(dev[0])
-            dev_labels = _checked_labels(dev[1], dev_texts)
+            dev_texts, dev_labels = _dev_examples(dev, columns)
             if not dev_texts:
                 raise DataError("dev has no texts; give at least one, or leave dev out")
             dev_set = TextSet(dev_texts, _class_numbers(dev_labels, classes))
@@ -229,23 +239,46 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_epochs_ = summary.epochs
         self.dev_accuracy_ = summary.dev_accuracy
         self.history_ = summary.history
+        self.text_column_ = None if columns is None else columns.text
         return self
 
-    def predict_proba(self, X: Sequence[str]) -> NDArray[np.float32]:  # noqa: N803
-        """Probabilities (N, classes), in the order of ``classes_``."""
-        check_is_fitted(self, "predictor_")
-        return self.predictor_.probabilities(X)
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
+        """Probabilities (N, classes), in the order of ``classes_``.
 
-    def predict(self, X: Sequence[str]) -> NDArray[Any]:  # noqa: N803
-        """The most probable label of each text."""
+        Args:
+            X: N strings, in a list, an array or a column; or a frame, which has the column of texts
+                that ``fit`` found, or one that can be guessed.
+        """
+        check_is_fitted(self, "predictor_")
+        return self.predictor_.probabilities(self._texts(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """The most probable label of each text; ``X`` is as for ``predict_proba``."""
         probabilities = self.predict_proba(X)
         labels: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return labels
 
-    def explain(self, text: str, of_class: Any = None) -> Explanation:
-        """Why a text gets its label, or would get another; see ``dcnn.inspection``."""
+    @overload
+    def explain(self, text: str, of_class: Any = None) -> Explanation: ...
+    @overload
+    def explain(self, text: Any, of_class: Any = None) -> Explanation | list[Explanation]: ...
+    def explain(self, text: Any, of_class: Any = None) -> Explanation | list[Explanation]:
+        """Why a text gets its label, or would get another; see ``dcnn.inspection``.
+
+        Texts in a list, a column or a frame get an explanation each.
+        """
         check_is_fitted(self, "predictor_")
-        return explain(self.predictor_, text, of_class)
+        if isinstance(text, str):
+            return explain(self.predictor_, text, of_class)
+        return [explain(self.predictor_, one, of_class) for one in self._texts(text)]
+
+    def _texts(self, given: Any) -> list[str]:
+        if not is_frame(given):
+            return checked_texts(given)
+        frame = Frame(given, "X")
+        # A model that was loaded, or learned from a list, has seen no column.
+        seen = getattr(self, "text_column_", None)
+        return checked_texts(frame.column(frame.choose(seen, None, labels=False).text))
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the model folder; ``dcnn predict`` and ``DCNNClassifier.load`` read it."""
@@ -284,12 +317,53 @@ def _plain(value: object) -> object:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _checked_labels(y: ArrayLike, texts: Sequence[str]) -> NDArray[Any]:
-    labels = np.asarray(y)
+def _examples(
+    name: str, given: Any, y: Any, text_column: str | None, label_column: str | None
+) -> tuple[list[str], NDArray[Any], Columns | None]:
+    """Texts, labels, and the columns they were found in if ``given`` is a frame."""
+    if not is_frame(given):
+        if text_column is not None or label_column is not None:
+            option = "text_column" if text_column is not None else "label_column"
+            raise DataError(
+                f"{option} names a column, and {name} is a {type(given).__name__} without any; "
+                "give a frame, or leave it out"
+            )
+        texts = checked_texts(given)
+        return texts, _checked_labels(y, texts), None
+    if y is not None and label_column is not None:
+        raise DataError(
+            f"both y and label_column {shown(label_column)} give the labels; leave out one of them"
+        )
+    frame = Frame(given, name)
+    columns = frame.choose(text_column, label_column, labels=y is None)
+    texts = checked_texts(frame.column(columns.text))
+    y = y if columns.label is None else frame.column(columns.label)
+    return texts, _checked_labels(y, texts), columns
+
+
+def _dev_examples(dev: Any, columns: Columns | None) -> tuple[list[str], NDArray[Any]]:
+    """Texts and labels of a dev set, whose frame has the columns of the training set's."""
+    text, label = (None, None) if columns is None else (columns.text, columns.label)
+    if is_frame(dev):
+        return _examples("dev", dev, None, text, label)[:2]
+    texts, labels = dev
+    return _examples("dev", texts, labels, text if is_frame(texts) else None, None)[:2]
+
+
+def _checked_labels(y: Any, texts: Sequence[str]) -> NDArray[Any]:
+    is_array = isinstance(y, np.ndarray | np.generic | str) or is_frame(y)
+    values = y if is_array or not isinstance(y, Iterable) else values_of(y)
+    labels = np.asarray(values)
     if labels.ndim != 1:
         raise DataError(f"y must be one label a text; got an array of shape {labels.shape}")
     if len(texts) != len(labels):
         raise DataError(f"X has {len(texts)} texts and y {len(labels)} labels; give one each")
+    # Of a missing label among strings numpy has made the string "nan": the values tell.
+    for index, label in enumerate(labels.tolist() if is_array else values):
+        if is_missing(label):
+            raise DataError(
+                f"label {index} is missing ({label!r}); give the text a label, or drop it"
+            )
     for label in set(labels.tolist()):
         if not isinstance(label, str | int | float):
             raise DataError(f"the labels must be strings, numbers or booleans; got {label!r}")

@@ -41,10 +41,7 @@ def open_bytes(path: Path, member: str = "") -> Iterator[BinaryIO]:
     Raises:
         DataError: the file is missing, is a folder, cannot be read, or is damaged.
     """
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; name a file")
+    check_readable(path)
     try:
         with _decompressed(path, member) as stream:
             yield stream
@@ -54,6 +51,18 @@ def open_bytes(path: Path, member: str = "") -> Iterator[BinaryIO]:
         raise DataError(  # an OSError without a system's reason is bz2's or gzip's own
             f"{path}: the compressed data is damaged or cut short ({error}); fetch or make it again"
         ) from error
+
+
+def check_readable(path: Path) -> None:
+    """Tell a file that is missing from a folder.
+
+    Raises:
+        DataError: it is either.
+    """
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name a file")
 
 
 @contextmanager

@@ -127,14 +127,24 @@ def _native_network(artifact: Artifact) -> Network | None:
 
 
 def checked_texts(texts: object) -> list[str]:
-    """``texts`` as a list of strings.
+    """``texts``, which may be a column of a frame, as a list of strings.
 
     Raises:
         DataError: it is a single string, no sequence at all, or one of them is not a string.
     """
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise DataError(f"the texts must be a list of strings; got {texts!r:.60}")
-    checked = list(texts)
+    if isinstance(texts, list | tuple):
+        checked = list(texts)
+    else:
+        from dcnn.data.frames import is_frame, values_of  # which a list of texts can do without
+
+        if is_frame(texts):  # whose names would be taken for texts
+            raise DataError(
+                f"the texts must be a list of strings; got a {type(texts).__name__}: "
+                "give one of its columns"
+            )
+        checked = values_of(texts)
     for index, text in enumerate(checked):
         if not isinstance(text, str):
             raise DataError(f"text {index} must be a string; got {text!r:.60}")

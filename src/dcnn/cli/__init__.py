@@ -12,7 +12,17 @@ from dcnn import __version__
 from dcnn.cli.benchmarks import bench_app
 from dcnn.cli.corpora import data_app
 from dcnn.cli.experiments import experiment_app
-from dcnn.cli.options import Device, Encoding, Json, LabelColumn, ModelFolder, NoHeader, TextColumn
+from dcnn.cli.options import (
+    READABLE,
+    SHARDS,
+    Device,
+    Encoding,
+    Json,
+    LabelColumn,
+    ModelFolder,
+    NoHeader,
+    TextColumn,
+)
 from dcnn.cli.serving import serve
 
 app = typer.Typer(
@@ -67,16 +77,16 @@ def demo(
 def train(
     data: Annotated[
         Path,
-        typer.Argument(
-            metavar="TRAIN", help="Labelled texts: .csv, .tsv or .jsonl, also compressed."
-        ),
+        typer.Argument(metavar="TRAIN", help=f"Labelled texts: {READABLE}; {SHARDS}."),
     ],
     out: Annotated[Path, typer.Option("--out", help="The model folder to write.")],
     dev: Annotated[
-        Path | None, typer.Option("--dev", help="Examples to select on; else a part of TRAIN.")
+        Path | None,
+        typer.Option("--dev", help="Examples to select on, as TRAIN; else a part of TRAIN."),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option("--test", help="Examples to score the finished model on, once.")
+        Path | None,
+        typer.Option("--test", help="Examples to score the finished model on, once, as TRAIN."),
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
@@ -112,11 +122,14 @@ def train(
         int, typer.Option("--threads", min=1, help="CPU threads; other counts round differently.")
     ] = 1,
 ) -> None:
-    """Train a classifier on a file of labelled texts.
+    """Train a classifier on labelled texts.
+
+    Lines may be compressed (.gz, .bz2, .xz, .zst, .zip); columns need the extra `data`.
 
     \b
     Examples:
       dcnn train reviews.csv --out my-model
+      dcnn train 'shards/*.parquet' --dev dev.parquet --out my-model
       dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
       dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
       dcnn train reviews.csv --out my-model --resume
@@ -153,13 +166,22 @@ def predict(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--input", help="A file of texts: .csv, .tsv, .jsonl, or .txt with one a line."
-        ),
+        typer.Option("--input", help=f"Texts: {READABLE}, or .txt with one a line; {SHARDS}."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="Write there instead of to the screen.")
+        Path | None,
+        typer.Option(
+            "--output",
+            help="Write there instead of to the screen; .parquet, .arrow and .feather get columns.",
+        ),
     ] = None,
+    skip_bad_shards: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-shards",
+            help="Name a file of --input that cannot be read, go on, and end with exit code 1.",
+        ),
+    ] = False,
     as_json: Json = False,
     top: Annotated[int, typer.Option("--top", min=1, help="How many labels of each text.")] = 1,
     text_column: TextColumn = None,
@@ -175,19 +197,23 @@ def predict(
     Examples:
       dcnn predict my-model "not a dull moment"
       dcnn predict my-model --input reviews.csv --output labels.tsv
+      dcnn predict my-model --input shards --output labels.parquet --skip-bad-shards
       cat lines.txt | dcnn predict my-model --json --top 3
     """
     from dcnn.commands.predict import run_predict
     from dcnn.data.tables import TableOptions
 
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
-    run_predict(model, texts or [], source, output, columns, as_json, top)
+    run_predict(model, texts or [], source, output, columns, as_json, top, skip_bad_shards)
 
 
 @app.command()
 def evaluate(
     model: ModelFolder,
-    data: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled texts, as for training.")],
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help=f"Labelled texts: {READABLE}; {SHARDS}."),
+    ],
     as_json: Json = False,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
@@ -200,6 +226,7 @@ def evaluate(
     Examples:
       dcnn evaluate my-model test.csv
       dcnn evaluate my-model test.csv --json > scores.json
+      dcnn evaluate my-model 'test-*.parquet'
     """
     from dcnn.commands.evaluate import run_evaluate
     from dcnn.data.tables import TableOptions
@@ -246,9 +273,7 @@ def detectors(
     model: ModelFolder,
     corpus: Annotated[
         Path,
-        typer.Option(
-            "--corpus", help="A file of texts: .csv, .tsv, .jsonl, or .txt with one a line."
-        ),
+        typer.Option("--corpus", help=f"Texts: {READABLE}, or .txt with one a line; {SHARDS}."),
     ],
     text_column: TextColumn = None,
     encoding: Encoding = "utf-8",
@@ -291,7 +316,7 @@ def detectors(
     \b
     Examples:
       dcnn detectors my-model --corpus reviews.csv
-      dcnn detectors my-model --corpus reviews.csv --find not --layer 1
+      dcnn detectors my-model --corpus 'shards/*.parquet' --find not --layer 1
       dcnn detectors my-model --corpus lines.txt.gz --class positive --top 10
       dcnn detectors my-model --corpus lines.txt.gz --like "not a dull moment" --json
       dcnn detectors my-model --corpus reviews.csv --out detectors.html

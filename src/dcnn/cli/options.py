@@ -5,6 +5,10 @@ from typing import Annotated
 
 import typer
 
+# One file, or many.
+READABLE = ".csv, .tsv, .jsonl, .parquet, .arrow or .feather"
+SHARDS = "a folder or a quoted pattern takes many"
+
 ModelFolder = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model folder, as `dcnn train` writes it.")
 ]

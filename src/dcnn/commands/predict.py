@@ -1,16 +1,16 @@
-"""``dcnn predict``: a line out for every text in, in order, in bounded memory."""
+"""``dcnn predict``: a line or row out for every text in, in order, in bounded memory."""
 
 import io
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from dcnn.errors import UserError
+from dcnn.errors import DataError, DcnnError, UserError
 from dcnn.files import standard_output, write_atomically
 from dcnn.predictor import Prediction, Predictor
 
@@ -31,31 +31,76 @@ def run_predict(
     columns: "TableOptions | None" = None,
     as_json: bool = False,
     top: int = 1,
+    skip_bad_shards: bool = False,
 ) -> None:
-    """Classify the texts and write one line for each."""
+    """Classify the texts and write one line, or row, for each."""
     if texts and source:
         raise UserError("give texts as arguments or a file with --input, not both")
-    if source is not None and output is not None and output.resolve() == source.resolve():
-        raise UserError(f"--output {output} is the file of --input; name another one")
+    if skip_bad_shards and source is None:
+        raise UserError("--skip-bad-shards is about the files of --input; give --input")
+    _check_output(source, output, as_json)
+    bad: list[DataError] = []
     predictor = Predictor.load(model)
-    with _destination(output) as stream:
-        for chunk in _chunks(_texts(texts, source, columns)):
-            for prediction in predictor.predict(chunk):
-                line = _json_line(prediction, top) if as_json else _tsv_line(prediction, top)
-                print(line, file=stream)
+    with _destination(output, predictor, as_json, top) as write:
+        for chunk in _chunks(_texts(texts, source, columns, bad if skip_bad_shards else None)):
+            write(predictor.predict(chunk))
+    if bad:
+        files = "1 file" if len(bad) == 1 else f"{len(bad)} files"
+        raise DcnnError(f"{source}: left out {files} as said above; all the others are predicted")
+
+
+def _check_output(source: Path | None, output: Path | None, as_json: bool) -> None:
+    if output is None:
+        return
+    from dcnn.commands.prediction_files import check_columnar, is_columnar
+    from dcnn.data.shards import stands_for
+
+    if source is not None and stands_for(source, output):
+        if output.resolve() == source.resolve():
+            raise UserError(f"--output {output} is the file of --input; name another one")
+        raise UserError(
+            f"--output {output} would be one of the files of --input {source}; "
+            "name one that is elsewhere"
+        )
+    if is_columnar(output):
+        check_columnar(output, as_json)
 
 
 def _texts(
-    texts: Sequence[str], source: Path | None, columns: "TableOptions | None"
+    texts: Sequence[str],
+    source: Path | None,
+    columns: "TableOptions | None",
+    bad: list[DataError] | None,
 ) -> Iterable[str]:
     if texts:
         return texts
-    from dcnn.data.tables import TableOptions, read_rows
+    from dcnn.data.tables import TableOptions
 
     columns = columns or TableOptions()
     if source is not None:
-        return (row.text for row in read_rows(source, columns, labels=False))
+        return _texts_of_files(source, columns, bad)
     return _lines_on_stdin(columns.encoding)
+
+
+def _texts_of_files(
+    source: Path, columns: "TableOptions", bad: list[DataError] | None
+) -> Iterator[str]:
+    from dcnn.data.tables import BadShardError, read_rows
+
+    def leave_out(error: DataError) -> None:
+        if bad is not None:
+            bad.append(error)
+        print(f"dcnn: {error}; left out", file=sys.stderr)
+
+    try:
+        for row in read_rows(
+            source, columns, labels=False, bad_shard=None if bad is None else leave_out
+        ):
+            yield row.text
+    except BadShardError as error:
+        raise DataError(
+            f"{error}; or pass --skip-bad-shards, to go on without such files"
+        ) from error
 
 
 def _lines_on_stdin(encoding: str) -> Iterator[str]:
@@ -81,18 +126,38 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
+Write = Callable[[Sequence[Prediction]], None]
+
+
 @contextmanager
-def _destination(output: Path | None) -> Iterator[TextIO]:
+def _destination(
+    output: Path | None, predictor: Predictor, as_json: bool, top: int
+) -> Iterator[Write]:
     if output is None:
         stdout = standard_output("name a file with --output")
-        yield stdout
+        yield _lines_to(stdout, as_json, top)
         stdout.flush()
         return
+    from dcnn.commands.prediction_files import columnar_writer, is_columnar
+
     with write_atomically(output) as stream:
+        if is_columnar(output):
+            with columnar_writer(stream, output.suffix.lower(), predictor.classes, top) as write:
+                yield write
+            return
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
-        yield text
+        yield _lines_to(text, as_json, top)
         text.flush()
         text.detach()
+
+
+def _lines_to(stream: TextIO, as_json: bool, top: int) -> Write:
+    def write(predictions: Sequence[Prediction]) -> None:
+        for prediction in predictions:
+            line = _json_line(prediction, top) if as_json else _tsv_line(prediction, top)
+            print(line, file=stream)
+
+    return write
 
 
 def _tsv_line(prediction: Prediction, top: int) -> str:

@@ -93,7 +93,7 @@ def run_train(options: TrainOptions) -> None:
         soft_wrap=True,
     )
     facts = artifact.facts | {
-        "data": options.data.name,
+        "data": options.data.name or options.data.resolve().name,
         "dcnn": __version__,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }

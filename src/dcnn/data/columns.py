@@ -62,18 +62,28 @@ class Columns:
     weight: str | None = None
 
 
+# How an option is called on the command line.
+_COMMAND_LINE = {option: option for option in (TEXT_OPTION, LABEL_OPTION, WEIGHT_OPTION)}
+
+
 def choose_columns(
-    path: Path, names: Sequence[str], wanted: Mapping[str, str | None], sample: Sample, hint: str
+    path: Path | str,
+    names: Sequence[str],
+    wanted: Mapping[str, str | None],
+    sample: Sample,
+    hint: str,
+    called: Mapping[str, str] = _COMMAND_LINE,
 ) -> Columns:
     """Find the columns that ``wanted`` asks for among ``names``.
 
     Args:
-        path: the file, for messages.
+        path: the file, or what else has columns, for messages.
         names: the columns of the file; nameless ones are empty strings.
         wanted: the column named by the user, or ``None``, under each option that is to be served;
             without ``LABEL_OPTION`` no label is looked for.
         sample: gives the first rows, read only if the names do not settle the choice.
         hint: what a file with a single column looks like instead; empty if like nothing else.
+        called: what the user calls each option.
 
     Raises:
         DataError: a named column does not exist, or one cannot be guessed.
@@ -82,7 +92,7 @@ def choose_columns(
     text, label, weight = (
         wanted.get(option) for option in (TEXT_OPTION, LABEL_OPTION, WEIGHT_OPTION)
     )
-    _check_named(path, names, wanted, hint)
+    _check_named(path, names, {called[option]: name for option, name in wanted.items()}, hint)
     candidates = [name for name in names if name and name != weight]
     if not candidates:
         raise DataError(f"{path}: no column is left to read the text from; name one in the header")
@@ -93,14 +103,14 @@ def choose_columns(
         )
     guessed_text, guessed_label = _guess(candidates, text, label, sample)
     if guessed_text is None:
-        raise _cannot_guess(path, "text", names, TEXT_OPTION)
+        raise _cannot_guess(path, "text", names, called[TEXT_OPTION])
     if labels and guessed_label is None:
-        raise _cannot_guess(path, "labels", names, LABEL_OPTION)
+        raise _cannot_guess(path, "labels", names, called[LABEL_OPTION])
     guesses = {}
     if text is None:
-        guesses[TEXT_OPTION] = f"text from {shown(guessed_text)}"
+        guesses[called[TEXT_OPTION]] = f"text from {shown(guessed_text)}"
     if labels and label is None:
-        guesses[LABEL_OPTION] = f"labels from {shown(guessed_label)}"
+        guesses[called[LABEL_OPTION]] = f"labels from {shown(guessed_label)}"
     if guesses:
         reading = " and ".join(guesses.values()).replace("from", "from column", 1)
         options = " and ".join(guesses)
@@ -144,7 +154,7 @@ def _longer(first: str, second: str, rows: Iterable[Mapping[str, object]]) -> st
 
 
 def _check_named(
-    path: Path, names: Sequence[str], wanted: Mapping[str, str | None], hint: str
+    path: Path | str, names: Sequence[str], wanted: Mapping[str, str | None], hint: str
 ) -> None:
     """Every column that the user names exists and has one use."""
     options: dict[str, str] = {}
@@ -166,7 +176,7 @@ def _check_named(
         options[name] = option
 
 
-def _cannot_guess(path: Path, what: str, names: Sequence[str], option: str) -> DataError:
+def _cannot_guess(path: Path | str, what: str, names: Sequence[str], option: str) -> DataError:
     return DataError(
         f"{path}: cannot guess which column holds the {what}; {_existing(names)}; "
         f"choose with {option}"

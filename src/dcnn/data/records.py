@@ -9,15 +9,18 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, ClassVar, NamedTuple
 
+from dcnn.data.columns import Columns
 from dcnn.data.lines import LONGEST, Line, read_lines
 from dcnn.data.messages import shown, shown_names
 from dcnn.errors import DataError
-from dcnn.files import COMPRESSIONS, bare_suffix, open_bytes
+from dcnn.files import bare_suffix, open_bytes
+
+SAMPLED_ROWS = 100  # looked at to guess the columns
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 JSON_LINES = (".jsonl", ".ndjson", ".jsonlines", ".json")
@@ -31,6 +34,10 @@ _LOOKS_SEPARATED = {
 }
 
 
+class NoRowsError(DataError):
+    """A file without a single row: an error where it is alone, a matter of course among shards."""
+
+
 class Record(NamedTuple):
     """One record: the line where it starts, and its values by column."""
 
@@ -39,12 +46,31 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
-    """An open file: its columns, its records, and what a single column looks like instead."""
+class LineTable:
+    """An open file of lines.
+
+    Attributes:
+        columns: their names; nameless ones are empty strings.
+        hint: what a single column looks like instead, or nothing.
+        unit: what is counted to say where a record is.
+        typed: whether a value has a type of its own: ``1`` and ``"1"`` are two in JSON, one in CSV.
+    """
 
     columns: list[str]
     records: Iterator[Record]
     hint: str = ""
+    typed: bool = False
+    unit: ClassVar[str] = "line"
+    _looked_at: list[Record] = field(default_factory=list)
+
+    def sample(self) -> list[Mapping[str, object]]:
+        """The first rows, to guess the columns from."""
+        self._looked_at.extend(islice(self.records, SAMPLED_ROWS))
+        return [record.values for record in self._looked_at]
+
+    def rows(self, _: Columns) -> Iterator[Record]:
+        """All the rows, once: those that were looked at come first again."""
+        return chain(self._looked_at, self.records)
 
 
 class _Fields(NamedTuple):
@@ -53,8 +79,8 @@ class _Fields(NamedTuple):
 
 
 @contextmanager
-def open_table(path: Path, encoding: str, *, header: bool) -> Iterator[Table]:
-    """Open a table, plain or compressed; its suffix names its format.
+def open_lines(path: Path, encoding: str, *, header: bool) -> Iterator[LineTable]:
+    """Open a table of lines, plain or compressed; its suffix names its format.
 
     Args:
         path: the file.
@@ -66,28 +92,22 @@ def open_table(path: Path, encoding: str, *, header: bool) -> Iterator[Table]:
         DataError: the file cannot be read, is empty, or is not what its suffix says.
     """
     with open_bytes(path) as stream:
-        yield read_table(path, stream, encoding, header=header)
+        yield read_line_table(path, stream, encoding, header=header)
 
 
-def read_table(path: Path, stream: BinaryIO, encoding: str, *, header: bool) -> Table:
-    """The table in an open stream.
+def read_line_table(path: Path, stream: BinaryIO, encoding: str, *, header: bool) -> LineTable:
+    """The table of lines in an open stream.
 
     Args:
         path: its name, for the format and for messages; nothing is opened.
         stream: its bytes, not compressed.
         encoding: of its text.
-        header: as in ``open_table``.
+        header: as in ``open_lines``.
 
     Raises:
         DataError: it is empty, or is not what its suffix says.
     """
     suffix = bare_suffix(path)
-    if suffix not in (*SEPARATORS, *JSON_LINES, PLAIN):
-        supported = " ".join((*SEPARATORS, *JSON_LINES, PLAIN))
-        raise DataError(
-            f"{path}: the suffix {shown(suffix)} names no format that can be read; use one of "
-            f"{supported}, each alone or followed by one of {' '.join(COMPRESSIONS)}"
-        )
     lines = read_lines(path, stream, encoding, cr_ends_lines=suffix == ".csv")
     if suffix in SEPARATORS:
         return _separated(path, suffix, lines, header=header)
@@ -96,7 +116,7 @@ def read_table(path: Path, stream: BinaryIO, encoding: str, *, header: bool) -> 
     return _plain(path, lines)
 
 
-def _separated(path: Path, suffix: str, lines: Iterator[Line], *, header: bool) -> Table:
+def _separated(path: Path, suffix: str, lines: Iterator[Line], *, header: bool) -> LineTable:
     rows = _csv_rows(path, lines) if suffix == ".csv" else _tsv_rows(lines)
     blank, first = _up_to_first(path, rows)
     hint = ""
@@ -115,17 +135,17 @@ def _separated(path: Path, suffix: str, lines: Iterator[Line], *, header: bool) 
         cause = "; the usual cause is a text that holds a comma or a line break and is not quoted"
     else:
         cause = "; the usual cause is a tab or a line break inside a text: replace it by a space"
-    return Table(columns, _records(path, columns, rows, cause), hint)
+    return LineTable(columns, _records(path, columns, rows, cause), hint)
 
 
-def _plain(path: Path, lines: Iterator[Line]) -> Table:
+def _plain(path: Path, lines: Iterator[Line]) -> LineTable:
     """One text a line, empty ones too: what is predicted for line n is the n-th prediction."""
     rows = (_Fields(number, [_without_end(line)]) for number, line in lines)
     first = next(rows, None)
     if first is None:
         raise _empty(path)
     columns = [PLAIN_COLUMN]
-    return Table(columns, _records(path, columns, chain([first], rows), ""))
+    return LineTable(columns, _records(path, columns, chain([first], rows), ""))
 
 
 def _up_to_first(path: Path, rows: Iterator[_Fields]) -> tuple[list[_Fields], _Fields]:
@@ -142,8 +162,8 @@ def _is_blank(row: _Fields) -> bool:
     return len(row.values) <= 1 and not "".join(row.values).strip()
 
 
-def _empty(path: Path) -> DataError:
-    return DataError(f"{path} is empty; give a file with at least one row")
+def _empty(path: Path) -> NoRowsError:
+    return NoRowsError(f"{path} is empty; give a file with at least one row")
 
 
 def _check_header(path: Path, line: int, columns: list[str]) -> None:
@@ -170,7 +190,7 @@ def _records(
                 f"(the columns are {shown_names(columns)}){cause}"
             )
     if not some:
-        raise DataError(f"{path} has a header but no rows; add at least one row")
+        raise NoRowsError(f"{path} has a header but no rows; add at least one row")
 
 
 def _csv_rows(path: Path, lines: Iterator[Line]) -> Iterator[_Fields]:
@@ -228,12 +248,12 @@ def _without_end(line: str) -> str:
     return line[:-1].removesuffix("\r") if line.endswith("\n") else line
 
 
-def _json_lines(path: Path, lines: Iterator[Line]) -> Table:
+def _json_lines(path: Path, lines: Iterator[Line]) -> LineTable:
     records = _json_records(path, lines)
     first = next(records, None)
     if first is None:
         raise _empty(path)
-    return Table(list(first.values), chain([first], records))
+    return LineTable(list(first.values), chain([first], records), typed=True)
 
 
 def _json_records(path: Path, lines: Iterator[Line]) -> Iterator[Record]:

@@ -1,19 +1,16 @@
-"""Reading users' labelled texts: CSV, TSV, JSON Lines and plain text, compressed or not.
+"""Reading users' labelled texts: a file in any of ``dcnn.data.formats``, or many as shards.
 
 Rows come one by one (``read_rows``, for prediction) or all together and checked
 (``read_labelled``, for training and evaluation). Whatever a file can have wrong is a
-``DataError`` that gives the file, the line, the value and the remedy. Labels lose the white
-space around them and are brought to Unicode normal form C, so that two that look alike are one;
-texts stay as they are, and may be empty.
+``DataError`` that gives the file, the line or row, the value and the remedy.
+
+The columns of all shards are those found in the first one. Labels are strings in CSV, but have
+types elsewhere, and integers in one shard and strings in another are likely two codings.
 """
 
-import math
-import re
-import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,15 +25,14 @@ from dcnn.data.columns import (
     Columns,
     choose_columns,
 )
+from dcnn.data.fields import Origin, Place, check_kind, label_of, text_of, weight_of
+from dcnn.data.formats import LINES, Table, open_table
 from dcnn.data.messages import did_you_mean, shown, shown_names
-from dcnn.data.records import PLAIN, PLAIN_COLUMN, SEPARATORS, Record, Table, open_table, read_table
+from dcnn.data.records import PLAIN, PLAIN_COLUMN, SEPARATORS, NoRowsError, read_line_table
+from dcnn.data.shards import find_shards
 from dcnn.errors import DataError
 from dcnn.files import bare_suffix
 from dcnn.text.sentences import Ints
-
-_SAMPLED_ROWS = 100
-_LARGEST_WEIGHT = float(np.finfo(np.float32).max)
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -63,12 +59,13 @@ _DEFAULTS = TableOptions()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One text, with its label and weight where they are read, and the line where it starts."""
+    """One text, with its label and weight where they are read, and where it starts."""
 
     text: str
     label: str | None
     weight: float | None
     line: int
+    origin: Origin | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -79,8 +76,9 @@ class LabelledTexts:
         texts: one an example.
         labels: one an example.
         weights: float32, one an example, or ``None``.
-        source: the file they come from, for messages.
-        lines: where each example starts in that file.
+        source: the file, folder or pattern they come from, for messages.
+        lines: where each example starts in its file.
+        origins: the file of each example; none if it is ``source``, in lines.
     """
 
     texts: list[str]
@@ -88,6 +86,12 @@ class LabelledTexts:
     weights: npt.NDArray[np.float32] | None
     source: str
     lines: list[int]
+    origins: list[Origin] | None = None
+
+    def where(self, index: int) -> str:
+        """Where an example is, for messages."""
+        origin = Origin(self.source) if self.origins is None else self.origins[index]
+        return origin.at(self.lines[index])
 
     def class_numbers(self, classes: Sequence[str]) -> Ints:
         """The place of each label among ``classes``, which hold them all."""
@@ -102,26 +106,58 @@ class LabelledTexts:
             weights=None if self.weights is None else self.weights[list(indices)],
             source=self.source,
             lines=[self.lines[i] for i in indices],
+            origins=None if self.origins is None else [self.origins[i] for i in indices],
         )
 
 
-def read_rows(path: Path, options: TableOptions = _DEFAULTS, *, labels: bool) -> Iterator[Row]:
+class BadShardError(DataError):
+    """One of several files cannot be used."""
+
+
+BadShard = Callable[[DataError], None]
+
+
+def read_rows(
+    path: Path,
+    options: TableOptions = _DEFAULTS,
+    *,
+    labels: bool,
+    bad_shard: BadShard | None = None,
+) -> Iterator[Row]:
     """Read a table row by row, in bounded memory.
 
     Args:
-        path: the file; its suffix names its format.
+        path: the file, whose suffix names its format; or a folder or a pattern of many.
         options: how to read it.
         labels: whether the label column is read; without it, it need not exist.
+        bad_shard: told what is wrong with a shard, which is then left out whole: each is read to
+            its end before its first row comes. Without it the first error is raised.
 
     Raises:
         DataError: the file, a column or a row cannot be used. It comes while the rows are taken.
+        BadShardError: so it is, and the file is one of several.
     """
-    with open_table(path, options.encoding, header=options.header) as table:
-        yield from _rows(path, options, table, labels=labels)
+    shards = find_shards(path)
+    reader = _ShardReader(options, labels)
+    some = False
+    for shard in shards:
+        if bad_shard is not None and _is_bad(reader, shard, bad_shard):
+            continue
+        try:
+            for row in reader.rows(shard):
+                some = True
+                yield row
+        except DataError as error:
+            if len(shards) == 1:
+                raise
+            if not isinstance(error, NoRowsError):
+                raise BadShardError(str(error)) from error
+    if not some:
+        raise DataError(f"{path}: no rows can be read from any of its {len(shards)} files")
 
 
 def read_texts(path: Path, stream: BinaryIO, options: TableOptions = _DEFAULTS) -> Iterator[Row]:
-    """Read the texts of a table from an open stream, row by row.
+    """Read the texts of a table of lines from an open stream, row by row.
 
     Args:
         path: its name, for the format and for messages; nothing is opened.
@@ -131,33 +167,13 @@ def read_texts(path: Path, stream: BinaryIO, options: TableOptions = _DEFAULTS) 
     Raises:
         DataError: a column or a row cannot be used. It comes while the rows are taken.
     """
-    table = read_table(path, stream, options.encoding, header=options.header)
-    yield from _rows(path, options, table, labels=False)
-
-
-def _rows(path: Path, options: TableOptions, table: Table, *, labels: bool) -> Iterator[Row]:
-    columns, records = _choose(path, options, table, labels=labels)
-    # A name that was guessed for its place alone may be the first row of the data.
-    may_lack_header = (
-        bare_suffix(path) in SEPARATORS
-        and options.label_column is None
-        and (columns.label or "").lower() not in LABEL_NAMES
-    )
-    for record in records:
-        text = _text(path, record, columns.text)
-        label = None if columns.label is None else _label(path, record, columns.label)
-        if label is not None and label == columns.label and may_lack_header:
-            raise DataError(
-                f"{path}, line {record.line}: {shown(label)} is a label here and the name of "
-                "the column at the top, so the file seems to have no header; pass --no-header, "
-                f"or name the column with {LABEL_OPTION}"
-            )
-        yield Row(
-            text=text,
-            label=label,
-            weight=None if columns.weight is None else _weight(path, record, columns.weight),
-            line=record.line,
+    if bare_suffix(path) not in LINES:
+        raise DataError(
+            f"{path}: the suffix {shown(bare_suffix(path))} names no format that can be read here; "
+            f"use one of {' '.join(LINES)}"
         )
+    table = read_line_table(path, stream, options.encoding, header=options.header)
+    yield from _ShardReader(options, labels=False).rows_of(path, table)
 
 
 def read_labelled(path: Path, options: TableOptions = _DEFAULTS) -> LabelledTexts:
@@ -181,6 +197,7 @@ def read_labelled(path: Path, options: TableOptions = _DEFAULTS) -> LabelledText
         weights=weights,
         source=str(path),
         lines=[row.line for row in rows],
+        origins=[row.origin for row in rows if row.origin is not None],
     )
 
 
@@ -202,10 +219,10 @@ def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
         )
     single = [label for label, count in counts.items() if count == 1]
     if splits and single:
-        line = examples.lines[examples.labels.index(single[0])]
+        where = examples.where(examples.labels.index(single[0]))
         others = f" (one of {len(single)} such labels)" if len(single) > 1 else ""
         raise DataError(
-            f"{examples.source}, line {line}: the label {shown(single[0])} has a single "
+            f"{where}: the label {shown(single[0])} has a single "
             f"example{others}, too few for both training and the dev set held out from it; "
             "add examples, drop the label, or give a dev file"
         )
@@ -222,106 +239,106 @@ def check_known_labels(examples: LabelledTexts, known: Collection[str]) -> None:
         DataError: a label is not known.
     """
     unknown = set(examples.labels).difference(known)
-    for label, line in zip(examples.labels, examples.lines, strict=True):
+    for index, label in enumerate(examples.labels):
         if label in unknown:
             raise DataError(
-                f"{examples.source}, line {line}: the label {shown(label)} is not in the training "
+                f"{examples.where(index)}: the label {shown(label)} is not in the training "
                 f"set, which has {shown_names(known)}; correct it, drop the row, or train with it"
                 f"{did_you_mean(label, known)}"
             )
 
 
-def _choose(
-    path: Path, options: TableOptions, table: Table, *, labels: bool
-) -> tuple[Columns, Iterator[Record]]:
-    """The columns to read, and all the records: those looked at to guess come first again."""
-    plain = bare_suffix(path) == PLAIN
-    if plain and labels:
-        raise DataError(
-            f"{path}: plain text has no labels; "
-            "give a .csv, .tsv or .jsonl file with a text and a label column"
+@dataclass
+class _ShardReader:
+    """Reads one file after another, and holds what one tells of the next.
+
+    Attributes:
+        options: how to read.
+        labels: whether the label column is read.
+        first: the first file that had rows, or none yet.
+        columns: those found in it.
+        kinds: the types of the labels so far, each with the file that had it first.
+    """
+
+    options: TableOptions
+    labels: bool
+    first: Path | None = None
+    columns: Columns | None = None
+    kinds: dict[type, str] = field(default_factory=dict)
+
+    def rows(self, path: Path) -> Iterator[Row]:
+        """The rows of one file; what it tells is kept once it has been read to its end."""
+        with open_table(path, self.options.encoding, header=self.options.header) as table:
+            yield from self.rows_of(path, table)
+
+    def rows_of(self, path: Path, table: Table) -> Iterator[Row]:
+        """The rows of one file that is open."""
+        columns = self._columns(path, table)
+        yield from self._rows(path, table, columns)
+        self.first, self.columns = self.first or path, columns
+
+    def _rows(self, path: Path, table: Table, columns: Columns) -> Iterator[Row]:
+        origin = Origin(str(path), table.unit)
+        # A name that was guessed for its place alone may be the first row of the data.
+        may_lack_header = (
+            bare_suffix(path) in SEPARATORS
+            and self.options.label_column is None
+            and (columns.label or "").lower() not in LABEL_NAMES
         )
+        kinds = dict(self.kinds)
+        for record in table.rows(columns):
+            where = Place(origin, record)
+            text = text_of(where, columns.text)
+            label = None
+            if columns.label is not None:
+                label = label_of(where, columns.label)
+                if table.typed:
+                    check_kind(where, record.values[columns.label], kinds)
+                if label == columns.label and may_lack_header:
+                    raise DataError(
+                        f"{where}: {shown(label)} is a label here and the name of the column at "
+                        "the top, so the file seems to have no header; pass --no-header, "
+                        f"or name the column with {LABEL_OPTION}"
+                    )
+            weight = None if columns.weight is None else weight_of(where, columns.weight)
+            yield Row(text, label, weight, record.line, origin)
+        self.kinds = kinds
+
+    def _columns(self, path: Path, table: Table) -> Columns:
+        if bare_suffix(path) == PLAIN and self.labels:
+            raise DataError(
+                f"{path}: plain text has no labels; "
+                "give a .csv, .tsv, .jsonl or .parquet file with a text and a label column"
+            )
+        if self.columns is None:
+            return _choose(path, self.options, table, labels=self.labels)
+        for name in (self.columns.text, self.columns.label, self.columns.weight):
+            if name is not None and name not in table.columns:
+                raise DataError(
+                    f"{path} has no column {shown(name)}, which {self.first} has; the columns are "
+                    f"{shown_names(table.columns)}; give all files of a corpus the same"
+                    f"{did_you_mean(name, table.columns)}"
+                )
+        return self.columns
+
+
+def _is_bad(reader: _ShardReader, shard: Path, tell: BadShard) -> bool:
+    """Read a shard to its end, and tell what is wrong with it if something is."""
+    try:
+        for _ in reader.rows(shard):
+            pass
+    except NoRowsError:
+        return False
+    except DataError as error:
+        tell(error)
+        return True
+    return False
+
+
+def _choose(path: Path, options: TableOptions, table: Table, *, labels: bool) -> Columns:
     wanted = {TEXT_OPTION: options.text_column, WEIGHT_OPTION: options.weight_column}
-    if plain and options.text_column is None:
+    if bare_suffix(path) == PLAIN and options.text_column is None:
         wanted[TEXT_OPTION] = PLAIN_COLUMN
     if labels:
         wanted[LABEL_OPTION] = options.label_column
-    looked_at: list[Record] = []
-
-    def sample() -> list[Mapping[str, object]]:
-        looked_at.extend(islice(table.records, _SAMPLED_ROWS))
-        return [record.values for record in looked_at]
-
-    columns = choose_columns(path, table.columns, wanted, sample, table.hint)
-    return columns, chain(looked_at, table.records)
-
-
-def _value(path: Path, record: Record, column: str) -> object:
-    try:
-        return record.values[column]
-    except KeyError:
-        keys = shown_names(record.values) if record.values else "none at all"
-        raise DataError(
-            f"{path}, line {record.line}: the key {shown(column)} is missing; the keys here are "
-            f"{keys}{did_you_mean(column, record.values)}"
-        ) from None
-
-
-def _text(path: Path, record: Record, column: str) -> str:
-    value = _value(path, record, column)
-    if not isinstance(value, str):
-        raise DataError(
-            f"{path}, line {record.line}: the text in {shown(column)} is {shown(value)}; "
-            "it must be a string"
-        )
-    return _whole(path, record, value)
-
-
-def _label(path: Path, record: Record, column: str) -> str:
-    value = _value(path, record, column)
-    match value:
-        case str():
-            label = unicodedata.normalize("NFC", _whole(path, record, value).strip())
-        case bool():
-            label = "true" if value else "false"
-        case int():
-            label = str(value)
-        case float() if math.isfinite(value):
-            label = repr(value)
-        case _:
-            raise DataError(
-                f"{path}, line {record.line}: the label in {shown(column)} is {shown(value)}; "
-                "it must be a string, a number, true or false"
-            )
-    if not label:
-        raise DataError(
-            f"{path}, line {record.line}: the label in {shown(column)} is empty; "
-            "give the row a label or drop it"
-        )
-    return label
-
-
-def _whole(path: Path, record: Record, value: str) -> str:
-    r"""``value`` itself, if it has no half of a pair such as JSON's ``\ud83d\ude00``."""
-    if not value.isascii() and (half := _LONE_SURROGATE.search(value)):
-        raise DataError(
-            f"{path}, line {record.line}: {half[0]!r} is half of a surrogate pair and no "
-            "character; write the whole pair or leave it out"
-        )
-    return value
-
-
-def _weight(path: Path, record: Record, column: str) -> float:
-    value = _value(path, record, column)
-    weight = math.nan
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        try:
-            weight = float(value)
-        except (ValueError, OverflowError):
-            weight = math.nan
-    if not 0 <= weight <= _LARGEST_WEIGHT:
-        raise DataError(
-            f"{path}, line {record.line}: the weight in {shown(column)} is {shown(value)}; "
-            "it must be a finite number of 0 or more"
-        )
-    return weight
+    return choose_columns(path, table.columns, wanted, table.sample, table.hint)

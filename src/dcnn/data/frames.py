@@ -1,0 +1,110 @@
+"""Frames and columns that are in memory already: of pandas, polars, pyarrow, Hugging Face.
+
+None of these packages is imported. A frame is known by having columns with names, a column by
+giving its values as a list; whatever speaks Arrow besides (``__arrow_c_stream__``) is taken in by
+pyarrow. Rows count from 0, as they do in Python.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from dcnn.data.columns import LABEL_OPTION, TEXT_OPTION, Columns, choose_columns
+from dcnn.data.messages import shown_names
+from dcnn.data.records import SAMPLED_ROWS
+from dcnn.errors import DataError, MissingExtraError
+
+_ARGUMENTS = {TEXT_OPTION: "text_column", LABEL_OPTION: "label_column"}
+_AS_LIST = ("to_pylist", "to_list", "tolist")  # of pyarrow, of pandas and polars, of arrays
+_MISSING = ("NAType", "NaTType")  # of pandas, whose comparison with anything is missing too
+
+
+def is_frame(value: object) -> bool:
+    """Whether ``value`` has columns with names, and is not a column itself."""
+    # Asked of the type: a lazy frame would have to plan its query to tell its columns.
+    kind = type(value)
+    if hasattr(kind, "column_names") or hasattr(kind, "columns"):
+        return True
+    is_column = any(hasattr(kind, name) for name in _AS_LIST)
+    return hasattr(kind, "__arrow_c_stream__") and not is_column
+
+
+def values_of(column: Any) -> list[Any]:
+    """The values of a column, or of anything that can be gone through, as Python's own."""
+    for name in _AS_LIST:
+        if hasattr(column, name):
+            return list(getattr(column, name)())
+    return list(column)
+
+
+def is_missing(value: object) -> bool:
+    """Whether ``value`` stands for one that is not there: none, not a number, pandas' NA."""
+    if isinstance(value, float | np.floating):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in _MISSING
+
+
+class Frame:
+    """A frame of any library, to be read column by column.
+
+    Args:
+        frame: what ``is_frame`` tells to be one.
+        name: the argument that it was given as, for messages.
+
+    Raises:
+        DataError: it holds several frames, is not in memory, or two columns have one name.
+    """
+
+    def __init__(self, frame: Any, name: str) -> None:
+        self._frame, self._name = _in_memory(frame, name), name
+        names = getattr(self._frame, "column_names", None)
+        names = list(self._frame.columns if names is None else names)
+        twice = [str(column) for column, count in Counter(map(str, names)).items() if count > 1]
+        if twice:
+            raise DataError(
+                f"{name}: more than one column is named {shown_names(twice)}; "
+                "give every column a name of its own"
+            )
+        self._names = {str(column): column for column in names}  # pandas has numbers as names too
+
+    def choose(self, text: str | None, label: str | None, *, labels: bool) -> Columns:
+        """The columns to read; see ``choose_columns``."""
+        wanted = {TEXT_OPTION: None if text is None else str(text)}
+        if labels:
+            wanted[LABEL_OPTION] = None if label is None else str(label)
+        return choose_columns(self._name, list(self._names), wanted, self._sample, "", _ARGUMENTS)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a column."""
+        return values_of(self._frame[self._names[name]])
+
+    def _sample(self) -> list[Mapping[str, object]]:
+        columns = [islice(self.column(name), SAMPLED_ROWS) for name in self._names]
+        return [dict(zip(self._names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _in_memory(frame: Any, name: str) -> Any:
+    """``frame``, if its columns can be taken out of it, or what pyarrow makes of it."""
+    kind = type(frame)
+    if isinstance(frame, Mapping):
+        raise DataError(
+            f"{name} is a {kind.__name__} of {shown_names(list(map(str, frame)))}; "
+            f"give one of them, for instance {name}[{next(iter(frame), 'train')!r}]"
+        )
+    if hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not hasattr(kind, "collect"):
+        return frame
+    if not hasattr(kind, "__arrow_c_stream__"):
+        remedy = f"give {name}.collect()" if hasattr(kind, "collect") else "give it as a frame"
+        raise DataError(f"{name} is a {kind.__name__}, which is not in memory; {remedy}")
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError(f"Reading a {kind.__name__}", "data") from None
+    try:
+        return pyarrow.table(frame)
+    except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"{name} is a {kind.__name__} that has no columns ({error})") from error
