@@ -14,6 +14,7 @@ from dcnn.cli.corpora import data_app
 from dcnn.cli.experiments import experiment_app
 from dcnn.cli.options import Device, Encoding, Json, LabelColumn, ModelFolder, NoHeader, TextColumn
 from dcnn.cli.serving import serve
+from dcnn.cli.tuning import compare, tune
 
 app = typer.Typer(
     name="dcnn",
@@ -29,6 +30,8 @@ app.add_typer(data_app, name="data")
 app.add_typer(experiment_app, name="experiment")
 app.add_typer(bench_app, name="bench")
 app.command()(serve)
+app.command()(tune)
+app.command()(compare)
 
 
 def _print_version(wanted: bool) -> None:
