@@ -83,22 +83,22 @@ def run_compare(options: CompareOptions) -> None:
 
 def _choose(models: str | None) -> "tuple[list[Contender], list[dict[str, str]]]":
     """Those that take part, and for each that cannot a line that says how it could."""
+    from dcnn.contest import rivals
     from dcnn.contest.contenders import our_contenders
-    from dcnn.contest.rivals import INSTALL, is_installed, rival_contenders
 
-    known = our_contenders() | rival_contenders()
+    known = our_contenders() | rivals.rival_contenders()
     names = list(known)
     if models is not None:
         names = list(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
         unknown = [name for name in names if name not in known]
         if unknown or not names:
             raise UserError(f"--models {models}: take one or more of {', '.join(known)}")
-    missing = [name for name in names if name in INSTALL and not is_installed(name)]
+    missing = [name for name in names if name in rivals.INSTALL and not rivals.is_installed(name)]
     left_out = [
         {
             "model": name,
-            "install": INSTALL[name],
-            "line": f"{name} is left out, it is not installed: {INSTALL[name]}",
+            "install": rivals.INSTALL[name],
+            "line": f"{name} is left out, it is not installed: {rivals.INSTALL[name]}",
         }
         for name in missing
     ]

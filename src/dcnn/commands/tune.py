@@ -176,7 +176,8 @@ def _search_and_save(
         if search.is_done and search.records and model_folder.is_model_folder(options.out):
             console.print(
                 f"{options.out} is finished already; --minutes and --trials may be raised "
-                "to go on with the search."
+                "to go on with the search.",
+                soft_wrap=True,
             )
             return
         try:
@@ -246,7 +247,8 @@ def _refit(
         )
     console.print(
         f"Trial {best.number} of {len(search.records)} is the best: dev accuracy "
-        f"{100 * best.trained.dev_accuracy:.2f} %. Training with its settings again."
+        f"{100 * best.trained.dev_accuracy:.2f} %. Training with its settings again.",
+        soft_wrap=True,
     )
     with TrainingBar(console, quiet=True) as bar, stop_on_signal(bar):
         try:

@@ -6,7 +6,7 @@ from typing import Any
 from dcnn.charts import GREEN, RED, draw_svg
 from dcnn.contest.standing import Place
 
-COLUMNS = ("model", "accuracy", "behind best", "F1", "train s", "MB", "us a text", "texts/s")
+COLUMNS = ("model", "accuracy", "behind best", "F1", "train s", "MB", "us/text", "texts/s")
 OURS = ("dcnn", "max-tdnn", "nbow")
 TIED = "="
 
@@ -21,7 +21,7 @@ def cells(place: Place) -> tuple[str, ...]:
         _behind(place),
         f"{100 * score.macro_f1:.2f}",
         f"{score.train_seconds:.1f}",
-        f"{score.size / 1e6:,.2f}",
+        f"{score.size / 1e6:.{2 if score.size < 1e7 else 1}f}",
         f"{1e6 * score.latency.median:,.0f}",
         f"{score.texts_per_second:,.0f}",
     )

@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import Any
 
 from dcnn.charts import GREEN, GREY, RED, draw_svg
-from dcnn.tuning.trials import PRUNED, TrialRecord
+from dcnn.tuning.trials import COMPLETE, PRUNED, TrialRecord
 
 
 def history_chart(records: Sequence[TrialRecord], best: TrialRecord) -> str:
@@ -27,7 +27,7 @@ def history_chart(records: Sequence[TrialRecord], best: TrialRecord) -> str:
         axes.set_ylim(low - max(2.0, 0.5 * (max(values) - low)), None)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set(xlabel="trial", ylabel="dev accuracy, %")
-        axes.legend(fontsize=8, frameon=False, loc="lower right")
+        _legend(axes)
 
     return draw_svg(draw)
 
@@ -36,6 +36,7 @@ def curves_chart(records: Sequence[TrialRecord], best: TrialRecord) -> str:
     """The best dev accuracy so far of each trial, look by look."""
 
     def draw(axes: Any) -> None:
+        labels = {COMPLETE: "complete", PRUNED: "pruned"}
         for record in records:
             looks = range(1, len(record.curve) + 1)
             values = [100 * value for value in record.curve]
@@ -43,13 +44,21 @@ def curves_chart(records: Sequence[TrialRecord], best: TrialRecord) -> str:
                 axes.plot(looks, values, color=RED, linewidth=2, zorder=3, label="best trial")
             elif record.number == 0:
                 axes.plot(looks, values, color="black", linewidth=1.5, label="start")
-            elif record.outcome == PRUNED:
-                axes.plot(looks, values, color=GREY, alpha=0.4, linewidth=0.8)
             else:
-                axes.plot(looks, values, color=GREEN, alpha=0.5, linewidth=0.8)
+                axes.plot(
+                    looks,
+                    values,
+                    "-" if record.trained else ".-",
+                    color=GREEN if record.trained else GREY,
+                    alpha=0.6,
+                    linewidth=0.8,
+                    label=labels.pop(record.outcome, None),
+                )
+        firsts = [100 * record.curve[0] for record in records if record.trained]
+        axes.set_ylim(min(firsts) - 2, None)  # pruned ones may begin far below
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set(xlabel="look at the dev set", ylabel="best dev accuracy so far, %")
-        axes.legend(fontsize=8, frameon=False, loc="lower right")
+        _legend(axes)
 
     return draw_svg(draw)
 
@@ -72,14 +81,29 @@ def size_chart(
     """Dev accuracy against the size of the folder."""
 
     def draw(axes: Any) -> None:
-        trained = [(r.number, r.trained) for r in records if r.trained]
-        for number, one in trained:
-            style = {"color": RED, "marker": "*", "s": 130} if number == best.number else {}
-            style = style or {"color": "black" if number == 0 else GREEN, "s": 22}
-            axes.scatter(one.size / 1e6, 100 * one.dev_accuracy, zorder=2, **style)
+        for record in records:
+            if record.trained is None:
+                continue
+            style: dict[str, Any] = {"color": GREEN, "s": 22}
+            if record.number == best.number:
+                style = {"color": RED, "s": 130, "marker": "*", "label": "best"}
+            elif record.number == 0:
+                style = {"color": "black", "s": 30, "label": "start"}
+            axes.scatter(
+                record.trained.size / 1e6, 100 * record.trained.dev_accuracy, zorder=2, **style
+            )
         if max_size is not None:
-            axes.axvline(max_size / 1e6, color=GREY, linestyle="--", linewidth=1)
+            axes.axvline(max_size / 1e6, color=GREY, linestyle="--", linewidth=1, label="limit")
+        axes.margins(y=0.12)
         axes.set_xlim(0, None)
         axes.set(xlabel="model folder, MB", ylabel="dev accuracy, %")
+        _legend(axes)
 
     return draw_svg(draw)
+
+
+def _legend(axes: Any) -> None:
+    """Above the axes, where no point can lie under it."""
+    axes.legend(
+        fontsize=8, frameon=False, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0
+    )

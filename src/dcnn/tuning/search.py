@@ -100,7 +100,7 @@ class Search:
         self.listener = listener or SearchListener()
         _close_what_was_left_open(study)
         self.records = finished_trials(study)
-        self.study.pruner = MedianPruner(UNPRUNED_TRIALS, UNPRUNED_LOOKS)
+        self.study.pruner = MedianPruner(UNPRUNED_TRIALS, UNPRUNED_LOOKS + 1)
         self._spent_before, self._began = seconds_spent(study), clock()
         self._out_of_time = False
 
