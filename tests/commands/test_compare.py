@@ -103,6 +103,8 @@ def test_the_figures_are_those_of_evaluate_and_fit_the_schema(corpus, capsys):
         "dcnn": 2, "nbow": 2, "nb": 1, "svm": 1,
     }  # fmt: skip
     for name in ("dcnn", "nbow"):
+        weights = [(out / f"{name}-seed{n}" / "model.safetensors").read_bytes() for n in (0, 1)]
+        assert weights[0] != weights[1]
         scores = []
         for seed in range(2):
             model = out / f"{name}-seed{seed}"

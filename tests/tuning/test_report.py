@@ -36,6 +36,7 @@ def test_the_report_is_one_page_with_charts_and_nothing_from_elsewhere(tmp_path,
     for chart in charts:
         ET.fromstring(chart)
     assert "&lt;reviews&gt;.csv" in page
+    assert "<reviews>" not in page
     assert "a &amp; b.csv" in page
     assert not re.search(r"""(?:src|href)=["'](?!#)""", page.replace("xlink:href", "link"))
     assert f"Best is trial {search.best.number}:" in page

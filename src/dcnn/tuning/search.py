@@ -31,6 +31,7 @@ from dcnn.tuning.trials import (
     TrialRecord,
     best_trial,
     finished_trials,
+    record_of,
     seconds_spent,
 )
 
@@ -189,8 +190,8 @@ class Search:
         trial.set_user_attr(SECONDS, self.clock() - began)
         trial.set_user_attr(OUTCOME, outcome)
         state = TrialState.COMPLETE if outcome == COMPLETE else TrialState.PRUNED
-        self.study.tell(trial, value, state)
-        self.records = finished_trials(self.study)
+        ended = self.study.tell(trial, value, state)
+        self.records.append(record_of(ended, len(self.records)))
         self.listener.on_finished(self.records[-1], self.best)
 
     def _cut_off(self, trial: Trial, began: float) -> None:

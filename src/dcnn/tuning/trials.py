@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optuna import Study
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from dcnn.config import Config
 
@@ -63,20 +63,22 @@ def finished_trials(study: Study) -> list[TrialRecord]:
         )
         if OUTCOME in trial.user_attrs
     ]
-    return [
-        TrialRecord(
-            number=number,
-            outcome=trial.user_attrs[OUTCOME],
-            config=Config.from_dict(trial.user_attrs[SETTINGS], "study"),
-            parameters=dict(trial.params),
-            seconds=trial.user_attrs[SECONDS],
-            curve=tuple(value for _, value in sorted(trial.intermediate_values.items())),
-            trained=Trained(**trial.user_attrs["trained"])
-            if trial.state == TrialState.COMPLETE
-            else None,
-        )
-        for number, trial in enumerate(ended)
-    ]
+    return [record_of(trial, number) for number, trial in enumerate(ended)]
+
+
+def record_of(trial: FrozenTrial, number: int) -> TrialRecord:
+    """A trial that has ended, as the one of that number."""
+    return TrialRecord(
+        number=number,
+        outcome=trial.user_attrs[OUTCOME],
+        config=Config.from_dict(trial.user_attrs[SETTINGS], "study"),
+        parameters=dict(trial.params),
+        seconds=trial.user_attrs[SECONDS],
+        curve=tuple(value for _, value in sorted(trial.intermediate_values.items())),
+        trained=Trained(**trial.user_attrs["trained"])
+        if trial.state == TrialState.COMPLETE
+        else None,
+    )
 
 
 def best_trial(records: Sequence[TrialRecord]) -> TrialRecord | None:
