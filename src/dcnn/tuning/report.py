@@ -29,7 +29,8 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
   color: #1c2430; background: #fff }
 h1, h2 { line-height: 1.2 } table { border-collapse: collapse; font-size: 13px }
 th, td { text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #e3e6ea }
-td.n { text-align: right } svg { max-width: 100%; height: auto } pre { overflow-x: auto }
+td.n { text-align: right; white-space: nowrap } svg { max-width: 100%; height: auto }
+pre { overflow-x: auto }
 tr.best { font-weight: 600 } .wide { overflow-x: auto }
 """
 
@@ -175,7 +176,7 @@ def _trial_table(records: Sequence[TrialRecord], best: TrialRecord) -> str:
         if one is not None
     )[::-1][:_SHOWN]
     names = list(dict.fromkeys(name for _, record, _ in ranked for name in record.parameters))
-    header = ["trial", "dev, %", "dev loss", "epochs", "seconds", "size", *names]
+    header = ["trial", "dev, %", "dev loss", "epochs done", "seconds", "size", *names]
     lines = ["<tr>" + "".join(f"<th>{name}</th>" for name in header) + "</tr>"]
     for _, record, one in ranked:
         cells = [
