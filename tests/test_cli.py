@@ -10,7 +10,7 @@ def test_no_arguments_show_the_commands(dcnn):
     done = dcnn()
     assert "Usage" in done.out + done.err
     names = ("demo", "train", "predict", "evaluate", "explain", "detectors", "export")
-    for command in (*names, "data", "experiment", "bench"):
+    for command in (*names, "data", "experiment", "bench", "tune", "compare"):
         assert command in done.out + done.err
 
 
@@ -25,6 +25,8 @@ def test_no_arguments_show_the_commands(dcnn):
             "explain",
             "detectors",
             "export",
+            "tune",
+            "compare",
             "data list",
             "data fetch",
             "data verify",

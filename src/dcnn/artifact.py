@@ -93,6 +93,18 @@ def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:
         StorageError: the disk refused; what was there is untouched.
     """
     check_destination(path, overwrite)
+    files = _files(path.name, artifact)
+    with write_folder_atomically(path) as folder:
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+
+
+def folder_size(name: str, artifact: Artifact) -> int:
+    """The bytes of all files of the model folder that ``save`` would write as ``name``."""
+    return sum(map(len, _files(name, artifact).values()))
+
+
+def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
     # The path of the vectors belongs to the machine that trained, not to the model.
     text = replace(artifact.config.text, vectors=Path(artifact.config.text.vectors).name)
     config = replace(artifact.config, text=text)
@@ -107,14 +119,13 @@ def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:
     }
     packed = pack(artifact.weights, artifact.dtype)
     weights = {name: np.ascontiguousarray(value) for name, value in packed.items()}
-    with write_folder_atomically(path) as folder:
-        (folder / WEIGHTS).write_bytes(safetensors.numpy.save(weights))
-        (folder / TOKENIZER).write_text(artifact.encoder.to_json(), encoding="utf-8")
-        (folder / CONFIG).write_text(
-            json.dumps(description, indent=2, ensure_ascii=False), "utf-8", "replace"
-        )
-        card = render_card(path.name, config, artifact.classes, artifact.facts, artifact.dtype)
-        (folder / CARD).write_text(card, "utf-8", "replace")
+    card = render_card(name, config, artifact.classes, artifact.facts, artifact.dtype)
+    return {
+        WEIGHTS: safetensors.numpy.save(weights),
+        TOKENIZER: artifact.encoder.to_json().encode(),
+        CONFIG: json.dumps(description, indent=2, ensure_ascii=False).encode("utf-8", "replace"),
+        CARD: card.encode("utf-8", "replace"),
+    }
 
 
 def load(path: Path) -> Artifact:

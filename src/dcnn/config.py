@@ -6,6 +6,7 @@ A configuration is three sections, the same in TOML, in a model folder's JSON an
 checked here, when the object is made, so that no later code meets an impossible network.
 """
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -350,6 +351,23 @@ def load_toml(path: Path) -> Config:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     return Config.from_dict(values, str(path))
+
+
+def to_toml(config: Config) -> str:
+    """The text of a config file that ``load_toml`` reads as an equal config."""
+    sections = [
+        "\n".join(
+            [
+                f"[{name}]",
+                *(
+                    f"{key} = {json.dumps(value, ensure_ascii=False)}"
+                    for key, value in values.items()
+                ),
+            ]
+        )
+        for name, values in config.to_dict().items()
+    ]
+    return "\n\n".join(sections) + "\n"
 
 
 def model_from_dict(values: Mapping[str, Any], where: str) -> ModelConfig:

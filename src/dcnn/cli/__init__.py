@@ -24,6 +24,7 @@ from dcnn.cli.options import (
     TextColumn,
 )
 from dcnn.cli.serving import serve
+from dcnn.cli.tuning import compare, tune
 
 app = typer.Typer(
     name="dcnn",
@@ -39,6 +40,8 @@ app.add_typer(data_app, name="data")
 app.add_typer(experiment_app, name="experiment")
 app.add_typer(bench_app, name="bench")
 app.command()(serve)
+app.command()(tune)
+app.command()(compare)
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,9 +4,7 @@ Torch is imported when all input has been found good: a typo is answered at once
 """
 
 import datetime
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,15 +14,11 @@ from rich.console import Console
 from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
+from dcnn.commands.examples import read_examples, sorted_labels
+from dcnn.commands.stopping import stop_on_signal
 from dcnn.config import Config, load_toml
-from dcnn.data.splitting import stratified_split
-from dcnn.data.tables import (
-    LabelledTexts,
-    TableOptions,
-    check_known_labels,
-    check_training_labels,
-    read_labelled,
-)
+from dcnn.data.splitting import hold_out
+from dcnn.data.tables import LabelledTexts, TableOptions
 from dcnn.errors import (
     MissingExtraError,
     StorageError,
@@ -79,8 +73,10 @@ def run_train(options: TrainOptions) -> None:
         )
     model_folder.check_destination(options.out, replaces)
     config = _config(options)
-    train, dev, test = _read(options, config)
-    classes = _sorted_labels(train.labels)
+    train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
+    if dev is None:
+        train, dev = hold_out(train, config.training)
+    classes = sorted_labels(train.labels)
     console.print(
         f"{len(train.texts):,} training and {len(dev.texts):,} dev examples, {len(classes)} labels",
     )
@@ -126,7 +122,7 @@ def _fit(
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{options.out.parent} cannot be made ({error.strerror})") from error
-    with TrainingBar(console) as bar, _stop_on_signal(bar):
+    with TrainingBar(console) as bar, stop_on_signal(bar):
         try:
             return fit(
                 TextSet(train.texts, train.class_numbers(classes), train.weights),
@@ -159,35 +155,6 @@ def _config(options: TrainOptions) -> Config:
     )
 
 
-def _read(
-    options: TrainOptions, config: Config
-) -> tuple[LabelledTexts, LabelledTexts, LabelledTexts | None]:
-    """Training, dev and test examples, all checked before any training starts."""
-    train = read_labelled(options.data, options.columns)
-    check_training_labels(train, splits=options.dev is None)
-    unweighted = replace(options.columns, weight_column=None)
-    test = read_labelled(options.test, unweighted) if options.test else None
-    if options.dev is not None:
-        dev = read_labelled(options.dev, unweighted)
-        check_known_labels(dev, set(train.labels))
-    else:
-        kept, held_out = stratified_split(
-            train.labels, config.training.dev_fraction, config.training.seed
-        )
-        train, dev = train.select(kept.tolist()), train.select(held_out.tolist())
-    if test is not None:
-        check_known_labels(test, set(train.labels))
-    return train, dev, test
-
-
-def _sorted_labels(labels: Sequence[str]) -> list[str]:
-    """Distinct labels: by value if all are whole numbers, else by alphabet."""
-    distinct = set(labels)
-    if all(label.removeprefix("-").isdecimal() and len(label) < 20 for label in distinct):
-        return sorted(distinct, key=lambda label: (int(label), label))
-    return sorted(distinct)
-
-
 def _score(
     console: Console, artifact: Artifact, test: LabelledTexts, classes: Sequence[str]
 ) -> float:
@@ -196,21 +163,3 @@ def _score(
     console.print(f"Test ({test.source}):")
     print_evaluation(console, scores, classes)
     return scores.accuracy
-
-
-@contextmanager
-def _stop_on_signal(bar: TrainingBar) -> Iterator[None]:
-    """Let the first Ctrl-C end the run after a step, with a checkpoint; the second one at once."""
-
-    def stop(number: int, _: object) -> None:
-        bar.stop = True
-        signal.signal(number, signal.default_int_handler)
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        for number in before:
-            signal.signal(number, stop)
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -5,6 +5,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from dcnn.config import TrainingConfig
+from dcnn.data.tables import LabelledTexts
 from dcnn.text.sentences import Ints
 
 
@@ -28,3 +30,9 @@ def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> 
     mask = np.zeros(len(labels), np.bool_)
     mask[held_out] = True
     return np.flatnonzero(~mask), np.flatnonzero(mask)
+
+
+def hold_out(train: LabelledTexts, training: TrainingConfig) -> tuple[LabelledTexts, LabelledTexts]:
+    """Part ``train`` into what is learned from and the dev set; the seed decides."""
+    kept, held_out = stratified_split(train.labels, training.dev_fraction, training.seed)
+    return train.select(kept.tolist()), train.select(held_out.tolist())

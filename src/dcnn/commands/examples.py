@@ -1,0 +1,34 @@
+"""The labelled texts of ``dcnn train``, ``tune`` and ``compare``: read and checked the same way."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dcnn.data.tables import (
+    LabelledTexts,
+    TableOptions,
+    check_known_labels,
+    check_training_labels,
+    read_labelled,
+)
+
+
+def read_examples(
+    data: Path, dev: Path | None, test: Path | None, columns: TableOptions
+) -> tuple[LabelledTexts, LabelledTexts | None, LabelledTexts | None]:
+    """Training, dev and test examples, all checked before any training starts."""
+    train = read_labelled(data, columns)
+    check_training_labels(train, splits=dev is None)
+    unweighted = replace(columns, weight_column=None)
+    others = [None if path is None else read_labelled(path, unweighted) for path in (dev, test)]
+    for examples in filter(None, others):
+        check_known_labels(examples, set(train.labels))
+    return train, others[0], others[1]
+
+
+def sorted_labels(labels: Sequence[str]) -> list[str]:
+    """Distinct labels: by value if all are whole numbers, else by alphabet."""
+    distinct = set(labels)
+    if all(label.removeprefix("-").isdecimal() and len(label) < 20 for label in distinct):
+        return sorted(distinct, key=lambda label: (int(label), label))
+    return sorted(distinct)

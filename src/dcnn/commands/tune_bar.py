@@ -1,0 +1,73 @@
+"""What people see while settings are searched: trials done, the best so far, time left."""
+
+from datetime import timedelta
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from dcnn.training.progress import EvaluationRecord
+from dcnn.training.progress import Progress as TrainingProgress
+from dcnn.tuning.search import Limits, SearchListener
+from dcnn.tuning.trials import TrialRecord
+
+
+class SearchBar(SearchListener):
+    """A bar over time or trials, and a line a trial; the lines alone where there is no terminal."""
+
+    def __init__(self, console: Console, limits: Limits) -> None:
+        self.console, self.limits = console, limits
+        self._best = self._trial = self._dev = ""
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=limits.trials or limits.seconds, left="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def on_trial(self, number: int) -> None:
+        """A trial begins."""
+        self._dev, self._trial = "", f"trial {number}"
+        if self.limits.trials is not None:
+            self._bar.update(self._task, completed=number)
+
+    def on_step(self, progress: TrainingProgress) -> None:
+        """Say how far the trial is."""
+        epoch = f"epoch {progress.epoch}/{progress.epochs}"
+        self._bar.update(self._task, description=f"{self._trial}, {epoch}{self._dev}{self._best}")
+
+    def on_evaluation(self, record: EvaluationRecord) -> None:
+        """Keep the dev accuracy for the line."""
+        self._dev = f", dev {100 * record.dev_accuracy:.1f} %"
+
+    def on_time(self, seconds_left: float | None) -> None:
+        """Say how much time is left to the trials."""
+        if seconds_left is None or self.limits.seconds is None:
+            return
+        left = max(0.0, seconds_left)
+        self._bar.update(self._task, left=f"{timedelta(seconds=round(left))} left")
+        if self.limits.trials is None:
+            self._bar.update(self._task, completed=self.limits.seconds - left)
+
+    def on_finished(self, record: TrialRecord, best: TrialRecord | None) -> None:
+        """A line above the bar."""
+        if best is not None and best.trained is not None:
+            self._best = f"; best {100 * best.trained.dev_accuracy:.2f} % (trial {best.number})"
+        reached = record.trained.dev_accuracy if record.trained else max(record.curve, default=None)
+        accuracy = "" if reached is None else f", dev accuracy {100 * reached:.2f} %"
+        start = " (the start)" if record.number == 0 else ""
+        self.console.print(
+            f"trial {record.number:>3}{start}: {record.outcome}{accuracy}, "
+            f"{record.seconds:.1f} s{self._best}",
+            soft_wrap=True,
+        )

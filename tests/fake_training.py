@@ -1,0 +1,57 @@
+"""A training that takes no time: its accuracy follows from the settings, its time from a clock."""
+
+from dataclasses import dataclass, field
+
+from dcnn.config import Config
+from dcnn.errors import TrainingError, TrainingStoppedError
+from dcnn.training.progress import EvaluationRecord, Listener, Progress
+from dcnn.tuning.trials import Trained
+
+
+@dataclass
+class FakeClock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def goodness(config: Config) -> float:
+    """Between 0 and 1; another value for nearly every config."""
+    training = config.training
+    return 1 / (1 + training.label_smoothing + training.word_dropout + config.model.dropout)
+
+
+@dataclass
+class FakeTraining:
+    """Trains 6 epochs of 10 seconds each.
+
+    Attributes:
+        clock: what goes on meanwhile.
+        interrupt_at: the number of the call that Ctrl-C ends in the middle.
+        diverge_below: accuracy at which the loss is no longer finite.
+        epoch_seconds: how long an epoch takes.
+        configs: what was trained, finished or not.
+    """
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    interrupt_at: int = -1
+    diverge_below: float = 0.0
+    epoch_seconds: float = 10.0
+    configs: list[Config] = field(default_factory=list)
+
+    def __call__(self, config: Config, listener: Listener) -> Trained:
+        call = len(self.configs)
+        self.configs.append(config)
+        for epoch in range(1, 7):
+            self.clock.now += self.epoch_seconds
+            listener.on_step(Progress(epoch, 6, epoch, 6, 0.5, 1.0, 1.0))
+            if call == self.interrupt_at and epoch == 2:
+                raise KeyboardInterrupt
+            accuracy = goodness(config) * epoch / 6
+            if accuracy < self.diverge_below / 6:
+                raise TrainingError("the loss is nan")
+            listener.on_evaluation(EvaluationRecord(epoch, epoch, 0.5, 0.5, accuracy, True))
+            if listener.stop and epoch < 6:
+                raise TrainingStoppedError("stopped")
+        return Trained(goodness(config), 0.5, 6, 1000)
