@@ -11,6 +11,7 @@ from dcnn.errors import UserError
 from dcnn.serve.answers import json_bytes
 from dcnn.serve.bodies import sentence
 from dcnn.serve.front import FAILED, Front
+from dcnn.serve.hosts import Hosts
 from dcnn.serve.limits import Limits
 from dcnn.serve.metrics import Metrics
 from dcnn.serve.page_files import load_page
@@ -31,6 +32,7 @@ def make_app(
     metrics: Metrics | None = None,
     key: str = "",
     log_requests: bool = False,
+    hosts: Hosts | None = None,
 ) -> Front:
     """Put everything together.
 
@@ -40,6 +42,7 @@ def make_app(
         metrics: where to count; shared by the workers of a server.
         key: what requests must carry; none if empty.
         log_requests: whether a line is logged for each, without its texts.
+        hosts: which names the server answers to, and whose pages; to any name if not given.
     """
     limits = limits or Limits()
     metrics = metrics or Metrics(registry.models)
@@ -67,6 +70,7 @@ def make_app(
         pages=frozenset(files),
         metrics=metrics,
         in_flight=limits.in_flight,
+        hosts=hosts or Hosts(),
         key=key,
         log_requests=log_requests,
     )
