@@ -70,6 +70,7 @@ def test_the_limits_are_those_of_the_server():
         ("texts of a file", defaults.rows),
         ("texts of a request", defaults.texts),
         ("texts explained at once", defaults.explained),
+        ("words explained at once, all texts together", defaults.explained_words),
         ("characters of a text", defaults.characters),
         ("requests that a worker holds", defaults.in_flight),
         ("explanations, files and large batches that wait in a worker", defaults.waiting),

@@ -53,7 +53,7 @@ def test_a_place_is_given_back_when_the_work_fails():
 def test_predictions_go_on_while_explanations_wait(client_with, monkeypatch):
     gate = threading.Event()
     monkeypatch.setattr(
-        "dcnn.serve.routes.explanations", lambda *_: gate.wait(10) and b'{"slow": true}'
+        "dcnn.serve.routes.explanation", lambda *_: gate.wait(10) and b'{"slow": true}'
     )
     client = client_with(threads=1, waiting=1)
     with client:  # one event loop for all requests
@@ -72,3 +72,29 @@ def test_predictions_go_on_while_explanations_wait(client_with, monkeypatch):
         for thread in threads:
             thread.join()
     assert sorted(answers) == [200, 200, 503, 503]
+
+
+def test_the_texts_of_several_requests_are_explained_in_turn(client_with, monkeypatch):
+    explained, begun, gate = [], threading.Event(), threading.Event()
+
+    def explanation(_, text, __):
+        explained.append(text)
+        begun.set()
+        gate.wait(10)
+        return b"{}"
+
+    monkeypatch.setattr("dcnn.serve.routes.explanation", explanation)
+    client = client_with(threads=1)
+    with client:
+        threads = [
+            threading.Thread(target=client.post, args=("/v1/explain",), kwargs={"json": question})
+            for question in ({"texts": ["a", "b", "c"]}, {"text": "other"})
+        ]
+        threads[0].start()
+        begun.wait(10)
+        threads[1].start()
+        time.sleep(0.2)  # the second waits for the thread
+        gate.set()
+        for thread in threads:
+            thread.join()
+    assert explained.index("other") < explained.index("c")

@@ -124,10 +124,10 @@ def test_a_failure_is_a_sentence_and_its_log_has_no_text(client, monkeypatch, ca
 
 
 def test_a_failure_behind_the_framework_is_answered_and_counted_too(client, monkeypatch, caplog):
-    def fail(model, texts, question):
-        raise RuntimeError(f"could not read {texts}")
+    def fail(model, text, question):
+        raise RuntimeError(f"could not read {text}")
 
-    monkeypatch.setattr("dcnn.serve.routes.explanations", fail)
+    monkeypatch.setattr("dcnn.serve.routes.explanation", fail)
     answer = client.post("/v1/explain", json={"text": "a private text"})
     assert (answer.status_code, answer.json()) == (500, {"error": front.FAILED})
     assert "private" not in caplog.text

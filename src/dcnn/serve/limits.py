@@ -13,6 +13,7 @@ class Limits:
         rows: texts of an uploaded file.
         texts: texts of one request.
         explained: texts of one request that are explained; each takes many milliseconds.
+        explained_words: words of one request that is explained or compared, all texts together.
         characters: of one text.
         in_flight: requests that a worker holds at once, those that wait for it included.
         waiting: explanations, files and large batches that may wait for a thread of a worker.
@@ -26,6 +27,7 @@ class Limits:
     rows: int = 50_000
     texts: int = 1000
     explained: int = 16
+    explained_words: int = 1000
     characters: int = 20_000
     in_flight: int = 256
     waiting: int = 16

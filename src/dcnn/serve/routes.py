@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from dcnn.data.tables import Row, TableOptions
 from dcnn.serve import schemas
 from dcnn.serve.answers import json_bytes
-from dcnn.serve.bodies import check_texts, parsed, read_body
+from dcnn.serve.bodies import GoneError, check_texts, parsed, read_body
 from dcnn.serve.detectors import Wanted, detectors
-from dcnn.serve.explanations import comparison, explanations
+from dcnn.serve.explanations import check_words, comparison, explanation
 from dcnn.serve.limits import Limits
 from dcnn.serve.metrics import CONTENT_TYPE, Metrics
 from dcnn.serve.page_files import PageFile
@@ -87,16 +87,25 @@ class Endpoints:
         question = parsed(schemas.ExplainQuestion, await self._body(request, self.limits.body))
         model, texts = self.registry.get(question.given("model")), question.all_texts()
         check_texts(texts, self.limits.explained, self.limits)
-        answer = await self.slow.run(explanations, model, texts, question)
+        parts = []
+        async with self.slow.place():
+            await self.slow.call(check_words, model, texts, self.limits)
+            for text in texts:  # one by one, so that those of others come in between
+                if await request.is_disconnected():
+                    raise GoneError
+                parts.append(await self.slow.call(explanation, model, text, question))
         self.metrics.count_texts(model.name, len(texts))
-        return _json(answer)
+        name = json_bytes(model.name)
+        return _json(b'{"model":%b,"explanations":[%b]}' % (name, b",".join(parts)))
 
     async def compare(self, request: Request) -> Response:
         """What changes between two texts: aligned words, and detectors that speak otherwise."""
         question = parsed(schemas.CompareQuestion, await self._body(request, self.limits.body))
         model = self.registry.get(question.given("model"))
         check_texts(list(question.texts), 2, self.limits)
-        answer = await self.slow.run(comparison, model, question)
+        async with self.slow.place():
+            await self.slow.call(check_words, model, question.texts, self.limits)
+            answer = await self.slow.call(comparison, model, question)
         self.metrics.count_texts(model.name, 2)
         return _json(answer)
 
