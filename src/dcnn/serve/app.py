@@ -18,7 +18,6 @@ from dcnn.serve.page_files import load_page
 from dcnn.serve.refusals import Refusal
 from dcnn.serve.registry import Registry
 from dcnn.serve.routes import Endpoints, add_endpoints, add_page
-from dcnn.serve.slow_work import SlowWork
 
 ABOUT = (
     "Labels, probabilities and explanations of texts by Dynamic Convolutional Neural Networks. "
@@ -55,7 +54,7 @@ def make_app(
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
-    predict = add_endpoints(app, Endpoints(registry, limits, SlowWork(limits), metrics, bool(key)))
+    predict = add_endpoints(app, Endpoints(registry, limits, metrics, bool(key)))
     files = load_page()
     add_page(app, files)
     app.add_exception_handler(Refusal, _refused)

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
+from starlette.types import Receive, Scope, Send
 
 from dcnn.data.tables import Row, TableOptions
 from dcnn.serve import schemas
@@ -68,13 +70,14 @@ class Endpoints:
         self,
         registry: Registry,
         limits: Limits,
-        slow: SlowWork,
         metrics: Metrics,
         asks_for_key: bool = False,
     ) -> None:
         self.registry = registry
         self.limits = limits
-        self.slow = slow
+        self.slow = SlowWork(limits.threads, limits.threads + limits.waiting)
+        # A thread of their own: an explanation must not wait behind fifty thousand rows.
+        self.files = SlowWork(1, limits.uploads)
         self.metrics = metrics
         self.asks_for_key = asks_for_key
 
@@ -128,17 +131,18 @@ class Endpoints:
         served = self.registry.get(model)
         if encoding not in ENCODINGS:
             raise Refusal(422, f"encoding must be one of {', '.join(ENCODINGS)}")
-        content = await self._body(request, self.limits.file)
         options = TableOptions(text_column, encoding=encoding, header=header)
-        async with self.slow.place():
-            rows = await self.slow.call(read_upload, name, content, options, self.limits)
-        return StreamingResponse(self._lines(served, rows), media_type="application/x-ndjson")
+        async with AsyncExitStack() as stack:
+            # Before the body is read: the places bound how many files are in memory.
+            await stack.enter_async_context(self.files.place())
+            content = await self._body(request, self.limits.file)
+            rows = await self.files.call(read_upload, name, content, options, self.limits)
+            return _Stream(self._lines(served, rows), stack.pop_all())
 
     async def _lines(self, model: ServedModel, rows: list[Row]) -> AsyncIterator[bytes]:
         async with asyncio.timeout(self.limits.stream_seconds):
             for part in chunks(rows):
-                # Once an answer has begun it goes on: its next part needs no place of its own.
-                yield await self.slow.call(predicted_lines, model, part)
+                yield await self.files.call(predicted_lines, model, part)
                 self.metrics.count_texts(model.name, len(part))
 
     async def detectors(
@@ -185,6 +189,18 @@ class Endpoints:
 
     async def _body(self, request: Request, limit: int) -> bytes:
         return await read_body(request.scope, request.receive, limit, self.limits.body_seconds)
+
+
+class _Stream(StreamingResponse):
+    """Lines of JSON, and a place that is held until the last one is sent or nobody reads on."""
+
+    def __init__(self, lines: AsyncIterator[bytes], place: AsyncExitStack) -> None:
+        super().__init__(lines, media_type="application/x-ndjson")
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._place:
+            await super().__call__(scope, receive, send)
 
 
 def add_endpoints(app: FastAPI, ends: Endpoints) -> Predict:
