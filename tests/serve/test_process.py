@@ -21,14 +21,14 @@ def predict(server) -> dict:
         return json.load(answer)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_sigterm_finishes_what_is_in_flight(running, workers):
+@pytest.mark.parametrize(("workers", "told"), [(1, signal.SIGTERM), (2, signal.SIGHUP)])
+def test_a_signal_finishes_what_is_in_flight(running, workers, told):
     server = running("first", "--workers", workers)
     expected = predict(server)
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(HEAD + BODY[:10])
         time.sleep(0.3)  # the request has begun
-        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(told)
         time.sleep(0.5)
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", server.port)).close()

@@ -6,6 +6,7 @@ from fastapi.testclient import TestClient
 from dcnn.serve import front
 from dcnn.serve.app import make_app
 from dcnn.serve.hosts import LOOPBACK, Hosts
+from dcnn.serve.metrics import Metrics
 
 MARKUP = "<script>alert(1)</script> & </textarea>"
 
@@ -197,3 +198,16 @@ def test_a_server_for_others_answers_to_any_name_but_not_to_any_page(client):
     assert client.get("/v1/models", headers={"host": "any.example"}).status_code == 200
     headers = {"host": "any.example", "origin": "https://evil.example"}
     assert client.post("/v1/predict", json={"text": "a"}, headers=headers).status_code == 403
+
+
+def test_no_address_redirects_to_a_name_that_the_request_gave(client):
+    answer = client.get("/docs/", headers={"host": "evil.example"}, follow_redirects=False)
+    assert answer.status_code == 404
+    assert "location" not in answer.headers
+
+
+def test_a_status_without_a_series_is_no_failure(registry):
+    metrics = Metrics(registry.models)
+    metrics.end("page", 418, 0.1)
+    assert 'dcnn_requests_total{route="page",status="other"} 1' in metrics.text()
+    assert 'status="500"' not in metrics.text()

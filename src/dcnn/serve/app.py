@@ -52,6 +52,7 @@ def make_app(
         description=ABOUT,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would repeat the name that the request gave
         swagger_ui_oauth2_redirect_url=None,
     )
     predict = add_endpoints(app, Endpoints(registry, limits, metrics, bool(key)))

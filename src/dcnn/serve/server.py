@@ -1,6 +1,6 @@
 """One process that serves: uvicorn, stopped in good order.
 
-On SIGTERM or SIGINT nothing new is accepted, what is in flight is answered, and the process ends
+On SIGTERM, SIGINT or SIGHUP nothing new is accepted, what is in flight is answered, and the process ends
 with 0: it did what it was told.
 """
 
@@ -18,6 +18,10 @@ from dcnn.serve.front import Front
 
 GRACE = 30  # seconds for what is in flight
 SWITCH = 0.0005  # seconds until a thread that explains lets one that predicts go on
+# What asks to stop; not every system has the last, which a terminal sends when it is closed.
+STOPPING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 BACKLOG = 512  # connections that wait to be accepted
 
 
@@ -29,7 +33,8 @@ class StoppableServer(uvicorn.Server):
         """Ask to stop; uvicorn itself raises the signal again in the end, and fails with it."""
         before = {
             number: signal.signal(number, self.handle_exit)
-            for number in (signal.SIGINT, signal.SIGTERM)
+            for number in STOPPING
+            if signal.getsignal(number) is not signal.SIG_IGN  # as nohup asks
         }
         try:
             yield
