@@ -1,7 +1,7 @@
 """One process that serves: uvicorn, stopped in good order.
 
-On SIGTERM, SIGINT or SIGHUP nothing new is accepted, what is in flight is answered, and the process ends
-with 0: it did what it was told.
+On SIGTERM, SIGINT or SIGHUP nothing new is accepted, what is in flight is answered, and the
+process ends with 0: it did what it was told.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from dcnn.errors import UserError
+from dcnn.serve.connections import PromptProtocol
 from dcnn.serve.front import Front
 
 GRACE = 30  # seconds for what is in flight
@@ -56,6 +57,7 @@ def serve(app: Front, listener: socket.socket, alive: int | None = None) -> None
     server = StoppableServer(
         uvicorn.Config(
             app,
+            http=PromptProtocol,
             log_config=None,
             log_level="warning",
             access_log=False,
