@@ -9,6 +9,7 @@ import re
 import shutil
 import urllib.request
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -380,7 +381,7 @@ def test_nothing_overlaps_on_the_narrowest_phone(opened):
     expect(page.locator("#words .word").first).to_be_visible()
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 320
     boxes = [page.locator(f"#{name}").bounding_box() for name in ("model", "link", "theme")]
-    for left, right in zip(boxes, boxes[1:], strict=False):
+    for left, right in pairwise(boxes):
         apart = left["x"] + left["width"] <= right["x"] + 0.5
         assert apart or left["y"] + left["height"] <= right["y"] + 0.5
 

@@ -240,6 +240,7 @@ def add_endpoints(app: FastAPI, ends: Endpoints) -> Predict:
     )(ends.detectors)
     app.get("/v1/models", response_model=schemas.Models, responses=_answers(401, 503))(ends.models)
     app.get("/healthz", response_model=schemas.Health)(ends.health)
+    app.head("/healthz", include_in_schema=False)(ends.health)  # as some proxies look
     app.get(
         "/metrics",
         response_class=Response,
