@@ -12,7 +12,7 @@ from dcnn.inspection import corpus_ranking, rank_detectors
 from dcnn.inspection.detectors import Detection, Detector
 from dcnn.predictor import Predictor
 from not_detector import NOT_DETECTOR, artifact_with_a_not_detector, corpus_with_not
-from untrained import make_artifact
+from untrained import VOCABULARY_TEXT, make_artifact
 
 TEXTS = [
     "The plot is not dull, but acting was good.",
@@ -185,7 +185,8 @@ def test_memory_does_not_grow_with_the_corpus():
     [
         ({"texts": []}, "no text with a word"),
         ({"texts": ["", " "]}, "no text with a word"),
-        ({"top": 0}, "top=0 must be 1 or more"),
+        ({"top": 0}, "top=0 must be from 1 to 200"),
+        ({"top": 201}, "top=201 must be from 1 to 200"),
         ({"layers": [3]}, r"layers=\[3\] must be one or more from 1 to 2"),
         ({"layers": []}, "from 1 to 2"),
         ({"texts": "not good"}, "the texts must be strings, one after the other; got 'not good'"),
@@ -217,3 +218,14 @@ def test_wrong_questions_are_answered(index, ask, message):
 def test_other_kinds_of_models_are_refused(config):
     with pytest.raises(UserError, match=f"of the kind {config.kind}.*only those of dcnn can"):
         rank_detectors(Predictor(make_artifact(config)), TEXTS)
+
+
+def test_names_do_not_depend_on_how_many_ngrams_are_shown():
+    """Nor does the time they take: each n-gram of a higher layer has to be traced for them."""
+    words = VOCABULARY_TEXT.split()
+    generator = np.random.default_rng(0)
+    texts = [" ".join(generator.choice(words, 9)) for _ in range(80)]
+    few, many = (rank_detectors(Predictor(make_artifact()), texts, top=top) for top in (5, 100))
+    assert len(many.top(many.detectors[-1])) > 30
+    assert [few.name(d) for d in few.detectors] == [many.name(d) for d in many.detectors]
+    assert len(many.carried(many.detectors[-1])) == 30

@@ -208,3 +208,15 @@ def test_the_description_is_complete(client):
     fields = body["content"]["application/json"]["schema"]["properties"]
     assert fields["texts"]["maxItems"] == 1000
     assert "default" not in fields["text"]
+
+
+def test_health_can_be_asked_for_without_its_body(client):
+    answer = client.head("/healthz")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+@pytest.mark.parametrize("node", ["9:9:9", "1:0:99", "2:3:0"])
+def test_a_node_that_is_not_there_is_refused(client, node):
+    answer = client.get("/v1/detectors", params={"node": node})
+    assert answer.status_code == 422
+    assert f"there is no node {node}" in answer.json()["error"]

@@ -70,9 +70,11 @@ def test_the_limits_are_those_of_the_server():
         ("texts of a file", defaults.rows),
         ("texts of a request", defaults.texts),
         ("texts explained at once", defaults.explained),
+        ("words explained at once, all texts together", defaults.explained_words),
         ("characters of a text", defaults.characters),
         ("requests that a worker holds", defaults.in_flight),
-        ("explanations, files and large batches that wait in a worker", defaults.waiting),
+        ("explanations and large batches that wait in a worker", defaults.waiting),
+        ("files that a worker holds", defaults.uploads),
     ]:
         assert f"| {name} | {limit:,} |" in TEXT
 

@@ -78,6 +78,15 @@ def test_texts_have_limits(client_with):
         assert (answer.status_code, answer.json()) == (422, {"error": told})
 
 
+@pytest.mark.parametrize("path", ["/v1/explain", "/v1/compare"])
+def test_the_words_of_all_texts_to_explain_are_counted_together(client_with, path):
+    client = client_with(explained_words=5)
+    assert client.post(path, json={"texts": ["a b", "a b c"]}).status_code == 200
+    answer = client.post(path, json={"texts": ["a b c", "a b c"]})
+    told = "there are 6 words, too many to be explained; send at most 5 at once"
+    assert (answer.status_code, answer.json()) == (422, {"error": told})
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -107,6 +116,7 @@ def test_a_question_names_what_there_is(client):
     assert answer.json() == {"error": "the model has no class 'x'; its classes are neg, pos"}
     assert client.post("/v1/explain", json={"text": "good", "nodes": 0}).status_code == 422
     answer = client.post("/v1/explain", json={"text": "a " * 1001})
+    assert answer.status_code == 422
     assert "1,001 words, too many" in answer.json()["error"]
     assert "no words" in client.post("/v1/explain", json={"text": " "}).json()["error"]
 
@@ -148,3 +158,20 @@ def test_one_who_has_gone_is_not_answered(client):
     scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": []}
     asyncio.run(client.app(scope, receive, send))
     assert 'route="/v1/predict",status="499"} 1' in client.get("/metrics").text
+
+
+def test_nothing_more_is_explained_for_one_who_has_gone(client, monkeypatch):
+    explained = []
+    monkeypatch.setattr("dcnn.serve.routes.explanation", lambda _, text, __: explained.append(text))
+    messages = [{"type": "http.request", "body": b'{"texts": ["a", "b"]}', "more_body": False}]
+
+    async def receive():
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    async def send(message):
+        pass
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/explain", "headers": []}
+    asyncio.run(client.app({**scope, "query_string": b""}, receive, send))
+    assert not explained
+    assert 'route="/v1/explain",status="499"} 1' in client.get("/metrics").text

@@ -9,6 +9,7 @@ import re
 import shutil
 import urllib.request
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -373,6 +374,38 @@ def test_the_page_fits_a_phone(opened, view):
     expect(page.locator(f"#{view}")).to_be_visible()
     page.wait_for_timeout(300)
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 390
+
+
+def test_nothing_overlaps_on_the_narrowest_phone(opened):
+    page = opened(viewport={"width": 320, "height": 640})
+    expect(page.locator("#words .word").first).to_be_visible()
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 320
+    boxes = [page.locator(f"#{name}").bounding_box() for name in ("model", "link", "theme")]
+    for left, right in pairwise(boxes):
+        apart = left["x"] + left["width"] <= right["x"] + 0.5
+        assert apart or left["y"] + left["height"] <= right["y"] + 0.5
+
+
+def test_the_label_does_not_wait_for_the_explanation(opened):
+    page = opened("#view=explain&text=")
+    expect(page.locator("#problem")).to_contain_text("Type a sentence")
+    waiting = []
+    page.route("**/v1/explain", lambda route: waiting.append(route))  # answered when we say so
+    page.fill("#text", OTHER)
+    expect(page.locator("#problem")).to_have_text("Waiting for the server\u2026")
+    expect(page.locator("#verdict .label")).to_be_visible()
+    expect(page.locator("#words")).to_be_hidden()
+    waiting[0].continue_()
+    expect(page.locator("#words .word")).to_have_count(len(OTHER.split()))
+    expect(page.locator("#problem")).to_be_hidden()
+
+
+def test_back_leads_to_the_view_before(page):
+    page.click("#tab-compare")
+    expect(page.locator("#compare")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#explain")).to_be_visible()
+    expect(page.locator("#text")).to_have_value(TEXT)
 
 
 def test_light_and_dark_follow_the_system_or_the_user(opened):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 BODY = json.dumps({"text": "the plot is not dull"}).encode()
-HEAD = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(BODY)
+HEAD = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(BODY)
 
 
 def predict(server) -> dict:
@@ -21,14 +21,14 @@ def predict(server) -> dict:
         return json.load(answer)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_sigterm_finishes_what_is_in_flight(running, workers):
+@pytest.mark.parametrize(("workers", "told"), [(1, signal.SIGTERM), (2, signal.SIGHUP)])
+def test_a_signal_finishes_what_is_in_flight(running, workers, told):
     server = running("first", "--workers", workers)
     expected = predict(server)
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(HEAD + BODY[:10])
         time.sleep(0.3)  # the request has begun
-        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(told)
         time.sleep(0.5)
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", server.port)).close()
@@ -112,3 +112,14 @@ def test_requests_are_logged_only_if_asked_and_never_with_their_texts(running):
         _, log = server.end()
         assert log.count("POST /v1/predict 200") == lines
         assert "dull" not in log
+
+
+def test_a_name_that_was_made_to_point_here_is_refused(running):
+    server = running("first", "--allow-host", "app.example")
+    statuses = {}
+    for host in ("localhost", "app.example", "evil.example"):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.request("GET", "/healthz", headers={"host": f"{host}:{server.port}"})
+        statuses[host] = connection.getresponse().status
+        connection.close()
+    assert statuses == {"localhost": 200, "app.example": 200, "evil.example": 421}

@@ -1,8 +1,12 @@
 """Keys, headers, and what a stranger's text can do: nothing."""
 
 import pytest
+from fastapi.testclient import TestClient
 
 from dcnn.serve import front
+from dcnn.serve.app import make_app
+from dcnn.serve.hosts import LOOPBACK, Hosts
+from dcnn.serve.metrics import Metrics
 
 MARKUP = "<script>alert(1)</script> & </textarea>"
 
@@ -121,11 +125,89 @@ def test_a_failure_is_a_sentence_and_its_log_has_no_text(client, monkeypatch, ca
 
 
 def test_a_failure_behind_the_framework_is_answered_and_counted_too(client, monkeypatch, caplog):
-    def fail(model, texts, question):
-        raise RuntimeError(f"could not read {texts}")
+    def fail(model, text, question):
+        raise RuntimeError(f"could not read {text}")
 
-    monkeypatch.setattr("dcnn.serve.routes.explanations", fail)
+    monkeypatch.setattr("dcnn.serve.routes.explanation", fail)
     answer = client.post("/v1/explain", json={"text": "a private text"})
     assert (answer.status_code, answer.json()) == (500, {"error": front.FAILED})
     assert "private" not in caplog.text
     assert 'route="/v1/explain",status="500"} 1' in client.get("/metrics").text
+
+
+@pytest.fixture
+def local(registry) -> TestClient:
+    """A server on 127.0.0.1 that a proxy offers as app.example."""
+    return TestClient(make_app(registry, hosts=Hosts(["App.example"], (*LOOPBACK, "::2"))))
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8000", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]", 200),
+        ("[::1]:8000", 200),
+        ("[::2]:8000", 200),
+        ("app.example", 200),
+        ("evil.example", 421),
+        ("evil.example:8000", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example:80", 421),
+        ("", 421),
+        ("evil.example:localhost", 421),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/models", "/"])
+def test_a_local_server_answers_to_its_own_names_alone(local, path, host, status):
+    answer = local.get(path, headers={"host": host})
+    assert answer.status_code == status
+    if status == 421:
+        assert "--allow-host NAME" in answer.json()["error"]
+        assert "example" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "http://localhost:8000", "sec-fetch-site": "same-origin"}, 200),
+        ({"origin": "https://app.example:8443"}, 200),
+        ({"origin": "http://localhost:3000", "sec-fetch-site": "same-site"}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+    ],
+)
+def test_pages_of_other_sites_may_not_ask(local, headers, status):
+    headers = {"host": "localhost:8000", **headers}
+    answer = local.post("/v1/predict", json={"text": "good"}, headers=headers)
+    assert answer.status_code == status
+    if status == 403:
+        assert "another site" in answer.json()["error"]
+
+
+def test_a_link_on_another_site_opens_the_page(local):
+    headers = {"host": "localhost", "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert local.get("/", headers=headers).status_code == 200
+    assert local.get("/v1/models", headers=headers).status_code == 403
+
+
+def test_a_server_for_others_answers_to_any_name_but_not_to_any_page(client):
+    assert client.get("/v1/models", headers={"host": "any.example"}).status_code == 200
+    headers = {"host": "any.example", "origin": "https://evil.example"}
+    assert client.post("/v1/predict", json={"text": "a"}, headers=headers).status_code == 403
+
+
+def test_no_address_redirects_to_a_name_that_the_request_gave(client):
+    answer = client.get("/docs/", headers={"host": "evil.example"}, follow_redirects=False)
+    assert answer.status_code == 404
+    assert "location" not in answer.headers
+
+
+def test_a_status_without_a_series_is_no_failure(registry):
+    metrics = Metrics(registry.models)
+    metrics.end("page", 418, 0.1)
+    assert 'dcnn_requests_total{route="page",status="other"} 1' in metrics.text()
+    assert 'status="500"' not in metrics.text()

@@ -284,7 +284,9 @@ def detectors(
     layer: Annotated[
         int | None, typer.Option("--layer", min=1, help="Detectors of this layer only.")
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many n-grams of each.")] = 5,
+    top: Annotated[
+        int, typer.Option("--top", min=1, max=200, help="How many n-grams of each.")
+    ] = 5,
     find: Annotated[
         str | None, typer.Option("--find", metavar="WORD", help="Those that react to a word.")
     ] = None,

@@ -36,6 +36,12 @@ def serve(
             help="Ask every request for it; a process list shows it, the variable does not.",
         ),
     ] = "",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host", metavar="NAME", help="A name of the server behind a proxy; repeatable."
+        ),
+    ] = None,
     max_body: Annotated[
         int, typer.Option("--max-body", min=1, help="Bytes of a request.")
     ] = 1_048_576,
@@ -92,5 +98,6 @@ def serve(
                 in_flight=max_in_flight,
             ),
             log_requests=log_requests,
+            allowed_hosts=allow_host or (),
         )
     )

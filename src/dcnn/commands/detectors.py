@@ -11,6 +11,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from dcnn.config import DCNNConfig
 from dcnn.data.tables import TableOptions, read_rows
 from dcnn.errors import UserError
 from dcnn.files import check_place, standard_output, write_atomically
@@ -101,12 +102,29 @@ def _check(options: DetectorsOptions) -> tuple[Predictor, list[int] | None]:
             raise UserError(f"--detector {one} is of layer {one.layer}, not of --layer {layer}")
         layer = one.layer
     predictor = Predictor.load(options.model)
-    check_dcnn(predictor)
+    config = check_dcnn(predictor)
+    if layer is not None and layer > config.depth:
+        option = "--layer" if options.detector is None else f"--detector {options.detector}: layer"
+        raise UserError(f"{option} {layer} must be from 1 to {config.depth}")
+    if options.detector is not None:
+        _check_place(one, config)
+    if options.like is not None and not predictor.artifact.encoder.tokenizer(options.like):
+        raise UserError("--like has no words, so no detector can react; give at least one")
     if options.find is not None:
         known_words(predictor, options.find)
     if options.of_class is not None:
         class_number(predictor, options.of_class)
     return predictor, None if layer is None else [layer]
+
+
+def _check_place(one: Detector, config: DCNNConfig) -> None:
+    maps = config.maps[one.layer - 1]
+    rows = config.dim if one.layer == 1 else config.rows(one.layer)  # before folding, and after it
+    if one.map >= maps or one.row >= rows:
+        raise UserError(
+            f"--detector {one}: there is no detector {one}; those of layer {one.layer} are "
+            f"{one.layer}:0:0 to {one.layer}:{maps - 1}:{rows - 1}"
+        )
 
 
 def _parsed(text: str) -> Detector:
@@ -121,9 +139,7 @@ def _parsed(text: str) -> Detector:
 def _choose(index: DetectorIndex, options: DetectorsOptions) -> list[Chosen]:
     """The detectors asked for, best first."""
     if options.detector is not None:
-        one = _parsed(options.detector)
-        index.top(one)  # that it exists
-        return [Chosen(one)]
+        return [Chosen(_parsed(options.detector))]
     if options.find is not None:
         return [Chosen(detector) for detector in index.find(options.find)]
     if options.of_class is not None:

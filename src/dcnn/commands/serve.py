@@ -20,6 +20,7 @@ except ImportError:
 
 from dcnn.serve.app import make_app
 from dcnn.serve.detectors import corpus_texts, index_detectors
+from dcnn.serve.hosts import LOOPBACK, Hosts
 from dcnn.serve.limits import Limits
 from dcnn.serve.metrics import Metrics
 from dcnn.serve.registry import Registry, ServedModel, named_folders
@@ -41,6 +42,7 @@ class ServeOptions:
         key: what requests must carry; none if empty.
         limits: what a request may ask for.
         log_requests: whether a line is logged for each.
+        allowed_hosts: names that the server has besides its address.
     """
 
     models: Sequence[str]
@@ -52,6 +54,7 @@ class ServeOptions:
     key: str = ""
     limits: Limits = field(default_factory=Limits)
     log_requests: bool = False
+    allowed_hosts: Sequence[str] = ()
 
 
 def run_serve(options: ServeOptions) -> None:
@@ -64,6 +67,9 @@ def run_serve(options: ServeOptions) -> None:
     registry = Registry([_load(name, folder, options) for name, folder in folders.items()])
     metrics = Metrics(registry.models, options.workers)
     address = address_of(sockets[0])
+    # Nobody but this machine can ask, so any other name was made to point here by a page.
+    private = _is_loopback(sockets[0]) and not options.key
+    hosts = Hosts(options.allowed_hosts, (*LOOPBACK, options.host) if private else None)
     if not _is_loopback(sockets[0]) and not options.key:
         print("Anyone who reaches this machine can ask: --api-key or DCNN_API_KEY asks for a key.")
     print(
@@ -73,7 +79,7 @@ def run_serve(options: ServeOptions) -> None:
     def work(number: int, listener: socket.socket, alive: int | None = None) -> None:
         metrics.worker = number
         metrics.forget_in_flight()
-        app = make_app(registry, options.limits, metrics, options.key, options.log_requests)
+        app = make_app(registry, options.limits, metrics, options.key, options.log_requests, hosts)
         serve(app, listener, alive)
 
     if options.workers == 1:

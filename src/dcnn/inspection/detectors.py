@@ -23,7 +23,13 @@ from dcnn.artifact import Label
 from dcnn.config import DCNNConfig
 from dcnn.errors import DataError, UserError
 from dcnn.inspection.contrast import WordContrast, contrast, outstanding, told
-from dcnn.inspection.corpus_ranking import Progress, RankedCorpus, rank_corpus
+from dcnn.inspection.corpus_ranking import (
+    NAMED_BY,
+    NAMED_BY_HIGHER,
+    Progress,
+    RankedCorpus,
+    rank_corpus,
+)
 from dcnn.inspection.detections import Detection, Detector, Push, Reaction
 from dcnn.inspection.explanation import class_number
 from dcnn.inspection.origins import Origins
@@ -33,6 +39,7 @@ from dcnn.text.vocabulary import UNKNOWN
 
 __all__ = ["Detection", "Detector", "DetectorIndex", "Push", "Reaction", "rank_detectors"]
 
+MOST_SHOWN = 200  # n-grams of a detector: all detectors keep as many
 FAINT = 0.1  # of the widest span in a layer
 
 
@@ -78,13 +85,13 @@ class DetectorIndex:
 
     def outstanding(self, detector: Detector) -> Sequence[WordContrast]:
         """The words of ``contrast`` that are there by more than chance."""
-        return outstanding(self.contrast(detector), len(self._of(detector)))
+        return outstanding(self.contrast(detector), len(self._naming(detector)))
 
     def contrast(self, detector: Detector) -> Sequence[WordContrast]:
         """The words of its strongest n-grams, the most over-represented first."""
         if detector not in self._contrast:
             ngrams = []
-            for entry in self._of(detector):
+            for entry in self._naming(detector):
                 at = dict(zip(entry.met.positions, entry.met.words, strict=True))
                 kept = at if detector.layer == 1 else self._origins.strongest_words(detector, entry)
                 ngrams.append([(position, at[position]) for position in kept])
@@ -158,7 +165,7 @@ class DetectorIndex:
         return self._push[detector]
 
     def carried(self, detector: Detector) -> list[list[float]]:
-        """What each n-gram of ``top`` carries of each class's logit.
+        """What each n-gram of ``top`` carries of each class's logit; of the first 30 at most.
 
         An n-gram is looked at in the sentence it was first met in. What it carries of a logit is
         the sum over the paths of the feature graph that go through it (its value times the weights
@@ -166,7 +173,8 @@ class DetectorIndex:
         off, since what is added to all logits decides nothing. N-grams of sentences that are too
         long to be traced are left out.
         """
-        entries = [e for e in self._of(detector)[: self.shown] if e.met.sentence]
+        told = self._of(detector)[: min(self.shown, NAMED_BY)]
+        entries = [e for e in told if e.met.sentence]
         carried = [self._origins.carried(detector, entry) for entry in entries]
         return [(logits - logits.mean()).tolist() for logits in carried]
 
@@ -244,6 +252,10 @@ class DetectorIndex:
             )
         return self.corpus.entries[detector]
 
+    def _naming(self, detector: Detector) -> list[Entry]:
+        """The n-grams that name it: no more of them than that takes, however many are shown."""
+        return self._of(detector)[: NAMED_BY if detector.layer == 1 else NAMED_BY_HIGHER]
+
     def _detection(self, detector: Detector, entry: Entry) -> Detection:
         met = entry.met
         core = self._origins.strongest_words(detector, entry)
@@ -316,8 +328,8 @@ def rank_detectors(
         DataError: a text is not a string.
     """
     config = check_dcnn(predictor)
-    if top < 1:
-        raise UserError(f"top={top} must be 1 or more")
+    if not 1 <= top <= MOST_SHOWN:
+        raise UserError(f"top={top} must be from 1 to {MOST_SHOWN:,}")
     chosen = sorted(set(range(1, config.depth + 1) if layers is None else layers))
     if not chosen or chosen[0] < 1 or chosen[-1] > config.depth:
         raise UserError(f"layers={chosen} must be one or more from 1 to {config.depth}")

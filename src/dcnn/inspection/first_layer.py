@@ -129,7 +129,24 @@ class FirstLayer:
     def rank(self, chunk: Chunk, lists: StrongestLists) -> None:
         """Offer every m-gram of a chunk to every detector's list."""
         for block in self.blocks(chunk):
-            lists.offer(block.values, block.times, _Offered(chunk, block.start, self.width))
+            ids = chunk.ids[block.start : block.start + len(block.times) + self.width - 1]
+            times = _merged(ids, block.times, self.width)
+            lists.offer(block.values, times, _Offered(chunk, block.start, self.width))
+
+
+def _merged(ids: Ints, times: Ints, width: int) -> Ints:
+    """(M,) how often each m-gram occurs, all of it told at the first of those that are equal.
+
+    All detectors agree on which m-grams are equal; each would find out again, one by one, where a
+    text repeats itself.
+    """
+    inside = np.flatnonzero(times)
+    grams = np.lib.stride_tricks.sliding_window_view(ids, width)[inside]
+    whole_grams = np.ascontiguousarray(grams).view(f"V{grams.itemsize * width}").ravel()
+    _, first, same = np.unique(whole_grams, return_index=True, return_inverse=True)
+    merged = np.zeros_like(times)
+    np.add.at(merged, inside[first[same]], times[inside])
+    return merged
 
 
 @dataclass(frozen=True)

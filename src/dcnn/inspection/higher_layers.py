@@ -6,7 +6,7 @@ way to the node, and no others. They may be separated.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -47,6 +47,7 @@ class Pooled:
     sentences: Sequence[Words]
     ids: Ints
     layers: Sequence[PooledLayer]
+    _known: dict[tuple[int, int, int, int], Ints] = field(default_factory=dict, init=False)
 
     def seen(self, sentence: int, layer: int, map_: int, row: int, place: int) -> Ints:
         """Positions of the words that a node saw, ascending.
@@ -58,6 +59,14 @@ class Pooled:
             row: of the node, after folding.
             place: of the node among the values that its row kept.
         """
+        positions = self.layers[layer - 1].positions
+        # What a node saw depends on its row and column alone; its map does not matter.
+        node = sentence, layer, row, int(positions[sentence, map_, row, place])
+        if node not in self._known:
+            self._known[node] = self._seen(sentence, layer, map_, row, place)
+        return self._known[node]
+
+    def _seen(self, sentence: int, layer: int, map_: int, row: int, place: int) -> Ints:
         positions = self.layers[layer - 1].positions
         reading = np.zeros(positions.shape[1:], np.bool_)
         reading[map_, row, place] = True

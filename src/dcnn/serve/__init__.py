@@ -6,8 +6,10 @@
 - ``bodies``, ``answers``: bytes in, bytes out.
 - ``prediction``, ``explanations``, ``drawing``, ``uploads``: what the endpoints compute.
 - ``routes``: the endpoints; ``page_files``: the page's files, held in memory.
-- ``front``: what every request passes: key, overload, headers, metrics.
-- ``app``: all of it together; ``server`` and ``workers`` run it.
+- ``front``: what every request passes: key, overload, headers, metrics;
+  ``hosts``: which names it answers to.
+- ``app``: all of it together; ``server`` and ``workers`` run it, ``connections`` closes those
+  that stay silent.
 
 The page itself is in ``page``: plain HTML, CSS and JavaScript modules, nothing from a network.
 """

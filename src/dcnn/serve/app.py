@@ -11,13 +11,13 @@ from dcnn.errors import UserError
 from dcnn.serve.answers import json_bytes
 from dcnn.serve.bodies import sentence
 from dcnn.serve.front import FAILED, Front
+from dcnn.serve.hosts import Hosts
 from dcnn.serve.limits import Limits
 from dcnn.serve.metrics import Metrics
 from dcnn.serve.page_files import load_page
 from dcnn.serve.refusals import Refusal
 from dcnn.serve.registry import Registry
 from dcnn.serve.routes import Endpoints, add_endpoints, add_page
-from dcnn.serve.slow_work import SlowWork
 
 ABOUT = (
     "Labels, probabilities and explanations of texts by Dynamic Convolutional Neural Networks. "
@@ -31,6 +31,7 @@ def make_app(
     metrics: Metrics | None = None,
     key: str = "",
     log_requests: bool = False,
+    hosts: Hosts | None = None,
 ) -> Front:
     """Put everything together.
 
@@ -40,6 +41,7 @@ def make_app(
         metrics: where to count; shared by the workers of a server.
         key: what requests must carry; none if empty.
         log_requests: whether a line is logged for each, without its texts.
+        hosts: which names the server answers to, and whose pages; to any name if not given.
     """
     limits = limits or Limits()
     metrics = metrics or Metrics(registry.models)
@@ -50,9 +52,10 @@ def make_app(
         description=ABOUT,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would repeat the name that the request gave
         swagger_ui_oauth2_redirect_url=None,
     )
-    predict = add_endpoints(app, Endpoints(registry, limits, SlowWork(limits), metrics, bool(key)))
+    predict = add_endpoints(app, Endpoints(registry, limits, metrics, bool(key)))
     files = load_page()
     add_page(app, files)
     app.add_exception_handler(Refusal, _refused)
@@ -67,6 +70,7 @@ def make_app(
         pages=frozenset(files),
         metrics=metrics,
         in_flight=limits.in_flight,
+        hosts=hosts or Hosts(),
         key=key,
         log_requests=log_requests,
     )

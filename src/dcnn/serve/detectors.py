@@ -68,6 +68,13 @@ def detectors(model: ServedModel, wanted: Wanted) -> bytes:
             found = [detector for detector in found if getattr(detector, name) == asked]
     if wanted.node is not None:
         joined = joined_detectors(model, wanted.node)
+        known = index.detectors
+        if not joined <= set(known):
+            raise Refusal(
+                422,
+                f"node: there is no node {wanted.node} here; detectors are {known[0]} to "
+                f"{known[-1]} (layer:map:row), and folding joins two of the first layer",
+            )
         found = [detector for detector in found if detector in joined]
     told = [index.describe(detector) for detector in found[: wanted.limit]]
     return json_bytes({"model": model.name, "detectors": told, "total": len(found)})

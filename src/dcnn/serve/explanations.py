@@ -9,18 +9,32 @@ from dcnn.inspection.explanation import Explanation, explain
 from dcnn.serve.answers import json_bytes
 from dcnn.serve.detectors import joined_detectors
 from dcnn.serve.drawing import draw
+from dcnn.serve.limits import Limits
 from dcnn.serve.prediction import described
+from dcnn.serve.refusals import Refusal
 from dcnn.serve.registry import ServedModel
 from dcnn.serve.schemas import CompareQuestion, ExplainQuestion
 
 
-def explanations(model: ServedModel, texts: Sequence[str], question: ExplainQuestion) -> bytes:
-    """The whole answer to ``/v1/explain``."""
-    found = [
-        _values(explain(model.predictor, text, question.given("of_class")), question)
-        for text in texts
-    ]
-    return json_bytes({"model": model.name, "explanations": found})
+def explanation(model: ServedModel, text: str, question: ExplainQuestion) -> bytes:
+    """One of the explanations in the answer to ``/v1/explain``."""
+    return json_bytes(_values(explain(model.predictor, text, question.given("of_class")), question))
+
+
+def check_words(model: ServedModel, texts: Sequence[str], limits: Limits) -> None:
+    """Refuse texts that would take too long: the time grows with the square of their words.
+
+    Raises:
+        Refusal: they have too many words in all.
+    """
+    tokenize = model.predictor.artifact.encoder.tokenizer
+    words = sum(len(tokenize(text)) for text in texts)
+    if words > limits.explained_words:
+        raise Refusal(
+            422,
+            f"there are {words:,} words, too many to be explained; send at most "
+            f"{limits.explained_words:,} at once",
+        )
 
 
 def comparison(model: ServedModel, question: CompareQuestion) -> bytes:

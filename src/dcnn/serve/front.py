@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dcnn.serve.answers import json_bytes, send_json
 from dcnn.serve.bodies import GoneError
+from dcnn.serve.hosts import Hosts
 from dcnn.serve.metrics import ROUTES, Metrics
 from dcnn.serve.refusals import Refusal, key_needed, overloaded
 
@@ -50,6 +51,7 @@ class Front:
         pages: paths of the page's files.
         metrics: what is counted.
         in_flight: requests that may be here at once.
+        hosts: which names it answers to, and whose pages.
         key: what requests must carry to reach the API; none if empty.
         log_requests: whether a line is logged for each, without its texts.
     """
@@ -61,6 +63,7 @@ class Front:
         pages: frozenset[str],
         metrics: Metrics,
         in_flight: int,
+        hosts: Hosts,
         key: str = "",
         log_requests: bool = False,
     ) -> None:
@@ -71,6 +74,7 @@ class Front:
         self._pages = pages
         self._metrics = metrics
         self._in_flight = in_flight
+        self._hosts = hosts
         self._key = key.encode()
         self._log_requests = log_requests
 
@@ -115,7 +119,10 @@ class Front:
         path: str = scope["path"]
         if path not in ALWAYS_ANSWERED and self.pending() > self._in_flight:
             raise overloaded()
-        if self._key and (path.startswith("/v1/") or path == "/metrics"):
+        of_api = path.startswith("/v1/") or path == "/metrics"
+        # A link on another site's page may lead to this one.
+        self._hosts.check(scope, from_anywhere=not of_api)
+        if self._key and of_api:
             given = (_key_in(name, value) for name, value in scope["headers"])
             # A comparison takes the same time however much of the key is right.
             if not any(hmac.compare_digest(key, self._key) for key in given):

@@ -21,7 +21,7 @@ ROUTES = (
     *("/v1/predict", "/v1/predict-file", "/v1/explain", "/v1/compare", "/v1/detectors"),
     *("/v1/models", "/healthz", "/metrics", "/openapi.json", "page", "other"),
 )
-STATUSES = (200, 304, 400, 401, 404, 405, 408, 413, 422, 499, 500, 503)
+STATUSES = (200, 304, 400, 401, 403, 404, 405, 408, 413, 421, 422, 499, 500, 503, "other")
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)  # seconds
 
 
@@ -37,7 +37,9 @@ class Metrics:
         self.worker = 0  # set in every process to its own row
         self._models = tuple(models)
         self._routes = {route: number for number, route in enumerate(ROUTES)}
-        self._statuses = {status: number for number, status in enumerate(STATUSES)}
+        self._statuses: dict[object, int] = {
+            status: number for number, status in enumerate(STATUSES)
+        }
         self._texts_of = {model.name: number for number, model in enumerate(models)}
         self._answers = _shared(workers, len(ROUTES), len(STATUSES))
         self._times = _shared(workers, len(ROUTES), len(BOUNDS) + 1)
@@ -54,7 +56,7 @@ class Metrics:
         """A request has been answered."""
         number, worker = self._routes[route], self.worker
         self._in_flight[worker] -= 1
-        self._answers[worker, number, self._statuses.get(status, self._statuses[500])] += 1
+        self._answers[worker, number, self._statuses.get(status, len(STATUSES) - 1)] += 1
         self._times[worker, number, _bucket(seconds)] += 1
         self._seconds[worker, number] += seconds
 

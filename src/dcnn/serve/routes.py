@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
+from starlette.types import Receive, Scope, Send
 
 from dcnn.data.tables import Row, TableOptions
 from dcnn.serve import schemas
 from dcnn.serve.answers import json_bytes
-from dcnn.serve.bodies import check_texts, parsed, read_body
+from dcnn.serve.bodies import GoneError, check_texts, parsed, read_body
 from dcnn.serve.detectors import Wanted, detectors
-from dcnn.serve.explanations import comparison, explanations
+from dcnn.serve.explanations import check_words, comparison, explanation
 from dcnn.serve.limits import Limits
 from dcnn.serve.metrics import CONTENT_TYPE, Metrics
 from dcnn.serve.page_files import PageFile
@@ -68,13 +70,14 @@ class Endpoints:
         self,
         registry: Registry,
         limits: Limits,
-        slow: SlowWork,
         metrics: Metrics,
         asks_for_key: bool = False,
     ) -> None:
         self.registry = registry
         self.limits = limits
-        self.slow = slow
+        self.slow = SlowWork(limits.threads, limits.threads + limits.waiting)
+        # A thread of their own: an explanation must not wait behind fifty thousand rows.
+        self.files = SlowWork(1, limits.uploads)
         self.metrics = metrics
         self.asks_for_key = asks_for_key
 
@@ -87,16 +90,25 @@ class Endpoints:
         question = parsed(schemas.ExplainQuestion, await self._body(request, self.limits.body))
         model, texts = self.registry.get(question.given("model")), question.all_texts()
         check_texts(texts, self.limits.explained, self.limits)
-        answer = await self.slow.run(explanations, model, texts, question)
+        parts = []
+        async with self.slow.place():
+            await self.slow.call(check_words, model, texts, self.limits)
+            for text in texts:  # one by one, so that those of others come in between
+                if await request.is_disconnected():
+                    raise GoneError
+                parts.append(await self.slow.call(explanation, model, text, question))
         self.metrics.count_texts(model.name, len(texts))
-        return _json(answer)
+        name = json_bytes(model.name)
+        return _json(b'{"model":%b,"explanations":[%b]}' % (name, b",".join(parts)))
 
     async def compare(self, request: Request) -> Response:
         """What changes between two texts: aligned words, and detectors that speak otherwise."""
         question = parsed(schemas.CompareQuestion, await self._body(request, self.limits.body))
         model = self.registry.get(question.given("model"))
         check_texts(list(question.texts), 2, self.limits)
-        answer = await self.slow.run(comparison, model, question)
+        async with self.slow.place():
+            await self.slow.call(check_words, model, question.texts, self.limits)
+            answer = await self.slow.call(comparison, model, question)
         self.metrics.count_texts(model.name, 2)
         return _json(answer)
 
@@ -119,17 +131,18 @@ class Endpoints:
         served = self.registry.get(model)
         if encoding not in ENCODINGS:
             raise Refusal(422, f"encoding must be one of {', '.join(ENCODINGS)}")
-        content = await self._body(request, self.limits.file)
         options = TableOptions(text_column, encoding=encoding, header=header)
-        async with self.slow.place():
-            rows = await self.slow.call(read_upload, name, content, options, self.limits)
-        return StreamingResponse(self._lines(served, rows), media_type="application/x-ndjson")
+        async with AsyncExitStack() as stack:
+            # Before the body is read: the places bound how many files are in memory.
+            await stack.enter_async_context(self.files.place())
+            content = await self._body(request, self.limits.file)
+            rows = await self.files.call(read_upload, name, content, options, self.limits)
+            return _Stream(self._lines(served, rows), stack.pop_all())
 
     async def _lines(self, model: ServedModel, rows: list[Row]) -> AsyncIterator[bytes]:
         async with asyncio.timeout(self.limits.stream_seconds):
             for part in chunks(rows):
-                # Once an answer has begun it goes on: its next part needs no place of its own.
-                yield await self.slow.call(predicted_lines, model, part)
+                yield await self.files.call(predicted_lines, model, part)
                 self.metrics.count_texts(model.name, len(part))
 
     async def detectors(
@@ -178,6 +191,18 @@ class Endpoints:
         return await read_body(request.scope, request.receive, limit, self.limits.body_seconds)
 
 
+class _Stream(StreamingResponse):
+    """Lines of JSON, and a place that is held until the last one is sent or nobody reads on."""
+
+    def __init__(self, lines: AsyncIterator[bytes], place: AsyncExitStack) -> None:
+        super().__init__(lines, media_type="application/x-ndjson")
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._place:
+            await super().__call__(scope, receive, send)
+
+
 def add_endpoints(app: FastAPI, ends: Endpoints) -> Predict:
     """Add all endpoints of the API; the one that is answered elsewhere is returned."""
     text = {"text": "not a dull moment"}
@@ -215,6 +240,7 @@ def add_endpoints(app: FastAPI, ends: Endpoints) -> Predict:
     )(ends.detectors)
     app.get("/v1/models", response_model=schemas.Models, responses=_answers(401, 503))(ends.models)
     app.get("/healthz", response_model=schemas.Health)(ends.health)
+    app.head("/healthz", include_in_schema=False)(ends.health)  # as some proxies look
     app.get(
         "/metrics",
         response_class=Response,

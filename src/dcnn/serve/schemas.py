@@ -313,6 +313,7 @@ class ServerLimits(Answer):
     rows: int
     texts: int
     explained: int
+    explained_words: int
     characters: int
 
 

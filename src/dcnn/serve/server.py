@@ -1,7 +1,7 @@
 """One process that serves: uvicorn, stopped in good order.
 
-On SIGTERM or SIGINT nothing new is accepted, what is in flight is answered, and the process ends
-with 0: it did what it was told.
+On SIGTERM, SIGINT or SIGHUP nothing new is accepted, what is in flight is answered, and the
+process ends with 0: it did what it was told.
 """
 
 import asyncio
@@ -14,10 +14,15 @@ from contextlib import contextmanager
 import uvicorn
 
 from dcnn.errors import UserError
+from dcnn.serve.connections import PromptProtocol
 from dcnn.serve.front import Front
 
 GRACE = 30  # seconds for what is in flight
 SWITCH = 0.0005  # seconds until a thread that explains lets one that predicts go on
+# What asks to stop; not every system has the last, which a terminal sends when it is closed.
+STOPPING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 BACKLOG = 512  # connections that wait to be accepted
 
 
@@ -29,7 +34,8 @@ class StoppableServer(uvicorn.Server):
         """Ask to stop; uvicorn itself raises the signal again in the end, and fails with it."""
         before = {
             number: signal.signal(number, self.handle_exit)
-            for number in (signal.SIGINT, signal.SIGTERM)
+            for number in STOPPING
+            if signal.getsignal(number) is not signal.SIG_IGN  # as nohup asks
         }
         try:
             yield
@@ -51,6 +57,7 @@ def serve(app: Front, listener: socket.socket, alive: int | None = None) -> None
     server = StoppableServer(
         uvicorn.Config(
             app,
+            http=PromptProtocol,
             log_config=None,
             log_level="warning",
             access_log=False,

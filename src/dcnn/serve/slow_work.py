@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from dcnn.serve.limits import Limits
 from dcnn.serve.refusals import overloaded
 
 P = ParamSpec("P")
@@ -19,11 +18,16 @@ T = TypeVar("T")
 
 
 class SlowWork:
-    """The threads of a worker, and the places in front of them."""
+    """Threads of a worker, and the places in front of them.
 
-    def __init__(self, limits: Limits) -> None:
-        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="slow")
-        self._places = limits.threads + limits.waiting
+    Args:
+        threads: how many.
+        places: for what they do and what waits for them, together.
+    """
+
+    def __init__(self, threads: int, places: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="slow")
+        self._places = places
         self._taken = 0
 
     @asynccontextmanager

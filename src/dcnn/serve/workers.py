@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from dcnn.errors import UserError
+from dcnn.serve.server import STOPPING
 
 _log = logging.getLogger("dcnn.serve")
 
@@ -54,7 +55,7 @@ def run_workers(work: Work, sockets: Sequence[socket.socket]) -> None:
             return
         status = 1
         try:
-            for handled in (signal.SIGINT, signal.SIGTERM):  # the parent's would stop the others
+            for handled in before:  # the parent's would stop the others
                 signal.signal(handled, signal.SIG_DFL)
             os.close(held)
             for other in sockets:
@@ -65,7 +66,11 @@ def run_workers(work: Work, sockets: Sequence[socket.socket]) -> None:
         finally:
             os._exit(status)  # what the parent has to clean up is the parent's
 
-    before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, stop)
+        for number in STOPPING
+        if signal.getsignal(number) is not signal.SIG_IGN  # as nohup asks
+    }
     try:
         for number in range(len(sockets)):
             start(number)

@@ -4,10 +4,12 @@ import { ask, post } from "./api.js";
 import { hint, ofDetectors, ofNode, ofWord } from "./details.js";
 import { byId, choices, make, percent, phrase, side, signed } from "./dom.js";
 import { Graph } from "./graph.js";
-import { latest } from "./latest.js";
+import { BUSY, latest } from "./latest.js";
 import { wordButtons } from "./words.js";
 
 const EXAMPLES = ["The plot is thin, but the acting is superb.", "not a dull moment", "It never quite comes together, and the jokes fall flat.", "A gorgeous, witty, seductive movie."];
+const WAITING = "Waiting for the server\u2026";
+const PATIENCE = 400; // milliseconds that the last answer may stand below another sentence
 const NGRAMS = 8;
 const DELETIONS = 8;
 
@@ -84,9 +86,35 @@ export class ExplainView {
 
   async #ask(question) {
     if (question.empty) return null;
-    if (this.model.explains) return (await post("/v1/explain", question)).explanations[0];
     const { model, text } = question;
+    if (this.model.explains) return this.#whileWaiting(question, post("/v1/explain", question));
     return { ...(await post("/v1/predict", { model, text })).predictions[0], text, plain: true };
+  }
+
+  // The label comes long before what led to it, if the server has much to explain.
+  async #whileWaiting(question, explained) {
+    const { model, text } = question;
+    let over = false;
+    const tell = () => over || this.#problem(WAITING);
+    const timer = setTimeout(tell, this.answer ? PATIENCE : 0);
+    post("/v1/predict", { model, text }).then(({ predictions }) => {
+      if (!over && byId("text").value === text) this.#early(predictions[0]);
+    }).catch(() => {}); // what is wrong with it is told by the other answer
+    try {
+      return (await explained).explanations[0];
+    } catch (error) {
+      if (error.status === BUSY) tell();
+      throw error;
+    } finally {
+      over = true;
+      clearTimeout(timer);
+    }
+  }
+
+  #early(prediction) {
+    if (!this.answer) for (const card of document.querySelectorAll("#answer .card:not(#verdict)")) card.hidden = true;
+    byId("answer").hidden = false;
+    this.#verdict({ ...prediction, class: this.of || prediction.label });
   }
 
   #show(answer) {

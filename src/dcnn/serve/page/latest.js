@@ -1,7 +1,7 @@
 // One question at a time, and always the latest: while an answer is awaited, what is asked in
 // between is passed over, but for the last.
 
-const BUSY = 503;
+export const BUSY = 503;
 const PAUSE = 300; // milliseconds before a busy server is asked again
 
 export function latest(ask, show, fail) {

@@ -15,6 +15,7 @@ let models = [];
 let views = {};
 let current = "";
 let restoring = false;
+let switching = false;
 
 startTheme();
 begin().catch(() => whenBack(() => location.reload()));
@@ -62,7 +63,11 @@ function use() {
 
 function show(name, state = {}) {
   if (current === name) return;
+  // Back leads to the view that was open before.
+  if (!restoring) link.flush();
+  const before = current;
   current = name;
+  switching = true;
   for (const other of VIEWS) {
     byId(other).hidden = other !== name;
     byId(`tab-${other}`).setAttribute("aria-selected", String(other === name));
@@ -72,7 +77,8 @@ function show(name, state = {}) {
   if (view.restore && !view.opened) view.restore(state);
   else view.refresh?.();
   view.opened = true;
-  remember();
+  switching = false;
+  remember(Boolean(before));
 }
 
 function restore() {
@@ -86,9 +92,10 @@ function restore() {
   restoring = false;
 }
 
-function remember() {
-  if (restoring || !current) return "";
-  return link.write({ view: current, model: byId("model").value, ...(views[current].state?.() ?? {}) });
+function remember(push = false) {
+  if (restoring || switching || !current) return "";
+  const state = { view: current, model: byId("model").value, ...(views[current].state?.() ?? {}) };
+  return link.write(state, { push: push === true });
 }
 
 function explainText(text) {
