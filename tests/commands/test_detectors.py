@@ -46,7 +46,7 @@ def test_a_few_detectors_are_printed_with_their_ngrams(dcnn, tmp_path, model, te
     done = dcnn("detectors", model, "--corpus", CORPUS, "--text-column", "text")
     assert (done.code, done.err) == (0, "")
     index = rank_detectors(Predictor.load(tmp_path / model), texts)
-    assert "60 sentences of 420 words in all, shown to 22 detectors." in done.out
+    assert "60 sentences, 420 words in all, shown to 22 detectors." in done.out
     assert "Shown: 10 of 22" in done.out
     assert "--limit 22" in done.out
     first = index.by_contrast()[0]

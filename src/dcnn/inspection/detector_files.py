@@ -61,7 +61,7 @@ def about(index: DetectorIndex) -> str:
     """A sentence on what was looked at."""
     corpus = index.corpus
     return (
-        f"{corpus.sentences:,} sentences of {corpus.total:,} words in all, shown to "
+        f"{corpus.sentences:,} sentences, {corpus.total:,} words in all, shown to "
         f"{len(index.detectors)} detectors."
     )
 
