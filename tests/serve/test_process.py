@@ -21,6 +21,15 @@ def predict(server) -> dict:
         return json.load(answer)
 
 
+@pytest.fixture
+def hang_up_is_heard():
+    """A suite under nohup ignores SIGHUP, and so would the server that it starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hang_up_is_heard")
 @pytest.mark.parametrize(("workers", "told"), [(1, signal.SIGTERM), (2, signal.SIGHUP)])
 def test_a_signal_finishes_what_is_in_flight(running, workers, told):
     server = running("first", "--workers", workers)
