@@ -54,28 +54,3 @@ def call_mapped(
         x.flatten(0, 1), lengths.flatten(), filters[:, 0], bias[:, 0], k.flatten(), fold, width
     )
     return (values.unflatten(0, (runs, -1)), positions.unflatten(0, (runs, -1))), (0, 0)
-
-
-def call_network_mapped(
-    function: type[torch.autograd.Function],
-    runs: int,
-    in_dims: tuple[int | None, ...],
-    arguments: tuple[Any, ...],
-) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
-    """The ``vmap`` rule of a whole network's ``function``: outputs, and where their mapped axis is.
-
-    Its tensors have an axis of runs already, of one run; the mapped axis takes its place. Of the
-    outputs only the first, the logits, means anything to the caller.
-    """
-
-    def mapped(value: Any, dim: int | None) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        if dim is None:
-            return value.expand(runs, *value.shape[1:])
-        return value.movedim(dim, 0).squeeze(1)
-
-    logits, *others = function.apply(  # type: ignore[no-untyped-call]
-        *(mapped(value, dim) for value, dim in zip(arguments, in_dims, strict=True))
-    )
-    return (logits.unsqueeze(1), *others), (0, *[None] * len(others))

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton import cdiv, next_power_of_2
 
-from dcnn.ops import fused, triton_kernels
+from dcnn.ops import fused, triton_gradient_kernels, triton_kernels
 
 SORTED = 64
 _FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
@@ -151,7 +151,7 @@ class LayerOnBatch:
         """(sentences, o, columns, d')."""
         lanes = self.sentences * self.maps * self.rows
         gradient_c = values.new_empty(self.sentences, self.maps, self.columns, self.rows)
-        triton_kernels.convolution_gradient[(cdiv(lanes, _LANES),)](
+        triton_gradient_kernels.convolution_gradient[(cdiv(lanes, _LANES),)](
             gradient_values,
             values,
             positions,
@@ -168,7 +168,7 @@ class LayerOnBatch:
     def _input_gradient(self, gradient_c: Tensor, lengths: Tensor, filters: Tensor) -> Tensor:
         lanes = self.sentences * self.rows_below
         of_x = filters.new_empty(self.sentences, self.maps_below, self.longest, self.rows_below)
-        triton_kernels.input_gradient[(cdiv(lanes, _LANES), self.maps_below)](
+        triton_gradient_kernels.input_gradient[(cdiv(lanes, _LANES), self.maps_below)](
             gradient_c,
             lengths,
             filters,
@@ -191,7 +191,7 @@ class LayerOnBatch:
         biases = self.maps * self.rows
         sums = x.new_empty(self.runs, parts, filters + biases)
         lanes = cdiv(self.maps * self.rows_below, _LANES)
-        triton_kernels.filter_gradient[(self.runs * parts, self.maps_below, lanes)](
+        triton_gradient_kernels.filter_gradient[(self.runs * parts, self.maps_below, lanes)](
             x,
             gradient_c,
             lengths,
@@ -206,7 +206,7 @@ class LayerOnBatch:
         )
         of_filters = x.new_empty(self.runs, self.maps, self.maps_below, self.rows_below, self.m)
         of_bias = x.new_empty(self.runs, self.maps, self.rows)
-        triton_kernels.add_parts[(cdiv(filters + biases, _ADDED), self.runs)](
+        triton_gradient_kernels.add_parts[(cdiv(filters + biases, _ADDED), self.runs)](
             sums,
             of_filters,
             of_bias,

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton import cdiv, next_power_of_2
 
-from dcnn.ops import fused, triton_network_kernels
+from dcnn.ops import triton_network_kernels
 from dcnn.ops.k_schedule import dynamic_k
 from dcnn.ops.triton_backend import LayerOnBatch, split, turned
 
@@ -122,8 +122,19 @@ class _Network(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *arguments: Any
     ) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
-        """A mapped axis is the axis of runs, of which ``network`` made one already."""
-        return fused.call_network_mapped(_Network, info.batch_size, in_dims, arguments)
+        """The mapped axis takes the place of the axis of one run that ``network`` made."""
+
+        def mapped(value: Any, dim: int | None) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            if dim is None:
+                return value.expand(info.batch_size, *value.shape[1:])
+            return value.movedim(dim, 0).squeeze(1)
+
+        logits, *others = _Network.apply(  # type: ignore[no-untyped-call]
+            *(mapped(value, dim) for value, dim in zip(arguments, in_dims, strict=True))
+        )
+        return (logits.unsqueeze(1), *others), (0, *[None] * len(others))
 
 
 def _or_any(dropout: Tensor | None, other: Tensor) -> Tensor:
