@@ -22,6 +22,7 @@ from dcnn.cli.options import (
     ModelFolder,
     NoHeader,
     TextColumn,
+    WeightColumn,
 )
 from dcnn.cli.serving import serve
 from dcnn.cli.tuning import compare, tune
@@ -93,9 +94,7 @@ def train(
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
-    weight_column: Annotated[
-        str | None, typer.Option("--weight-column", help="Column of example weights, if any.")
-    ] = None,
+    weight_column: WeightColumn = None,
     encoding: Encoding = "utf-8",
     no_header: NoHeader = False,
     config: Annotated[

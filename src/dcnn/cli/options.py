@@ -18,6 +18,9 @@ TextColumn = Annotated[
 LabelColumn = Annotated[
     str | None, typer.Option("--label-column", help="Column of the labels; guessed if not given.")
 ]
+WeightColumn = Annotated[
+    str | None, typer.Option("--weight-column", help="Column of example weights, if any.")
+]
 Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the files.")]
 NoHeader = Annotated[
     bool,

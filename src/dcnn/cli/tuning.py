@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dcnn.cli.options import Device, Encoding, Json, LabelColumn, NoHeader, TextColumn
+from dcnn.cli.options import Device, Encoding, Json, LabelColumn, NoHeader, TextColumn, WeightColumn
 
 Train = Annotated[
     Path,
@@ -37,9 +37,7 @@ def tune(
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
-    weight_column: Annotated[
-        str | None, typer.Option("--weight-column", help="Column of example weights, if any.")
-    ] = None,
+    weight_column: WeightColumn = None,
     encoding: Encoding = "utf-8",
     no_header: NoHeader = False,
     config: Annotated[
