@@ -1,0 +1,114 @@
+"""Learning: ``dcnn train`` and ``dcnn demo``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcnn.cli.options import (
+    READABLE,
+    SHARDS,
+    Device,
+    Encoding,
+    LabelColumn,
+    NoHeader,
+    TextColumn,
+    WeightColumn,
+)
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Where to leave the DCNN.")] = Path(
+        "demo-model"
+    ),
+    seed: Annotated[int, typer.Option("--seed", help="Source of all randomness.")] = 0,
+) -> None:
+    """Train on the built-in corpus beside three baselines, and predict.
+
+    Example: dcnn demo --out demo-model
+    """
+    from dcnn.commands.demo import run_demo
+
+    run_demo(out, seed)
+
+
+def train(
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="TRAIN", help=f"Labelled texts: {READABLE}; {SHARDS}."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The model folder to write.")],
+    dev: Annotated[
+        Path | None,
+        typer.Option("--dev", help="Examples to select on, as TRAIN; else a part of TRAIN."),
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option("--test", help="Examples to score the finished model on, once, as TRAIN."),
+    ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    weight_column: WeightColumn = None,
+    encoding: Encoding = "utf-8",
+    no_header: NoHeader = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings as TOML: [text] [model] [training].")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting, e.g. model.dim=64; repeatable."
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over TRAIN.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="The same seed gives the same model.")
+    ] = None,
+    device: Device = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a stopped or killed run left off.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the model folder or unfinished run.")
+    ] = False,
+    checkpoint_seconds: Annotated[
+        float, typer.Option("--checkpoint-seconds", min=0, help="Time between checkpoints.")
+    ] = 15.0,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, help="CPU threads; other counts round differently.")
+    ] = 1,
+) -> None:
+    """Train a classifier on labelled texts.
+
+    Lines may be compressed (.gz, .bz2, .xz, .zst, .zip); columns need the extra `data`.
+
+    \b
+    Examples:
+      dcnn train reviews.csv --out my-model
+      dcnn train 'shards/*.parquet' --dev dev.parquet --out my-model
+      dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
+      dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
+      dcnn train reviews.csv --out my-model --resume
+    """
+    from dcnn.commands.train import TrainOptions, run_train
+    from dcnn.data.tables import TableOptions
+
+    columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
+    run_train(
+        TrainOptions(
+            data=data,
+            out=out,
+            dev=dev,
+            test=test,
+            columns=columns,
+            config=config,
+            settings=tuple(settings or ()),
+            epochs=epochs,
+            seed=seed,
+            device=device,
+            resume=resume,
+            overwrite=overwrite,
+            checkpoint_seconds=checkpoint_seconds,
+            threads=threads,
+        )
+    )
