@@ -213,13 +213,14 @@ def backward(
             )
         )
     if sparse:
-        gradients[0] = torch.sparse_coo_tensor(
-            rows[None, : count.value],
-            of_words[: count.value],
-            embeddings.shape,
-            is_coalesced=True,  # the ids ascend, and none comes twice
-            check_invariants=False,
-        )
+        # By the context alone: some releases of torch warn of the argument.
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):
+            gradients[0] = torch.sparse_coo_tensor(
+                rows[None, : count.value],
+                of_words[: count.value],
+                embeddings.shape,
+                is_coalesced=True,  # the ids ascend, and none comes twice
+            )
     return gradients
 
 
