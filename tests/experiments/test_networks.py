@@ -78,12 +78,13 @@ class Watched:
     """Remembers what the stacks of a training are given, and trains nothing."""
 
     def __init__(self, monkeypatch, answer=lambda plan: 0.5, failed=False):
-        self.plans, self.answer = [], answer
+        self.plans, self.examples, self.answer = [], [], answer
         watched = self
 
         class Stack:
             def __init__(self, model, examples, plans, device):
                 watched.plans += plans
+                watched.examples += [examples] * len(plans)
                 self.plans = plans
                 self.subsets = [np.arange(len(examples)) for _ in plans]
 
@@ -136,6 +137,29 @@ def test_each_student_has_the_mean_of_its_own_teachers(monkeypatch):
     own = np.where(task.train.targets == 1, 0.9, 0.1)
     np.testing.assert_allclose(first[:, 1], 0.25 * 0.2 + 0.75 * own, rtol=1e-5)
     np.testing.assert_allclose(second[:, 1], 0.25 * 0.7 + 0.75 * own, rtol=1e-5)
+
+
+def test_what_has_no_label_is_for_students_alone_as_their_teachers_say(monkeypatch):
+    watched, task = Watched(monkeypatch, lambda plan: 0.3), make_task()
+    unlabelled = task.test.sentences.select(np.arange(7))
+    recipe = replace(
+        make_recipe(share=0.25),
+        distillation=DistillationConfig(2, 0.25, swaps=1, word_dropout=0.05),
+    )
+    train(replace(task, unlabelled=unlabelled), recipe, [0])
+    teacher, _, student = watched.plans
+    seen_by_teacher, _, seen_by_student = watched.examples
+    assert seen_by_teacher is task.train
+    assert teacher.training.word_dropout == 0
+    assert student.training.word_dropout == 0.05
+    for part, first in ((task.train.sentences, 0), (unlabelled, len(task.train))):
+        found = seen_by_student.sentences.select(np.arange(first, first + len(part)))
+        np.testing.assert_array_equal(found.ids, part.ids)
+        np.testing.assert_array_equal(found.lengths, part.lengths)
+    assert len(seen_by_student) == len(student.targets) == len(task.train) + 7
+    expected = 0.25 * 0.3 + 0.75 * task.train.targets
+    np.testing.assert_allclose(student.targets[: len(task.train), 1], expected, rtol=1e-5)
+    np.testing.assert_allclose(student.targets[len(task.train) :, 1], 0.3, rtol=1e-5)
 
 
 def test_cross_validation_of_random_labels_is_chance():

@@ -76,6 +76,10 @@ def test_a_recipe_survives_its_plain_values(tmp_path):
         ("[distillation]\nshare = 2", "share=2.0 must be above 0 and at most 1"),
         ("[distillation]\nteachers = -1", "teachers=-1 must be from 0 to 100"),
         ("[distillation]\nteachers = 101", "teachers=101 must be from 0 to 100"),
+        ("[distillation]\nteachers = 1\nswaps = -1", "swaps=-1 must be 0 or more"),
+        ("[distillation]\nteachers = 1\nword_dropout = 1", "word_dropout=1.0 must be at least 0"),
+        ("[distillation]\nswaps = 2", "swaps=2 needs teachers"),
+        ("[distillation]\nword_dropout = 0.1", "word_dropout=0.1 needs teachers"),
         ("[training]\nseed = 7", "seed: the command says how many seeds are run"),
         ('[model]\nkind = "nbow"', "kind: --models says which network is trained"),
         ("[data]\nfolds = 3", r"data\.folds=3 has no effect in sst2; its own settings are"),
@@ -96,6 +100,13 @@ def test_a_setting_that_cannot_be_is_named(tmp_path, text, message):
             write(tmp_path, text),
             "nbow" if "nbow" in text and "kind" not in text else "dcnn",
         )
+
+
+def test_only_trees_have_phrases_to_swap(tmp_path):
+    recipe = write(tmp_path, "[distillation]\nteachers = 1\nswaps = 2")
+    assert load_recipe("sst5", recipe).distillation.swaps == 2
+    with pytest.raises(ConfigError, match=r"distillation\.swaps=2 has no effect in trec"):
+        load_recipe("trec", recipe)
 
 
 def test_a_name_that_no_result_can_have_is_refused_at_once(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from dcnn.config import Config, TextConfig
 from dcnn.data.corpora import Source
 from dcnn.errors import ConfigError, DataError
-from dcnn.experiments.recipes import DataConfig, Recipe
+from dcnn.experiments.recipes import DataConfig, DistillationConfig, Recipe
 from dcnn.experiments.tasks import load_task, without_unknown
 from dcnn.text.sentences import Sentences
 
@@ -80,6 +80,17 @@ def test_swapped_sentences_come_after_the_trees_own(sst):
     assert len(swapped.train) == len(plain.train) + 2 * 3
     assert swapped.train.targets[len(plain.train) :].tolist() == [3, 3, 1, 1, 2, 2]
     assert len(swapped.dev) == len(plain.dev)
+
+
+def test_swapped_sentences_may_be_for_students_alone(sst):
+    plain = load("sst5", sst)
+    assert plain.unlabelled is None
+    config = Config(text=TextConfig(tokenizer="whitespace"))
+    recipe = Recipe("mine", config, distillation=DistillationConfig(1, swaps=2))
+    task = load_task("sst5", recipe, sst, None, processes=1)
+    assert words(task, task.train.sentences) == words(plain, plain.train.sentences)
+    assert [len(text.split()) for text in words(task, task.unlabelled)] == [3, 3, 2, 2, 2, 2]
+    assert not any("?" in text for text in words(task, task.unlabelled))
 
 
 def test_the_authors_split_hyphens_and_drop_unknown_words(sst):

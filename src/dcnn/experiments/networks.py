@@ -6,17 +6,18 @@ processes instead.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.config import Config
+from dcnn.data.batching import Examples
 from dcnn.errors import ConfigError, TrainingError
 from dcnn.experiments.recipes import Recipe
 from dcnn.experiments.tasks import Task
-from dcnn.text.sentences import Ints
+from dcnn.text.sentences import Ints, Sentences
 from dcnn.training.initial import find_vectors, initialize, make_model
 from dcnn.training.objective import target_distributions
 from dcnn.training.stack import EpochReport, Outcome, Plan, Stack
@@ -87,18 +88,43 @@ class Trainer:
             taught = [
                 predicted
                 for _, stack in stacks
-                for predicted in stack.probabilities(self.task.train.sentences)
+                for predicted in stack.probabilities(self.learned_by_students.sentences)
             ]
             targets = [
                 self._mixed(job.config, np.mean(taught[place : place + teachers], axis=0))
                 for job, place in zip(jobs, range(0, len(taught), teachers), strict=True)
             ]
+            jobs = [self._student(job) for job in jobs]
         yield from self._train(jobs, targets, name)
 
+    @cached_property
+    def learned_by_students(self) -> Examples:
+        """The training examples, and after them those that have no label of their own."""
+        train, unlabelled = self.task.train, self.task.unlabelled
+        if unlabelled is None:
+            return train
+        unknown = np.zeros((len(unlabelled), len(self.task.classes)), np.float32)
+        own = target_distributions(train.targets, len(self.task.classes))
+        weights = None
+        if train.weights is not None:
+            weights = np.append(train.weights, np.ones(len(unlabelled), train.weights.dtype))
+        sentences = Sentences.from_flat(
+            np.append(train.sentences.ids, unlabelled.ids),
+            np.append(train.sentences.lengths, unlabelled.lengths),
+        )
+        return Examples(sentences, np.concatenate([own, unknown]), weights)
+
+    def _student(self, job: Job) -> Job:
+        """The same job with the student's own word dropout."""
+        own = max(job.config.training.word_dropout, self.recipe.distillation.word_dropout)
+        return replace(job, config=job.config.with_training(word_dropout=own))
+
     def _mixed(self, config: Config, taught: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The targets of a student: its own and its teachers', or these alone."""
         share, smoothing = self.recipe.distillation.share, config.training.label_smoothing
         own = target_distributions(self.task.train.targets, len(self.task.classes), smoothing)
-        mixed: NDArray[np.float32] = (share * taught + (1 - share) * own).astype(np.float32)
+        mixed = taught.astype(np.float32)
+        mixed[: len(own)] = share * taught[: len(own)] + (1 - share) * own
         return mixed
 
     def _train(
@@ -114,7 +140,9 @@ class Trainer:
                 self._plan(job, target)
                 for job, target in zip(jobs[part], targets[part], strict=True)
             ]
-            stack = Stack(self.model, self.task.train, plans, self.device)
+            taught = targets[start] is not None
+            examples = self.learned_by_students if taught else self.task.train
+            stack = Stack(self.model, examples, plans, self.device)
             runs = f"{start + 1}" if len(plans) == 1 else f"{start + 1}-{start + len(plans)}"
             title = name if len(jobs) == 1 else f"{name} {runs} of {len(jobs)}"
             outcomes = stack.train(self.task.dev, partial(self.report, title))

@@ -85,8 +85,14 @@ def corpus_of(experiment: str) -> str:
     return "sst" if experiment.startswith("sst") else experiment
 
 
-def check_data_settings(experiment: str, data: DataConfig) -> None:
+def check_settings(experiment: str, recipe: "Recipe") -> None:
     """Refuse a setting that another experiment reads: it would be recorded and do nothing."""
+    data, distillation = recipe.data, recipe.distillation
+    if distillation.swaps and corpus_of(experiment) != "sst":
+        raise ConfigError(
+            f"distillation.swaps={distillation.swaps} has no effect in {experiment}, whose "
+            "examples are no trees; leave it out"
+        )
     for name, value in to_plain(data).items():
         default = to_plain(DataConfig())[name]
         if value != default and name not in CONCERNS[experiment]:
@@ -103,16 +109,30 @@ class DistillationConfig:
     Attributes:
         teachers: how many; each student has its own. 0 is no distillation.
         share: of the teachers' prediction in the target; the rest is the original target.
+        swaps: SST: sentences that the student learns besides, as many for each training sentence,
+            made by swapping one of its phrases for another of the same label. Only its teachers
+            say what they are; they have not learned from them.
+        word_dropout: the student's, where it is to be more than ``training.word_dropout``, which
+            is that of its teachers.
     """
 
     teachers: int = 0
     share: float = 0.5
+    swaps: int = 0
+    word_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.teachers <= MOST_TEACHERS:
             raise ConfigError(f"teachers={self.teachers} must be from 0 to {MOST_TEACHERS}")
         if not 0 < self.share <= 1:
             raise ConfigError(f"share={self.share} must be above 0 and at most 1")
+        if self.swaps < 0:
+            raise ConfigError(f"swaps={self.swaps} must be 0 or more")
+        if not 0 <= self.word_dropout < 1:
+            raise ConfigError(f"word_dropout={self.word_dropout} must be at least 0 and below 1")
+        for name in ("swaps", "word_dropout"):
+            if getattr(self, name) and not self.teachers:
+                raise ConfigError(f"{name}={getattr(self, name)} needs teachers; set teachers too")
 
 
 @dataclass(frozen=True)
@@ -189,7 +209,7 @@ def load_recipe(experiment: str, name: str, model: str = "dcnn") -> Recipe:
     except ValueError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     recipe = Recipe.from_dict(path.stem, model, values, str(path))
-    check_data_settings(experiment, recipe.data)
+    check_settings(experiment, recipe)
     return recipe
 
 

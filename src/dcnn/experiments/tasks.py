@@ -44,6 +44,7 @@ class Task:
         train: sentences with class numbers or soft targets.
         dev: what selection looks at; none where it is by cross-validation over ``train``.
         test: looked at once, at the end of a run.
+        unlabelled: sentences that only teachers say something of, for their students to learn.
     """
 
     classes: tuple[str, ...]
@@ -51,6 +52,7 @@ class Task:
     train: Examples
     dev: Examples | None
     test: Examples
+    unlabelled: Sentences | None = None
 
     @property
     def selection(self) -> str:
@@ -88,7 +90,7 @@ def load_task(
         )
     match experiment:
         case "sst2" | "sst5":
-            task = _load_sst(sources, text, data, binary=experiment == "sst2")
+            task = _load_sst(sources, recipe, binary=experiment == "sst2")
         case "trec":
             task = _load_trec(sources, text)
         case _:
@@ -108,9 +110,8 @@ def _check(task: Task, sources: dict[str, Source]) -> None:
         raise DataError(f"{sources['train'].path} has examples of one label only, {only}")
 
 
-def _load_sst(
-    sources: dict[str, Source], text: TextConfig, data: DataConfig, *, binary: bool
-) -> Task:
+def _load_sst(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> Task:
+    text, data, copies = recipe.config.text, recipe.data, recipe.distillation.swaps
     trees = read_trees(sources["train"].path)
     # Always the same swaps: what varies between seeds is the training.
     new_sentences = swap_subtrees(trees, data.swaps, np.random.default_rng(0))
@@ -146,6 +147,7 @@ def _load_sst(
         Examples(sentences, targets, None if weights is None else weights / weights.mean()),
         held_out("dev"),
         held_out("test"),
+        encode(swap_subtrees(trees, copies, np.random.default_rng(1))) if copies else None,
     )
 
 

@@ -214,7 +214,7 @@ def backward(
         )
     if sparse:
         # By the context alone: some releases of torch warn of the argument.
-        with torch.sparse.check_sparse_tensor_invariants(enable=False):
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
             gradients[0] = torch.sparse_coo_tensor(
                 rows[None, : count.value],
                 of_words[: count.value],

@@ -25,9 +25,10 @@ from triton import cdiv, next_power_of_2
 from dcnn.ops import fused, triton_gradient_kernels, triton_kernels
 
 SORTED = 64
-_FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
+_FEWEST, _SORTED_STEP = 16, 8  # columns that are sorted; finer would be more kernels to compile
 _LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
-_LONGEST_TILE = 16  # columns that a lane holds in registers
+_LONGEST_TILE = 16  # columns that a lane holds in registers,
+_PRODUCTS_A_TILE = 256  # and times filter width: each is an instruction, and takes time to compile
 _SENTENCES_A_PROGRAM = 16  # whose part of the filters' gradient one program adds up, at most,
 _PROGRAMS = 64  # and as many groups of them there should be if the batch has them
 _ADDED, _PARTS_AT_ONCE = 32, 32  # numbers that a program adds up over all parts; parts at a time
@@ -108,7 +109,7 @@ class LayerOnBatch:
             self.columns,
             self.per_run,
             **self._shape,
-            TILE=_tile(self.columns),
+            TILE=_tile(self.columns, self.m),
         )
         return c
 
@@ -125,7 +126,7 @@ class LayerOnBatch:
         lanes = self.sentences * self.maps * self.rows
         kernel, sorting = triton_kernels.select_among_many, {}
         if self.columns <= SORTED:
-            columns = max(next_power_of_2(self.columns), _FEWEST)
+            columns = max(-(-self.columns // _SORTED_STEP) * _SORTED_STEP, _FEWEST)
             kernel, sorting = triton_kernels.select, {"PARTNERS": sorting_network(columns)}
         kernel[(cdiv(lanes, _LANES),)](
             c,
@@ -160,7 +161,7 @@ class LayerOnBatch:
             values.shape[2],
             self.columns,
             ROWS=self.rows,
-            TILE=_tile(self.columns),
+            TILE=_tile(self.columns, self.m),
             LANES=_LANES,
         )
         return gradient_c
@@ -178,7 +179,7 @@ class LayerOnBatch:
             self.columns,
             self.per_run,
             **self._shape,
-            TILE=_tile(self.longest),
+            TILE=_tile(self.longest, self.m),
         )
         return of_x
 
@@ -201,7 +202,7 @@ class LayerOnBatch:
             self.per_run,
             parts,
             **self._shape,
-            TILE=_tile(self.columns),
+            TILE=_tile(self.columns, self.m),
             SENTENCES=at_once,
         )
         of_filters = x.new_empty(self.runs, self.maps, self.maps_below, self.rows_below, self.m)
@@ -232,9 +233,10 @@ def split(per_run: int, sentences: int) -> tuple[int, int]:
     return at_once, cdiv(per_run, at_once)
 
 
-def _tile(columns: int) -> int:
+def _tile(columns: int, m: int) -> int:
     """The columns of a tile, so that few of the last tile's are too many."""
-    tiles = -(-columns // _LONGEST_TILE)
+    longest = min(_LONGEST_TILE, max(_PRODUCTS_A_TILE // m // 4 * 4, 4))
+    tiles = -(-columns // longest)
     return -(-columns // tiles // 4) * 4
 
 
@@ -242,10 +244,8 @@ def _tile(columns: int) -> int:
 def sorting_network(columns: int) -> tuple[tuple[int, ...], ...]:
     """Batcher's odd-even merge sort: the partner of each column at each stage.
 
-    A column without a partner is its own.
-
-    Args:
-        columns: a power of two.
+    A column without a partner is its own. The network is that of the next power of two without the
+    columns beyond: nothing there could ever be larger than what a real column holds.
     """
     stages = []
     merged = 1  # columns that are in order already, in groups
