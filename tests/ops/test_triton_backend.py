@@ -106,7 +106,7 @@ def test_layer_and_gradients_equal_the_torch_backend_run_by_run(
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("columns", range(16, 65, 8))
+@pytest.mark.parametrize("columns", [16, 32, 64])
 def test_a_sorting_network_sorts_all_zeros_and_ones_tried(columns):
     """What sorts every sequence of zeros and ones sorts everything; here, many of them."""
     rows = torch.rand(500, columns, generator=torch.Generator().manual_seed(0))

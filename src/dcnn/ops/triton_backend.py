@@ -25,7 +25,7 @@ from triton import cdiv, next_power_of_2
 from dcnn.ops import fused, triton_gradient_kernels, triton_kernels
 
 SORTED = 64
-_FEWEST, _SORTED_STEP = 16, 8  # columns that are sorted; finer would be more kernels to compile
+_FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
 _LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
 _LONGEST_TILE = 16  # columns that a lane holds in registers,
 _PRODUCTS_A_TILE = 256  # and times filter width: each is an instruction, and takes time to compile
@@ -126,7 +126,7 @@ class LayerOnBatch:
         lanes = self.sentences * self.maps * self.rows
         kernel, sorting = triton_kernels.select_among_many, {}
         if self.columns <= SORTED:
-            columns = max(-(-self.columns // _SORTED_STEP) * _SORTED_STEP, _FEWEST)
+            columns = max(next_power_of_2(self.columns), _FEWEST)
             kernel, sorting = triton_kernels.select, {"PARTNERS": sorting_network(columns)}
         kernel[(cdiv(lanes, _LANES),)](
             c,
@@ -244,8 +244,10 @@ def _tile(columns: int, m: int) -> int:
 def sorting_network(columns: int) -> tuple[tuple[int, ...], ...]:
     """Batcher's odd-even merge sort: the partner of each column at each stage.
 
-    A column without a partner is its own. The network is that of the next power of two without the
-    columns beyond: nothing there could ever be larger than what a real column holds.
+    A column without a partner is its own.
+
+    Args:
+        columns: a power of two.
     """
     stages = []
     merged = 1  # columns that are in order already, in groups
