@@ -23,7 +23,8 @@ from dcnn.experiments import provenance
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.results import EXPERIMENTS
 from dcnn.experiments.runner import Setting
-from dcnn.predictor import Predictor, softmax
+from dcnn.heads import softmax
+from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 from dcnn.training.initial import find_vectors, initialize, make_model
 

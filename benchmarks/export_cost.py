@@ -38,9 +38,10 @@ from dcnn.experiments.runner import Setting
 from dcnn.export import Exported, export
 from dcnn.export.onnx_file import open_session, run_onnx
 from dcnn.export.rounding import decided_by_rounding
+from dcnn.heads import softmax
 from dcnn.models import build_model
 from dcnn.ops import backends
-from dcnn.predictor import Predictor, softmax
+from dcnn.predictor import Predictor
 from dcnn.stored_weights import STORED_DTYPES
 from dcnn.text.sentences import Sentences
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from dcnn.evaluation import evaluate
+from dcnn.evaluation import abstain, evaluate
 
 
 @given(st.integers(2, 5), st.integers(1, 40), st.integers(0, 999))
@@ -44,3 +44,15 @@ def test_json_has_the_promised_keys():
         "accuracy", "macro_f1", "per_class", "confusion", "calibration_error",
     ]  # fmt: skip
     assert json.loads(json.dumps(scores))["confusion"] == [[1, 0], [1, 0]]
+
+
+@given(st.integers(1, 30), st.floats(0, 1), st.integers(0, 99))
+def test_abstaining_leaves_the_answers_that_are_sure_enough(count, below, seed):
+    generator = np.random.default_rng(seed)
+    truth = generator.integers(3, size=count)
+    probabilities = generator.dirichlet(np.ones(3), count).astype(np.float32)
+    found = abstain(truth, probabilities, below)
+    answered = [i for i in range(count) if float(probabilities[i].max()) >= below]
+    assert found.coverage == pytest.approx(len(answered) / count)
+    hits = [probabilities[i].argmax() == truth[i] for i in answered]
+    assert found.accuracy == (pytest.approx(np.mean(hits)) if hits else None)

@@ -97,6 +97,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         patience: int = TrainingConfig.patience,
         evaluations: int = TrainingConfig.evaluations,
         dev_fraction: float = TrainingConfig.dev_fraction,
+        calibrate: bool = TrainingConfig.calibrate,
         random_state: Any = TrainingConfig.seed,
         device: str = "auto",
         n_jobs: int = 1,
@@ -135,6 +136,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.patience = patience
         self.evaluations = evaluations
         self.dev_fraction = dev_fraction
+        self.calibrate = calibrate
         self.random_state = random_state
         self.device = device
         self.n_jobs = n_jobs

@@ -235,6 +235,8 @@ class TrainingConfig:
             training stops; 0 is never.
         evaluations: times the dev set is evaluated in an epoch.
         dev_fraction: the share of the training set held out when no dev set is given.
+        calibrate: whether the probabilities are made honest at the end, by a temperature found on
+            the dev set; see ``dcnn.calibration``.
         seed: the one source of all randomness.
     """
 
@@ -257,6 +259,7 @@ class TrainingConfig:
     patience: int = 5
     evaluations: int = 1
     dev_fraction: float = 0.1
+    calibrate: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:

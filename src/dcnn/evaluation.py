@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-CALIBRATION_BINS = 15
+from dcnn.calibration import calibration_error, reliability
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,34 @@ def evaluate(
             for label, p, r, f, n in zip(labels, precision, recall, f1, support, strict=True)
         ),
         confusion=confusion,
-        calibration_error=_calibration_error(probabilities.max(axis=1), predicted == truth),
+        calibration_error=calibration_error(
+            reliability(probabilities.max(axis=1), predicted == truth)
+        ),
     )
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What is left where a model may abstain.
+
+    Attributes:
+        abstain_below: the least probability of an answer.
+        coverage: share of the examples that are answered.
+        accuracy: share of those that are answered rightly; none if none is.
+    """
+
+    abstain_below: float
+    coverage: float
+    accuracy: float | None
+
+
+def abstain(truth: NDArray[Any], probabilities: NDArray[Any], below: float) -> Answered:
+    """Leave out the examples whose best probability is under ``below``, and score the rest."""
+    # As Python compares: in float32 a limit such as 0.9 would be a little less than it says.
+    answered = probabilities.max(axis=1).astype(np.float64) >= below
+    hits = probabilities.argmax(axis=1) == truth
+    accuracy = float(hits[answered].mean()) if answered.any() else None
+    return Answered(below, float(answered.mean()), accuracy)
 
 
 def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
@@ -89,10 +115,3 @@ def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
     ratio: NDArray[np.float64] = np.zeros(len(part))
     np.divide(part, whole, out=ratio, where=whole > 0)
     return ratio
-
-
-def _calibration_error(confidence: NDArray[Any], correct: NDArray[np.bool_]) -> float:
-    """Mean distance between confidence and accuracy over the bins, weighted by their size."""
-    bins = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    excess = np.bincount(bins, weights=confidence - correct, minlength=CALIBRATION_BINS)
-    return float(np.abs(excess).sum() / len(confidence))

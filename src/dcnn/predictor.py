@@ -18,6 +18,7 @@ from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
 from dcnn.errors import ConfigError, DataError
+from dcnn.heads import softmax
 from dcnn.ops import backends, reference
 from dcnn.ops.k_schedule import dynamic_k
 from dcnn.ops.native_network import Network
@@ -29,10 +30,18 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Prediction:
-    """A text's labels with their probabilities, most probable first."""
+    """A text's labels with their probabilities, most probable first.
+
+    Attributes:
+        text: the text.
+        ranked: every label with its probability.
+        abstained: whether no label was probable enough to be an answer; ``label`` is then only
+            the least improbable one.
+    """
 
     text: str
     ranked: tuple[tuple[Label, float], ...]
+    abstained: bool = False
 
     @property
     def label(self) -> Label:
@@ -78,13 +87,17 @@ class Predictor:
         """What computes: ``native`` or ``reference``."""
         return "reference" if self._network is None else "native"
 
-    def predict(self, texts: Iterable[str]) -> list[Prediction]:
-        """Classify texts."""
+    def predict(self, texts: Iterable[str], abstain_below: float = 0.0) -> list[Prediction]:
+        """Classify texts; those whose best probability is under ``abstain_below`` are marked."""
         texts = checked_texts(texts)
         probabilities = self.probabilities(texts)
         ranking = np.argsort(-probabilities, axis=1, kind="stable")
         return [
-            Prediction(text, tuple((self.classes[i], float(row[i])) for i in order))
+            Prediction(
+                text,
+                tuple((self.classes[i], float(row[i])) for i in order),
+                abstained=float(row[order[0]]) < abstain_below,
+            )
             for text, row, order in zip(texts, probabilities, ranking, strict=True)
         ]
 
@@ -149,13 +162,6 @@ def checked_texts(texts: object) -> list[str]:
         if not isinstance(text, str):
             raise DataError(f"text {index} must be a string; got {text!r:.60}")
     return checked
-
-
-def softmax(logits: Floats) -> Floats:
-    """Probabilities along the last axis."""
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities: Floats = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return probabilities
 
 
 def _dcnn(config: DCNNConfig, weights: Weights, x: Floats, lengths: Ints) -> Floats:

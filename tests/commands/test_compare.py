@@ -10,7 +10,7 @@ import pytest
 
 from dcnn.commands import compare
 from dcnn.commands.compare import CompareOptions, run_compare
-from dcnn.commands.evaluate import run_evaluate
+from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
 from dcnn.contest import rivals
 from dcnn.data.opinions import generate
 from dcnn.data.tables import TableOptions
@@ -108,7 +108,7 @@ def test_the_figures_are_those_of_evaluate_and_fit_the_schema(corpus, capsys):
         scores = []
         for seed in range(2):
             model = out / f"{name}-seed{seed}"
-            run_evaluate(model, corpus / "test.csv", TableOptions(), as_json=True)
+            run_evaluate(EvaluateOptions(model, corpus / "test.csv", TableOptions(), as_json=True))
             scores.append(json.loads(capsys.readouterr().out))
         assert found[name]["accuracy"]["mean"] == pytest.approx(
             sum(score["accuracy"] for score in scores) / 2

@@ -63,3 +63,37 @@ def test_labels_that_are_numbers_match_their_text(dcnn, tmp_path):
     model_folder.save(tmp_path / "numbers", make_artifact(classes=(0, 1)))
     (tmp_path / "d.csv").write_text(ROWS.format("1", "0"))
     assert dcnn("evaluate", "numbers", "d.csv", "--json").code == 0
+
+
+def test_what_evaluate_leaves_unanswered_is_what_predict_does(dcnn, tmp_path, model):
+    texts = ["not dull", "the plot is bad", "good", "very good ending", "bad", "the acting"]
+    (tmp_path / "d.csv").write_text("text,label\n" + "".join(f"{text},pos\n" for text in texts))
+    lines = dcnn("predict", model, "--json", *texts).out.splitlines()
+    best = sorted(json.loads(line)["probability"] for line in lines)
+    limit = best[3]  # exactly the probability of one of them, which is enough
+    done = dcnn("evaluate", model, "d.csv", "--abstain-below", repr(limit), "--json")
+    assert done.code == 0, done.err
+    answered = json.loads(done.out)["answered"]
+    predicted = dcnn("predict", model, "--json", "--abstain-below", repr(limit), *texts)
+    labels = [json.loads(line) for line in predicted.out.splitlines()]
+    assert [one["abstained"] for one in labels].count(True) == 3
+    assert all((one["label"] is None) == one["abstained"] for one in labels)
+    assert "3 of 6 texts have no label" in predicted.err
+    assert answered["coverage"] == 0.5
+    given = [one["label"] for one in labels if not one["abstained"]]
+    assert answered["accuracy"] == pytest.approx(given.count("pos") / 3)
+    people = dcnn("evaluate", model, "d.csv", "--abstain-below", 1).out
+    assert "abstaining below 1: 0.00 % of the texts are answered\n" in people
+
+
+def test_the_reliability_diagram_is_a_picture_beside_the_scores(dcnn, tmp_path, model):
+    (tmp_path / "d.csv").write_text(ROWS.format("pos", "neg"))
+    done = dcnn("evaluate", model, "d.csv", "--reliability", "r.svg")
+    assert done.code == 0, done.err
+    assert "The reliability diagram is in r.svg." in done.out
+    picture = (tmp_path / "r.svg").read_text()
+    assert "model on d.csv" in picture
+    assert "3 predictions" in picture
+    refused = dcnn("evaluate", model, "d.csv", "--reliability", "r.png")
+    assert refused.code == 2
+    assert "--reliability r.png: the diagram is an SVG" in refused.err

@@ -4,8 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from pyarrow import parquet
 
 from dcnn import artifact as model_folder
+from dcnn.commands.predict import run_predict
 from untrained import make_artifact
 
 AWKWARD = {
@@ -190,3 +192,22 @@ def test_mistakes_get_one_sentence(dcnn, model, arguments, message):
     assert done.code in (1, 2)
     assert message in done.err
     assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_text_without_a_label_has_an_empty_field_or_null(tmp_path, model, capsys):
+    texts = ["not dull", "the plot is bad", "good"]
+    folder = tmp_path / model
+    run_predict(folder, texts, top=2)
+    fields = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    limit = max(float(line[1]) for line in fields) - 1e-5  # reached by one of them
+    run_predict(folder, texts, top=2, abstain_below=limit)
+    shown = capsys.readouterr()
+    found = [line.split("\t") for line in shown.out.splitlines()]
+    sure = [float(line[1]) >= limit for line in fields]
+    assert sure.count(True) == 1
+    for before, after, kept in zip(fields, found, sure, strict=True):
+        assert after == (before if kept else ["", before[1], "", *before[3:]])
+    assert shown.err == f"dcnn: 2 of 3 texts have no label: no probability reached {limit:g}\n"
+    run_predict(folder, texts, output=tmp_path / "o.parquet", abstain_below=limit)
+    labels = parquet.read_table(tmp_path / "o.parquet").column("label").to_pylist()
+    assert labels == [line[0] or None for line in found]

@@ -12,9 +12,10 @@ from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.export.networks import row_orders
 from dcnn.export.onnx_file import onnx_bytes, open_session, run_onnx
 from dcnn.export.rounding import decided_by_rounding
+from dcnn.heads import softmax
 from dcnn.models import build_model
 from dcnn.ops import backends
-from dcnn.predictor import Predictor, softmax
+from dcnn.predictor import Predictor
 from dcnn.stored_weights import STORED_DTYPES, pack, unpack
 from dcnn.text.sentences import Sentences
 from untrained import make_artifact

@@ -4,7 +4,9 @@ import torch
 
 from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.errors import ConfigError
+from dcnn.evaluation import evaluate
 from dcnn.ops.choice import backend_name
+from dcnn.predictor import Predictor
 from dcnn.training.fit import TextSet, fit
 
 NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2)
@@ -50,3 +52,30 @@ def test_the_facts_say_what_was_used():
     assert artifact.facts["backend"] == backend_name(torch.device("cpu"))
     assert artifact.facts["device"] == "cpu"
     assert artifact.facts["dev_accuracy"] == summary.dev_accuracy
+
+
+def test_the_temperature_is_in_the_weights_and_changes_no_label():
+    config = Config(model=NETWORK).with_training(epochs=3)
+    classes, texts = ["neg", "pos"], ["good film", "bad film", "film", "good", "bad bad film"]
+    plain, _ = fit(DATA, DATA, classes, config.with_training(calibrate=False), device="cpu")
+    fitted, _ = fit(DATA, DATA, classes, config, device="cpu")
+    found = fitted.facts["calibration"]
+    assert "calibration" not in plain.facts
+    assert found["temperature"] != 1
+    sentences = plain.encoder.encode_all(texts)
+    np.testing.assert_allclose(
+        Predictor(fitted).logits(sentences) * found["temperature"],
+        Predictor(plain).logits(sentences),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    scores = [evaluate(DATA.targets, Predictor(one).probabilities(DATA.texts), classes)
+              for one in (plain, fitted)]  # fmt: skip
+    assert [one.calibration_error for one in scores] == pytest.approx(
+        [found["error_before"], found["error_after"]], abs=1e-5
+    )
+
+
+def test_without_a_dev_set_there_is_no_temperature():
+    artifact, _ = fit(DATA, None, ["neg", "pos"], Config(model=NETWORK), device="cpu")
+    assert "calibration" not in artifact.facts

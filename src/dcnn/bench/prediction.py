@@ -16,7 +16,8 @@ from dcnn.bench.rivals import KIM, KIM_MAPS, KIM_WIDTHS, KimCNN, text_rivals
 from dcnn.bench.timing import Contestant, take_turns
 from dcnn.bench.workload import CLASSES, Workload
 from dcnn.data.tables import read_rows
-from dcnn.predictor import Predictor, softmax
+from dcnn.heads import softmax
+from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 
 ONE_WORDS, BATCH, BATCH_WORDS = 18, 256, 20

@@ -21,6 +21,16 @@ LabelColumn = Annotated[
 WeightColumn = Annotated[
     str | None, typer.Option("--weight-column", help="Column of example weights, if any.")
 ]
+AbstainBelow = Annotated[
+    float | None,
+    typer.Option(
+        "--abstain-below",
+        metavar="P",
+        min=0,
+        max=1,
+        help="Give no label to a text whose best probability is under P.",
+    ),
+]
 Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the files.")]
 NoHeader = Annotated[
     bool,

@@ -8,6 +8,7 @@ import typer
 from dcnn.cli.options import (
     READABLE,
     SHARDS,
+    AbstainBelow,
     Encoding,
     Json,
     LabelColumn,
@@ -42,6 +43,7 @@ def predict(
     ] = False,
     as_json: Json = False,
     top: Annotated[int, typer.Option("--top", min=1, help="How many labels of each text.")] = 1,
+    abstain_below: AbstainBelow = None,
     text_column: TextColumn = None,
     encoding: Encoding = "utf-8",
     no_header: NoHeader = False,
@@ -49,20 +51,24 @@ def predict(
     """Classify texts given as arguments, in a file, or as lines on standard input.
 
     Prints a line a text: label, probability and the text, separated by tabs; with --json an
-    object a line, with the probability of every label.
+    object a line, with the probability of every label. A text that --abstain-below leaves without a
+    label has an empty field there, or null.
 
     \b
     Examples:
       dcnn predict my-model "not a dull moment"
       dcnn predict my-model --input reviews.csv --output labels.tsv
       dcnn predict my-model --input shards --output labels.parquet --skip-bad-shards
+      dcnn predict my-model --input reviews.csv --abstain-below 0.8 > labels.tsv
       cat lines.txt | dcnn predict my-model --json --top 3
     """
     from dcnn.commands.predict import run_predict
     from dcnn.data.tables import TableOptions
 
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
-    run_predict(model, texts or [], source, output, columns, as_json, top, skip_bad_shards)
+    run_predict(
+        model, texts or [], source, output, columns, as_json, top, skip_bad_shards, abstain_below
+    )
 
 
 def evaluate(
@@ -76,17 +82,30 @@ def evaluate(
     label_column: LabelColumn = None,
     encoding: Encoding = "utf-8",
     no_header: NoHeader = False,
+    abstain_below: AbstainBelow = None,
+    reliability: Annotated[
+        Path | None,
+        typer.Option(
+            "--reliability",
+            metavar="FILE.svg",
+            help="Draw how often predictions of each confidence are right.",
+        ),
+    ] = None,
 ) -> None:
     """Score a model on labelled texts: accuracy, F1, confusion and calibration.
+
+    With --abstain-below also the share of texts that get a label, and of those that get the right
+    one.
 
     \b
     Examples:
       dcnn evaluate my-model test.csv
       dcnn evaluate my-model test.csv --json > scores.json
       dcnn evaluate my-model 'test-*.parquet'
+      dcnn evaluate my-model test.csv --abstain-below 0.8 --reliability reliability.svg
     """
-    from dcnn.commands.evaluate import run_evaluate
+    from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
     from dcnn.data.tables import TableOptions
 
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
-    run_evaluate(model, data, columns, as_json)
+    run_evaluate(EvaluateOptions(model, data, columns, as_json, abstain_below, reliability))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from dcnn.config import Config
 from dcnn.data.corpora import find_corpus
 from dcnn.data.folders import data_folder
 from dcnn.errors import DcnnError, MissingExtraError, TrainingStoppedError, UserError
@@ -167,7 +166,7 @@ def _differences(recipe: Recipe, there: dict[str, dict[str, Any]]) -> list[str]:
     A setting that did not exist when its file was written had the value of its default.
     """
     here = recipe.to_dict()
-    defaults = Recipe(recipe.name, Config(model=type(recipe.config.model)())).to_dict()
+    defaults = Recipe.from_dict(recipe.name, recipe.config.model.kind, {}, "defaults").to_dict()
     found = []
     for section in here.keys() | there.keys():
         ours, theirs = here.get(section, {}), there.get(section, {})

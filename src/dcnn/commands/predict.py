@@ -32,6 +32,7 @@ def run_predict(
     as_json: bool = False,
     top: int = 1,
     skip_bad_shards: bool = False,
+    abstain_below: float | None = None,
 ) -> None:
     """Classify the texts and write one line, or row, for each."""
     if texts and source:
@@ -41,9 +42,20 @@ def run_predict(
     _check_output(source, output, as_json)
     bad: list[DataError] = []
     predictor = Predictor.load(model)
-    with _destination(output, predictor, as_json, top) as write:
+    abstains = abstain_below is not None
+    seen = abstained = 0
+    with _destination(output, predictor, as_json, top, abstains) as write:
         for chunk in _chunks(_texts(texts, source, columns, bad if skip_bad_shards else None)):
-            write(predictor.predict(chunk))
+            predictions = predictor.predict(chunk, abstain_below or 0.0)
+            write(predictions)
+            seen += len(predictions)
+            abstained += sum(prediction.abstained for prediction in predictions)
+    if abstains:
+        print(
+            f"dcnn: {abstained:,} of {seen:,} texts have no label: "
+            f"no probability reached {abstain_below:g}",
+            file=sys.stderr,
+        )
     if bad:
         files = "1 file" if len(bad) == 1 else f"{len(bad)} files"
         raise DcnnError(f"{source}: left out {files} as said above; all the others are predicted")
@@ -131,11 +143,11 @@ Write = Callable[[Sequence[Prediction]], None]
 
 @contextmanager
 def _destination(
-    output: Path | None, predictor: Predictor, as_json: bool, top: int
+    output: Path | None, predictor: Predictor, as_json: bool, top: int, abstains: bool
 ) -> Iterator[Write]:
     if output is None:
         stdout = standard_output("name a file with --output")
-        yield _lines_to(stdout, as_json, top)
+        yield _lines_to(stdout, as_json, top, abstains)
         stdout.flush()
         return
     from dcnn.commands.prediction_files import columnar_writer, is_columnar
@@ -146,15 +158,15 @@ def _destination(
                 yield write
             return
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
-        yield _lines_to(text, as_json, top)
+        yield _lines_to(text, as_json, top, abstains)
         text.flush()
         text.detach()
 
 
-def _lines_to(stream: TextIO, as_json: bool, top: int) -> Write:
+def _lines_to(stream: TextIO, as_json: bool, top: int, abstains: bool) -> Write:
     def write(predictions: Sequence[Prediction]) -> None:
         for prediction in predictions:
-            line = _json_line(prediction, top) if as_json else _tsv_line(prediction, top)
+            line = _json_line(prediction, top, abstains) if as_json else _tsv_line(prediction, top)
             print(line, file=stream)
 
     return write
@@ -164,15 +176,16 @@ def _tsv_line(prediction: Prediction, top: int) -> str:
     fields = [
         field
         for label, probability in prediction.ranked[:top]
-        for field in (str(label), f"{probability:.6f}")
+        for field in ("" if prediction.abstained else str(label), f"{probability:.6f}")
     ]
     return "\t".join(_CONTROLS.sub(" ", field) for field in [*fields, prediction.text])
 
 
-def _json_line(prediction: Prediction, top: int) -> str:
+def _json_line(prediction: Prediction, top: int, abstains: bool) -> str:
     values = {
         "text": prediction.text,
-        "label": prediction.label,
+        "label": None if prediction.abstained else prediction.label,
+        **({"abstained": prediction.abstained} if abstains else {}),
         "probability": prediction.probability,
         "top": [{"label": label, "probability": p} for label, p in prediction.ranked[:top]],
         "probabilities": {str(label): p for label, p in prediction.ranked},

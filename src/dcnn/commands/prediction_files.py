@@ -1,7 +1,7 @@
 """Predictions as a file of columns: label, probability and text, in Parquet, Arrow or Feather.
 
 Labels keep their type. With ``--top 3`` the next best follow as ``label_2``, ``probability_2``,
-``label_3`` and ``probability_3``.
+``label_3`` and ``probability_3``. Where the model abstains the labels are null.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +64,8 @@ def columnar_writer(
         ranks = list(zip(schema.names[:-1:2], schema.names[1:-1:2], strict=True))
         for prediction in predictions:
             for (label, probability), best in zip(ranks, prediction.ranked, strict=False):
-                columns[label].append(str(best[0]) if as_strings else best[0])
+                named = str(best[0]) if as_strings else best[0]
+                columns[label].append(None if prediction.abstained else named)
                 columns[probability].append(best[1])
             # Half a surrogate pair has no code, and is replaced as it is in lines.
             columns["text"].append(prediction.text.encode("utf-8", "replace").decode())

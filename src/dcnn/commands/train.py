@@ -88,6 +88,7 @@ def run_train(options: TrainOptions) -> None:
         f"dev accuracy {100 * (summary.dev_accuracy or 0):.2f} %",
         soft_wrap=True,
     )
+    _tell_calibration(console, artifact)
     facts = artifact.facts | {
         "data": options.data.name or options.data.resolve().name,
         "dcnn": __version__,
@@ -99,6 +100,15 @@ def run_train(options: TrainOptions) -> None:
     options.checkpoint.unlink(missing_ok=True)
     hint = f"try: dcnn predict {options.out} 'a text'"
     console.print(f"The model is in {options.out}; {hint}", soft_wrap=True)
+
+
+def _tell_calibration(console: Console, artifact: Artifact) -> None:
+    if (found := artifact.facts.get("calibration")) is not None:
+        console.print(
+            f"Calibrated on dev: temperature {found['temperature']:.2f}, calibration error "
+            f"{100 * found['error_before']:.2f} % before, {100 * found['error_after']:.2f} % after",
+            soft_wrap=True,
+        )
 
 
 def _best_epoch(summary: "TrainingSummary") -> int:

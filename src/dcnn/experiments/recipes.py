@@ -222,6 +222,8 @@ def _refuse_what_is_not_the_recipes(
     """
     if settings["training"].setdefault("patience", 0) != 0:
         raise ConfigError(f"{where}: patience: an experiment never stops early; leave it out")
+    if settings["training"].setdefault("calibrate", False):
+        raise ConfigError(f"{where}: calibrate: an experiment counts labels; leave it out")
     if settings["training"].get("seed", 0) != 0:
         raise ConfigError(f"{where}: seed: the command says how many seeds are run; leave it out")
     if settings["model"].get("kind", model) != model:

@@ -19,7 +19,8 @@ from dcnn.artifact import Artifact
 from dcnn.errors import DcnnError
 from dcnn.export.networks import IDS, LENGTHS, PROBABILITIES, build_network
 from dcnn.export.rounding import decided_by_rounding
-from dcnn.predictor import Predictor, softmax
+from dcnn.heads import softmax
+from dcnn.predictor import Predictor
 from dcnn.stored_weights import pack
 from dcnn.text.sentences import Sentences
 

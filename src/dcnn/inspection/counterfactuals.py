@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dcnn.artifact import Label
+from dcnn.heads import softmax
 from dcnn.inspection.trace import Trace
-from dcnn.predictor import Predictor, softmax
+from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 from dcnn.text.vocabulary import UNKNOWN
 

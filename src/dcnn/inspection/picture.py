@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dcnn.artifact import Label
+from dcnn.heads import softmax
 from dcnn.inspection.feature_graph import FeatureGraph
 from dcnn.inspection.node_link import ROOT, node_id
 from dcnn.inspection.relevance import (
@@ -20,7 +21,6 @@ from dcnn.inspection.relevance import (
     strongest_nodes,
     word_relevance,
 )
-from dcnn.predictor import softmax
 from dcnn.text.sentences import Ints
 
 TOP = 10  # topmost nodes

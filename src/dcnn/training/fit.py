@@ -13,16 +13,21 @@ import torch
 from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact, Label
+from dcnn.calibration import Calibration, calibrate
 from dcnn.config import Config
 from dcnn.data.batching import Examples, Floats
 from dcnn.errors import ConfigError
+from dcnn.models import SentenceModel
 from dcnn.ops import backends
 from dcnn.ops.choice import backend_name
+from dcnn.stored_weights import Weights
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, with_vector_words
 from dcnn.training.checkpoint import Checkpoint
+from dcnn.training.dev_set import logits_of
 from dcnn.training.initial import find_vectors, initialize, make_model
 from dcnn.training.loop import train
+from dcnn.training.objective import target_distributions
 from dcnn.training.progress import Listener
 from dcnn.training.run import TrainingSummary
 
@@ -58,6 +63,8 @@ def fit(
     threads: int = 1,
 ) -> tuple[Artifact, TrainingSummary]:
     """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept.
+
+    A temperature found on ``dev`` is part of the weights unless ``training.calibrate`` is false.
 
     ``threads`` are the CPU threads. One is the default: more help little on an idle machine, wait
     for one another on a busy one, and round differently.
@@ -96,7 +103,7 @@ def fit(
         )
     trained = model.merged(model.state_dict())
     weights = {name: value.cpu().numpy() for name, value in trained.items()}
-    facts = {
+    facts: dict[str, Any] = {
         "examples": {"train": len(examples), "dev": len(dev_examples) if dev_examples else 0},
         "dev_accuracy": summary.dev_accuracy,
         "epochs": summary.epochs,
@@ -106,7 +113,21 @@ def fit(
         "threads": threads,
         "backend": backend,
     }
+    if config.training.calibrate and dev_examples is not None:
+        facts["calibration"] = _calibrate(model, weights, dev_examples).to_dict()
     return Artifact(config, tuple(classes), encoder, weights, facts), summary
+
+
+def _calibrate(model: SentenceModel, weights: Weights, dev: Examples) -> Calibration:
+    """Find a temperature on ``dev``, and divide the topmost of ``weights`` by it.
+
+    So it reaches every backend, export and explanation as part of the network, and no label.
+    """
+    targets = target_distributions(dev.targets, model.top.out_features)
+    calibration = calibrate(logits_of(model, dev.sentences), targets)
+    for name in ("top.weight", "top.bias"):
+        weights[name] = weights[name] / np.float32(calibration.temperature)
+    return calibration
 
 
 @contextmanager

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from dcnn.config import TrainingConfig
-from dcnn.data.batching import Batch, Examples, make_batch, prediction_batches, training_order
+from dcnn.data.batching import Batch, Examples, make_batch, training_order
 from dcnn.errors import TrainingError
 from dcnn.models import SentenceModel
 from dcnn.models.dcnn import DCNN
 from dcnn.text.sentences import Ints
 from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training import native_step
+from dcnn.training.dev_set import evaluate_weights
 from dcnn.training.objective import cross_entropy, example_weights, target_distributions
 from dcnn.training.optimizer import (
     WeightAverage,
@@ -291,20 +291,3 @@ class Run:
             sentences_per_second=state.sentences / max(state.seconds, 1e-9),
             history=[EvaluationRecord(**record) for record in state.history],
         )
-
-
-@torch.no_grad()
-def evaluate_weights(
-    model: SentenceModel, weights: Weights, examples: Examples, device: torch.device
-) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy of ``model`` with ``weights`` on ``examples``."""
-    targets = target_distributions(examples.targets, model.top.out_features)
-    hits = torch.zeros((), device=device)
-    loss = torch.zeros((), device=device)
-    for batch in prediction_batches(examples.sentences):
-        ids, lengths = torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths)
-        logits = functional_call(model, weights, (ids.to(device), lengths.to(device)))
-        truth = torch.from_numpy(targets[batch.order]).to(device)
-        hits += (logits.argmax(dim=1) == truth.argmax(dim=1)).sum()
-        loss += cross_entropy(logits, truth) * len(batch.order)
-    return float(hits) / len(examples), float(loss) / len(examples)
