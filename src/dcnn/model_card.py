@@ -41,7 +41,6 @@ def render_card(
         dtype: how its weights are stored.
         repository: where the hub has it, ``OWNER/NAME``, for a card that is read there.
     """
-    settings = config.to_dict()
     shown = ", ".join(f"`{label}`" for label in classes[:_SHOWN_CLASSES])
     more = f" and {len(classes) - _SHOWN_CLASSES} more" if len(classes) > _SHOWN_CLASSES else ""
     pull = f"dcnn pull {repository} --out {name}\n" if repository else ""
@@ -57,7 +56,7 @@ def render_card(
         "## How it was made",
         _table(("fact", "value"), _flatten(facts)) if facts else "Nothing was noted of the run.",
         "## Settings",
-        _table(("setting", "value"), _flatten(settings)),
+        settings_table(config),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -77,6 +76,11 @@ def front_matter(
         FENCE,
     ]
     return "\n".join(lines)
+
+
+def settings_table(config: Config) -> str:
+    """All settings as Markdown."""
+    return _table(("setting", "value"), _flatten(config.to_dict()))
 
 
 def has_front_matter(card: str) -> bool:
