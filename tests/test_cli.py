@@ -10,7 +10,7 @@ def test_no_arguments_show_the_commands(dcnn):
     done = dcnn()
     assert "Usage" in done.out + done.err
     names = ("demo", "train", "predict", "evaluate", "explain", "detectors", "export")
-    for command in (*names, "data", "experiment", "bench", "tune", "compare"):
+    for command in (*names, "data", "experiment", "bench", "tune", "compare", "push", "pull"):
         assert command in done.out + done.err
 
 
@@ -27,6 +27,8 @@ def test_no_arguments_show_the_commands(dcnn):
             "export",
             "tune",
             "compare",
+            "push",
+            "pull",
             "data list",
             "data fetch",
             "data verify",

@@ -3,7 +3,7 @@
     config.json        format version, network, classes, settings, facts of the run
     model.safetensors  the weights: float32, float16, or int8 (see ``dcnn.stored_weights``)
     tokenizer.json     tokenizer preset and vocabulary
-    README.md          a model card, for people
+    README.md          a model card, for people and for the Hugging Face hub
 
 A folder is written beside its place and renamed into it. Nothing is pickled. Loading checks the
 version, the names, shapes, dtypes and sizes of all weights before it allocates any of them.
@@ -30,6 +30,7 @@ from dcnn.text.encoder import Encoder
 
 FORMAT_VERSION = 2
 CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
+FILES = (CONFIG, WEIGHTS, TOKENIZER, CARD)
 
 Label = str | int | float | bool
 
@@ -59,7 +60,7 @@ def is_model_folder(path: Path) -> bool:
     """Whether ``path`` holds the files of a model folder and nothing else."""
     if not path.is_dir() or not (path / CONFIG).is_file():
         return False
-    foreign = {entry.name for entry in path.iterdir()} - {CONFIG, WEIGHTS, TOKENIZER, CARD}
+    foreign = {entry.name for entry in path.iterdir()} - set(FILES)
     return not foreign and b'"format_version"' in (path / CONFIG).read_bytes()
 
 

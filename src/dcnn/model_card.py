@@ -1,5 +1,12 @@
-"""The README.md of a model folder: what the model is, what it learned from, how good it is."""
+"""The README.md of a model folder: what the model is, what it learned from, how good it is.
 
+It begins with the metadata that the Hugging Face hub reads, in YAML between two lines ``---``, so
+that a folder can be uploaded as it is. YAML reads JSON's strings and numbers, so they are written
+as JSON.
+"""
+
+import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +19,8 @@ _ROUNDED = {
     "float16": f"Weights: float16. {_OTHERS}",
     "int8": f"Weights: int8 embeddings with a scale a word, the rest float16. {_OTHERS}",
 }
+FENCE = "---"
+_SPLITS = {"dev": "accuracy on dev, which chose the epoch", "test": "accuracy on test"}
 
 
 def render_card(
@@ -20,25 +29,98 @@ def render_card(
     classes: Sequence[object],
     facts: dict[str, Any],
     dtype: StoredDtype = "float32",
+    repository: str = "",
 ) -> str:
-    """Render the card as Markdown; ``facts`` are the plain values that training noted."""
-    settings = config.to_dict()
+    """Render the card as Markdown.
+
+    Args:
+        name: of the model.
+        config: its settings.
+        classes: its labels.
+        facts: the plain values that training noted.
+        dtype: how its weights are stored.
+        repository: where the hub has it, ``OWNER/NAME``, for a card that is read there.
+    """
     shown = ", ".join(f"`{label}`" for label in classes[:_SHOWN_CLASSES])
     more = f" and {len(classes) - _SHOWN_CLASSES} more" if len(classes) > _SHOWN_CLASSES else ""
+    pull = f"dcnn pull {repository} --out {name}\n" if repository else ""
     sections = [
+        front_matter(name, config, facts, dtype),
         f"# {name}",
         f"A sentence classifier ({config.model.kind}) made with "
         "[dcnn](https://pypi.org/project/dcnn).",
         f"Labels: {shown}{more}.",
         *([_ROUNDED[dtype]] if dtype in _ROUNDED else []),
         "## Use",
-        f'```sh\ndcnn predict {name} "a text"\n```',
+        f'```sh\n{pull}dcnn predict {name} "a text"\n```',
         "## How it was made",
         _table(("fact", "value"), _flatten(facts)) if facts else "Nothing was noted of the run.",
         "## Settings",
-        _table(("setting", "value"), _flatten(settings)),
+        settings_table(config),
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def front_matter(
+    name: str, config: Config, facts: dict[str, Any], dtype: StoredDtype = "float32"
+) -> str:
+    """What the hub reads: kind of task, library, tags, and the accuracy of the run."""
+    lines = [
+        FENCE,
+        "library_name: dcnn",
+        "pipeline_tag: text-classification",
+        "tags:",
+        "- sentence-classification",
+        f"- {config.model.kind}",
+        *_model_index(name, facts, dtype),
+        FENCE,
+    ]
+    return "\n".join(lines)
+
+
+def settings_table(config: Config) -> str:
+    """All settings as Markdown."""
+    return _table(("setting", "value"), _flatten(config.to_dict()))
+
+
+def has_front_matter(card: str) -> bool:
+    """Whether a card, perhaps written by hand, begins with metadata."""
+    first, *others = card.splitlines() or [""]
+    return first.rstrip() == FENCE and any(line.rstrip() == FENCE for line in others)
+
+
+def _model_index(name: str, facts: dict[str, Any], dtype: StoredDtype) -> list[str]:
+    """The accuracies as the hub's leaderboards read them; none that was not measured."""
+    if dtype != "float32":
+        return []  # those of the run are of the weights before they were rounded
+    measured = [
+        (split, meaning, facts.get(f"{split}_accuracy")) for split, meaning in _SPLITS.items()
+    ]
+    results: list[str] = []
+    for split, meaning, value in measured:
+        if isinstance(value, float) and math.isfinite(value):
+            data = _quoted(facts.get("data", "unknown"))
+            results += [
+                "  - task:",
+                "      type: text-classification",
+                "    dataset:",
+                f"      name: {data}",
+                f"      type: {data}",
+                f"      split: {split}",
+                "    metrics:",
+                "    - type: accuracy",
+                f"      value: {value:.6f}",  # YAML takes 1e-07 for a string
+                f"      name: {meaning}",
+            ]
+    if not results:
+        return []
+    return ["model-index:", f"- name: {_quoted(name)}", "  results:", *results]
+
+
+def _quoted(value: object) -> str:
+    """A string for YAML; what it could not hold, such as a control character, is replaced."""
+    held = "".join(sign if sign.isprintable() else "\ufffd" for sign in str(value))
+    return json.dumps(held, ensure_ascii=False)
 
 
 def _flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

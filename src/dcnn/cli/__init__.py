@@ -15,6 +15,7 @@ from dcnn.cli.exporting import export
 from dcnn.cli.inspecting import detectors, explain
 from dcnn.cli.predicting import evaluate, predict
 from dcnn.cli.serving import serve
+from dcnn.cli.sharing import pull, push
 from dcnn.cli.training import demo, train
 from dcnn.cli.tuning import compare, tune
 
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="The Dynamic Convolutional Neural Network for sentences: train, predict, evaluate, "
-    "explain, look at its detectors, export.",
+    "explain, look at its detectors, export, share.",
 )
 app.add_typer(data_app, name="data")
 app.add_typer(experiment_app, name="experiment")
@@ -42,6 +43,8 @@ for command in (
     serve,
     tune,
     compare,
+    push,
+    pull,
 ):
     app.command()(command)
 

@@ -77,6 +77,10 @@ def train(
     threads: Annotated[
         int, typer.Option("--threads", min=1, help="CPU threads; other counts round differently.")
     ] = 1,
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option("--tensorboard", metavar="DIR", help="Log curves there for TensorBoard."),
+    ] = None,
 ) -> None:
     """Train a classifier on labelled texts.
 
@@ -89,6 +93,7 @@ def train(
       dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
       dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
       dcnn train reviews.csv --out my-model --resume
+      dcnn train reviews.csv --out my-model --tensorboard logs
     """
     from dcnn.commands.train import TrainOptions, run_train
     from dcnn.data.tables import TableOptions
@@ -110,5 +115,6 @@ def train(
             overwrite=overwrite,
             checkpoint_seconds=checkpoint_seconds,
             threads=threads,
+            tensorboard=tensorboard,
         )
     )

@@ -5,6 +5,7 @@ Torch is imported when all input has been found good: a typo is answered at once
 
 import datetime
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ from dcnn.errors import (
 from dcnn.evaluation import evaluate
 from dcnn.predictor import Predictor
 from dcnn.terminal import TrainingBar, make_console, print_evaluation
+from dcnn.training.progress import Listener, Listeners
+from dcnn.training.tensorboard_log import TensorBoardLog, require_tensorboard
 
 if TYPE_CHECKING:
     from dcnn.training.run import TrainingSummary
@@ -52,6 +55,7 @@ class TrainOptions:
     overwrite: bool
     checkpoint_seconds: float
     threads: int
+    tensorboard: Path | None = None
 
     @property
     def checkpoint(self) -> Path:
@@ -72,6 +76,8 @@ def run_train(options: TrainOptions) -> None:
             "pass --resume to go on with it, or --overwrite to start again"
         )
     model_folder.check_destination(options.out, replaces)
+    if options.tensorboard is not None:
+        require_tensorboard()
     config = _config(options)
     train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
     if dev is None:
@@ -132,7 +138,11 @@ def _fit(
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{options.out.parent} cannot be made ({error.strerror})") from error
-    with TrainingBar(console) as bar, stop_on_signal(bar):
+    with (
+        TrainingBar(console) as bar,
+        _tensorboard(options, config) as log,
+        stop_on_signal(listener := Listeners(bar, log)),
+    ):
         try:
             return fit(
                 TextSet(train.texts, train.class_numbers(classes), train.weights),
@@ -143,7 +153,7 @@ def _fit(
                 checkpoint_path=options.checkpoint,
                 resume=options.resume,
                 checkpoint_seconds=options.checkpoint_seconds,
-                listener=bar,
+                listener=listener,
                 threads=options.threads,
             )
         except TrainingStoppedError as stopped:
@@ -154,6 +164,13 @@ def _fit(
             raise TrainingError(
                 f"{failed}; start again with other settings and --overwrite"
             ) from None
+
+
+def _tensorboard(options: TrainOptions, config: Config) -> AbstractContextManager[Listener]:
+    """What logs the run below the folder that was named, under the model's own name."""
+    if options.tensorboard is None:
+        return nullcontext(Listener())
+    return TensorBoardLog(options.tensorboard / options.out.resolve().name, config)
 
 
 def _config(options: TrainOptions) -> Config:

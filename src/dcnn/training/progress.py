@@ -15,6 +15,7 @@ class Progress:
         loss: mean training loss of the epoch so far.
         sentences_per_second: measured since the run started or was resumed.
         seconds_left: estimate for all epochs.
+        learning_rate: of the step.
     """
 
     epoch: int
@@ -24,6 +25,7 @@ class Progress:
     loss: float
     sentences_per_second: float
     seconds_left: float
+    learning_rate: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,25 @@ class Listener:
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
         """The dev set has been evaluated."""
+
+
+class Listeners(Listener):
+    """Several that hear the same; ``stop`` is set here, for all."""
+
+    def __init__(self, *members: Listener) -> None:
+        self.members = members
+
+    def on_resume(self, epoch: int, step: int) -> None:
+        """Tell all."""
+        for member in self.members:
+            member.on_resume(epoch, step)
+
+    def on_step(self, progress: Progress) -> None:
+        """Tell all."""
+        for member in self.members:
+            member.on_step(progress)
+
+    def on_evaluation(self, record: EvaluationRecord) -> None:
+        """Tell all."""
+        for member in self.members:
+            member.on_evaluation(record)

@@ -189,8 +189,10 @@ class Run:
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = (state.sentences - self._sentences_at_start) / seconds
         left = (steps - state.step) * (state.sentences / state.step) / rate
+        learning_rate = float(self.optimizer.param_groups[0]["lr"])
+        epoch, epochs = state.epoch + 1, self.config.epochs
         self.listener.on_step(
-            Progress(state.epoch + 1, self.config.epochs, state.step, steps, loss, rate, left)
+            Progress(epoch, epochs, state.step, steps, loss, rate, left, learning_rate)
         )
 
     def _require_finite(self, name: str, value: float) -> None:

@@ -1,0 +1,57 @@
+"""The card's metadata is what the hub's own client reads, whatever the names and figures are."""
+
+import pytest
+from huggingface_hub import ModelCard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcnn.config import Config
+from dcnn.model_card import has_front_matter, render_card
+
+accuracies = st.floats(0, 1)
+
+
+def read(name="m", facts=None, **others) -> ModelCard:
+    card = render_card(name, Config(), ("neg", "pos"), facts or {}, **others)
+    assert has_front_matter(card)
+    return ModelCard(card.encode("utf-8", "replace").decode())
+
+
+@given(st.text(min_size=1), st.text(min_size=1), accuracies, accuracies)
+def test_the_hub_reads_the_figures_of_the_run(name, data, dev, test):
+    facts = {"data": data, "dev_accuracy": dev, "test_accuracy": test}
+    metadata = read(name, facts).data
+    assert metadata.library_name == "dcnn"
+    assert metadata.pipeline_tag == "text-classification"
+    first, second = metadata.eval_results
+    assert (first.dataset_split, second.dataset_split) == ("dev", "test")
+    assert [first.metric_value, second.metric_value] == pytest.approx([dev, test], abs=1e-6)
+    if data.isprintable():
+        assert first.dataset_name == data
+    if name.isprintable():
+        assert metadata.model_name == name
+
+
+@pytest.mark.parametrize("dev", [None, float("nan"), float("inf"), "0.9", True])
+def test_what_was_not_measured_is_not_claimed(dev):
+    assert read(facts={"data": "d.csv", "dev_accuracy": dev}).data.eval_results is None
+
+
+def test_weights_that_were_rounded_carry_no_figure_of_others():
+    card = read(facts={"dev_accuracy": 0.9}, dtype="int8")
+    assert card.data.eval_results is None
+    assert "those of the float32 weights" in card.text
+
+
+@pytest.mark.parametrize(
+    ("card", "answer"),
+    [
+        ("", False),
+        ("# m", False),
+        ("---\na: 1\n---\n", True),
+        ("---\nno end", False),
+        ("---", False),
+    ],
+)
+def test_metadata_stands_between_two_lines(card, answer):
+    assert has_front_matter(card) is answer

@@ -1,0 +1,147 @@
+"""The curves that TensorBoard reads back are those of the run, stopped or not."""
+
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from dcnn.commands.train import TrainOptions, run_train
+from dcnn.config import Config
+from dcnn.data.tables import TableOptions
+from dcnn.errors import MissingExtraError, StorageError
+from dcnn.training.progress import EvaluationRecord, Listener, Listeners, Progress
+from dcnn.training.tensorboard_log import TensorBoardLog
+
+STEPS = 45
+SETTINGS = ("model.dim=4", "model.widths=[3]", "model.maps=[2]", "model.k_top=2")
+
+
+def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    read = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    return {
+        tag: [(event.step, round(event.value, 4)) for event in read.Scalars(tag)]
+        for tag in read.Tags()["scalars"]
+    }
+
+
+def log_steps(folder: Path, first: int, last: int, resumed: bool = False) -> None:
+    """What a run tells of its steps from ``first`` to ``last``, at a look at dev a dozen."""
+    with TensorBoardLog(folder, Config()) as log:
+        if resumed:
+            log.on_resume(1, first - 1)
+        for step in range(first, last + 1):
+            log.on_step(Progress(1, 1, step, STEPS, 1 / step, 9.0, 0.0, 0.1 - step / 1000))
+            if step % 12 == 0:
+                log.on_evaluation(EvaluationRecord(1, step, 1 / step, 2 / step, step / 50, True))
+
+
+@settings(max_examples=12)
+@given(st.integers(1, STEPS), st.data())
+def test_a_run_that_was_killed_and_resumed_leaves_the_curves_of_one_that_was_not(
+    tmp_path_factory, killed_after, data
+):
+    checkpoint = data.draw(st.integers(0, killed_after))
+    folder = tmp_path_factory.mktemp("logs")
+    log_steps(folder / "whole", 1, STEPS)
+    log_steps(folder / "killed", 1, killed_after)
+    log_steps(folder / "killed", checkpoint + 1, STEPS, resumed=True)
+    assert curves(folder / "killed") == curves(folder / "whole")
+
+
+def test_a_run_that_starts_again_takes_the_place_of_the_one_before(tmp_path):
+    log_steps(tmp_path, 1, STEPS)
+    log_steps(tmp_path, 1, 20)
+    assert [step for step, _ in curves(tmp_path)["training/loss"]] == [1, 10, 20]
+
+
+def train(folder: Path, **others: object) -> None:
+    rows = [f"the plot is {('dull', 'good')[i % 2]} {i},{i % 2}" for i in range(80)]
+    (folder / "data.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    given = {
+        "data": folder / "data.csv",
+        "out": folder / "model",
+        "dev": None,
+        "test": None,
+        "columns": TableOptions(),
+        "config": None,
+        "settings": (*SETTINGS, "training.batch_size=4", "training.schedule=linear"),
+        "epochs": 2,
+        "seed": 0,
+        "device": "cpu",
+        "resume": False,
+        "overwrite": False,
+        "checkpoint_seconds": 60,
+        "threads": 1,
+        "tensorboard": folder / "logs",
+    }
+    run_train(TrainOptions(**given | others))
+
+
+def test_training_logs_loss_rate_speed_dev_and_settings(tmp_path, capsys):
+    train(tmp_path)
+    found = curves(tmp_path / "logs" / "model")
+    assert set(found) == {
+        *("training/loss", "training/learning_rate", "training/sentences_per_second"),
+        *("dev/loss", "dev/accuracy"),
+    }
+    steps = [step for step, _ in found["training/loss"]]
+    assert steps == [1, 10, 20, 30]
+    assert found["training/learning_rate"] == [
+        (step, pytest.approx(0.1 * (1 - (step - 1) / 36), abs=1e-4)) for step in steps
+    ]
+    shown = [line for line in capsys.readouterr().err.splitlines() if "dev accuracy" in line]
+    accuracies = [f"dev accuracy {100 * value:.2f} %" for _, value in found["dev/accuracy"]]
+    assert len(accuracies) == 2
+    for accuracy, line in zip(accuracies, shown, strict=False):
+        assert accuracy in line
+    read = EventAccumulator(str(tmp_path / "logs" / "model")).Reload()
+    (text,) = read.Tensors("settings/text_summary")
+    assert b"| model.dim | 4 |" in text.tensor_proto.string_val[0]
+
+
+def test_a_log_that_cannot_be_written_does_not_end_the_run(tmp_path, caplog):
+    folder = tmp_path / "log"
+    with caplog.at_level(logging.WARNING, "dcnn"), TensorBoardLog(folder, Config()) as log:
+        folder.rmdir()
+        folder.write_text("in the way")
+        for step in (1, 10, 20):
+            log.on_step(Progress(1, 1, step, 30, 0.5, 9.0, 0.0))
+    assert len(caplog.records) == 1
+    assert "the log for TensorBoard ends here (" in caplog.text
+
+
+def test_what_stands_in_the_way_is_said_before_training(tmp_path, monkeypatch):
+    (tmp_path / "logs").write_text("")
+    with pytest.raises(StorageError, match=r"logs/model cannot be made \("):
+        train(tmp_path)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(MissingExtraError, match="--tensorboard needs the extra 'tensorboard': pip"):
+        train(tmp_path, data=tmp_path / "missing.csv")
+
+
+def test_all_listeners_hear_everything_and_one_word_stops_them():
+    class Heard(Listener):
+        def __init__(self) -> None:
+            self.told: list[object] = []
+
+        def on_resume(self, epoch: int, step: int) -> None:
+            self.told.append((epoch, step))
+
+        def on_step(self, progress: Progress) -> None:
+            self.told.append(progress)
+
+        def on_evaluation(self, record: EvaluationRecord) -> None:
+            self.told.append(record)
+
+    first, second = Heard(), Heard()
+    both = Listeners(first, second)
+    events = (Progress(1, 1, 1, 1, 0.5, 1.0, 1.0), EvaluationRecord(1, 1, 0.5, 0.5, 0.5, True))
+    both.on_resume(2, 3)
+    both.on_step(events[0])
+    both.on_evaluation(events[1])
+    assert first.told == second.told == [(2, 3), *events]
+    assert not both.stop
