@@ -287,3 +287,27 @@ def test_ctrl_c_stops_with_a_checkpoint_and_says_how_to_go_on(tmp_path, dcnn, nu
     fresh = dcnn("train", "train.csv", "--out", "m", "--epochs", 1, *SMALL, "--overwrite")
     assert fresh.code == 0
     assert not (tmp_path / "m.checkpoint").exists()
+
+
+def test_a_corpus_is_learned_from_disk_in_shards(dcnn, tmp_path):
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    for number in range(3):
+        write_csv(shards / f"{number}.csv", opinions(60)[20 * number : 20 * number + 20])
+    test = write_csv(tmp_path / "test.csv", opinions(20))
+    options = ("--stream", "--epochs", 1, "--test", test, *SMALL)
+    for name in ("a", "b"):
+        done = dcnn("train", shards, "--out", name, *options, DCNN_CACHE="cache")
+        assert done.code == 0, done.err
+        assert "60 examples of 3 files are encoded in cache" in done.err
+        assert "54 training and 6 dev examples, 2 labels" in done.err
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in "ab"]
+    assert weights[0] == weights[1]
+    assert load(tmp_path / "a").facts["examples"] == {"train": 54, "dev": 6}
+    assert len(list((tmp_path / "cache" / "blocks").iterdir())) == 3
+
+    (shards / "1.csv").write_bytes(b"text,label\nfine\xff,pos\n")
+    done = dcnn("train", shards, "--out", "c", *options, DCNN_CACHE="cache")
+    assert done.code == 2
+    assert "1.csv" in done.err
+    assert "2 of 3 files are encoded and kept" in done.err

@@ -77,6 +77,14 @@ def train(
     threads: Annotated[
         int, typer.Option("--threads", min=1, help="CPU threads; other counts round differently.")
     ] = 1,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Encode TRAIN on disk and learn from there, in bounded memory; else by its size.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Train a classifier on labelled texts.
 
@@ -86,6 +94,7 @@ def train(
     Examples:
       dcnn train reviews.csv --out my-model
       dcnn train 'shards/*.parquet' --dev dev.parquet --out my-model
+      dcnn train terabyte --out my-model --stream --set text.max_size=50000
       dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
       dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
       dcnn train reviews.csv --out my-model --resume
@@ -110,5 +119,6 @@ def train(
             overwrite=overwrite,
             checkpoint_seconds=checkpoint_seconds,
             threads=threads,
+            stream=stream,
         )
     )

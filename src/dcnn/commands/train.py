@@ -4,9 +4,11 @@ Torch is imported when all input has been found good: a typo is answered at once
 """
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,6 +18,7 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.commands.examples import read_examples, sorted_labels
 from dcnn.commands.stopping import stop_on_signal
+from dcnn.commands.streaming import is_large, read_corpus, read_others
 from dcnn.config import Config, load_toml
 from dcnn.data.splitting import hold_out
 from dcnn.data.tables import LabelledTexts, TableOptions
@@ -31,6 +34,7 @@ from dcnn.predictor import Predictor
 from dcnn.terminal import TrainingBar, make_console, print_evaluation
 
 if TYPE_CHECKING:
+    from dcnn.training.fit import Course
     from dcnn.training.run import TrainingSummary
 
 
@@ -52,6 +56,7 @@ class TrainOptions:
     overwrite: bool
     checkpoint_seconds: float
     threads: int
+    stream: bool | None = None
 
     @property
     def checkpoint(self) -> Path:
@@ -73,14 +78,9 @@ def run_train(options: TrainOptions) -> None:
         )
     model_folder.check_destination(options.out, replaces)
     config = _config(options)
-    train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
-    if dev is None:
-        train, dev = hold_out(train, config.training)
-    classes = sorted_labels(train.labels)
-    console.print(
-        f"{len(train.texts):,} training and {len(dev.texts):,} dev examples, {len(classes)} labels",
-    )
-    artifact, summary = _fit(console, options, config, classes, train, dev)
+    stream = is_large(options.data) if options.stream is None else options.stream
+    learn = _learn_from_disk if stream else _learn_in_memory
+    artifact, summary, test = learn(console, options, config)
     console.print(
         f"Trained {summary.epochs} of {config.training.epochs} epochs in {summary.seconds:.1f} s "
         f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}), "
@@ -94,7 +94,7 @@ def run_train(options: TrainOptions) -> None:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
     if test is not None:
-        facts["test_accuracy"] = _score(console, artifact, test, classes)
+        facts["test_accuracy"] = _score(console, artifact, test)
     model_folder.save(options.out, replace(artifact, facts=facts), replaces)
     options.checkpoint.unlink(missing_ok=True)
     hint = f"try: dcnn predict {options.out} 'a text'"
@@ -105,30 +105,60 @@ def _best_epoch(summary: "TrainingSummary") -> int:
     return [record.epoch for record in summary.history if record.best][-1]
 
 
-def _fit(
-    console: Console,
-    options: TrainOptions,
-    config: Config,
-    classes: Sequence[str],
-    train: LabelledTexts,
-    dev: LabelledTexts,
-) -> tuple[Artifact, "TrainingSummary"]:
+_Learned = tuple[Artifact, "TrainingSummary", LabelledTexts | None]
+
+
+def _learn_in_memory(console: Console, options: TrainOptions, config: Config) -> _Learned:
+    train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
+    if dev is None:
+        train, dev = hold_out(train, config.training)
+    classes = sorted_labels(train.labels)
+    _say_sizes(console, len(train.texts), len(dev.texts), len(classes))
+    fit_module = _import_fit()
+    data = fit_module.TextSet(train.texts, train.class_numbers(classes), train.weights)
+    held_out = fit_module.TextSet(dev.texts, dev.class_numbers(classes))
+    with _training(console, options) as course:
+        artifact, summary = fit_module.fit(data, held_out, classes, config, **vars(course))
+    return artifact, summary, test
+
+
+def _learn_from_disk(console: Console, options: TrainOptions, config: Config) -> _Learned:
+    dev, test = read_others(options.dev, options.test, options.columns)
+    corpus = read_corpus(
+        console, options.data, (dev, test), options.columns, config, holds_out=dev is None
+    )
+    held_out = len(corpus.held_out) if dev is None else len(dev.texts)
+    _say_sizes(console, len(corpus), held_out, len(corpus.classes))
+    fit_module = _import_fit()
+    given = dev and fit_module.TextSet(dev.texts, dev.class_numbers(corpus.classes))
+    with _training(console, options) as course:
+        artifact, summary = fit_module.fit_corpus(corpus, given, config, course)
+    return artifact, summary, test
+
+
+def _say_sizes(console: Console, train: int, dev: int, classes: int) -> None:
+    console.print(f"{train:,} training and {dev:,} dev examples, {classes} labels")
+
+
+def _import_fit() -> ModuleType:
     try:
-        from dcnn.training.fit import TextSet, fit
+        from dcnn.training import fit
     except ImportError:
         raise MissingExtraError("Training", "train") from None
+    return fit
 
+
+@contextmanager
+def _training(console: Console, options: TrainOptions) -> "Iterator[Course]":
+    """What a training needs while it runs; and how its errors end."""
+    course_of = _import_fit().Course
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{options.out.parent} cannot be made ({error.strerror})") from error
     with TrainingBar(console) as bar, stop_on_signal(bar):
         try:
-            return fit(
-                TextSet(train.texts, train.class_numbers(classes), train.weights),
-                TextSet(dev.texts, dev.class_numbers(classes)),
-                classes,
-                config,
+            yield course_of(
                 device=options.device,
                 checkpoint_path=options.checkpoint,
                 resume=options.resume,
@@ -155,9 +185,8 @@ def _config(options: TrainOptions) -> Config:
     )
 
 
-def _score(
-    console: Console, artifact: Artifact, test: LabelledTexts, classes: Sequence[str]
-) -> float:
+def _score(console: Console, artifact: Artifact, test: LabelledTexts) -> float:
+    classes = [str(label) for label in artifact.classes]
     probabilities = Predictor(artifact).probabilities(test.texts)
     scores = evaluate(test.class_numbers(classes), probabilities, classes)
     console.print(f"Test ({test.source}):")

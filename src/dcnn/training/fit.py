@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from dcnn.artifact import Artifact, Label
 from dcnn.config import Config
 from dcnn.data.batching import Examples, Floats
+from dcnn.data.corpus import Corpus
 from dcnn.errors import ConfigError
 from dcnn.ops import backends
 from dcnn.ops.choice import backend_name
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, with_vector_words
 from dcnn.training.checkpoint import Checkpoint
+from dcnn.training.feeds import CorpusFeed
 from dcnn.training.initial import find_vectors, initialize, make_model
 from dcnn.training.loop import train
 from dcnn.training.progress import Listener
@@ -44,6 +46,28 @@ class TextSet:
     weights: Floats | None = None
 
 
+@dataclass(frozen=True)
+class Course:
+    """How a training runs; none of it decides what is learned.
+
+    Attributes:
+        device: ``auto``, ``cpu`` or ``cuda``.
+        checkpoint_path: where an unfinished run is kept; none is nowhere.
+        resume: whether to go on from there.
+        checkpoint_seconds: time between checkpoints.
+        listener: hears how it goes.
+        threads: CPU threads. One is the default: more help little on an idle machine, wait for one
+            another on a busy one, and round differently.
+    """
+
+    device: str = "auto"
+    checkpoint_path: Path | None = None
+    resume: bool = False
+    checkpoint_seconds: float = 15.0
+    listener: Listener | None = None
+    threads: int = 1
+
+
 def fit(
     data: TextSet,
     dev: TextSet | None,
@@ -59,51 +83,82 @@ def fit(
 ) -> tuple[Artifact, TrainingSummary]:
     """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept.
 
-    ``threads`` are the CPU threads. One is the default: more help little on an idle machine, wait
-    for one another on a busy one, and round differently.
+    What follows ``config`` is described in ``Course``.
     """
-    place = choose_device(device)
-    if threads < 1:
-        raise ConfigError(f"threads={threads} must be 1 or more")
-    backend = backend_name(place)
-    logger.info(
-        "training on %s with the %s backend%s", place.type, backend, backends.lack(place.type)
-    )
+    course = Course(device, checkpoint_path, resume, checkpoint_seconds, listener, threads)
+    place = _start(course)
     encoder, sentences = Encoder.learn(data.texts, config.text)
     encoder = with_vector_words(encoder, config.text)
     examples = Examples(sentences, data.targets, data.weights)
     dev_examples = _encode(encoder, dev) if dev is not None else None
+    return _fit_encoded(encoder, examples, dev_examples, classes, config, course, place)
+
+
+def fit_corpus(
+    corpus: Corpus, dev: TextSet | None, config: Config, course: Course
+) -> tuple[Artifact, TrainingSummary]:
+    """As ``fit``, for a corpus that is larger than memory; it may hold out a dev set itself."""
+    place = _start(course)
+    encoder = with_vector_words(corpus.encoder, config.text)
+    dev_examples = corpus.dev() if dev is None else _encode(encoder, dev)
+    return _fit_encoded(encoder, corpus, dev_examples, corpus.classes, config, course, place)
+
+
+def _start(course: Course) -> torch.device:
+    """The device; and say which backend computes."""
+    place = choose_device(course.device)
+    if course.threads < 1:
+        raise ConfigError(f"threads={course.threads} must be 1 or more")
+    logger.info(
+        "training on %s with the %s backend%s",
+        place.type,
+        backend_name(place),
+        backends.lack(place.type),
+    )
+    return place
+
+
+def _fit_encoded(
+    encoder: Encoder,
+    examples: Examples | Corpus,
+    dev: Examples | None,
+    classes: Sequence[Label],
+    config: Config,
+    course: Course,
+    place: torch.device,
+) -> tuple[Artifact, TrainingSummary]:
     vectors = find_vectors(encoder, config)
     model = make_model(config, len(encoder.vocabulary), len(classes), vectors)
     initialize(model, config, vectors)
-    checkpoint = None
-    if checkpoint_path is not None:
-        identity = _identity(config, encoder, classes, examples, dev_examples, vectors)
-        identity |= {"device": place.type, "threads": threads, "torch": torch.__version__}
+    backend, checkpoint = backend_name(place), None
+    if course.checkpoint_path is not None:
+        identity = _identity(config, encoder, classes, examples, dev, vectors)
+        identity |= {"device": place.type, "threads": course.threads, "torch": torch.__version__}
         identity |= {"backend": backend}  # another one rounds differently
-        checkpoint = Checkpoint(checkpoint_path, identity)
-    with _cpu_threads(threads):
+        checkpoint = Checkpoint(course.checkpoint_path, identity)
+    feed = CorpusFeed(examples, config.training) if isinstance(examples, Corpus) else examples
+    with _cpu_threads(course.threads):
         summary = train(
             model,
-            examples,
-            dev_examples,
+            feed,
+            dev,
             config.training,
             device=place,
             checkpoint=checkpoint,
-            resume=resume,
-            checkpoint_seconds=checkpoint_seconds,
-            listener=listener,
+            resume=course.resume,
+            checkpoint_seconds=course.checkpoint_seconds,
+            listener=course.listener,
         )
     trained = model.merged(model.state_dict())
     weights = {name: value.cpu().numpy() for name, value in trained.items()}
     facts = {
-        "examples": {"train": len(examples), "dev": len(dev_examples) if dev_examples else 0},
+        "examples": {"train": len(examples), "dev": len(dev) if dev else 0},
         "dev_accuracy": summary.dev_accuracy,
         "epochs": summary.epochs,
         "seconds": round(summary.seconds, 1),
         "sentences_per_second": round(summary.sentences_per_second),
         "device": str(place),
-        "threads": threads,
+        "threads": course.threads,
         "backend": backend,
     }
     return Artifact(config, tuple(classes), encoder, weights, facts), summary
@@ -148,7 +203,7 @@ def _identity(
     config: Config,
     encoder: Encoder,
     classes: Sequence[Label],
-    examples: Examples,
+    examples: Examples | Corpus,
     dev: Examples | None,
     vectors: WordVectors | None,
 ) -> dict[str, Any]:
@@ -156,7 +211,9 @@ def _identity(
     digest = hashlib.sha256(encoder.to_json().encode())
     digest.update(repr(list(classes)).encode())
     for part in (examples, dev):
-        if part is not None:
+        if isinstance(part, Corpus):
+            digest.update(part.key.encode())
+        elif part is not None:
             arrays = (part.sentences.ids, part.sentences.offsets, part.targets, part.weights)
             for array in arrays:
                 digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())

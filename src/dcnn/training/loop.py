@@ -9,13 +9,14 @@ from dcnn.data.batching import Examples
 from dcnn.errors import TrainingStoppedError
 from dcnn.models import SentenceModel
 from dcnn.training.checkpoint import Checkpoint
+from dcnn.training.feeds import Feed
 from dcnn.training.progress import Listener
 from dcnn.training.run import Run, TrainingSummary
 
 
 def train(
     model: SentenceModel,
-    examples: Examples,
+    examples: Examples | Feed,
     dev: Examples | None,
     config: TrainingConfig,
     *,
