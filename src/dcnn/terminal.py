@@ -27,9 +27,9 @@ def printable(value: object) -> str:
     return _CONTROLS.sub("\ufffd", str(value))
 
 
-def make_console(stderr: bool = False) -> Console:
+def make_console(stderr: bool = False, quiet: bool = False) -> Console:
     """A console that prints what it is given: a label such as ``[b]`` is no markup here."""
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    return Console(stderr=stderr, quiet=quiet, markup=False, highlight=False, emoji=False)
 
 
 class TrainingBar(Listener):

@@ -6,15 +6,18 @@ every machine; ``--stream`` and ``--no-stream`` choose.
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from dcnn.commands.examples import sorted_labels
+from dcnn.commands.torchrun import processes_here
 from dcnn.config import Config
 from dcnn.data.arrow_files import ARROW
-from dcnn.data.corpus import Corpus
+from dcnn.data.corpus import Corpus, load_corpus
 from dcnn.data.corpus_making import Split, prepare_corpus
 from dcnn.data.encoding import EncodedFile, Reading, encode_files
 from dcnn.data.folders import cache_folder
@@ -25,6 +28,9 @@ from dcnn.files import COMPRESSIONS
 from dcnn.terminal import EncodingBar
 from dcnn.text.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from dcnn.training.workers import Workers
+
 # Text beyond this is not held in memory: some six million tweets, which would take four gigabytes.
 LARGEST_IN_MEMORY = 512 << 20
 
@@ -34,7 +40,7 @@ _COMPRESSED, _COLUMNAR = 3, 2
 
 def is_large(data: Path) -> bool:
     """Whether the files that ``data`` stands for are too large for memory."""
-    return sum(map(_text_bytes, find_shards(data))) > LARGEST_IN_MEMORY
+    return sum(map(_text_bytes, find_shards(data, aloud=False))) > LARGEST_IN_MEMORY
 
 
 def _text_bytes(path: Path) -> int:
@@ -62,29 +68,60 @@ def read_corpus(
     config: Config,
     *,
     holds_out: bool,
+    workers: "Workers | None" = None,
 ) -> Corpus:
-    """Encode the files of ``data``, or find them encoded, and prepare what is to be learned."""
+    """Encode the files of ``data``, or find them encoded, and prepare what is to be learned.
+
+    Of several processes, each encodes files of its own. Hosts may share a cache or not: what a host
+    does not have then is encoded by the first process on it.
+    """
     paths, cache = find_shards(data), cache_folder()
-    files = _encode(console, paths, columns, config, cache)
+    tokenizer = Tokenizer(config.text.tokenizer, config.text.lowercase)
+    with workers.first_before_others() if workers is not None else nullcontext():
+        reading = Reading.of(paths, columns, tokenizer)
+    if workers is None:
+        return _prepare(console, data, paths, reading, others, config, cache, holds_out)
+    own = paths[workers.rank :: workers.size]
+    if own:
+        _encode(console, own, reading, cache)
+    workers.wait()
+    prepared = None
+    if workers.local_rank == 0:
+        prepared = _prepare(console, data, paths, reading, others, config, cache, holds_out)
+    key = workers.text_of_first("" if prepared is None else prepared.key)
+    workers.wait()  # now the corpus is on every host
+    return prepared or load_corpus(cache, key)
+
+
+def _prepare(
+    console: Console,
+    data: Path,
+    paths: Sequence[Path],
+    reading: Reading,
+    others: Sequence[LabelledTexts | None],
+    config: Config,
+    cache: Path,
+    holds_out: bool,
+) -> Corpus:
+    files = _encode(console, paths, reading, cache)
+    sentences = sum(block.rows for file in files for block in file.blocks)
+    console.print(
+        f"{sentences:,} examples of {len(files):,} files are encoded in {cache}", soft_wrap=True
+    )
     counts = count_labels(files, str(data), splits=holds_out)
     for examples in filter(None, others):
         check_known_labels(examples, set(counts))
     training = config.training
     split = Split(training.dev_fraction, training.seed) if holds_out else None
-    classes = sorted_labels(list(counts))
-    return prepare_corpus(files, config.text, split, classes, cache)
+    return prepare_corpus(files, config.text, split, sorted_labels(list(counts)), cache)
 
 
 def _encode(
-    console: Console, paths: Sequence[Path], columns: TableOptions, config: Config, cache: Path
+    console: Console, paths: Sequence[Path], reading: Reading, cache: Path
 ) -> list[EncodedFile]:
-    tokenizer = Tokenizer(config.text.tokenizer, config.text.lowercase)
-    reading = Reading.of(paths, columns, tokenizer)
+    processes = max(1, _cores() // processes_here())
     with EncodingBar(console, len(paths)) as bar:
-        files = encode_files(paths, reading, cache, _cores(), bar.on_encoded)
-    sentences = sum(block.rows for file in files for block in file.blocks)
-    console.print(f"{sentences:,} examples of {len(files):,} files are encoded in {cache}")
-    return files
+        return encode_files(paths, reading, cache, processes, bar.on_encoded)
 
 
 def _cores() -> int:

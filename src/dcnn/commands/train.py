@@ -4,8 +4,9 @@ Torch is imported when all input has been found good: a typo is answered at once
 """
 
 import datetime
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +20,7 @@ from dcnn.artifact import Artifact
 from dcnn.commands.examples import read_examples, sorted_labels
 from dcnn.commands.stopping import stop_on_signal
 from dcnn.commands.streaming import is_large, read_corpus, read_others
+from dcnn.commands.torchrun import hush_all_but_first, is_first, is_launched, is_restarted
 from dcnn.config import Config, load_toml
 from dcnn.data.splitting import hold_out
 from dcnn.data.tables import LabelledTexts, TableOptions
@@ -36,6 +38,7 @@ from dcnn.terminal import TrainingBar, make_console, print_evaluation
 if TYPE_CHECKING:
     from dcnn.training.fit import Course
     from dcnn.training.run import TrainingSummary
+    from dcnn.training.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,14 @@ class TrainOptions:
 
 
 def run_train(options: TrainOptions) -> None:
-    """Train, and leave the model folder at ``options.out``."""
-    console = make_console(stderr=True)
+    """Train, and leave the model folder at ``options.out``.
+
+    Under ``torchrun`` every process does so, and the first alone prints and writes.
+    """
+    hush_all_but_first()
+    console = make_console(stderr=True, quiet=not is_first())
+    if is_restarted():
+        options = replace(options, resume=True)
     replaces = options.overwrite or options.checkpoint.exists()  # a resumed run began as it did
     if options.resume and not replaces and model_folder.is_model_folder(options.out):
         console.print(f"{options.out} is finished already; there is nothing to resume.")
@@ -80,7 +89,24 @@ def run_train(options: TrainOptions) -> None:
     config = _config(options)
     stream = is_large(options.data) if options.stream is None else options.stream
     learn = _learn_from_disk if stream else _learn_in_memory
-    artifact, summary, test = learn(console, options, config)
+    if is_launched():
+        artifact, summary, test = _learn_together(learn, console, options, config)
+    else:
+        artifact, summary, test = learn(console, options, config, None)
+    if is_first():
+        _finish(console, options, config, artifact, summary, test, replaces)
+
+
+def _finish(
+    console: Console,
+    options: TrainOptions,
+    config: Config,
+    artifact: Artifact,
+    summary: "TrainingSummary",
+    test: LabelledTexts | None,
+    replaces: bool,
+) -> None:
+    """Say how it went, score, and save."""
     console.print(
         f"Trained {summary.epochs} of {config.training.epochs} epochs in {summary.seconds:.1f} s "
         f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}), "
@@ -108,8 +134,29 @@ def _best_epoch(summary: "TrainingSummary") -> int:
 _Learned = tuple[Artifact, "TrainingSummary", LabelledTexts | None]
 
 
-def _learn_in_memory(console: Console, options: TrainOptions, config: Config) -> _Learned:
-    train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
+_Learn = Callable[[Console, TrainOptions, Config, "Workers | None"], _Learned]
+
+
+def _learn_together(
+    learn: _Learn, console: Console, options: TrainOptions, config: Config
+) -> _Learned:
+    _import_fit()
+    from dcnn.training.workers import joined
+
+    with joined(options.device) as workers:
+        try:
+            return learn(console, options, config, workers)
+        except (TrainingError, TrainingStoppedError) as error:
+            if workers.is_first:
+                raise
+            sys.exit(error.exit_code)  # the first process says it of all
+
+
+def _learn_in_memory(
+    console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
+) -> _Learned:
+    with workers.first_before_others() if workers is not None else nullcontext():
+        train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
     if dev is None:
         train, dev = hold_out(train, config.training)
     classes = sorted_labels(train.labels)
@@ -117,21 +164,30 @@ def _learn_in_memory(console: Console, options: TrainOptions, config: Config) ->
     fit_module = _import_fit()
     data = fit_module.TextSet(train.texts, train.class_numbers(classes), train.weights)
     held_out = fit_module.TextSet(dev.texts, dev.class_numbers(classes))
-    with _training(console, options) as course:
+    with _training(console, options, workers) as course:
         artifact, summary = fit_module.fit(data, held_out, classes, config, **vars(course))
     return artifact, summary, test
 
 
-def _learn_from_disk(console: Console, options: TrainOptions, config: Config) -> _Learned:
-    dev, test = read_others(options.dev, options.test, options.columns)
+def _learn_from_disk(
+    console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
+) -> _Learned:
+    with workers.first_before_others() if workers is not None else nullcontext():
+        dev, test = read_others(options.dev, options.test, options.columns)
     corpus = read_corpus(
-        console, options.data, (dev, test), options.columns, config, holds_out=dev is None
+        console,
+        options.data,
+        (dev, test),
+        options.columns,
+        config,
+        holds_out=dev is None,
+        workers=workers,
     )
     held_out = len(corpus.held_out) if dev is None else len(dev.texts)
     _say_sizes(console, len(corpus), held_out, len(corpus.classes))
     fit_module = _import_fit()
     given = dev and fit_module.TextSet(dev.texts, dev.class_numbers(corpus.classes))
-    with _training(console, options) as course:
+    with _training(console, options, workers) as course:
         artifact, summary = fit_module.fit_corpus(corpus, given, config, course)
     return artifact, summary, test
 
@@ -149,14 +205,16 @@ def _import_fit() -> ModuleType:
 
 
 @contextmanager
-def _training(console: Console, options: TrainOptions) -> "Iterator[Course]":
+def _training(
+    console: Console, options: TrainOptions, workers: "Workers | None"
+) -> "Iterator[Course]":
     """What a training needs while it runs; and how its errors end."""
     course_of = _import_fit().Course
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{options.out.parent} cannot be made ({error.strerror})") from error
-    with TrainingBar(console) as bar, stop_on_signal(bar):
+    with TrainingBar(console) as bar, stop_on_signal(bar, patient=workers is not None):
         try:
             yield course_of(
                 device=options.device,
@@ -165,6 +223,7 @@ def _training(console: Console, options: TrainOptions) -> "Iterator[Course]":
                 checkpoint_seconds=options.checkpoint_seconds,
                 listener=bar,
                 threads=options.threads,
+                workers=workers,
             )
         except TrainingStoppedError as stopped:
             raise TrainingStoppedError(

@@ -41,6 +41,11 @@ class Examples:
     def __len__(self) -> int:
         return len(self.sentences)
 
+    def select(self, indices: Ints) -> "Examples":
+        """The examples at ``indices``, in that order."""
+        weights = None if self.weights is None else self.weights[indices]
+        return Examples(self.sentences.select(indices), self.targets[indices], weights)
+
 
 @dataclass(frozen=True)
 class Batch:

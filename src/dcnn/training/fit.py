@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,11 +22,14 @@ from dcnn.ops.choice import backend_name
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, with_vector_words
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.feeds import CorpusFeed
+from dcnn.training.feeds import ALONE, CorpusFeed
 from dcnn.training.initial import find_vectors, initialize, make_model
 from dcnn.training.loop import train
 from dcnn.training.progress import Listener
 from dcnn.training.run import TrainingSummary
+
+if TYPE_CHECKING:
+    from dcnn.training.workers import Workers
 
 logger = logging.getLogger("dcnn")
 
@@ -58,6 +61,7 @@ class Course:
         listener: hears how it goes.
         threads: CPU threads. One is the default: more help little on an idle machine, wait for one
             another on a busy one, and round differently.
+        workers: the processes that train together, this among them; none is this one alone.
     """
 
     device: str = "auto"
@@ -66,6 +70,7 @@ class Course:
     checkpoint_seconds: float = 15.0
     listener: Listener | None = None
     threads: int = 1
+    workers: "Workers | None" = None
 
 
 def fit(
@@ -80,12 +85,13 @@ def fit(
     checkpoint_seconds: float = 15.0,
     listener: Listener | None = None,
     threads: int = 1,
+    workers: "Workers | None" = None,
 ) -> tuple[Artifact, TrainingSummary]:
     """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept.
 
     What follows ``config`` is described in ``Course``.
     """
-    course = Course(device, checkpoint_path, resume, checkpoint_seconds, listener, threads)
+    course = Course(device, checkpoint_path, resume, checkpoint_seconds, listener, threads, workers)
     place = _start(course)
     encoder, sentences = Encoder.learn(data.texts, config.text)
     encoder = with_vector_words(encoder, config.text)
@@ -136,7 +142,13 @@ def _fit_encoded(
         identity |= {"device": place.type, "threads": course.threads, "torch": torch.__version__}
         identity |= {"backend": backend}  # another one rounds differently
         checkpoint = Checkpoint(course.checkpoint_path, identity)
-    feed = CorpusFeed(examples, config.training) if isinstance(examples, Corpus) else examples
+    workers = course.workers
+    if workers is not None and checkpoint is not None:
+        workers.require_agreement("their files or settings", _digest(checkpoint.identity))
+    rank = (workers.rank, workers.size) if workers is not None else ALONE
+    feed = (
+        examples if isinstance(examples, Examples) else CorpusFeed(examples, config.training, rank)
+    )
     with _cpu_threads(course.threads):
         summary = train(
             model,
@@ -148,6 +160,7 @@ def _fit_encoded(
             resume=course.resume,
             checkpoint_seconds=course.checkpoint_seconds,
             listener=course.listener,
+            workers=workers,
         )
     trained = model.merged(model.state_dict())
     weights = {name: value.cpu().numpy() for name, value in trained.items()}
@@ -161,6 +174,8 @@ def _fit_encoded(
         "threads": course.threads,
         "backend": backend,
     }
+    if workers is not None:
+        facts["processes"] = workers.size
     return Artifact(config, tuple(classes), encoder, weights, facts), summary
 
 
@@ -197,6 +212,10 @@ def choose_device(name: str) -> torch.device:
 
 def _encode(encoder: Encoder, data: TextSet) -> Examples:
     return Examples(encoder.encode_all(data.texts), data.targets, data.weights)
+
+
+def _digest(identity: dict[str, Any]) -> str:
+    return hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
 
 
 def _identity(

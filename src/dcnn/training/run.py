@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from dcnn.models import SentenceModel
 from dcnn.models.dcnn import DCNN
 from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training import native_step
-from dcnn.training.feeds import Feed, MemoryFeed
+from dcnn.training.feeds import ALONE, Feed, MemoryFeed
 from dcnn.training.objective import cross_entropy, target_distributions
 from dcnn.training.optimizer import (
     WeightAverage,
@@ -33,6 +33,9 @@ from dcnn.training.optimizer import (
     set_learning_rate,
 )
 from dcnn.training.progress import EvaluationRecord, Listener, Progress
+
+if TYPE_CHECKING:
+    from dcnn.training.workers import Workers
 
 Weights = dict[str, Tensor]
 
@@ -86,12 +89,16 @@ class Run:
         config: TrainingConfig,
         device: torch.device,
         listener: Listener,
+        workers: "Workers | None" = None,
     ) -> None:
         self.model, self.dev, self.config = model, dev, config
-        self.device, self.listener = device, listener
+        self.device, self.listener, self.workers = device, listener, workers
+        rank = (workers.rank, workers.size) if workers is not None else ALONE
         if isinstance(examples, Examples):
-            examples = MemoryFeed(examples, config, model.top.out_features)
+            examples = MemoryFeed(examples, config, model.top.out_features, rank)
         self.feed = examples
+        if dev is not None and rank != ALONE:
+            self.dev = dev.select(np.arange(rank[0], len(dev), rank[1]))
         self.optimizer = make_optimizer(model, config)
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.best: Weights = {}
@@ -104,6 +111,12 @@ class Run:
         self._started = time.monotonic()
         self._sentences_at_start = 0
         self._seconds_before = 0.0
+        self._all_stop = False
+
+    @property
+    def stops(self) -> bool:
+        """Whether somebody asked to stop; all processes find it so after the same step."""
+        return self.listener.stop if self.workers is None else self._all_stop
 
     def step(self) -> None:
         """Learn from one batch, and do what is due after it."""
@@ -149,6 +162,10 @@ class Run:
         dropout = self.model.draw_dropout(shape[0], self.generator)
         dropout = None if dropout is None else dropout[here]
         loss = self._set_gradients((ids, lengths, dropout), self._tensor(batch.targets), weights)
+        if self.workers is not None:
+            loss, self._all_stop = self.workers.add_up(
+                self.model, loss.detach(), self.listener.stop
+            )
         if self.config.max_grad_norm:
             self._norm = clip_gradients(self.model, self.optimizer, self.config.max_grad_norm)
         decay_embeddings(self.model, self.optimizer, self.config)
@@ -196,6 +213,10 @@ class Run:
     def _evaluate(self, dev: Examples) -> None:
         state = self.state
         accuracy, loss = evaluate_weights(self.model, self._current(), dev, self.device)
+        if self.workers is not None:
+            parts = (round(accuracy * len(dev)), loss * len(dev), len(dev))
+            hits, losses, number = self.workers.sums(*parts)
+            accuracy, loss = hits / number, losses / number
         self._require_finite("loss on the dev set", loss)
         # Equal accuracy is common on a small dev set; the loss then decides.
         best = (accuracy, -loss) > (state.best_accuracy, -state.best_loss)
@@ -293,4 +314,5 @@ def evaluate_weights(
         truth = torch.from_numpy(targets[batch.order]).to(device)
         hits += (logits.argmax(dim=1) == truth.argmax(dim=1)).sum()
         loss += cross_entropy(logits, truth) * len(batch.order)
-    return float(hits) / len(examples), float(loss) / len(examples)
+    number = max(len(examples), 1)  # of several processes, one may have none
+    return float(hits) / number, float(loss) / number
