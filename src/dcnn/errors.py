@@ -15,6 +15,10 @@ class TrainingError(DcnnError):
     """Training cannot go on: the loss or a gradient is no longer finite."""
 
 
+class WorkerLostError(DcnnError):
+    """Another process of a training in several cannot be reached any more."""
+
+
 class StorageError(DcnnError):
     """The disk refused a write: it is full, read-only or out of reach."""
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from dcnn.evaluation import Evaluation
@@ -27,9 +27,9 @@ def printable(value: object) -> str:
     return _CONTROLS.sub("\ufffd", str(value))
 
 
-def make_console(stderr: bool = False) -> Console:
+def make_console(stderr: bool = False, quiet: bool = False) -> Console:
     """A console that prints what it is given: a label such as ``[b]`` is no markup here."""
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    return Console(stderr=stderr, quiet=quiet, markup=False, highlight=False, emoji=False)
 
 
 class TrainingBar(Listener):
@@ -88,6 +88,32 @@ class TrainingBar(Listener):
             self.console.print(
                 f"{self.name}epoch {record.epoch:>3}  loss {record.loss:.4f}  {dev}{best}"
             )
+
+
+class EncodingBar:
+    """Tells how many examples have been encoded; where the output is no terminal, nothing."""
+
+    def __init__(self, console: Console, files: int) -> None:
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn(f"encoding {files:,} files: {{task.completed:,}} examples"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def on_encoded(self, examples: int) -> None:
+        """So many have been encoded so far."""
+        self._bar.update(self._task, completed=examples)
 
 
 def print_evaluation(console: Console, evaluation: Evaluation, labels: Sequence[object]) -> None:

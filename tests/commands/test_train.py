@@ -13,6 +13,7 @@ import safetensors
 import safetensors.numpy
 
 from dcnn.artifact import load
+from dcnn.commands.streaming import is_large
 
 SMALL = (
     "--set", "model.dim=8", "--set", "model.widths=[4,3]", "--set", "model.maps=[2,2]",
@@ -287,3 +288,35 @@ def test_ctrl_c_stops_with_a_checkpoint_and_says_how_to_go_on(tmp_path, dcnn, nu
     fresh = dcnn("train", "train.csv", "--out", "m", "--epochs", 1, *SMALL, "--overwrite")
     assert fresh.code == 0
     assert not (tmp_path / "m.checkpoint").exists()
+
+
+def test_a_corpus_is_learned_from_disk_in_shards(dcnn, tmp_path):
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    for number in range(3):
+        write_csv(shards / f"{number}.csv", opinions(60)[20 * number : 20 * number + 20])
+    test = write_csv(tmp_path / "test.csv", opinions(20))
+    options = ("--stream", "--epochs", 1, "--test", test, *SMALL)
+    done = dcnn("train", shards, "--out", "a", *options, DCNN_CACHE="cache")
+    assert done.code == 0, done.err
+    assert "60 examples of 3 files are encoded in cache" in done.err
+    assert "54 training and 6 dev examples, 2 labels" in done.err
+    assert "Test (" in done.err
+    assert load(tmp_path / "a").facts["examples"] == {"train": 54, "dev": 6}
+
+    (shards / "1.csv").write_bytes(b"text,label\nfine\xff,pos\n")
+    done = dcnn("train", shards, "--out", "c", *options, DCNN_CACHE="cache")
+    assert done.code == 2
+    assert "1.csv" in done.err
+    assert "2 of 3 files are encoded and kept" in done.err
+
+
+def test_large_files_are_learned_from_disk_and_small_ones_in_memory(tmp_path):
+    for name, size in (("a.csv", 300), ("b.csv.gz", 60), ("c.parquet", 40)):
+        with (tmp_path / name).open("wb") as stream:
+            stream.truncate(size << 20)  # takes no room on the disk
+    assert not is_large(tmp_path / "a.csv")
+    assert not is_large(tmp_path / "no.csv")
+    assert is_large(tmp_path)
+    (tmp_path / "c.parquet").unlink()
+    assert not is_large(tmp_path)

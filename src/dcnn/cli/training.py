@@ -81,6 +81,14 @@ def train(
         Path | None,
         typer.Option("--tensorboard", metavar="DIR", help="Log curves there for TensorBoard."),
     ] = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Encode TRAIN on disk and learn from there, in bounded memory; else by its size.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Train a classifier on labelled texts.
 
@@ -90,6 +98,7 @@ def train(
     Examples:
       dcnn train reviews.csv --out my-model
       dcnn train 'shards/*.parquet' --dev dev.parquet --out my-model
+      dcnn train terabyte --out my-model --stream --set text.max_size=50000
       dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
       dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
       dcnn train reviews.csv --out my-model --resume
@@ -116,5 +125,6 @@ def train(
             checkpoint_seconds=checkpoint_seconds,
             threads=threads,
             tensorboard=tensorboard,
+            stream=stream,
         )
     )

@@ -10,12 +10,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def stop_on_signal(listener: "Listener") -> Iterator[None]:
-    """Let the first Ctrl-C end the run after a step, with all saved; the second one at once."""
+def stop_on_signal(listener: "Listener", *, patient: bool = False) -> Iterator[None]:
+    """Let the first Ctrl-C end the run after a step, with all saved; the second one at once.
+
+    Unless ``patient``: a launcher passes on what the terminal has sent to all already.
+    """
 
     def stop(number: int, _: object) -> None:
         listener.stop = True
-        signal.signal(number, signal.default_int_handler)
+        if not patient:
+            signal.signal(number, signal.default_int_handler)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -4,10 +4,12 @@ Torch is imported when all input has been found good: a typo is answered at once
 """
 
 import datetime
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -17,6 +19,8 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.commands.examples import read_examples, sorted_labels
 from dcnn.commands.stopping import stop_on_signal
+from dcnn.commands.streaming import is_large, read_corpus, read_others
+from dcnn.commands.torchrun import hush_all_but_first, is_first, is_launched, is_restarted
 from dcnn.config import Config, load_toml
 from dcnn.data.splitting import hold_out
 from dcnn.data.tables import LabelledTexts, TableOptions
@@ -34,7 +38,9 @@ from dcnn.training.progress import Listener, Listeners
 from dcnn.training.tensorboard_log import TensorBoardLog, require_tensorboard
 
 if TYPE_CHECKING:
+    from dcnn.training.fit import Course
     from dcnn.training.run import TrainingSummary
+    from dcnn.training.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class TrainOptions:
     checkpoint_seconds: float
     threads: int
     tensorboard: Path | None = None
+    stream: bool | None = None
 
     @property
     def checkpoint(self) -> Path:
@@ -64,8 +71,14 @@ class TrainOptions:
 
 
 def run_train(options: TrainOptions) -> None:
-    """Train, and leave the model folder at ``options.out``."""
-    console = make_console(stderr=True)
+    """Train, and leave the model folder at ``options.out``.
+
+    Under ``torchrun`` every process does so, and the first alone prints and writes.
+    """
+    hush_all_but_first()
+    console = make_console(stderr=True, quiet=not is_first())
+    if is_restarted():
+        options = replace(options, resume=True)
     replaces = options.overwrite or options.checkpoint.exists()  # a resumed run began as it did
     if options.resume and not replaces and model_folder.is_model_folder(options.out):
         console.print(f"{options.out} is finished already; there is nothing to resume.")
@@ -79,14 +92,26 @@ def run_train(options: TrainOptions) -> None:
     if options.tensorboard is not None:
         require_tensorboard()
     config = _config(options)
-    train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
-    if dev is None:
-        train, dev = hold_out(train, config.training)
-    classes = sorted_labels(train.labels)
-    console.print(
-        f"{len(train.texts):,} training and {len(dev.texts):,} dev examples, {len(classes)} labels",
-    )
-    artifact, summary = _fit(console, options, config, classes, train, dev)
+    stream = is_large(options.data) if options.stream is None else options.stream
+    learn = _learn_from_disk if stream else _learn_in_memory
+    if is_launched():
+        artifact, summary, test = _learn_together(learn, console, options, config)
+    else:
+        artifact, summary, test = learn(console, options, config, None)
+    if is_first():
+        _finish(console, options, config, artifact, summary, test, replaces)
+
+
+def _finish(
+    console: Console,
+    options: TrainOptions,
+    config: Config,
+    artifact: Artifact,
+    summary: "TrainingSummary",
+    test: LabelledTexts | None,
+    replaces: bool,
+) -> None:
+    """Say how it went, score, and save."""
     console.print(
         f"Trained {summary.epochs} of {config.training.epochs} epochs in {summary.seconds:.1f} s "
         f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}), "
@@ -101,7 +126,7 @@ def run_train(options: TrainOptions) -> None:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
     if test is not None:
-        facts["test_accuracy"] = _score(console, artifact, test, classes)
+        facts["test_accuracy"] = _score(console, artifact, test)
     model_folder.save(options.out, replace(artifact, facts=facts), replaces)
     options.checkpoint.unlink(missing_ok=True)
     hint = f"try: dcnn predict {options.out} 'a text'"
@@ -121,19 +146,85 @@ def _best_epoch(summary: "TrainingSummary") -> int:
     return [record.epoch for record in summary.history if record.best][-1]
 
 
-def _fit(
-    console: Console,
-    options: TrainOptions,
-    config: Config,
-    classes: Sequence[str],
-    train: LabelledTexts,
-    dev: LabelledTexts,
-) -> tuple[Artifact, "TrainingSummary"]:
+_Learned = tuple[Artifact, "TrainingSummary", LabelledTexts | None]
+
+
+_Learn = Callable[[Console, TrainOptions, Config, "Workers | None"], _Learned]
+
+
+def _learn_together(
+    learn: _Learn, console: Console, options: TrainOptions, config: Config
+) -> _Learned:
+    _import_fit()
+    from dcnn.training.workers import joined
+
+    with joined(options.device) as workers:
+        try:
+            return learn(console, options, config, workers)
+        except (TrainingError, TrainingStoppedError) as error:
+            if workers.is_first:
+                raise
+            sys.exit(error.exit_code)  # the first process says it of all
+
+
+def _learn_in_memory(
+    console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
+) -> _Learned:
+    with workers.first_before_others() if workers is not None else nullcontext():
+        train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
+    if dev is None:
+        train, dev = hold_out(train, config.training)
+    classes = sorted_labels(train.labels)
+    _say_sizes(console, len(train.texts), len(dev.texts), len(classes))
+    fit_module = _import_fit()
+    data = fit_module.TextSet(train.texts, train.class_numbers(classes), train.weights)
+    held_out = fit_module.TextSet(dev.texts, dev.class_numbers(classes))
+    with _training(console, options, config, workers) as course:
+        artifact, summary = fit_module.fit(data, held_out, classes, config, **vars(course))
+    return artifact, summary, test
+
+
+def _learn_from_disk(
+    console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
+) -> _Learned:
+    with workers.first_before_others() if workers is not None else nullcontext():
+        dev, test = read_others(options.dev, options.test, options.columns)
+    corpus = read_corpus(
+        console,
+        options.data,
+        (dev, test),
+        options.columns,
+        config,
+        holds_out=dev is None,
+        workers=workers,
+    )
+    held_out = len(corpus.held_out) if dev is None else len(dev.texts)
+    _say_sizes(console, len(corpus), held_out, len(corpus.classes))
+    fit_module = _import_fit()
+    given = dev and fit_module.TextSet(dev.texts, dev.class_numbers(corpus.classes))
+    with _training(console, options, config, workers) as course:
+        artifact, summary = fit_module.fit_corpus(corpus, given, config, course)
+    return artifact, summary, test
+
+
+def _say_sizes(console: Console, train: int, dev: int, classes: int) -> None:
+    console.print(f"{train:,} training and {dev:,} dev examples, {classes} labels")
+
+
+def _import_fit() -> ModuleType:
     try:
-        from dcnn.training.fit import TextSet, fit
+        from dcnn.training import fit
     except ImportError:
         raise MissingExtraError("Training", "train") from None
+    return fit
 
+
+@contextmanager
+def _training(
+    console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
+) -> "Iterator[Course]":
+    """What a training needs while it runs; and how its errors end."""
+    course_of = _import_fit().Course
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -141,20 +232,17 @@ def _fit(
     with (
         TrainingBar(console) as bar,
         _tensorboard(options, config) as log,
-        stop_on_signal(listener := Listeners(bar, log)),
+        stop_on_signal(listener := Listeners(bar, log), patient=workers is not None),
     ):
         try:
-            return fit(
-                TextSet(train.texts, train.class_numbers(classes), train.weights),
-                TextSet(dev.texts, dev.class_numbers(classes)),
-                classes,
-                config,
+            yield course_of(
                 device=options.device,
                 checkpoint_path=options.checkpoint,
                 resume=options.resume,
                 checkpoint_seconds=options.checkpoint_seconds,
                 listener=listener,
                 threads=options.threads,
+                workers=workers,
             )
         except TrainingStoppedError as stopped:
             raise TrainingStoppedError(
@@ -167,8 +255,11 @@ def _fit(
 
 
 def _tensorboard(options: TrainOptions, config: Config) -> AbstractContextManager[Listener]:
-    """What logs the run below the folder that was named, under the model's own name."""
-    if options.tensorboard is None:
+    """What logs the run below the folder that was named, under the model's own name.
+
+    Of several processes the first one does.
+    """
+    if options.tensorboard is None or not is_first():
         return nullcontext(Listener())
     return TensorBoardLog(options.tensorboard / options.out.resolve().name, config)
 
@@ -182,9 +273,8 @@ def _config(options: TrainOptions) -> Config:
     )
 
 
-def _score(
-    console: Console, artifact: Artifact, test: LabelledTexts, classes: Sequence[str]
-) -> float:
+def _score(console: Console, artifact: Artifact, test: LabelledTexts) -> float:
+    classes = [str(label) for label in artifact.classes]
     probabilities = Predictor(artifact).probabilities(test.texts)
     scores = evaluate(test.class_numbers(classes), probabilities, classes)
     console.print(f"Test ({test.source}):")

@@ -6,7 +6,7 @@ run meets the same batches.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,11 @@ class Examples:
     def __len__(self) -> int:
         return len(self.sentences)
 
+    def select(self, indices: Ints) -> "Examples":
+        """The examples at ``indices``, in that order."""
+        weights = None if self.weights is None else self.weights[indices]
+        return Examples(self.sentences.select(indices), self.targets[indices], weights)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -52,6 +57,7 @@ class Batch:
         order: (B,) the place of each sentence among the caller's.
         targets: (B,) or (B, classes), or none.
         weights: (B,) or none.
+        part: what these are of a larger batch; none is all of it.
     """
 
     ids: Ints
@@ -59,6 +65,22 @@ class Batch:
     order: Ints
     targets: NDArray[Any] | None = None
     weights: Floats | None = None
+    part: "Part | None" = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which sentences of a batch that several processes share are here.
+
+    Attributes:
+        places: (B,) their places in the whole batch.
+        sentences: how many the whole batch has.
+        words: how long its longest is.
+    """
+
+    places: Ints
+    sentences: int
+    words: int
 
 
 def make_batch(examples: Examples, indices: Ints) -> Batch:
@@ -68,9 +90,37 @@ def make_batch(examples: Examples, indices: Ints) -> Batch:
     return Batch(ids, lengths, indices, examples.targets[indices], weights)
 
 
-def training_order(lengths: Ints, batch_size: int, seed: int, epoch: int) -> list[Ints]:
-    """The batches of an epoch as arrays of indices, each index in exactly one of them."""
-    generator = np.random.default_rng((seed, epoch))
+def make_part(examples: Examples, indices: Ints, places: Ints, sentences: int, words: int) -> Batch:
+    """Pad the examples at ``indices``, which are a part of a batch that others share.
+
+    They are weighed so that the mean loss of the part is their share of the mean loss of the whole:
+    what the parts of all processes give adds up to what one process would have. A process that has
+    none of the sentences takes one all the same, with the weight 0.
+
+    Args:
+        examples: what this process has.
+        indices: those of the batch.
+        places: where they stand in the whole batch.
+        sentences: how many that has.
+        words: how long its longest is.
+    """
+    share = len(indices) / sentences
+    if not len(indices):
+        indices, places = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    batch = make_batch(examples, indices)
+    weights = np.ones(len(indices), np.float32) if batch.weights is None else batch.weights
+    weights = (weights * share).astype(np.float32)
+    return replace(batch, weights=weights, part=Part(places, sentences, words))
+
+
+def training_order(
+    lengths: Ints, batch_size: int, seed: int, epoch: int, window: int | None = None
+) -> list[Ints]:
+    """The batches of an epoch as arrays of indices, each index in exactly one of them.
+
+    Of an epoch that comes in windows, these are the batches of one.
+    """
+    generator = np.random.default_rng((seed, epoch) if window is None else (seed, epoch, window))
     shuffled = generator.permutation(len(lengths))
     pool_size = POOL_BATCHES * batch_size
     batches: list[Ints] = []

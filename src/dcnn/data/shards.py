@@ -19,14 +19,16 @@ _OF_A_MODEL = "model.safetensors"
 _log = logging.getLogger("dcnn")
 
 
-def find_shards(given: Path) -> list[Path]:
+def find_shards(given: Path, *, aloud: bool = True) -> list[Path]:
     """The files that ``given`` stands for, sorted by their paths; a file stands for itself.
+
+    How many they are, and which are left out, is said ``aloud``.
 
     Raises:
         DataError: the folder holds no data, or nothing matches the pattern.
     """
     if given.is_dir():
-        return _in_folder(given)
+        return _in_folder(given, aloud)
     if given.exists() or not is_pattern(given):
         return [given]
     # Path.glob starts at a folder, where a pattern may be absolute.
@@ -36,7 +38,7 @@ def find_shards(given: Path) -> list[Path]:
         raise DataError(f"{given}: no file matches this pattern; name a file, a folder or another")
     tables = [path for path in found if is_table(path)]
     # Where no match has a known suffix, the first is opened, which names those that are known.
-    return _said_aloud(given, tables, found) if tables else found
+    return _tables(given, tables, found, aloud) if tables else found
 
 
 def is_pattern(given: Path) -> bool:
@@ -54,7 +56,7 @@ def stands_for(given: Path, path: Path) -> bool:
     return path == given.resolve()
 
 
-def _in_folder(folder: Path) -> list[Path]:
+def _in_folder(folder: Path, aloud: bool) -> list[Path]:
     if (folder / _OF_A_MODEL).exists():
         raise DataError(f"{folder} is a folder that holds a model; name a file or folder of data")
     found = sorted(
@@ -65,14 +67,16 @@ def _in_folder(folder: Path) -> list[Path]:
         deeper = any(path.is_dir() for path in folder.iterdir())
         remedy = f"give a pattern such as '{folder}/*/*.parquet'" if deeper else "name another"
         raise DataError(f"{folder} is a folder without data files of its own; {remedy}")
-    return _said_aloud(folder, tables, found)
+    return _tables(folder, tables, found, aloud)
 
 
 def _is_passed_over(path: Path) -> bool:
     return path.name.startswith((".", "_")) or path.name in _ABOUT_DATASETS
 
 
-def _said_aloud(given: Path, tables: list[Path], found: list[Path]) -> list[Path]:
+def _tables(given: Path, tables: list[Path], found: list[Path], aloud: bool) -> list[Path]:
+    if not aloud:
+        return tables
     others = [path.name for path in found if not is_table(path)]
     left_out = f"; left out, as no data files: {shown_names(others)}" if others else ""
     files = "1 file" if len(tables) == 1 else f"{len(tables):,} files"

@@ -138,7 +138,7 @@ def read_rows(
         BadShardError: so it is, and the file is one of several.
     """
     shards = find_shards(path)
-    reader = _ShardReader(options, labels)
+    reader = ShardReader(options, labels)
     some = False
     for shard in shards:
         if bad_shard is not None and _is_bad(reader, shard, bad_shard):
@@ -173,7 +173,7 @@ def read_texts(path: Path, stream: BinaryIO, options: TableOptions = _DEFAULTS) 
             f"use one of {' '.join(LINES)}"
         )
     table = read_line_table(path, stream, options.encoding, header=options.header)
-    yield from _ShardReader(options, labels=False).rows_of(path, table)
+    yield from ShardReader(options, labels=False).rows_of(path, table)
 
 
 def read_labelled(path: Path, options: TableOptions = _DEFAULTS) -> LabelledTexts:
@@ -213,10 +213,7 @@ def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
     """
     counts = Counter(examples.labels)
     if len(counts) == 1:
-        raise DataError(
-            f"{examples.source}: every row has the label {shown(examples.labels[0])}, and there is "
-            f"nothing to tell apart; add rows with another label, or choose with {LABEL_OPTION}"
-        )
+        raise one_label_only(examples.source, examples.labels[0])
     single = [label for label, count in counts.items() if count == 1]
     if splits and single:
         where = examples.where(examples.labels.index(single[0]))
@@ -226,6 +223,14 @@ def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
             f"example{others}, too few for both training and the dev set held out from it; "
             "add examples, drop the label, or give a dev file"
         )
+
+
+def one_label_only(source: str, label: str) -> DataError:
+    """What to say of examples that are all of one class."""
+    return DataError(
+        f"{source}: every row has the label {shown(label)}, and there is "
+        f"nothing to tell apart; add rows with another label, or choose with {LABEL_OPTION}"
+    )
 
 
 def check_known_labels(examples: LabelledTexts, known: Collection[str]) -> None:
@@ -249,8 +254,10 @@ def check_known_labels(examples: LabelledTexts, known: Collection[str]) -> None:
 
 
 @dataclass
-class _ShardReader:
+class ShardReader:
     """Reads one file after another, and holds what one tells of the next.
+
+    One that is given ``first`` and ``columns`` reads a later file as if it had read the first.
 
     Attributes:
         options: how to read.
@@ -265,6 +272,23 @@ class _ShardReader:
     first: Path | None = None
     columns: Columns | None = None
     kinds: dict[type, str] = field(default_factory=dict)
+
+    def look_at(self, paths: Sequence[Path]) -> None:
+        """Find the columns in the first of ``paths`` that has a row, without reading on.
+
+        Raises:
+            DataError: none has one, or that file or its columns cannot be used.
+        """
+        for path in paths:
+            try:
+                with open_table(path, self.options.encoding, header=self.options.header) as table:
+                    columns = self._columns(path, table)
+                    next(self._rows(path, table, columns), None)
+            except NoRowsError:
+                continue
+            self.first, self.columns = path, columns
+            return
+        raise DataError(f"{paths[0]}: no rows can be read from any of {len(paths)} files")
 
     def rows(self, path: Path) -> Iterator[Row]:
         """The rows of one file; what it tells is kept once it has been read to its end."""
@@ -322,7 +346,7 @@ class _ShardReader:
         return self.columns
 
 
-def _is_bad(reader: _ShardReader, shard: Path, tell: BadShard) -> bool:
+def _is_bad(reader: ShardReader, shard: Path, tell: BadShard) -> bool:
     """Read a shard to its end, and tell what is wrong with it if something is."""
     try:
         for _ in reader.rows(shard):

@@ -65,7 +65,7 @@ def number_words(
             be importable without side effects, as ``multiprocessing`` asks.
         chunk_size: texts that a process takes at a time.
     """
-    work = partial(_number_chunk, tokenizer)
+    work = partial(number_chunk, tokenizer)
     chunks = _chunks(texts, chunk_size)
     opening = list(islice(chunks, 2))
     chunks = chain(opening, chunks)
@@ -88,7 +88,8 @@ class _Numbering(dict[str, int]):
         return number
 
 
-def _number_chunk(tokenizer: Tokenizer, texts: list[str]) -> NumberedTexts:
+def number_chunk(tokenizer: Tokenizer, texts: Iterable[str]) -> NumberedTexts:
+    """Tokenize ``texts`` and number their words, here and now."""
     numbering = _Numbering()
     numbers, lengths = array("i"), array("i")
     for text in texts:

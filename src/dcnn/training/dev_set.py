@@ -28,7 +28,8 @@ def evaluate_weights(
         truth = torch.from_numpy(targets[batch.order]).to(device)
         hits += (logits.argmax(dim=1) == truth.argmax(dim=1)).sum()
         loss += cross_entropy(logits, truth) * len(batch.order)
-    return float(hits) / len(examples), float(loss) / len(examples)
+    number = max(len(examples), 1)  # of several processes, one may have none
+    return float(hits) / number, float(loss) / number
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from dcnn.artifact import Artifact, Label
 from dcnn.calibration import Calibration, calibrate
 from dcnn.config import Config
 from dcnn.data.batching import Examples, Floats
+from dcnn.data.corpus import Corpus
 from dcnn.errors import ConfigError
 from dcnn.models import SentenceModel
 from dcnn.ops import backends
@@ -25,11 +26,15 @@ from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, with_vector_words
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.dev_set import logits_of
+from dcnn.training.feeds import ALONE, CorpusFeed
 from dcnn.training.initial import find_vectors, initialize, make_model
 from dcnn.training.loop import train
 from dcnn.training.objective import target_distributions
 from dcnn.training.progress import Listener
 from dcnn.training.run import TrainingSummary
+
+if TYPE_CHECKING:
+    from dcnn.training.workers import Workers
 
 logger = logging.getLogger("dcnn")
 
@@ -49,6 +54,30 @@ class TextSet:
     weights: Floats | None = None
 
 
+@dataclass(frozen=True)
+class Course:
+    """How a training runs; none of it decides what is learned.
+
+    Attributes:
+        device: ``auto``, ``cpu`` or ``cuda``.
+        checkpoint_path: where an unfinished run is kept; none is nowhere.
+        resume: whether to go on from there.
+        checkpoint_seconds: time between checkpoints.
+        listener: hears how it goes.
+        threads: CPU threads. One is the default: more help little on an idle machine, wait for one
+            another on a busy one, and round differently.
+        workers: the processes that train together, this among them; none is this one alone.
+    """
+
+    device: str = "auto"
+    checkpoint_path: Path | None = None
+    resume: bool = False
+    checkpoint_seconds: float = 15.0
+    listener: Listener | None = None
+    threads: int = 1
+    workers: "Workers | None" = None
+
+
 def fit(
     data: TextSet,
     dev: TextSet | None,
@@ -61,60 +90,100 @@ def fit(
     checkpoint_seconds: float = 15.0,
     listener: Listener | None = None,
     threads: int = 1,
+    workers: "Workers | None" = None,
 ) -> tuple[Artifact, TrainingSummary]:
     """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept.
 
     A temperature found on ``dev`` is part of the weights unless ``training.calibrate`` is false.
-
-    ``threads`` are the CPU threads. One is the default: more help little on an idle machine, wait
-    for one another on a busy one, and round differently.
+    What follows ``config`` is described in ``Course``.
     """
-    place = choose_device(device)
-    if threads < 1:
-        raise ConfigError(f"threads={threads} must be 1 or more")
-    backend = backend_name(place)
-    logger.info(
-        "training on %s with the %s backend%s", place.type, backend, backends.lack(place.type)
-    )
+    course = Course(device, checkpoint_path, resume, checkpoint_seconds, listener, threads, workers)
+    place = _start(course)
     encoder, sentences = Encoder.learn(data.texts, config.text)
     encoder = with_vector_words(encoder, config.text)
     examples = Examples(sentences, data.targets, data.weights)
     dev_examples = _encode(encoder, dev) if dev is not None else None
+    return _fit_encoded(encoder, examples, dev_examples, classes, config, course, place)
+
+
+def fit_corpus(
+    corpus: Corpus, dev: TextSet | None, config: Config, course: Course
+) -> tuple[Artifact, TrainingSummary]:
+    """As ``fit``, for a corpus that is larger than memory; it may hold out a dev set itself."""
+    place = _start(course)
+    encoder = with_vector_words(corpus.encoder, config.text)
+    dev_examples = corpus.dev() if dev is None else _encode(encoder, dev)
+    return _fit_encoded(encoder, corpus, dev_examples, corpus.classes, config, course, place)
+
+
+def _start(course: Course) -> torch.device:
+    """The device; and say which backend computes."""
+    place = choose_device(course.device)
+    if course.threads < 1:
+        raise ConfigError(f"threads={course.threads} must be 1 or more")
+    logger.info(
+        "training on %s with the %s backend%s",
+        place.type,
+        backend_name(place),
+        backends.lack(place.type),
+    )
+    return place
+
+
+def _fit_encoded(
+    encoder: Encoder,
+    examples: Examples | Corpus,
+    dev: Examples | None,
+    classes: Sequence[Label],
+    config: Config,
+    course: Course,
+    place: torch.device,
+) -> tuple[Artifact, TrainingSummary]:
     vectors = find_vectors(encoder, config)
     model = make_model(config, len(encoder.vocabulary), len(classes), vectors)
     initialize(model, config, vectors)
-    checkpoint = None
-    if checkpoint_path is not None:
-        identity = _identity(config, encoder, classes, examples, dev_examples, vectors)
-        identity |= {"device": place.type, "threads": threads, "torch": torch.__version__}
+    backend, checkpoint = backend_name(place), None
+    if course.checkpoint_path is not None:
+        identity = _identity(config, encoder, classes, examples, dev, vectors)
+        identity |= {"device": place.type, "threads": course.threads, "torch": torch.__version__}
         identity |= {"backend": backend}  # another one rounds differently
-        checkpoint = Checkpoint(checkpoint_path, identity)
-    with _cpu_threads(threads):
+        checkpoint = Checkpoint(course.checkpoint_path, identity)
+    workers = course.workers
+    if workers is not None and checkpoint is not None:
+        workers.require_agreement("their files or settings", _digest(checkpoint.identity))
+    rank = (workers.rank, workers.size) if workers is not None else ALONE
+    feed = (
+        examples if isinstance(examples, Examples) else CorpusFeed(examples, config.training, rank)
+    )
+    with _cpu_threads(course.threads):
         summary = train(
             model,
-            examples,
-            dev_examples,
+            feed,
+            dev,
             config.training,
             device=place,
             checkpoint=checkpoint,
-            resume=resume,
-            checkpoint_seconds=checkpoint_seconds,
-            listener=listener,
+            resume=course.resume,
+            checkpoint_seconds=course.checkpoint_seconds,
+            listener=course.listener,
+            workers=workers,
         )
     trained = model.merged(model.state_dict())
     weights = {name: value.cpu().numpy() for name, value in trained.items()}
     facts: dict[str, Any] = {
-        "examples": {"train": len(examples), "dev": len(dev_examples) if dev_examples else 0},
+        "examples": {"train": len(examples), "dev": len(dev) if dev else 0},
         "dev_accuracy": summary.dev_accuracy,
         "epochs": summary.epochs,
         "seconds": round(summary.seconds, 1),
         "sentences_per_second": round(summary.sentences_per_second),
         "device": str(place),
-        "threads": threads,
+        "threads": course.threads,
         "backend": backend,
     }
-    if config.training.calibrate and dev_examples is not None:
-        facts["calibration"] = _calibrate(model, weights, dev_examples).to_dict()
+    if config.training.calibrate and dev is not None:
+        facts["calibration"] = _calibrate(model, weights, dev).to_dict()
+    if workers is not None:
+        facts["processes"] = workers.size
     return Artifact(config, tuple(classes), encoder, weights, facts), summary
 
 
@@ -165,11 +234,15 @@ def _encode(encoder: Encoder, data: TextSet) -> Examples:
     return Examples(encoder.encode_all(data.texts), data.targets, data.weights)
 
 
+def _digest(identity: dict[str, Any]) -> str:
+    return hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
+
+
 def _identity(
     config: Config,
     encoder: Encoder,
     classes: Sequence[Label],
-    examples: Examples,
+    examples: Examples | Corpus,
     dev: Examples | None,
     vectors: WordVectors | None,
 ) -> dict[str, Any]:
@@ -177,7 +250,9 @@ def _identity(
     digest = hashlib.sha256(encoder.to_json().encode())
     digest.update(repr(list(classes)).encode())
     for part in (examples, dev):
-        if part is not None:
+        if isinstance(part, Corpus):
+            digest.update(part.key.encode())
+        elif part is not None:
             arrays = (part.sentences.ids, part.sentences.offsets, part.targets, part.weights)
             for array in arrays:
                 digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())

@@ -1,6 +1,7 @@
 """The training loop: steps until the run is finished, and checkpoints on the way."""
 
 import time
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -9,13 +10,17 @@ from dcnn.data.batching import Examples
 from dcnn.errors import TrainingStoppedError
 from dcnn.models import SentenceModel
 from dcnn.training.checkpoint import Checkpoint
+from dcnn.training.feeds import Feed
 from dcnn.training.progress import Listener
 from dcnn.training.run import Run, TrainingSummary
+
+if TYPE_CHECKING:
+    from dcnn.training.workers import Workers
 
 
 def train(
     model: SentenceModel,
-    examples: Examples,
+    examples: Examples | Feed,
     dev: Examples | None,
     config: TrainingConfig,
     *,
@@ -24,29 +29,37 @@ def train(
     resume: bool = False,
     checkpoint_seconds: float = 15.0,
     listener: Listener | None = None,
+    workers: "Workers | None" = None,
 ) -> TrainingSummary:
     """Train ``model`` in place; it ends with the weights that were best on ``dev``.
 
-    Without a dev set the weights of the last step are kept.
+    Without a dev set the weights of the last step are kept. With ``workers``, each of several
+    processes calls this with the same arguments; ``examples``, if a feed, is then its own part. The
+    first one writes the checkpoints, and all read them.
 
     Raises:
         TrainingError: the loss is no longer finite.
         TrainingStoppedError: the listener asked to stop.
         UserError: the checkpoint to resume from is damaged or belongs to another run.
     """
-    run = Run(model.to(device), examples, dev, config, torch.device(device), listener or Listener())
+    place, listener = torch.device(device), listener or Listener()
+    run = Run(model.to(device), examples, dev, config, place, listener, workers)
     saved = checkpoint.load() if checkpoint is not None and resume else None
     if checkpoint is not None and saved is not None:
         try:
             run.restore(*saved)
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise checkpoint.unreadable(error) from error
-    elif checkpoint is not None:
+    if workers is not None:
+        workers.require_agreement("where to go on", f"step {run.state.step}")
+        if not workers.is_first:
+            checkpoint = None
+    if checkpoint is not None and saved is None:
         checkpoint.save(*run.snapshot())  # a place that cannot be written is found out now
     last_saved = time.monotonic()
     while not run.state.finished:
         run.step()
-        stopped = run.listener.stop and not run.state.finished
+        stopped = run.stops and not run.state.finished
         due = time.monotonic() - last_saved >= checkpoint_seconds
         if checkpoint is not None and (due or stopped or run.state.finished):
             checkpoint.save(*run.snapshot())

@@ -59,3 +59,21 @@ def example_weights(
         raise DataError("every training example has weight 0; give at least one a weight above 0")
     scaled: Floats = (product / product.mean()).astype(np.float32)
     return scaled
+
+
+def class_factors(mass: Floats, examples: int, balanced: bool) -> Floats | None:
+    """What an example's own weight is multiplied with, by class; as ``example_weights`` does.
+
+    Args:
+        mass: (classes,) the sum of the weights of each class's examples.
+        examples: how many there are.
+        balanced: whether each class shall count the same in total.
+
+    Returns:
+        (classes,) float64, or none if all are one.
+    """
+    if balanced:
+        some = mass > 0  # a class without examples weighs nothing
+        return examples / np.count_nonzero(some) * some / np.where(some, mass, 1)
+    factors = np.full(len(mass), examples / mass.sum())
+    return None if (factors == 1).all() else factors

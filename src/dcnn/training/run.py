@@ -8,22 +8,22 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dcnn.config import TrainingConfig
-from dcnn.data.batching import Batch, Examples, make_batch, training_order
+from dcnn.data.batching import Batch, Examples
 from dcnn.errors import TrainingError
 from dcnn.models import SentenceModel
 from dcnn.models.dcnn import DCNN
-from dcnn.text.sentences import Ints
 from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training import native_step
 from dcnn.training.dev_set import evaluate_weights
-from dcnn.training.objective import cross_entropy, example_weights, target_distributions
+from dcnn.training.feeds import ALONE, Feed, MemoryFeed
+from dcnn.training.objective import cross_entropy
 from dcnn.training.optimizer import (
     WeightAverage,
     clip_gradients,
@@ -33,6 +33,9 @@ from dcnn.training.optimizer import (
     set_learning_rate,
 )
 from dcnn.training.progress import EvaluationRecord, Listener, Progress
+
+if TYPE_CHECKING:
+    from dcnn.training.workers import Workers
 
 Weights = dict[str, Tensor]
 
@@ -81,22 +84,21 @@ class Run:
     def __init__(
         self,
         model: SentenceModel,
-        examples: Examples,
+        examples: Examples | Feed,
         dev: Examples | None,
         config: TrainingConfig,
         device: torch.device,
         listener: Listener,
+        workers: "Workers | None" = None,
     ) -> None:
         self.model, self.dev, self.config = model, dev, config
-        self.device, self.listener = device, listener
-        classes = model.top.out_features
-        self.examples = Examples(
-            examples.sentences,
-            target_distributions(examples.targets, classes, config.label_smoothing),
-            example_weights(
-                examples.targets, classes, config.class_weights == "balanced", examples.weights
-            ),
-        )
+        self.device, self.listener, self.workers = device, listener, workers
+        rank = (workers.rank, workers.size) if workers is not None else ALONE
+        if isinstance(examples, Examples):
+            examples = MemoryFeed(examples, config, model.top.out_features, rank)
+        self.feed = examples
+        if dev is not None and rank != ALONE:
+            self.dev = dev.select(np.arange(rank[0], len(dev), rank[1]))
         self.optimizer = make_optimizer(model, config)
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.best: Weights = {}
@@ -104,43 +106,40 @@ class Run:
         own_seed = int(np.random.SeedSequence((config.seed, 1)).generate_state(1)[0])
         self.generator = torch.Generator(device).manual_seed(own_seed)
         self.state = State()
-        self._lengths = examples.sentences.lengths
-        self._order: list[Ints] = []
-        self._order_epoch = -1
         self._loss_sum = torch.zeros((), device=device)
         self._norm = torch.zeros((), device=device)
         self._started = time.monotonic()
         self._sentences_at_start = 0
         self._seconds_before = 0.0
+        self._all_stop = False
 
     @property
-    def order(self) -> list[Ints]:
-        """The batches of the current epoch."""
-        if self._order_epoch != self.state.epoch:
-            self._order = training_order(
-                self._lengths, self.config.batch_size, self.config.seed, self.state.epoch
-            )
-            self._order_epoch = self.state.epoch
-        return self._order
+    def stops(self) -> bool:
+        """Whether somebody asked to stop; all processes find it so after the same step."""
+        return self.listener.stop if self.workers is None else self._all_stop
 
     def step(self) -> None:
         """Learn from one batch, and do what is due after it."""
-        state, config, order = self.state, self.config, self.order
+        state, config = self.state, self.config
         if state.batch == 0 and config.reset_every and state.epoch % config.reset_every == 0:
             reset_accumulators(self.optimizer)
-        progress = (state.epoch + state.batch / len(order)) / config.epochs
+        before, whole = self.feed.behind(state.epoch, state.batch)
+        progress = (state.epoch + before / whole) / config.epochs
         set_learning_rate(self.optimizer, config, progress)
-        batch = make_batch(self.examples, order[state.batch])
+        batch = self.feed.batch(state.epoch, state.batch)
         self._loss_sum += self._learn(batch)
         state.batch += 1
         state.step += 1
-        state.sentences += len(batch.lengths)
+        state.sentences += len(batch.lengths) if batch.part is None else batch.part.sentences
         state.seconds = self._seconds_before + time.monotonic() - self._started
 
-        epoch_ends = state.batch == len(order)
+        done, _ = self.feed.behind(state.epoch, state.batch)
+        epoch_ends = done == whole
         if self.device.type == "cpu" or state.step % STEPS_BETWEEN_LOOKS == 0 or epoch_ends:
-            self._look_at_loss(len(order))
-        if self.dev is not None and self._evaluation_is_due(len(order)):
+            self._look_at_loss(self.feed.batches(state.epoch))
+        # Whether one of the epoch's evaluations, evenly spread, falls on this step.
+        times = config.evaluations
+        if self.dev is not None and done * times // whole > before * times // whole:
             self._evaluate(self.dev)
         if epoch_ends:
             state.epoch, state.batch = state.epoch + 1, 0
@@ -152,12 +151,21 @@ class Run:
         """One update; returns the loss of the batch."""
         assert batch.targets is not None  # noqa: S101
         ids, lengths = self._tensor(batch.ids), self._tensor(batch.lengths)
+        part = batch.part
+        shape = ids.shape if part is None else (part.sentences, part.words)
+        here = ... if part is None else self._tensor(part.places)  # what is drawn is for all
         if self.config.word_dropout:
-            draws = torch.rand(ids.shape, generator=self.generator, device=self.device)
+            draws = torch.rand(shape, generator=self.generator, device=self.device)
+            draws = draws[here][:, : ids.shape[1]]
             ids = ids.masked_fill(draws < self.config.word_dropout, UNKNOWN)
         weights = None if batch.weights is None else self._tensor(batch.weights)
-        dropout = self.model.draw_dropout(len(ids), self.generator)
+        dropout = self.model.draw_dropout(shape[0], self.generator)
+        dropout = None if dropout is None else dropout[here]
         loss = self._set_gradients((ids, lengths, dropout), self._tensor(batch.targets), weights)
+        if self.workers is not None:
+            loss, self._all_stop = self.workers.add_up(
+                self.model, loss.detach(), self.listener.stop
+            )
         if self.config.max_grad_norm:
             self._norm = clip_gradients(self.model, self.optimizer, self.config.max_grad_norm)
         decay_embeddings(self.model, self.optimizer, self.config)
@@ -188,7 +196,7 @@ class Run:
         steps = state.step - state.batch + (self.config.epochs - state.epoch) * batches
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = (state.sentences - self._sentences_at_start) / seconds
-        left = (steps - state.step) * (state.sentences / state.step) / rate
+        left = max(steps - state.step, 0) * (state.sentences / state.step) / rate
         learning_rate = float(self.optimizer.param_groups[0]["lr"])
         epoch, epochs = state.epoch + 1, self.config.epochs
         self.listener.on_step(
@@ -204,14 +212,13 @@ class Run:
                 f"training.max_grad_norm={config.max_grad_norm} to a smaller value above 0"
             )
 
-    def _evaluation_is_due(self, batches: int) -> bool:
-        """Whether one of the epoch's evaluations, evenly spread, falls on this step."""
-        times, done = self.config.evaluations, self.state.batch
-        return done * times // batches > (done - 1) * times // batches
-
     def _evaluate(self, dev: Examples) -> None:
         state = self.state
         accuracy, loss = evaluate_weights(self.model, self._current(), dev, self.device)
+        if self.workers is not None:
+            parts = (round(accuracy * len(dev)), loss * len(dev), len(dev))
+            hits, losses, number = self.workers.sums(*parts)
+            accuracy, loss = hits / number, losses / number
         self._require_finite("loss on the dev set", loss)
         # Equal accuracy is common on a small dev set; the loss then decides.
         best = (accuracy, -loss) > (state.best_accuracy, -state.best_loss)

@@ -1,0 +1,128 @@
+"""``dcnn train`` on a corpus that is larger than memory: encoded on disk first, then learned from.
+
+Which way is taken follows from the size of the files alone, so that a command does the same on
+every machine; ``--stream`` and ``--no-stream`` choose.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from dcnn.commands.examples import sorted_labels
+from dcnn.commands.torchrun import processes_here
+from dcnn.config import Config
+from dcnn.data.arrow_files import ARROW
+from dcnn.data.corpus import Corpus, load_corpus
+from dcnn.data.corpus_making import Split, prepare_corpus
+from dcnn.data.encoding import EncodedFile, Reading, encode_files
+from dcnn.data.folders import cache_folder
+from dcnn.data.labels_of_files import count_labels
+from dcnn.data.shards import find_shards
+from dcnn.data.tables import LabelledTexts, TableOptions, check_known_labels, read_labelled
+from dcnn.files import COMPRESSIONS
+from dcnn.terminal import EncodingBar
+from dcnn.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from dcnn.training.workers import Workers
+
+# Text beyond this is not held in memory: some six million tweets, which would take four gigabytes.
+LARGEST_IN_MEMORY = 512 << 20
+
+# How many times larger the text of a file is than the file, about.
+_COMPRESSED, _COLUMNAR = 3, 2
+
+
+def is_large(data: Path) -> bool:
+    """Whether the files that ``data`` stands for are too large for memory."""
+    return sum(map(_text_bytes, find_shards(data, aloud=False))) > LARGEST_IN_MEMORY
+
+
+def _text_bytes(path: Path) -> int:
+    if not path.is_file():
+        return 0  # whoever reads it says what is wrong
+    suffix = path.suffix.lower()
+    factor = _COMPRESSED if suffix in COMPRESSIONS else _COLUMNAR if suffix in ARROW else 1
+    return path.stat().st_size * factor
+
+
+def read_others(
+    dev: Path | None, test: Path | None, columns: TableOptions
+) -> tuple[LabelledTexts | None, LabelledTexts | None]:
+    """Dev and test examples, which are in memory however large the training set is."""
+    unweighted = replace(columns, weight_column=None)
+    read = [None if path is None else read_labelled(path, unweighted) for path in (dev, test)]
+    return read[0], read[1]
+
+
+def read_corpus(
+    console: Console,
+    data: Path,
+    others: Sequence[LabelledTexts | None],
+    columns: TableOptions,
+    config: Config,
+    *,
+    holds_out: bool,
+    workers: "Workers | None" = None,
+) -> Corpus:
+    """Encode the files of ``data``, or find them encoded, and prepare what is to be learned.
+
+    Of several processes, each encodes files of its own. Hosts may share a cache or not: what a host
+    does not have then is encoded by the first process on it.
+    """
+    paths, cache = find_shards(data), cache_folder()
+    tokenizer = Tokenizer(config.text.tokenizer, config.text.lowercase)
+    with workers.first_before_others() if workers is not None else nullcontext():
+        reading = Reading.of(paths, columns, tokenizer)
+    if workers is None:
+        return _prepare(console, data, paths, reading, others, config, cache, holds_out)
+    own = paths[workers.rank :: workers.size]
+    if own:
+        _encode(console, own, reading, cache)
+    workers.wait()
+    prepared = None
+    if workers.local_rank == 0:
+        prepared = _prepare(console, data, paths, reading, others, config, cache, holds_out)
+    key = workers.text_of_first("" if prepared is None else prepared.key)
+    workers.wait()  # now the corpus is on every host
+    return prepared or load_corpus(cache, key)
+
+
+def _prepare(
+    console: Console,
+    data: Path,
+    paths: Sequence[Path],
+    reading: Reading,
+    others: Sequence[LabelledTexts | None],
+    config: Config,
+    cache: Path,
+    holds_out: bool,
+) -> Corpus:
+    files = _encode(console, paths, reading, cache)
+    sentences = sum(block.rows for file in files for block in file.blocks)
+    console.print(
+        f"{sentences:,} examples of {len(files):,} files are encoded in {cache}", soft_wrap=True
+    )
+    counts = count_labels(files, str(data), splits=holds_out)
+    for examples in filter(None, others):
+        check_known_labels(examples, set(counts))
+    training = config.training
+    split = Split(training.dev_fraction, training.seed) if holds_out else None
+    return prepare_corpus(files, config.text, split, sorted_labels(list(counts)), cache)
+
+
+def _encode(
+    console: Console, paths: Sequence[Path], reading: Reading, cache: Path
+) -> list[EncodedFile]:
+    processes = max(1, _cores() // processes_here())
+    with EncodingBar(console, len(paths)) as bar:
+        return encode_files(paths, reading, cache, processes, bar.on_encoded)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,133 @@
+"""A corpus on disk says the same as one in memory, however it is cut."""
+
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcnn.config import TextConfig
+from dcnn.data.corpus import load_corpus
+from dcnn.data.corpus_making import Split
+from dcnn.data.holding_out import ordinals_held_out
+from dcnn.data.tables import TableOptions
+from dcnn.data.word_counts import WordCounts
+from dcnn.errors import DataError
+from dcnn.text.encoder import Encoder
+from stored_corpora import make_corpus, write_shards
+
+texts = st.lists(st.sampled_from(["good", "bad", "film", "é", "x"]), max_size=6).map(" ".join)
+ROWS = [(f"word{i} good", "pos") if i % 3 else (f"word{i} so bad", "neg") for i in range(40)]
+
+
+def all_examples(corpus, part=(0, 1)):
+    return corpus.window(range(len(corpus.blocks)), part)
+
+
+def lists(sentences):
+    return [sentences.ids[a:b].tolist() for a, b in pairwise(sentences.offsets)]
+
+
+@given(st.lists(texts, min_size=2, max_size=30), st.integers(1, 5), st.integers(1, 9), st.data())
+@settings(max_examples=12)
+def test_vocabulary_and_ids_are_those_of_the_texts_in_memory(some, block_rows, min_count, data):
+    config = TextConfig(min_count=min_count, max_size=data.draw(st.integers(0, 3)))
+    rows = [(text, "ab"[i % 2]) for i, text in enumerate(some)]
+    cut = data.draw(st.integers(1, len(rows)))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = write_shards(Path(folder), rows, [cut, len(rows) - cut])
+        corpus = make_corpus(paths, Path(folder) / "cache", config, block_rows=block_rows)
+        window = all_examples(corpus)
+    encoder, sentences = Encoder.learn(some, config)
+    assert corpus.encoder == encoder
+    assert lists(window.examples.sentences) == lists(sentences)
+    assert window.lengths.tolist() == sentences.lengths.tolist()
+    assert window.examples.targets.tolist() == [i % 2 for i in range(len(rows))]
+
+
+def test_what_is_held_out_is_stratified_and_taken_from_the_training_part(tmp_path):
+    paths = write_shards(tmp_path / "s", ROWS, [25, 15])
+    corpus = make_corpus(paths, tmp_path / "cache", split=Split(0.2, seed=3))
+    dev, train = corpus.dev(), all_examples(corpus).examples
+    assert np.bincount(dev.targets).tolist() == [3, 5]  # of 14 and 26
+    assert len(train) == len(corpus) == 32
+    kept = [ROWS[i][0] for i in range(40) if i not in corpus.held_out]
+    encoder, _ = Encoder.learn(kept, TextConfig())
+    assert sorted(corpus.encoder.vocabulary.words) == sorted(encoder.vocabulary.words)
+    decoded = [[corpus.encoder.vocabulary.words[i - 1] for i in s] for s in lists(train.sentences)]
+    assert [" ".join(words) for words in decoded] == kept
+    assert corpus.mass == (11, 21)
+    # A word of the dev set alone is unknown.
+    assert all(s[0] == 0 for s in lists(dev.sentences))
+
+
+def test_the_seed_decides_what_is_held_out(tmp_path):
+    paths = write_shards(tmp_path / "s", ROWS, [40])
+    rows = [
+        make_corpus(paths, tmp_path / "cache", split=Split(0.2, seed)).held_out.tolist()
+        for seed in (1, 1, 2)
+    ]
+    assert rows[0] == rows[1] != rows[2]
+
+
+def test_a_dev_set_is_bounded_and_every_label_is_on_both_sides():
+    held_out = ordinals_held_out({"often": 10_000, "rare": 2}, 0.5, seed=0, largest=100)
+    assert {label: len(ordinals) for label, ordinals in held_out.items()} == {
+        "often": 100,
+        "rare": 1,
+    }
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 50])
+def test_the_parts_of_all_processes_are_the_window(tmp_path, processes):
+    paths = write_shards(tmp_path / "s", ROWS, [25, 15])
+    corpus = make_corpus(paths, tmp_path / "cache", split=Split(0.2, seed=3))
+    whole, found = all_examples(corpus), []
+    for rank in range(processes):
+        part = all_examples(corpus, (rank, processes))
+        assert part.lengths.tolist() == whole.lengths.tolist()
+        assert len(part.examples) == max(part.last - part.first, 1)  # others' are not read
+        found += lists(part.examples.sentences)[: part.last - part.first]
+    assert found == lists(whole.examples.sentences)
+
+
+def test_weights_come_along_and_their_sum_by_class_is_known(tmp_path):
+    rows = [("good", "pos", 2), ("bad", "neg", 0.5), ("fine", "pos", 1), ("poor", "neg", 0)]
+    paths = write_shards(tmp_path / "s", rows, [3, 1], weights=True)
+    options = TableOptions(weight_column="weight")
+    corpus = make_corpus(paths, tmp_path / "cache", options=options)
+    assert all_examples(corpus).examples.weights.tolist() == [2, 0.5, 1, 0]
+    assert corpus.mass == (0.5, 3)
+    paths = write_shards(tmp_path / "z", [("a", "x", 0), ("b", "y", 0)], [2], weights=True)
+    with pytest.raises(DataError, match="every training example has weight 0"):
+        make_corpus(paths, tmp_path / "cache", options=options)
+
+
+def test_a_corpus_is_made_once_and_a_block_that_is_gone_is_named(tmp_path):
+    paths, cache = write_shards(tmp_path / "s", ROWS, [40]), tmp_path / "cache"
+    corpus = make_corpus(paths, cache)
+    loaded = load_corpus(cache, corpus.key)
+    assert loaded.encoder == corpus.encoder
+    assert lists(all_examples(loaded).examples.sentences) == lists(
+        all_examples(corpus).examples.sentences
+    )
+    block = next((cache / "blocks").glob("*/00001.block"))
+    block.unlink()
+    with pytest.raises(DataError, match=r"00001\.block: a part of the encoded corpus is gone"):
+        all_examples(loaded)
+    table = cache / "corpora" / corpus.key / "tables.bin"
+    table.write_bytes(table.read_bytes()[:-1])
+    with pytest.raises(DataError, match="no complete corpus"):
+        load_corpus(cache, corpus.key)
+
+
+def test_frequent_words_are_counted_exactly_though_rare_ones_are_forgotten():
+    counts = WordCounts(largest=50)
+    for block in range(100):
+        counts.add(["the", "of", *(f"rare{block}-{i}" for i in range(20))], [7, 5, *[1] * 20])
+    assert counts.vocabulary(TextConfig(min_count=2)).words == ("the", "of")
+    assert counts._counts["the"] == 700
+    assert len(counts._counts) <= 72
