@@ -7,6 +7,7 @@ from dcnn.config import Config
 from dcnn.stored_weights import StoredDtype
 
 _SHOWN_CLASSES = 20
+_MANY = " A text may have several of them, or none: every label from its threshold on."
 _OTHERS = "The scores below are those of the float32 weights they were rounded from."
 _ROUNDED = {
     "float16": f"Weights: float16. {_OTHERS}",
@@ -20,6 +21,7 @@ def render_card(
     classes: Sequence[object],
     facts: dict[str, Any],
     dtype: StoredDtype = "float32",
+    thresholds: Sequence[float] | None = None,
 ) -> str:
     """Render the card as Markdown; ``facts`` are the plain values that training noted."""
     settings = config.to_dict()
@@ -29,16 +31,24 @@ def render_card(
         f"# {name}",
         f"A sentence classifier ({config.model.kind}) made with "
         "[dcnn](https://pypi.org/project/dcnn).",
-        f"Labels: {shown}{more}.",
+        f"Labels: {shown}{more}.{_MANY if thresholds is not None else ''}",
         *([_ROUNDED[dtype]] if dtype in _ROUNDED else []),
         "## Use",
         f'```sh\ndcnn predict {name} "a text"\n```',
+        *_threshold_section(classes, thresholds),
         "## How it was made",
         _table(("fact", "value"), _flatten(facts)) if facts else "Nothing was noted of the run.",
         "## Settings",
         _table(("setting", "value"), _flatten(settings)),
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _threshold_section(classes: Sequence[object], thresholds: Sequence[float] | None) -> list[str]:
+    if thresholds is None:
+        return []
+    rows = {str(label): float(one) for label, one in zip(classes, thresholds, strict=True)}
+    return ["## Thresholds", _table(("label", "threshold"), _flatten(rows))]
 
 
 def _flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

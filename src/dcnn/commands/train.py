@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -27,10 +27,14 @@ from dcnn.errors import (
     UserError,
 )
 from dcnn.evaluation import evaluate
+from dcnn.label_scores import evaluate_labels
 from dcnn.predictor import Predictor
-from dcnn.terminal import TrainingBar, make_console, print_evaluation
+from dcnn.terminal import TrainingBar, make_console, print_evaluation, print_label_evaluation
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dcnn.training.progress import EvaluationRecord
     from dcnn.training.run import TrainingSummary
 
 
@@ -73,19 +77,21 @@ def run_train(options: TrainOptions) -> None:
         )
     model_folder.check_destination(options.out, replaces)
     config = _config(options)
-    train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
+    train, dev, test = read_examples(
+        options.data, options.dev, options.test, options.columns, many=True
+    )
     if dev is None:
         train, dev = hold_out(train, config.training)
-    classes = sorted_labels(train.labels)
+    classes = sorted_labels([label for labels in train.each for label in labels])
     console.print(
-        f"{len(train.texts):,} training and {len(dev.texts):,} dev examples, {len(classes)} labels",
+        f"{len(train.texts):,} training and {len(dev.texts):,} dev examples, {len(classes)} labels"
+        f"{', any number of them a text' if train.many else ''}",
     )
     artifact, summary = _fit(console, options, config, classes, train, dev)
     console.print(
         f"Trained {summary.epochs} of {config.training.epochs} epochs in {summary.seconds:.1f} s "
         f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}), "
-        f"and kept the best: epoch {_best_epoch(summary)}, "
-        f"dev accuracy {100 * (summary.dev_accuracy or 0):.2f} %",
+        f"and kept the best: epoch {(best := _best(summary)).epoch}, {best.measure}",
         soft_wrap=True,
     )
     _tell_calibration(console, artifact)
@@ -95,7 +101,7 @@ def run_train(options: TrainOptions) -> None:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
     if test is not None:
-        facts["test_accuracy"] = _score(console, artifact, test, classes)
+        facts |= _score(console, artifact, test, classes)
     model_folder.save(options.out, replace(artifact, facts=facts), replaces)
     options.checkpoint.unlink(missing_ok=True)
     hint = f"try: dcnn predict {options.out} 'a text'"
@@ -111,8 +117,8 @@ def _tell_calibration(console: Console, artifact: Artifact) -> None:
         )
 
 
-def _best_epoch(summary: "TrainingSummary") -> int:
-    return [record.epoch for record in summary.history if record.best][-1]
+def _best(summary: "TrainingSummary") -> "EvaluationRecord":
+    return [record for record in summary.history if record.best][-1]
 
 
 def _fit(
@@ -135,8 +141,8 @@ def _fit(
     with TrainingBar(console) as bar, stop_on_signal(bar):
         try:
             return fit(
-                TextSet(train.texts, train.class_numbers(classes), train.weights),
-                TextSet(dev.texts, dev.class_numbers(classes)),
+                TextSet(train.texts, _targets(train, classes), train.weights),
+                TextSet(dev.texts, _targets(dev, classes)),
                 classes,
                 config,
                 device=options.device,
@@ -145,6 +151,7 @@ def _fit(
                 checkpoint_seconds=options.checkpoint_seconds,
                 listener=bar,
                 threads=options.threads,
+                many=train.many,
             )
         except TrainingStoppedError as stopped:
             raise TrainingStoppedError(
@@ -154,6 +161,10 @@ def _fit(
             raise TrainingError(
                 f"{failed}; start again with other settings and --overwrite"
             ) from None
+
+
+def _targets(examples: LabelledTexts, classes: Sequence[str]) -> "NDArray[Any]":
+    return examples.indicators(classes) if examples.many else examples.class_numbers(classes)
 
 
 def _config(options: TrainOptions) -> Config:
@@ -167,9 +178,15 @@ def _config(options: TrainOptions) -> Config:
 
 def _score(
     console: Console, artifact: Artifact, test: LabelledTexts, classes: Sequence[str]
-) -> float:
+) -> dict[str, float]:
+    """Print the scores on ``test``; returns what the folder notes of them."""
     probabilities = Predictor(artifact).probabilities(test.texts)
-    scores = evaluate(test.class_numbers(classes), probabilities, classes)
     console.print(f"Test ({test.source}):")
+    if artifact.thresholds is not None:
+        truth = test.indicators(classes)
+        found = evaluate_labels(truth, probabilities, artifact.thresholds, classes)
+        print_label_evaluation(console, found, artifact.thresholds)
+        return {"test_micro_f1": found.micro_f1, "test_macro_f1": found.macro_f1}
+    scores = evaluate(test.class_numbers(classes), probabilities, classes)
     print_evaluation(console, scores, classes)
-    return scores.accuracy
+    return {"test_accuracy": scores.accuracy}

@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact, Label
-from dcnn.calibration import Calibration, calibrate
+from dcnn.calibration import calibrate
 from dcnn.config import Config
 from dcnn.data.batching import Examples, Floats
 from dcnn.errors import ConfigError
-from dcnn.models import SentenceModel
+from dcnn.heads import sigmoid
+from dcnn.label_scores import UNDECIDED, choose_thresholds, evaluate_labels
 from dcnn.ops import backends
 from dcnn.ops.choice import backend_name
 from dcnn.stored_weights import Weights
@@ -40,7 +41,8 @@ class TextSet:
 
     Attributes:
         texts: N strings.
-        targets: (N,) class numbers, or (N, classes) probabilities.
+        targets: (N,) class numbers, or (N, classes) probabilities; noughts and ones where a text
+            may have several labels.
         weights: (N,) or none.
     """
 
@@ -61,14 +63,23 @@ def fit(
     checkpoint_seconds: float = 15.0,
     listener: Listener | None = None,
     threads: int = 1,
+    many: bool = False,
 ) -> tuple[Artifact, TrainingSummary]:
     """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept.
 
     A temperature found on ``dev`` is part of the weights unless ``training.calibrate`` is false.
 
+    With ``many`` a text may have several of them, or none, and every label gets a threshold on
+    ``dev``.
+
     ``threads`` are the CPU threads. One is the default: more help little on an idle machine, wait
     for one another on a busy one, and round differently.
     """
+    if many and config.training.class_weights != "none":
+        raise ConfigError(
+            "class_weights='balanced' is for texts of one label; leave it out where a text may "
+            "have several: each label has a threshold of its own"
+        )
     place = choose_device(device)
     if threads < 1:
         raise ConfigError(f"threads={threads} must be 1 or more")
@@ -88,6 +99,7 @@ def fit(
         identity = _identity(config, encoder, classes, examples, dev_examples, vectors)
         identity |= {"device": place.type, "threads": threads, "torch": torch.__version__}
         identity |= {"backend": backend}  # another one rounds differently
+        identity |= {"labels": "many"} if many else {}
         checkpoint = Checkpoint(checkpoint_path, identity)
     with _cpu_threads(threads):
         summary = train(
@@ -100,6 +112,7 @@ def fit(
             resume=resume,
             checkpoint_seconds=checkpoint_seconds,
             listener=listener,
+            many=many,
         )
     trained = model.merged(model.state_dict())
     weights = {name: value.cpu().numpy() for name, value in trained.items()}
@@ -113,21 +126,29 @@ def fit(
         "threads": threads,
         "backend": backend,
     }
-    if config.training.calibrate and dev_examples is not None:
-        facts["calibration"] = _calibrate(model, weights, dev_examples).to_dict()
-    return Artifact(config, tuple(classes), encoder, weights, facts), summary
+    thresholds = (UNDECIDED,) * len(classes) if many else None
+    if dev_examples is not None and (many or config.training.calibrate):
+        logits = logits_of(model, dev_examples.sentences)
+        targets = target_distributions(dev_examples.targets, len(classes))
+        if config.training.calibrate:
+            calibration = calibrate(logits, targets, many=many)
+            _cool(weights, calibration.temperature)
+            logits = logits / np.float32(calibration.temperature)
+            facts["calibration"] = calibration.to_dict()
+        if many:
+            thresholds = choose_thresholds(targets, sigmoid(logits))
+            scores = evaluate_labels(targets, sigmoid(logits), thresholds, classes)
+            facts |= {"dev_micro_f1": scores.micro_f1, "dev_macro_f1": scores.macro_f1}
+    return Artifact(config, tuple(classes), encoder, weights, facts, thresholds=thresholds), summary
 
 
-def _calibrate(model: SentenceModel, weights: Weights, dev: Examples) -> Calibration:
-    """Find a temperature on ``dev``, and divide the topmost of ``weights`` by it.
+def _cool(weights: Weights, temperature: float) -> None:
+    """Divide the logits of ``weights`` by ``temperature``.
 
-    So it reaches every backend, export and explanation as part of the network, and no label.
+    As part of the top layer it reaches every backend, export and explanation, and no label.
     """
-    targets = target_distributions(dev.targets, model.top.out_features)
-    calibration = calibrate(logits_of(model, dev.sentences), targets)
     for name in ("top.weight", "top.bias"):
-        weights[name] = weights[name] / np.float32(calibration.temperature)
-    return calibration
+        weights[name] = weights[name] / np.float32(temperature)
 
 
 @contextmanager

@@ -24,17 +24,20 @@ def train(
     resume: bool = False,
     checkpoint_seconds: float = 15.0,
     listener: Listener | None = None,
+    many: bool = False,
 ) -> TrainingSummary:
     """Train ``model`` in place; it ends with the weights that were best on ``dev``.
 
-    Without a dev set the weights of the last step are kept.
+    Without a dev set the weights of the last step are kept. With ``many`` a text may have several
+    labels: targets are noughts and ones (N, labels), and micro F1 on ``dev`` decides.
 
     Raises:
         TrainingError: the loss is no longer finite.
         TrainingStoppedError: the listener asked to stop.
         UserError: the checkpoint to resume from is damaged or belongs to another run.
     """
-    run = Run(model.to(device), examples, dev, config, torch.device(device), listener or Listener())
+    place = torch.device(device)
+    run = Run(model.to(device), examples, dev, config, place, listener or Listener(), many)
     saved = checkpoint.load() if checkpoint is not None and resume else None
     if checkpoint is not None and saved is not None:
         try:
