@@ -193,3 +193,11 @@ def test_the_split_is_a_partition_that_leaves_every_label_in_training(sets, frac
     assert {name for i in kept for name in labels[i]} == {name for one in labels for name in one}
     again = split_label_sets(labels, fraction, seed)
     np.testing.assert_array_equal(kept, again[0])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_label_that_is_nowhere_the_rarest_stays_in_training(seed):
+    sets = [("a", "c"), ("a",), ("b", "c"), ("b",)]  # a and b are parted; c goes where they go
+    kept, held_out = split_label_sets(sets, 0.5, seed)
+    assert any("c" in sets[i] for i in kept)
+    assert len(held_out) >= 1

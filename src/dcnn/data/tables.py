@@ -359,14 +359,11 @@ def _choose(path: Path, options: TableOptions, table: Table, *, labels: bool) ->
 
 def _check_ways(options: TableOptions) -> None:
     """The labels are said in one way."""
-    ways = {
-        FLAGS_OPTION: bool(options.label_columns),
-        SEPARATOR_OPTION: options.labels_separator is not None,
-        LABEL_OPTION: options.label_column is not None,
-    }
-    if options.label_columns and (other := [way for way in list(ways)[1:] if ways[way]]):
-        raise DataError(
-            f"{FLAGS_OPTION} and {other[0]} are two ways to say the labels; leave out one of them"
-        )
-    if options.labels_separator is not None and not options.labels_separator.strip(" "):
-        raise DataError(f"{SEPARATOR_OPTION} must not be empty or blank; give for instance '|'")
+    others = {SEPARATOR_OPTION: options.labels_separator, LABEL_OPTION: options.label_column}
+    for option, value in others.items():
+        if options.label_columns and value is not None:
+            raise DataError(
+                f"{FLAGS_OPTION} and {option} are two ways to say the labels; leave out one of them"
+            )
+    if options.labels_separator == "":
+        raise DataError(f"{SEPARATOR_OPTION} must not be empty; give for instance '|'")
