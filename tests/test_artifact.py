@@ -116,7 +116,7 @@ def edit(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 3}, "format_version=3 is newer than 2"),
+        ({"format_version": 4}, "format_version=4 is newer than 3"),
         ({"format_version": 2}, "dtype=None must be one of float32, float16, int8"),
         ({"dtype": "int8"}, "unknown setting 'dtype'"),
         ({"format_version": "1"}, "format_version='1' must be a whole number"),

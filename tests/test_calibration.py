@@ -31,6 +31,20 @@ def test_the_temperature_that_made_the_logits_too_sharp_is_found(many, sharpness
         assert found.loss_after < found.loss_before
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_what_dev_finds_helps_other_texts_too(many):
+    logits, truth = draw(1, 3000, 4, many=many, sharpness=3.0)
+    temperature = calibrate(logits[:1000], truth[:1000], many=many).temperature
+    head = sigmoid if many else softmax
+    before, after = (
+        calibration_error(
+            reliability(*confidences(head(logits[1000:] / one), truth[1000:], many=many))
+        )
+        for one in (1.0, temperature)
+    )
+    assert after < 0.5 * before
+
+
 @given(st.integers(0, 999), st.integers(1, 40), st.integers(2, 5), st.booleans())
 def test_no_other_temperature_makes_the_dev_set_more_likely(seed, count, classes, many):
     logits, truth = draw(seed, count, classes, many=many, sharpness=2.0)

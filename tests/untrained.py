@@ -9,7 +9,9 @@ from dcnn.text.encoder import Encoder
 VOCABULARY_TEXT = "the plot is not dull but acting was good and ending bad very , ."
 
 
-def make_artifact(model: ModelConfig | None = None, seed: int = 0, classes=("neg", "pos")):
+def make_artifact(
+    model: ModelConfig | None = None, seed: int = 0, classes=("neg", "pos"), thresholds=None
+):
     """An untrained model with random weights, large enough to make its predictions differ."""
     model = model or DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=3)
     config = Config(model=model)
@@ -19,4 +21,5 @@ def make_artifact(model: ModelConfig | None = None, seed: int = 0, classes=("neg
     weights = {
         name: generator.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()
     }
-    return Artifact(config, tuple(classes), encoder, weights, {"dev_accuracy": 0.5})
+    facts = {"dev_accuracy": 0.5}
+    return Artifact(config, tuple(classes), encoder, weights, facts, thresholds=thresholds)

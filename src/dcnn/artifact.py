@@ -9,7 +9,8 @@ A folder is written beside its place and renamed into it. Nothing is pickled. Lo
 version, the names, shapes, dtypes and sizes of all weights before it allocates any of them.
 
 A folder is written in the oldest format version that can say what it holds: float32 weights in
-version 1, which every release reads, the smaller types in version 2.
+version 1, which every release reads, the smaller types in version 2, and networks that give a text
+several labels, each from its threshold on, in version 3.
 """
 
 import json
@@ -28,7 +29,7 @@ from dcnn.model_card import render_card
 from dcnn.stored_weights import STORED_DTYPES, StoredDtype, Weights, pack, stored_form, unpack
 from dcnn.text.encoder import Encoder
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
 FILES = (CONFIG, WEIGHTS, TOKENIZER, CARD)
 
@@ -46,6 +47,8 @@ class Artifact:
         weights: name to array, as ``config.model.parameter_shapes`` says.
         facts: what is known of the run: data, metrics, time. Plain values, for the card.
         dtype: how a folder stores the weights; here they are float32 in any case.
+        thresholds: the probability from which on each label is given, where a text may have
+            several labels or none; none where a text has exactly one.
     """
 
     config: Config
@@ -54,6 +57,12 @@ class Artifact:
     weights: Weights
     facts: dict[str, Any] = field(default_factory=dict)
     dtype: StoredDtype = "float32"
+    thresholds: tuple[float, ...] | None = None
+
+    @property
+    def many(self) -> bool:
+        """Whether a text may have several labels."""
+        return self.thresholds is not None
 
 
 def is_model_folder(path: Path) -> bool:
@@ -109,10 +118,11 @@ def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
     # The path of the vectors belongs to the machine that trained, not to the model.
     text = replace(artifact.config.text, vectors=Path(artifact.config.text.vectors).name)
     config = replace(artifact.config, text=text)
-    small = artifact.dtype != "float32"
+    version = 3 if artifact.thresholds is not None else 2 if artifact.dtype != "float32" else 1
     description = {
-        "format_version": 2 if small else 1,
-        **({"dtype": artifact.dtype} if small else {}),
+        "format_version": version,
+        **({"dtype": artifact.dtype} if version > 1 else {}),
+        **({"thresholds": artifact.thresholds} if version > 2 else {}),
         **config.to_dict(),
         "classes": list(artifact.classes),
         "vocabulary_size": len(artifact.encoder.vocabulary),
@@ -120,7 +130,9 @@ def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
     }
     packed = pack(artifact.weights, artifact.dtype)
     weights = {name: np.ascontiguousarray(value) for name, value in packed.items()}
-    card = render_card(name, config, artifact.classes, artifact.facts, artifact.dtype)
+    card = render_card(
+        name, config, artifact.classes, artifact.facts, artifact.dtype, artifact.thresholds
+    )
     return {
         WEIGHTS: safetensors.numpy.save(weights),
         TOKENIZER: artifact.encoder.to_json().encode(),
@@ -140,7 +152,7 @@ def load(path: Path) -> Artifact:
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         if not (path / name).is_file():
             raise ModelFolderError(f"{path} is not a complete model folder: {name} is missing")
-    config, classes, vocabulary_size, facts, dtype = _read_config(path / CONFIG)
+    config, classes, vocabulary_size, facts, dtype, thresholds = _read_config(path / CONFIG)
     try:
         encoder = Encoder.from_json(_read_text(path / TOKENIZER))
     except (ValueError, RecursionError) as error:  # JSON errors are ValueErrors too
@@ -152,7 +164,7 @@ def load(path: Path) -> Artifact:
         )
     shapes = config.model.parameter_shapes(vocabulary_size, len(classes))
     weights = _read_weights(path / WEIGHTS, stored_form(shapes, dtype))
-    return Artifact(config, classes, encoder, weights, facts, dtype)
+    return Artifact(config, classes, encoder, weights, facts, dtype, thresholds)
 
 
 def _read_text(path: Path) -> str:
@@ -170,6 +182,7 @@ class _Description(NamedTuple):
     vocabulary_size: int
     facts: dict[str, Any]
     dtype: StoredDtype
+    thresholds: tuple[float, ...] | None
 
 
 def _read_config(path: Path) -> _Description:
@@ -190,10 +203,15 @@ def _read_config(path: Path) -> _Description:
     dtype = values.pop("dtype", None) if version > 1 else "float32"
     if dtype not in STORED_DTYPES:
         raise ModelFolderError(f"{path}: dtype={dtype!r} must be one of {', '.join(STORED_DTYPES)}")
+    thresholds = values.pop("thresholds", None) if version > 2 else None
     classes, facts = values.pop("classes", None), values.pop("facts", {})
     vocabulary_size = values.pop("vocabulary_size", None)
     if not _are_labels(classes):
         raise ModelFolderError(f"{path}: classes must be a list of two or more distinct labels")
+    if version > 2 and not _are_thresholds(thresholds, len(classes)):
+        raise ModelFolderError(
+            f"{path}: thresholds must be {len(classes)} numbers from 0 to 1, one a label"
+        )
     if not isinstance(vocabulary_size, int) or vocabulary_size < 1:
         raise ModelFolderError(f"{path}: vocabulary_size={vocabulary_size!r} must be 1 or more")
     if not isinstance(facts, dict):
@@ -202,7 +220,8 @@ def _read_config(path: Path) -> _Description:
         config = Config.from_dict(values, str(path))
     except ConfigError as error:
         raise ModelFolderError(str(error)) from error
-    return _Description(config, tuple(classes), vocabulary_size, facts, dtype)
+    given = None if thresholds is None else tuple(map(float, thresholds))
+    return _Description(config, tuple(classes), vocabulary_size, facts, dtype, given)
 
 
 def _are_labels(classes: object) -> bool:
@@ -211,6 +230,14 @@ def _are_labels(classes: object) -> bool:
         and len(classes) >= 2
         and all(isinstance(label, str | int | float | bool) for label in classes)
         and len({str(label) for label in classes}) == len(classes)
+    )
+
+
+def _are_thresholds(thresholds: object, labels: int) -> bool:
+    return (
+        isinstance(thresholds, list)
+        and len(thresholds) == labels
+        and all(type(one) in (int, float) and 0 <= one <= 1 for one in thresholds)
     )
 
 

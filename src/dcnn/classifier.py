@@ -5,8 +5,7 @@ The constructor stores, ``fit`` learns, learned names end in an underscore; ``cl
 pandas and polars.
 """
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -18,11 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from dcnn import artifact as model_folder
 from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.columns import Columns
-from dcnn.data.frames import Frame, is_frame, is_missing, values_of
+from dcnn.data.frames import Frame, is_frame
+from dcnn.data.given_labels import LabelSets, checked_labels, dev_targets
 from dcnn.data.messages import shown
-from dcnn.data.splitting import stratified_split
+from dcnn.data.splitting import split_label_sets, stratified_split
 from dcnn.errors import DataError, MissingExtraError
 from dcnn.inspection import Explanation, explain
+from dcnn.label_scores import over
 from dcnn.predictor import Predictor, checked_texts
 
 try:
@@ -33,7 +34,6 @@ try:
 except ImportError:
     raise MissingExtraError("DCNNClassifier", "train") from None
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _OWN = ("random_state", "device", "n_jobs", "verbose")
 _TEXT = tuple(field.name for field in fields(TextConfig))
 _MODEL = ("dim", "widths", "maps", "k_top", "fold", "dropout")
@@ -50,8 +50,13 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_jobs: CPU threads of training.
         verbose: whether to draw a progress bar.
 
+    Where ``y`` is a matrix of noughts and ones, or a list of labels for each text, a text may have
+    several labels, or none; ``predict`` then gives such a matrix, in the order of ``classes_``.
+
     Attributes:
-        classes_: the labels, sorted.
+        classes_: the labels, sorted; the columns' numbers where ``y`` is a matrix.
+        thresholds_: the probability from which on each label is given, chosen on dev; none where a
+            text has one label.
         n_epochs_: epochs trained.
         dev_accuracy_: accuracy on the examples held out for early stopping.
         history_: every look at the dev set.
@@ -181,8 +186,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: N strings, in a list, an array or a column; or a frame of pandas, polars, pyarrow or
                 Hugging Face.
-            y: N labels of any one type; may be left out where ``X`` is a frame with a column of
-                them.
+            y: N labels of any one type, or N lists of labels, or noughts and ones (N, labels); may
+                be left out where ``X`` is a frame with a column of labels or lists.
             sample_weight: N weights, or none.
             dev: texts and labels, or a frame like ``X``, for early stopping; by default a
                 stratified ``dev_fraction`` of the training set is held out.
@@ -198,21 +203,28 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         texts, labels, columns = _examples("X", X, y, text_column, label_column)
         if not texts:
             raise DataError("X has no texts; give at least two, of different labels")
-        check_classification_targets(labels)
-        classes, targets = np.unique(labels, return_inverse=True)
+        many = isinstance(labels, LabelSets)
+        targets: NDArray[Any]
+        if isinstance(labels, LabelSets):
+            classes, targets = labels.classes, labels.indicators
+        else:
+            check_classification_targets(labels)
+            classes, targets = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise DataError(f"y has one class only, {classes.tolist()}; give two or more")
         weights = None
         if sample_weight is not None:
             weights = np.asarray(sample_weight, np.float32)
-            if weights.shape != targets.shape or not np.all(np.isfinite(weights) & (weights >= 0)):
+            if weights.shape != (len(texts),) or not np.all(np.isfinite(weights) & (weights >= 0)):
                 raise DataError(
                     "sample_weight must be one finite number of 0 or more for each text"
                 )
         if dev is None:
-            kept, held_out = stratified_split(
-                targets.tolist(), config.training.dev_fraction, config.training.seed
-            )
+            how = (config.training.dev_fraction, config.training.seed)
+            if isinstance(labels, LabelSets):
+                kept, held_out = split_label_sets(labels.sets, *how)
+            else:
+                kept, held_out = stratified_split(targets.tolist(), *how)
             if not len(held_out):
                 raise DataError(
                     "every label of y occurs once, so none can be held out; give more examples, "
@@ -225,7 +237,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             dev_texts, dev_labels = _dev_examples(dev, columns)
             if not dev_texts:
                 raise DataError("dev has no texts; give at least one, or leave dev out")
-            dev_set = TextSet(dev_texts, _class_numbers(dev_labels, classes))
+            dev_set = TextSet(dev_texts, dev_targets(dev_labels, classes, many))
         with _progress_bar() if self.verbose else nullcontext() as listener:
             artifact, summary = fit(
                 TextSet(texts, targets, weights),
@@ -235,8 +247,10 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 device=self.device,
                 listener=listener,
                 threads=self.n_jobs,
+                many=many,
             )
         self.classes_ = classes
+        self.thresholds_ = artifact.thresholds
         self.predictor_ = Predictor(artifact)
         self.n_epochs_ = summary.epochs
         self.dev_accuracy_ = summary.dev_accuracy
@@ -255,8 +269,13 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.predictor_.probabilities(self._texts(X))
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The most probable label of each text; ``X`` is as for ``predict_proba``."""
+        """The most probable label of each text; ``X`` is as for ``predict_proba``.
+
+        Where a text may have several labels, noughts and ones (N, labels).
+        """
         probabilities = self.predict_proba(X)
+        if self.thresholds_ is not None:
+            return over(probabilities, self.thresholds_).astype(np.int64)
         labels: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return labels
 
@@ -301,6 +320,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             **sections["text"], **sections["model"], **training, random_state=random_state
         )
         classifier.classes_ = np.array(artifact.classes)
+        classifier.thresholds_ = artifact.thresholds
         classifier.predictor_ = Predictor(artifact)
         classifier.n_epochs_ = artifact.facts.get("epochs", 0)
         classifier.dev_accuracy_ = artifact.facts.get("dev_accuracy")
@@ -311,6 +331,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.one_d_array = True
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True
+        tags.classifier_tags.multi_label = True
         return tags
 
 
@@ -321,7 +342,7 @@ def _plain(value: object) -> object:
 
 def _examples(
     name: str, given: Any, y: Any, text_column: str | None, label_column: str | None
-) -> tuple[list[str], NDArray[Any], Columns | None]:
+) -> tuple[list[str], NDArray[Any] | LabelSets, Columns | None]:
     """Texts, labels, and the columns they were found in if ``given`` is a frame."""
     if not is_frame(given):
         if text_column is not None or label_column is not None:
@@ -331,7 +352,7 @@ def _examples(
                 "give a frame, or leave it out"
             )
         texts = checked_texts(given)
-        return texts, _checked_labels(y, texts), None
+        return texts, checked_labels(y, texts), None
     if y is not None and label_column is not None:
         raise DataError(
             f"both y and label_column {shown(label_column)} give the labels; leave out one of them"
@@ -340,46 +361,16 @@ def _examples(
     columns = frame.choose(text_column, label_column, labels=y is None)
     texts = checked_texts(frame.column(columns.text))
     y = y if columns.label is None else frame.column(columns.label)
-    return texts, _checked_labels(y, texts), columns
+    return texts, checked_labels(y, texts), columns
 
 
-def _dev_examples(dev: Any, columns: Columns | None) -> tuple[list[str], NDArray[Any]]:
+def _dev_examples(dev: Any, columns: Columns | None) -> tuple[list[str], NDArray[Any] | LabelSets]:
     """Texts and labels of a dev set, whose frame has the columns of the training set's."""
     text, label = (None, None) if columns is None else (columns.text, columns.label)
     if is_frame(dev):
         return _examples("dev", dev, None, text, label)[:2]
     texts, labels = dev
     return _examples("dev", texts, labels, text if is_frame(texts) else None, None)[:2]
-
-
-def _checked_labels(y: Any, texts: Sequence[str]) -> NDArray[Any]:
-    is_array = isinstance(y, np.ndarray | np.generic | str) or is_frame(y)
-    values = y if is_array or not isinstance(y, Iterable) else values_of(y)
-    labels = np.asarray(values)
-    if labels.ndim != 1:
-        raise DataError(f"y must be one label a text; got an array of shape {labels.shape}")
-    if len(texts) != len(labels):
-        raise DataError(f"X has {len(texts)} texts and y {len(labels)} labels; give one each")
-    # Of a missing label among strings numpy has made the string "nan": the values tell.
-    for index, label in enumerate(labels.tolist() if is_array else values):
-        if is_missing(label):
-            raise DataError(
-                f"label {index} is missing ({label!r}); give the text a label, or drop it"
-            )
-    for label in set(labels.tolist()):
-        if not isinstance(label, str | int | float):
-            raise DataError(f"the labels must be strings, numbers or booleans; got {label!r}")
-        if isinstance(label, str) and _LONE_SURROGATE.search(label):
-            raise DataError(f"the label {label!r} is not valid Unicode, so it cannot be saved")
-    return labels
-
-
-def _class_numbers(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    numbers = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
-    unknown = classes[numbers] != labels
-    if unknown.any():
-        raise DataError(f"the dev label {labels[unknown].tolist()[0]!r} does not occur in y")
-    return numbers
 
 
 def _progress_bar() -> Any:

@@ -14,6 +14,7 @@ from dcnn.config import Config
 from dcnn.stored_weights import StoredDtype
 
 _SHOWN_CLASSES = 20
+_MANY = " A text may have several of them, or none: every label from its threshold on."
 _OTHERS = "The scores below are those of the float32 weights they were rounded from."
 _ROUNDED = {
     "float16": f"Weights: float16. {_OTHERS}",
@@ -29,6 +30,7 @@ def render_card(
     classes: Sequence[object],
     facts: dict[str, Any],
     dtype: StoredDtype = "float32",
+    thresholds: Sequence[float] | None = None,
     repository: str = "",
 ) -> str:
     """Render the card as Markdown.
@@ -39,6 +41,7 @@ def render_card(
         classes: its labels.
         facts: the plain values that training noted.
         dtype: how its weights are stored.
+        thresholds: of its labels, where a text may have several.
         repository: where the hub has it, ``OWNER/NAME``, for a card that is read there.
     """
     shown = ", ".join(f"`{label}`" for label in classes[:_SHOWN_CLASSES])
@@ -49,10 +52,11 @@ def render_card(
         f"# {name}",
         f"A sentence classifier ({config.model.kind}) made with "
         "[dcnn](https://pypi.org/project/dcnn).",
-        f"Labels: {shown}{more}.",
+        f"Labels: {shown}{more}.{_MANY if thresholds is not None else ''}",
         *([_ROUNDED[dtype]] if dtype in _ROUNDED else []),
         "## Use",
         f'```sh\n{pull}dcnn predict {name} "a text"\n```',
+        *_threshold_section(classes, thresholds),
         "## How it was made",
         _table(("fact", "value"), _flatten(facts)) if facts else "Nothing was noted of the run.",
         "## Settings",
@@ -121,6 +125,13 @@ def _quoted(value: object) -> str:
     """A string for YAML; what it could not hold, such as a control character, is replaced."""
     held = "".join(sign if sign.isprintable() else "\ufffd" for sign in str(value))
     return json.dumps(held, ensure_ascii=False)
+
+
+def _threshold_section(classes: Sequence[object], thresholds: Sequence[float] | None) -> list[str]:
+    if thresholds is None:
+        return []
+    rows = {str(label): float(one) for label, one in zip(classes, thresholds, strict=True)}
+    return ["## Thresholds", _table(("label", "threshold"), _flatten(rows))]
 
 
 def _flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -17,8 +17,8 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
-from dcnn.errors import ConfigError, DataError
-from dcnn.heads import softmax
+from dcnn.errors import ConfigError, DataError, UserError
+from dcnn.heads import sigmoid, softmax
 from dcnn.ops import backends, reference
 from dcnn.ops.k_schedule import dynamic_k
 from dcnn.ops.native_network import Network
@@ -37,11 +37,26 @@ class Prediction:
         ranked: every label with its probability.
         abstained: whether no label was probable enough to be an answer; ``label`` is then only
             the least improbable one.
+        over_threshold: the labels that reach their thresholds, most probable first, where a text
+            may have several; none where it has exactly one.
     """
 
     text: str
     ranked: tuple[tuple[Label, float], ...]
     abstained: bool = False
+    over_threshold: tuple[Label, ...] | None = None
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """All that the text is given: one label, or none, or several where it may have several."""
+        if self.over_threshold is not None:
+            return self.over_threshold
+        return () if self.abstained else (self.label,)
+
+    @property
+    def ranked_labels(self) -> tuple[tuple[Label, float], ...]:
+        """``labels`` with their probabilities."""
+        return tuple(pair for pair in self.ranked if pair[0] in self.labels)
 
     @property
     def label(self) -> Label:
@@ -83,12 +98,26 @@ class Predictor:
         return type(self), (self.artifact, self.threads)
 
     @property
+    def many(self) -> bool:
+        """Whether a text may have several labels."""
+        return self.artifact.many
+
+    @property
     def backend(self) -> str:
         """What computes: ``native`` or ``reference``."""
         return "reference" if self._network is None else "native"
 
     def predict(self, texts: Iterable[str], abstain_below: float = 0.0) -> list[Prediction]:
-        """Classify texts; those whose best probability is under ``abstain_below`` are marked."""
+        """Classify texts; those whose best probability is under ``abstain_below`` are marked.
+
+        Raises:
+            UserError: it is to abstain, and every label has a threshold of its own.
+        """
+        if self.many and abstain_below:
+            raise UserError(
+                f"abstaining below {abstain_below:g} is for models that give one label; this one "
+                "gives every label from its threshold on, and may give none"
+            )
         texts = checked_texts(texts)
         probabilities = self.probabilities(texts)
         ranking = np.argsort(-probabilities, axis=1, kind="stable")
@@ -97,16 +126,27 @@ class Predictor:
                 text,
                 tuple((self.classes[i], float(row[i])) for i in order),
                 abstained=float(row[order[0]]) < abstain_below,
+                over_threshold=self._over_threshold(row, order),
             )
             for text, row, order in zip(texts, probabilities, ranking, strict=True)
         ]
 
+    def _over_threshold(self, row: Floats, order: Ints) -> tuple[Label, ...] | None:
+        thresholds = self.artifact.thresholds
+        if thresholds is None:
+            return None
+        return tuple(self.classes[i] for i in order if float(row[i]) >= thresholds[i])
+
     def probabilities(self, texts: Iterable[str]) -> Floats:
-        """(texts, classes), in the order of ``classes``."""
-        return softmax(self.logits(self.artifact.encoder.encode_all(checked_texts(texts))))
+        """(texts, classes), in the order of ``classes``; with ``many`` each on its own."""
+        return self.head(self.logits(self.artifact.encoder.encode_all(checked_texts(texts))))
+
+    def head(self, logits: Floats) -> Floats:
+        """Probabilities of logits (..., classes)."""
+        return sigmoid(logits) if self.many else softmax(logits)
 
     def logits(self, sentences: Sentences) -> Floats:
-        """(sentences, classes), before the softmax."""
+        """(sentences, classes), before the head."""
         if self._network is not None:
             return self._network.logits(sentences.ids, sentences.offsets, self.threads)
         weights = self.artifact.weights

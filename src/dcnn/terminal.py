@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from dcnn.evaluation import Evaluation
+from dcnn.label_scores import LabelEvaluation
 from dcnn.training.progress import EvaluationRecord, Listener
 from dcnn.training.progress import Progress as TrainingProgress
 
@@ -81,9 +82,10 @@ class TrainingBar(Listener):
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
         """Write a line above the bar."""
-        self._dev = f"  dev {100 * record.dev_accuracy:.1f} %"
+        score = record.dev_accuracy if record.dev_micro_f1 is None else record.dev_micro_f1
+        self._dev = f"  dev {100 * score:.1f} %"
         if not self.quiet:
-            dev = f"dev loss {record.dev_loss:.4f}  dev accuracy {100 * record.dev_accuracy:.2f} %"
+            dev = f"dev loss {record.dev_loss:.4f}  {record.measure}"
             best = "  best so far" if record.best else ""
             self.console.print(
                 f"{self.name}epoch {record.epoch:>3}  loss {record.loss:.4f}  {dev}{best}"
@@ -135,6 +137,28 @@ def print_evaluation(console: Console, evaluation: Evaluation, labels: Sequence[
         _print_matrix(console, evaluation, labels)
     else:
         _print_worst_pairs(console, evaluation, labels)
+
+
+def print_label_evaluation(
+    console: Console, evaluation: LabelEvaluation, thresholds: Sequence[float]
+) -> None:
+    """Scores of sets of labels, and the table of the labels with their thresholds."""
+    shares = {
+        "micro F1": evaluation.micro_f1,
+        "macro F1": evaluation.macro_f1,
+        "subset accuracy": evaluation.subset_accuracy,
+        "calibration error": evaluation.calibration_error,
+    }
+    console.print(
+        "   ".join(f"{name} {100 * share:.2f} %" for name, share in shares.items()), soft_wrap=True
+    )
+    table = Table("label", box=box.SIMPLE)
+    for column in ("precision", "recall", "F1", "examples", "threshold"):
+        table.add_column(column, justify="right")
+    for score, threshold in zip(evaluation.per_label, thresholds, strict=True):
+        values = (f"{value:.3f}" for value in (score.precision, score.recall, score.f1))
+        table.add_row(score.label, *values, str(score.support), f"{threshold:.3f}")
+    console.print(table)
 
 
 def _print_matrix(console: Console, evaluation: Evaluation, labels: Sequence[object]) -> None:

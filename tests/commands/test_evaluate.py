@@ -90,7 +90,7 @@ def test_the_reliability_diagram_is_a_picture_beside_the_scores(dcnn, tmp_path, 
     (tmp_path / "d.csv").write_text(ROWS.format("pos", "neg"))
     done = dcnn("evaluate", model, "d.csv", "--reliability", "r.svg")
     assert done.code == 0, done.err
-    assert "The reliability diagram is in r.svg." in done.out
+    assert "The reliability diagram is in r.svg." in done.err
     picture = (tmp_path / "r.svg").read_text()
     assert "model on d.csv" in picture
     assert "3 predictions" in picture

@@ -158,7 +158,7 @@ def truncate(folder):
     [
         (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json is missing"),
         (truncate, "model.safetensors is damaged or cut short"),
-        (set_version, "format_version=99 is newer than 2"),
+        (set_version, "format_version=99 is newer than 3"),
         (set_shape, "'embeddings' has shape (16, 8)"),
     ],
     ids=["missing file", "truncated", "later version", "wrong shapes"],

@@ -131,3 +131,13 @@ def test_labels_that_nothing_can_be_learned_from_are_refused(tmp_path, cache):
     single = write_shards(tmp_path / "single", [*ROWS, ("a", "rare")], [12, 1])
     with pytest.raises(DataError, match=r"01\.csv: the label 'rare' has a single example"):
         count(single, cache)
+
+
+def test_several_labels_a_row_are_refused_at_once_and_in_a_later_file(tmp_path, cache):
+    one, several = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    one.write_text('{"text": "good", "label": "x"}\n{"text": "bad", "label": "y"}\n')
+    several.write_text('{"text": "good", "label": ["x", "y"]}\n')
+    with pytest.raises(DataError, match=r"b\.jsonl has several labels a row.*--no-stream"):
+        encode([several], cache)
+    with pytest.raises(DataError, match=r"b\.jsonl, line 1: .* is a list of labels, where .*a\.j"):
+        encode([one, several], cache)

@@ -6,11 +6,10 @@ import pyarrow as pa
 import pytest
 
 from arrow_writing import NAMES, write_columns
+from dcnn.data.label_checks import check_known_labels, check_training_labels
 from dcnn.data.shards import find_shards, stands_for
 from dcnn.data.tables import (
     TableOptions,
-    check_known_labels,
-    check_training_labels,
     read_labelled,
     read_rows,
 )

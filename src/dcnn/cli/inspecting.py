@@ -36,6 +36,7 @@ def explain(
     Prints the label, the sentence with its words coloured by relevance (with numbers where the
     output is no terminal), the strongest n-grams, and the words whose deletion changes the label.
     A picture holds the part of the graph that carries the decision; .json and .graphml hold all.
+    Where a text may have several labels, each that it is given is explained.
 
     \b
     Examples:

@@ -18,6 +18,22 @@ TextColumn = Annotated[
 LabelColumn = Annotated[
     str | None, typer.Option("--label-column", help="Column of the labels; guessed if not given.")
 ]
+LabelsSeparator = Annotated[
+    str | None,
+    typer.Option(
+        "--labels-separator",
+        metavar="S",
+        help="A label cell holds several labels, or none, parted by S, such as '|'.",
+    ),
+]
+LabelColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--label-columns",
+        metavar="A,B,...",
+        help="Columns of 0 and 1, one a label: a text may have several, or none.",
+    ),
+]
 WeightColumn = Annotated[
     str | None, typer.Option("--weight-column", help="Column of example weights, if any.")
 ]
@@ -44,3 +60,8 @@ DataFolder = Annotated[
     Path | None,
     typer.Option("--data", help="The folder of the corpora; else DCNN_DATA, else the user's own."),
 ]
+
+
+def split_names(names: str | None) -> tuple[str, ...]:
+    """The names of an option that takes several, with commas."""
+    return tuple(name.strip() for name in (names or "").split(",") if name.strip())

@@ -12,9 +12,12 @@ from dcnn.cli.options import (
     Encoding,
     Json,
     LabelColumn,
+    LabelColumns,
+    LabelsSeparator,
     ModelFolder,
     NoHeader,
     TextColumn,
+    split_names,
 )
 
 
@@ -44,6 +47,12 @@ def predict(
     as_json: Json = False,
     top: Annotated[int, typer.Option("--top", min=1, help="How many labels of each text.")] = 1,
     abstain_below: AbstainBelow = None,
+    labels_separator: Annotated[
+        str,
+        typer.Option(
+            "--labels-separator", metavar="S", help="What parts several labels of a text in a line."
+        ),
+    ] = "|",
     text_column: TextColumn = None,
     encoding: Encoding = "utf-8",
     no_header: NoHeader = False,
@@ -52,7 +61,8 @@ def predict(
 
     Prints a line a text: label, probability and the text, separated by tabs; with --json an
     object a line, with the probability of every label. A text that --abstain-below leaves without a
-    label has an empty field there, or null.
+    label has an empty field there, or null. A model that gives several labels prints all that reach
+    their thresholds, parted by --labels-separator, and their probabilities.
 
     \b
     Examples:
@@ -67,7 +77,16 @@ def predict(
 
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
     run_predict(
-        model, texts or [], source, output, columns, as_json, top, skip_bad_shards, abstain_below
+        model,
+        texts or [],
+        source,
+        output,
+        columns,
+        as_json,
+        top,
+        skip_bad_shards,
+        abstain_below,
+        labels_separator,
     )
 
 
@@ -80,6 +99,8 @@ def evaluate(
     as_json: Json = False,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    labels_separator: LabelsSeparator = None,
+    label_columns: LabelColumns = None,
     encoding: Encoding = "utf-8",
     no_header: NoHeader = False,
     abstain_below: AbstainBelow = None,
@@ -95,17 +116,25 @@ def evaluate(
     """Score a model on labelled texts: accuracy, F1, confusion and calibration.
 
     With --abstain-below also the share of texts that get a label, and of those that get the right
-    one.
+    one. Of a model that gives several labels: micro and macro F1, and the scores of each label.
 
     \b
     Examples:
       dcnn evaluate my-model test.csv
       dcnn evaluate my-model test.csv --json > scores.json
       dcnn evaluate my-model 'test-*.parquet'
+      dcnn evaluate my-model posts.csv --labels-separator '|'
       dcnn evaluate my-model test.csv --abstain-below 0.8 --reliability reliability.svg
     """
     from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
     from dcnn.data.tables import TableOptions
 
-    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
+    columns = TableOptions(
+        text_column,
+        label_column,
+        encoding=encoding,
+        header=not no_header,
+        labels_separator=labels_separator,
+        label_columns=split_names(label_columns),
+    )
     run_evaluate(EvaluateOptions(model, data, columns, as_json, abstain_below, reliability))

@@ -11,9 +11,12 @@ from dcnn.cli.options import (
     Device,
     Encoding,
     LabelColumn,
+    LabelColumns,
+    LabelsSeparator,
     NoHeader,
     TextColumn,
     WeightColumn,
+    split_names,
 )
 
 
@@ -48,6 +51,8 @@ def train(
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    labels_separator: LabelsSeparator = None,
+    label_columns: LabelColumns = None,
     weight_column: WeightColumn = None,
     encoding: Encoding = "utf-8",
     no_header: NoHeader = False,
@@ -92,7 +97,9 @@ def train(
 ) -> None:
     """Train a classifier on labelled texts.
 
-    Lines may be compressed (.gz, .bz2, .xz, .zst, .zip); columns need the extra `data`.
+    Lines may be compressed (.gz, .bz2, .xz, .zst, .zip); columns need the extra `data`. A text may
+    have several labels: in a list (.jsonl, .parquet), or as --labels-separator or --label-columns
+    say.
 
     \b
     Examples:
@@ -101,13 +108,23 @@ def train(
       dcnn train terabyte --out my-model --stream --set text.max_size=50000
       dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
       dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
+      dcnn train posts.csv --out my-model --labels-separator '|'
+      dcnn train posts.csv --out my-model --label-columns toxic,spam,off-topic
       dcnn train reviews.csv --out my-model --resume
       dcnn train reviews.csv --out my-model --tensorboard logs
     """
     from dcnn.commands.train import TrainOptions, run_train
     from dcnn.data.tables import TableOptions
 
-    columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
+    columns = TableOptions(
+        text_column,
+        label_column,
+        weight_column,
+        encoding,
+        not no_header,
+        labels_separator,
+        split_names(label_columns),
+    )
     run_train(
         TrainOptions(
             data=data,

@@ -1,16 +1,21 @@
 """``dcnn evaluate``: the scores of a model on labelled texts."""
 
 import json
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcnn.calibration import confidences, reliability
-from dcnn.data.tables import TableOptions, check_known_labels, read_labelled
+from dcnn.data.label_checks import check_form, check_known_labels
+from dcnn.data.tables import LabelledTexts, TableOptions, read_labelled
 from dcnn.errors import UserError
 from dcnn.evaluation import abstain, evaluate
 from dcnn.files import check_place, write_atomically
+from dcnn.label_scores import evaluate_labels
 from dcnn.predictor import Predictor
 from dcnn.reliability_picture import reliability_svg
 
@@ -33,20 +38,38 @@ def run_evaluate(options: EvaluateOptions) -> None:
     """Score the model on the data and print a table, or JSON."""
     _check_picture(options.reliability)
     predictor = Predictor.load(options.model)
+    if predictor.many and options.abstain_below is not None:
+        raise UserError(
+            f"--abstain-below {options.abstain_below:g} is for models that give one label; "
+            f"{options.model} gives every label from its threshold on"
+        )
     examples = read_labelled(options.data, options.columns)
     labels = [str(label) for label in predictor.classes]
+    check_form(examples, many=predictor.many, of=f"the training set of {options.model}")
     check_known_labels(examples, labels)
-    truth = examples.class_numbers(labels)
     probabilities = predictor.probabilities(examples.texts)
+    if options.reliability is not None:
+        truth = examples.indicators(labels)
+        _draw(options, options.reliability, probabilities, truth, predictor.many)
+    if predictor.artifact.thresholds is not None:
+        thresholds = predictor.artifact.thresholds
+        _tell_labels(options, examples, probabilities, thresholds, labels)
+    else:
+        _tell_label(options, examples, probabilities, labels)
+
+
+def _tell_label(
+    options: EvaluateOptions,
+    examples: LabelledTexts,
+    probabilities: NDArray[np.float32],
+    labels: list[str],
+) -> None:
+    """Where a text has one label."""
+    truth = examples.class_numbers(labels)
     scores = evaluate(truth, probabilities, labels)
     answered = None
     if options.abstain_below is not None:
         answered = abstain(truth, probabilities, options.abstain_below)
-    if options.reliability is not None:
-        bins = reliability(*confidences(probabilities, np.eye(len(labels))[truth]))
-        picture = reliability_svg(bins, f"{options.model.name} on {options.data.name}")
-        with write_atomically(options.reliability) as stream:
-            stream.write(picture.encode("utf-8", "replace"))
     if options.as_json:
         values = scores.to_dict() | {"labels": labels, "examples": len(truth)}
         print(json.dumps(values | ({} if answered is None else {"answered": asdict(answered)})))
@@ -56,17 +79,46 @@ def run_evaluate(options: EvaluateOptions) -> None:
     console = make_console()
     print_evaluation(console, scores, labels)
     if answered is not None:
-        right = (
-            ""
-            if answered.accuracy is None
-            else f", {100 * answered.accuracy:.2f} % of them rightly"
-        )
+        share = answered.accuracy
+        right = "" if share is None else f", {100 * share:.2f} % of them rightly"
         console.print(
             f"abstaining below {answered.abstain_below:g}: "
             f"{100 * answered.coverage:.2f} % of the texts are answered{right}"
         )
-    if options.reliability is not None:
-        console.print(f"The reliability diagram is in {options.reliability}.", soft_wrap=True)
+
+
+def _tell_labels(
+    options: EvaluateOptions,
+    examples: LabelledTexts,
+    probabilities: NDArray[np.float32],
+    thresholds: tuple[float, ...],
+    labels: list[str],
+) -> None:
+    """Where a text may have several labels."""
+    truth = examples.indicators(labels)
+    scores = evaluate_labels(truth, probabilities, thresholds, labels)
+    if options.as_json:
+        more: dict[str, Any] = {"thresholds": dict(zip(labels, thresholds, strict=True))}
+        print(json.dumps(scores.to_dict() | more | {"labels": labels, "examples": len(truth)}))
+        return
+    from dcnn.terminal import make_console, print_label_evaluation
+
+    print_label_evaluation(make_console(), scores, thresholds)
+
+
+def _draw(
+    options: EvaluateOptions,
+    path: Path,
+    probabilities: NDArray[np.float32],
+    truth: NDArray[np.float32],
+    many: bool,
+) -> None:
+    bins = reliability(*confidences(probabilities, truth, many=many))
+    right = "share of labels that apply" if many else "share that is right"
+    picture = reliability_svg(bins, f"{options.model.name} on {options.data.name}", right)
+    with write_atomically(path) as stream:
+        stream.write(picture.encode("utf-8", "replace"))
+    print(f"The reliability diagram is in {path}.", file=sys.stderr)
 
 
 def _check_picture(path: Path | None) -> None:

@@ -4,25 +4,40 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dcnn.data.label_checks import check_form, check_known_labels, check_training_labels
 from dcnn.data.tables import (
     LabelledTexts,
     TableOptions,
-    check_known_labels,
-    check_training_labels,
     read_labelled,
 )
+from dcnn.errors import DataError
 
 
 def read_examples(
-    data: Path, dev: Path | None, test: Path | None, columns: TableOptions
+    data: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: TableOptions,
+    *,
+    many: bool = False,
 ) -> tuple[LabelledTexts, LabelledTexts | None, LabelledTexts | None]:
-    """Training, dev and test examples, all checked before any training starts."""
+    """Training, dev and test examples, all checked before any training starts.
+
+    ``many`` allows several labels a row.
+    """
     train = read_labelled(data, columns)
+    if train.many and not many:
+        raise DataError(
+            f"{train.source} has several labels a row, which only `dcnn train` and `dcnn evaluate` "
+            "take; give a column with one label a row"
+        )
     check_training_labels(train, splits=dev is None)
     unweighted = replace(columns, weight_column=None)
     others = [None if path is None else read_labelled(path, unweighted) for path in (dev, test)]
+    known = {label for labels in train.each for label in labels}
     for examples in filter(None, others):
-        check_known_labels(examples, set(train.labels))
+        check_form(examples, many=train.many, of=train.source)
+        check_known_labels(examples, known)
     return train, others[0], others[1]
 
 

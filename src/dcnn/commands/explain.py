@@ -8,7 +8,7 @@ from rich.style import Style
 from rich.text import Text
 
 from dcnn.files import check_place, standard_output
-from dcnn.inspection.explanation import Explanation, explain
+from dcnn.inspection.explanation import Explanation, explain, explain_each
 from dcnn.inspection.writers import writer_for
 from dcnn.predictor import Predictor
 from dcnn.terminal import make_console, printable
@@ -27,15 +27,25 @@ def run_explain(
         writer_for(out)  # a wrong ending, or a missing extra
         check_place("--out", out)
     standard_output("open it: the answer is printed there")
-    explanation = explain(Predictor.load(model), text, of_class)
+    predictor = Predictor.load(model)
+    each = [explain(predictor, text, of_class)] if of_class else explain_each(predictor, text)
     if out is not None:
-        explanation.save(out)
+        each[0].save(out)
     if as_json:
-        print(json.dumps(explanation.to_dict()))
+        first = each[0].to_dict()
+        # Of one label it is what it always was; several come as a list.
+        several = {"explanations": [one.to_dict() for one in each]}
+        print(json.dumps(several if predictor.many and of_class is None else first))
         return
-    print_explanation(make_console(), explanation)
+    console = make_console()
+    for number, explanation in enumerate(each):
+        if number:
+            console.print()
+        print_explanation(console, explanation)
     if out is not None:
-        print(f"\nThe graph is in {out}.")
+        print(
+            f"\nThe graph{f' of {printable(each[0].label)}' if len(each) > 1 else ''} is in {out}."
+        )
 
 
 def print_explanation(console: Console, explanation: Explanation) -> None:
@@ -49,10 +59,14 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
     for ngram in explanation.ngrams[:NGRAMS]:
         console.print(f"  {ngram.relevance:+.2f}  {printable(ngram)}", soft_wrap=True)
     changes = explanation.changes
+    what = (
+        f"whether it is {printable(explanation.label)}" if explanation.graph.many else "the label"
+    )
     console.print(
-        "\nDeleting one word changes the label:"
+        f"\nDeleting one word changes {what}:"
         if changes
-        else "\nNo single deletion changes the label."
+        else f"\nNo single deletion changes {what}.",
+        soft_wrap=True,
     )
     for change in changes[:DELETIONS]:
         console.print(
@@ -65,10 +79,23 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
 
 
 def _answer(explanation: Explanation) -> Text:
+    if explanation.graph.many:
+        return _answers(explanation)
     (label, probability), *others = explanation.prediction.ranked
     text = Text(f"{printable(label)} {probability:.4f}", style="bold")
     rest = "".join(f"   {printable(other)} {p:.4f}" for other, p in others)
     return text.append(rest, style=Style(bold=False, dim=True))
+
+
+def _answers(explanation: Explanation) -> Text:
+    """Every label with its probability; those that are given are bold."""
+    given = explanation.prediction.labels
+    text = Text("" if given else "no label   ")
+    for label, probability in explanation.prediction.ranked:
+        style = Style(bold=True) if label in given else Style(dim=True)
+        text.append(f"{printable(label)} {probability:.4f}   ", style=style)
+    text.rstrip()
+    return text
 
 
 def _sentence(explanation: Explanation, coloured: bool) -> Text:

@@ -1,8 +1,6 @@
 """``dcnn predict``: a line or row out for every text in, in order, in bounded memory."""
 
 import io
-import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from dcnn.commands.prediction_lines import LineForm
 from dcnn.errors import DataError, DcnnError, UserError
 from dcnn.files import standard_output, write_atomically
 from dcnn.predictor import Prediction, Predictor
@@ -18,9 +17,6 @@ if TYPE_CHECKING:  # texts that are arguments need no reader of files
     from dcnn.data.tables import TableOptions
 
 CHUNK = 4096  # texts predicted together
-
-# What would break a line or its fields, or tell a terminal to do something.
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def run_predict(
@@ -33,6 +29,7 @@ def run_predict(
     top: int = 1,
     skip_bad_shards: bool = False,
     abstain_below: float | None = None,
+    labels_separator: str = LineForm.separator,
 ) -> None:
     """Classify the texts and write one line, or row, for each."""
     if texts and source:
@@ -43,8 +40,10 @@ def run_predict(
     bad: list[DataError] = []
     predictor = Predictor.load(model)
     abstains = abstain_below is not None
+    form = LineForm(as_json, top, abstains, labels_separator)
+    form.check(predictor.classes, predictor.many)
     seen = abstained = 0
-    with _destination(output, predictor, as_json, top, abstains) as write:
+    with _destination(output, predictor, form) as write:
         for chunk in _chunks(_texts(texts, source, columns, bad if skip_bad_shards else None)):
             predictions = predictor.predict(chunk, abstain_below or 0.0)
             write(predictions)
@@ -142,52 +141,30 @@ Write = Callable[[Sequence[Prediction]], None]
 
 
 @contextmanager
-def _destination(
-    output: Path | None, predictor: Predictor, as_json: bool, top: int, abstains: bool
-) -> Iterator[Write]:
+def _destination(output: Path | None, predictor: Predictor, form: LineForm) -> Iterator[Write]:
     if output is None:
         stdout = standard_output("name a file with --output")
-        yield _lines_to(stdout, as_json, top, abstains)
+        yield _lines_to(stdout, form)
         stdout.flush()
         return
     from dcnn.commands.prediction_files import columnar_writer, is_columnar
 
+    many, top = predictor.many, form.top
     with write_atomically(output) as stream:
         if is_columnar(output):
-            with columnar_writer(stream, output.suffix.lower(), predictor.classes, top) as write:
+            suffix = output.suffix.lower()
+            with columnar_writer(stream, suffix, predictor.classes, top, many) as write:
                 yield write
             return
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
-        yield _lines_to(text, as_json, top, abstains)
+        yield _lines_to(text, form)
         text.flush()
         text.detach()
 
 
-def _lines_to(stream: TextIO, as_json: bool, top: int, abstains: bool) -> Write:
+def _lines_to(stream: TextIO, form: LineForm) -> Write:
     def write(predictions: Sequence[Prediction]) -> None:
         for prediction in predictions:
-            line = _json_line(prediction, top, abstains) if as_json else _tsv_line(prediction, top)
-            print(line, file=stream)
+            print(form.line(prediction), file=stream)
 
     return write
-
-
-def _tsv_line(prediction: Prediction, top: int) -> str:
-    fields = [
-        field
-        for label, probability in prediction.ranked[:top]
-        for field in ("" if prediction.abstained else str(label), f"{probability:.6f}")
-    ]
-    return "\t".join(_CONTROLS.sub(" ", field) for field in [*fields, prediction.text])
-
-
-def _json_line(prediction: Prediction, top: int, abstains: bool) -> str:
-    values = {
-        "text": prediction.text,
-        "label": None if prediction.abstained else prediction.label,
-        **({"abstained": prediction.abstained} if abstains else {}),
-        "probability": prediction.probability,
-        "top": [{"label": label, "probability": p} for label, p in prediction.ranked[:top]],
-        "probabilities": {str(label): p for label, p in prediction.ranked},
-    }
-    return json.dumps(values)

@@ -1,7 +1,8 @@
 """Predictions as a file of columns: label, probability and text, in Parquet, Arrow or Feather.
 
 Labels keep their type. With ``--top 3`` the next best follow as ``label_2``, ``probability_2``,
-``label_3`` and ``probability_3``. Where the model abstains the labels are null.
+``label_3`` and ``probability_3``. Where the model abstains the labels are null. Where a text may
+have several labels, ``labels`` and ``probabilities`` are lists of those that it is given.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,14 +45,15 @@ def check_columnar(output: Path, as_json: bool) -> None:
 
 @contextmanager
 def columnar_writer(
-    stream: BinaryIO, suffix: str, classes: Sequence[Label], top: int
+    stream: BinaryIO, suffix: str, classes: Sequence[Label], top: int, many: bool = False
 ) -> Iterator[Write]:
     """Write predictions a few thousand at a time; what is held is bounded."""
     import pyarrow
     from pyarrow import ipc, parquet
 
-    schema = _schema(classes, min(top, len(classes)))
-    as_strings = schema.field("label").type == pyarrow.string()
+    kind = _label_type(classes)
+    as_strings = kind == pyarrow.string()
+    schema = _list_schema(kind) if many else _schema(kind, min(top, len(classes)))
     waiting: list[Any] = []
 
     def write_waiting() -> None:
@@ -62,11 +64,18 @@ def columnar_writer(
     def write(predictions: Sequence[Prediction]) -> None:
         columns: dict[str, list[object]] = {name: [] for name in schema.names}
         ranks = list(zip(schema.names[:-1:2], schema.names[1:-1:2], strict=True))
+
+        def named(label: Label) -> Label:
+            return str(label) if as_strings else label
+
         for prediction in predictions:
-            for (label, probability), best in zip(ranks, prediction.ranked, strict=False):
-                named = str(best[0]) if as_strings else best[0]
-                columns[label].append(None if prediction.abstained else named)
-                columns[probability].append(best[1])
+            if many:
+                columns["labels"].append([named(label) for label in prediction.labels])
+                columns["probabilities"].append([p for _, p in prediction.ranked_labels])
+            else:
+                for (label, probability), best in zip(ranks, prediction.ranked, strict=False):
+                    columns[label].append(None if prediction.abstained else named(best[0]))
+                    columns[probability].append(best[1])
             # Half a surrogate pair has no code, and is replaced as it is in lines.
             columns["text"].append(prediction.text.encode("utf-8", "replace").decode())
         waiting.append(pyarrow.RecordBatch.from_pydict(columns, schema))
@@ -84,13 +93,25 @@ def columnar_writer(
         write_waiting()
 
 
-def _schema(classes: Sequence[Label], top: int) -> Any:
+def _label_type(classes: Sequence[Label]) -> Any:
     import pyarrow
 
     try:
-        label = pyarrow.array(list(classes)).type
+        return pyarrow.array(list(classes)).type
     except (pyarrow.ArrowException, OverflowError):  # of several types, or beyond 64 bits
-        label = pyarrow.string()
+        return pyarrow.string()
+
+
+def _list_schema(label: Any) -> Any:
+    import pyarrow
+
+    lists = [("labels", pyarrow.list_(label)), ("probabilities", pyarrow.list_(pyarrow.float32()))]
+    return pyarrow.schema([*lists, ("text", pyarrow.string())])
+
+
+def _schema(label: Any, top: int) -> Any:
+    import pyarrow
+
     fields = []
     for rank in range(1, top + 1):
         end = "" if rank == 1 else f"_{rank}"

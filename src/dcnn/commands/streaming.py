@@ -21,9 +21,10 @@ from dcnn.data.corpus import Corpus, load_corpus
 from dcnn.data.corpus_making import Split, prepare_corpus
 from dcnn.data.encoding import EncodedFile, Reading, encode_files
 from dcnn.data.folders import cache_folder
+from dcnn.data.label_checks import check_form, check_known_labels
 from dcnn.data.labels_of_files import count_labels
 from dcnn.data.shards import find_shards
-from dcnn.data.tables import LabelledTexts, TableOptions, check_known_labels, read_labelled
+from dcnn.data.tables import LabelledTexts, TableOptions, read_labelled
 from dcnn.files import COMPRESSIONS
 from dcnn.terminal import EncodingBar
 from dcnn.text.tokenizer import Tokenizer
@@ -110,6 +111,7 @@ def _prepare(
     )
     counts = count_labels(files, str(data), splits=holds_out)
     for examples in filter(None, others):
+        check_form(examples, many=False, of=str(data))
         check_known_labels(examples, set(counts))
     training = config.training
     split = Split(training.dev_fraction, training.seed) if holds_out else None

@@ -5,12 +5,12 @@ Torch is imported when all input has been found good: a typo is answered at once
 
 import datetime
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -32,13 +32,17 @@ from dcnn.errors import (
     UserError,
 )
 from dcnn.evaluation import evaluate
+from dcnn.label_scores import evaluate_labels
 from dcnn.predictor import Predictor
-from dcnn.terminal import TrainingBar, make_console, print_evaluation
+from dcnn.terminal import TrainingBar, make_console, print_evaluation, print_label_evaluation
 from dcnn.training.progress import Listener, Listeners
 from dcnn.training.tensorboard_log import TensorBoardLog, require_tensorboard
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dcnn.training.fit import Course
+    from dcnn.training.progress import EvaluationRecord
     from dcnn.training.run import TrainingSummary
     from dcnn.training.workers import Workers
 
@@ -115,8 +119,7 @@ def _finish(
     console.print(
         f"Trained {summary.epochs} of {config.training.epochs} epochs in {summary.seconds:.1f} s "
         f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}), "
-        f"and kept the best: epoch {_best_epoch(summary)}, "
-        f"dev accuracy {100 * (summary.dev_accuracy or 0):.2f} %",
+        f"and kept the best: epoch {(best := _best(summary)).epoch}, {best.measure}",
         soft_wrap=True,
     )
     _tell_calibration(console, artifact)
@@ -126,7 +129,7 @@ def _finish(
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
     if test is not None:
-        facts["test_accuracy"] = _score(console, artifact, test)
+        facts |= _score(console, artifact, test)
     model_folder.save(options.out, replace(artifact, facts=facts), replaces)
     options.checkpoint.unlink(missing_ok=True)
     hint = f"try: dcnn predict {options.out} 'a text'"
@@ -142,8 +145,8 @@ def _tell_calibration(console: Console, artifact: Artifact) -> None:
         )
 
 
-def _best_epoch(summary: "TrainingSummary") -> int:
-    return [record.epoch for record in summary.history if record.best][-1]
+def _best(summary: "TrainingSummary") -> "EvaluationRecord":
+    return [record for record in summary.history if record.best][-1]
 
 
 _Learned = tuple[Artifact, "TrainingSummary", LabelledTexts | None]
@@ -171,16 +174,20 @@ def _learn_in_memory(
     console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
 ) -> _Learned:
     with workers.first_before_others() if workers is not None else nullcontext():
-        train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
+        train, dev, test = read_examples(
+            options.data, options.dev, options.test, options.columns, many=True
+        )
     if dev is None:
         train, dev = hold_out(train, config.training)
-    classes = sorted_labels(train.labels)
-    _say_sizes(console, len(train.texts), len(dev.texts), len(classes))
+    classes = sorted_labels([label for labels in train.each for label in labels])
+    _say_sizes(console, len(train.texts), len(dev.texts), len(classes), train.many)
     fit_module = _import_fit()
-    data = fit_module.TextSet(train.texts, train.class_numbers(classes), train.weights)
-    held_out = fit_module.TextSet(dev.texts, dev.class_numbers(classes))
+    data = fit_module.TextSet(train.texts, _targets(train, classes), train.weights)
+    held_out = fit_module.TextSet(dev.texts, _targets(dev, classes))
     with _training(console, options, config, workers) as course:
-        artifact, summary = fit_module.fit(data, held_out, classes, config, **vars(course))
+        artifact, summary = fit_module.fit(
+            data, held_out, classes, config, many=train.many, **vars(course)
+        )
     return artifact, summary, test
 
 
@@ -207,8 +214,11 @@ def _learn_from_disk(
     return artifact, summary, test
 
 
-def _say_sizes(console: Console, train: int, dev: int, classes: int) -> None:
-    console.print(f"{train:,} training and {dev:,} dev examples, {classes} labels")
+def _say_sizes(console: Console, train: int, dev: int, classes: int, many: bool = False) -> None:
+    console.print(
+        f"{train:,} training and {dev:,} dev examples, {classes} labels"
+        f"{', any number of them a text' if many else ''}"
+    )
 
 
 def _import_fit() -> ModuleType:
@@ -264,6 +274,10 @@ def _tensorboard(options: TrainOptions, config: Config) -> AbstractContextManage
     return TensorBoardLog(options.tensorboard / options.out.resolve().name, config)
 
 
+def _targets(examples: LabelledTexts, classes: Sequence[str]) -> "NDArray[Any]":
+    return examples.indicators(classes) if examples.many else examples.class_numbers(classes)
+
+
 def _config(options: TrainOptions) -> Config:
     config = load_toml(options.config) if options.config else Config()
     config = config.with_settings(options.settings)
@@ -273,10 +287,16 @@ def _config(options: TrainOptions) -> Config:
     )
 
 
-def _score(console: Console, artifact: Artifact, test: LabelledTexts) -> float:
+def _score(console: Console, artifact: Artifact, test: LabelledTexts) -> dict[str, float]:
+    """Print the scores on ``test``; returns what the folder notes of them."""
     classes = [str(label) for label in artifact.classes]
     probabilities = Predictor(artifact).probabilities(test.texts)
-    scores = evaluate(test.class_numbers(classes), probabilities, classes)
     console.print(f"Test ({test.source}):")
+    if artifact.thresholds is not None:
+        truth = test.indicators(classes)
+        found = evaluate_labels(truth, probabilities, artifact.thresholds, classes)
+        print_label_evaluation(console, found, artifact.thresholds)
+        return {"test_micro_f1": found.micro_f1, "test_macro_f1": found.macro_f1}
+    scores = evaluate(test.class_numbers(classes), probabilities, classes)
     print_evaluation(console, scores, classes)
-    return scores.accuracy
+    return {"test_accuracy": scores.accuracy}

@@ -57,7 +57,7 @@ class ArrowTable:
             DataError: a column cannot hold what it should, or the file is damaged.
         """
         _check_types(self.path, self.schema, columns)
-        names = [name for name in (columns.text, columns.label, columns.weight) if name is not None]
+        names = columns.names
         number = 0
         with _named_damage(self.path):
             for batch in _batches(self.path, self.schema, names):
@@ -170,18 +170,22 @@ def _check_types(path: Path, schema: Any, columns: Columns) -> None:
     def is_number(type_: Any) -> bool:
         return bool(types.is_integer(type_) or types.is_floating(type_))
 
+    def holds_labels(type_: Any) -> bool:
+        plain = is_number(type_) or types.is_boolean(type_) or types.is_null(type_)
+        return bool(plain or _holds_strings(type_))
+
     text = schema.field(columns.text).type
     if not (_holds_strings(text) or types.is_null(text)):
         raise _wrong_type(path, "text", columns.text, text, "strings")
     if columns.label is not None:
         label = _decoded(schema.field(columns.label).type)
-        if not (
-            _holds_strings(label)
-            or is_number(label)
-            or types.is_boolean(label)
-            or types.is_null(label)
-        ):
-            raise _wrong_type(path, "label", columns.label, label, "strings, numbers or booleans")
+        if not holds_labels(_decoded(label.value_type) if _is_list(label) else label):
+            right = "strings, numbers or booleans, or lists of them"
+            raise _wrong_type(path, "label", columns.label, label, right)
+    for name in columns.flags:
+        flag = schema.field(name).type
+        if not holds_labels(_decoded(flag)):
+            raise _wrong_type(path, "label", name, flag, "noughts and ones, or booleans")
     if columns.weight is not None:
         weight = schema.field(columns.weight).type
         if not (is_number(weight) or _holds_strings(weight) or types.is_null(weight)):
@@ -200,6 +204,14 @@ def _decoded(type_: Any) -> Any:
     from pyarrow import types
 
     return type_.value_type if types.is_dictionary(type_) else type_
+
+
+def _is_list(type_: Any) -> bool:
+    from pyarrow import types
+
+    return bool(
+        types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
+    )
 
 
 def _holds_strings(type_: Any) -> bool:

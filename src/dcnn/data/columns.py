@@ -55,11 +55,25 @@ Sample = Callable[[], Iterable[Mapping[str, object]]]
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns to read; ``None`` is one that is not read."""
+    """The names of the columns to read; ``None`` is one that is not read.
+
+    Attributes:
+        text: of the texts.
+        label: of the labels.
+        weight: of the weights.
+        flags: one a label, which say whether it applies; there is then no column of labels.
+    """
 
     text: str
     label: str | None = None
     weight: str | None = None
+    flags: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """All of them."""
+        single = (self.text, self.label, self.weight)
+        return [name for name in (*single, *self.flags) if name is not None]
 
 
 # How an option is called on the command line.

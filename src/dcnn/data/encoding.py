@@ -24,10 +24,11 @@ from typing import Any
 
 from dcnn import __version__
 from dcnn.data import blocks as blocks_module
-from dcnn.data import columns, fields, records, tables
+from dcnn.data import columns, fields, label_sets, records, tables
 from dcnn.data.blocks import BlockFacts, write_block
 from dcnn.data.checksums import file_sha256
 from dcnn.data.columns import Columns
+from dcnn.data.label_sets import LabelForm
 from dcnn.data.records import NoRowsError
 from dcnn.data.tables import Row, ShardReader, TableOptions
 from dcnn.errors import DataError, DcnnError, StorageError
@@ -40,7 +41,16 @@ FORMAT_VERSION = 1
 FOLDER, ENTRY = "blocks", "entry.json"
 
 # What decides how a file is read and split: another version of it makes another entry.
-_CODE = (blocks_module, columns, fields, records, tables, numbering, tokenizer_module)
+_CODE = (
+    blocks_module,
+    columns,
+    fields,
+    label_sets,
+    records,
+    tables,
+    numbering,
+    tokenizer_module,
+)
 
 _SECONDS_BETWEEN_LOOKS = 0.3
 
@@ -73,6 +83,11 @@ class Reading:
         reader = ShardReader(options, labels=True)
         reader.look_at(paths)
         assert reader.first is not None and reader.columns is not None  # noqa: S101, PT018
+        if reader.form.many:
+            raise DataError(
+                f"{reader.first} has several labels a row, and a corpus on disk one; "
+                "train in memory with --no-stream, or give a column with one label a row"
+            )
         return cls(options, reader.first, reader.columns, tokenizer)
 
 
@@ -167,7 +182,8 @@ class _Work:
         self, path: Path, key: str, folder: Path, tell: Callable[[int], None]
     ) -> EncodedFile:
         reading = self.reading
-        reader = ShardReader(reading.options, True, reading.first, reading.columns)
+        form = LabelForm(many=False, source=str(reading.first))
+        reader = ShardReader(reading.options, True, reading.first, reading.columns, form=form)
         facts: list[BlockFacts] = []
         with write_folder_atomically(folder) as temporary:
             for number, rows in enumerate(_in_blocks(reader, path, reading.block_rows)):

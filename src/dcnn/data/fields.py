@@ -60,7 +60,8 @@ def check_kind(where: Place, label: object, kinds: dict[type, str]) -> None:
     kinds[kind] = where.origin.source
 
 
-def _value(where: Place, column: str) -> object:
+def value_of(where: Place, column: str) -> object:
+    """What a record has in a column."""
     try:
         return where.record.values[column]
     except KeyError:
@@ -73,7 +74,7 @@ def _value(where: Place, column: str) -> object:
 
 def text_of(where: Place, column: str) -> str:
     """The text of a record."""
-    value = _value(where, column)
+    value = value_of(where, column)
     if not isinstance(value, str):
         raise DataError(
             f"{where}: the text in {shown(column)} is {shown(value)}; it must be a string"
@@ -83,7 +84,11 @@ def text_of(where: Place, column: str) -> str:
 
 def label_of(where: Place, column: str) -> str:
     """The label of a record as a string, never empty."""
-    value = _value(where, column)
+    return label_from(where, column, value_of(where, column))
+
+
+def label_from(where: Place, column: str, value: object) -> str:
+    """A value of a column, or a member of it, as a label."""
     match value:
         case str():
             label = unicodedata.normalize("NFC", _whole(where, value).strip())
@@ -100,7 +105,8 @@ def label_of(where: Place, column: str) -> str:
             )
     if not label:
         raise DataError(
-            f"{where}: the label in {shown(column)} is empty; give the row a label or drop it"
+            f"{where}: the label in {shown(column)} is empty; give the row a label or drop it, or "
+            "pass --labels-separator where rows may have several or none"
         )
     return label
 
@@ -117,7 +123,7 @@ def _whole(where: Place, value: str) -> str:
 
 def weight_of(where: Place, column: str) -> float:
     """The weight of a record, finite and not negative."""
-    value = _value(where, column)
+    value = value_of(where, column)
     weight = math.nan
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         try:

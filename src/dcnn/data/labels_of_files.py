@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dcnn.data.encoding import EncodedFile
+from dcnn.data.label_checks import one_label_only
 from dcnn.data.messages import shown, shown_names
-from dcnn.data.tables import one_label_only
 from dcnn.errors import DataError
 
 _KINDS = {"str": "strings", "bool": "booleans", "int": "integers", "float": "numbers"}

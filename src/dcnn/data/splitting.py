@@ -1,12 +1,13 @@
 """Holding out a dev set: seeded, and stratified by label."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from dcnn.config import TrainingConfig
 from dcnn.data.tables import LabelledTexts
+from dcnn.errors import DataError
 from dcnn.text.sentences import Ints
 
 
@@ -32,7 +33,40 @@ def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> 
     return np.flatnonzero(~mask), np.flatnonzero(mask)
 
 
+def split_label_sets(
+    sets: Sequence[Sequence[str]], fraction: float, seed: int
+) -> tuple[Ints, Ints]:
+    """Split the indices of ``sets`` of labels into those kept and those held out.
+
+    An example stands for the rarest of its labels, by which they are stratified. Every label
+    keeps an example in training.
+
+    Returns:
+        kept and held-out indices, each in ascending order.
+    """
+    counts = Counter(label for labels in sets for label in labels)
+    keys = [min(labels, key=lambda one: (counts[one], one), default=None) for labels in sets]
+    kept, held_out = stratified_split(keys, fraction, seed)
+    left = {label for index in kept for label in sets[index]}
+    back = set()
+    for index in held_out.tolist():
+        if not left.issuperset(sets[index]):
+            back.add(index)
+            left.update(sets[index])
+    returned = np.array([index in back for index in held_out.tolist()], np.bool_)
+    return np.sort(np.concatenate([kept, held_out[returned]])), held_out[~returned]
+
+
 def hold_out(train: LabelledTexts, training: TrainingConfig) -> tuple[LabelledTexts, LabelledTexts]:
     """Part ``train`` into what is learned from and the dev set; the seed decides."""
-    kept, held_out = stratified_split(train.labels, training.dev_fraction, training.seed)
+    how = (training.dev_fraction, training.seed)
+    if train.label_sets is None:
+        kept, held_out = stratified_split(train.labels, *how)
+    else:
+        kept, held_out = split_label_sets(train.label_sets, *how)
+        if not len(held_out):
+            raise DataError(
+                f"{train.source}: too few examples of every label to hold out a dev set; "
+                "add examples, or give a dev file"
+            )
     return train.select(kept.tolist()), train.select(held_out.tolist())

@@ -8,9 +8,8 @@ The columns of all shards are those found in the first one. Labels are strings i
 types elsewhere, and integers in one shard and strings in another are likely two codings.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,8 +24,16 @@ from dcnn.data.columns import (
     Columns,
     choose_columns,
 )
-from dcnn.data.fields import Origin, Place, check_kind, label_of, text_of, weight_of
+from dcnn.data.fields import Origin, Place, check_kind, label_of, text_of, value_of, weight_of
 from dcnn.data.formats import LINES, Table, open_table
+from dcnn.data.label_sets import (
+    FLAGS_OPTION,
+    SEPARATOR_OPTION,
+    LabelForm,
+    check_flags,
+    flagged,
+    labels_of,
+)
 from dcnn.data.messages import did_you_mean, shown, shown_names
 from dcnn.data.records import PLAIN, PLAIN_COLUMN, SEPARATORS, NoRowsError, read_line_table
 from dcnn.data.shards import find_shards
@@ -45,6 +52,9 @@ class TableOptions:
         weight_column: the column of the examples' weights; ``None`` is no weights.
         encoding: of the file's text.
         header: whether CSV and TSV start with the columns' names; else they are "1", "2", ...
+        labels_separator: parts the labels of a cell that holds several; ``None`` is one label.
+        label_columns: a column for each label that says whether it applies; none is a column of
+            labels.
     """
 
     text_column: str | None = None
@@ -52,6 +62,8 @@ class TableOptions:
     weight_column: str | None = None
     encoding: str = "utf-8"
     header: bool = True
+    labels_separator: str | None = None
+    label_columns: tuple[str, ...] = ()
 
 
 _DEFAULTS = TableOptions()
@@ -59,13 +71,14 @@ _DEFAULTS = TableOptions()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One text, with its label and weight where they are read, and where it starts."""
+    """One text, with its label, or labels, and weight where they are read, and where it starts."""
 
     text: str
     label: str | None
     weight: float | None
     line: int
     origin: Origin | None = field(default=None, compare=False)
+    labels: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,11 +87,12 @@ class LabelledTexts:
 
     Attributes:
         texts: one an example.
-        labels: one an example.
+        labels: one an example; none at all where examples have sets of them.
         weights: float32, one an example, or ``None``.
         source: the file, folder or pattern they come from, for messages.
         lines: where each example starts in its file.
         origins: the file of each example; none if it is ``source``, in lines.
+        label_sets: the labels of each example, where it may have several or none.
     """
 
     texts: list[str]
@@ -87,6 +101,19 @@ class LabelledTexts:
     source: str
     lines: list[int]
     origins: list[Origin] | None = None
+    label_sets: list[tuple[str, ...]] | None = None
+
+    @property
+    def many(self) -> bool:
+        """Whether an example may have several labels."""
+        return self.label_sets is not None
+
+    @property
+    def each(self) -> Iterator[tuple[str, ...]]:
+        """The labels of each example, however many it may have."""
+        yield from (
+            ((label,) for label in self.labels) if self.label_sets is None else self.label_sets
+        )
 
     def where(self, index: int) -> str:
         """Where an example is, for messages."""
@@ -98,15 +125,24 @@ class LabelledTexts:
         numbers = {label: number for number, label in enumerate(classes)}
         return np.array([numbers[label] for label in self.labels])
 
+    def indicators(self, classes: Sequence[str]) -> npt.NDArray[np.float32]:
+        """(N, classes) one where a label of ``classes``, which hold them all, applies."""
+        numbers = {label: number for number, label in enumerate(classes)}
+        found = np.zeros((len(self.texts), len(classes)), np.float32)
+        for row, labels in zip(found, self.each, strict=True):
+            row[[numbers[label] for label in labels]] = 1
+        return found
+
     def select(self, indices: Sequence[int]) -> "LabelledTexts":
         """The examples at ``indices``, in that order."""
         return LabelledTexts(
             texts=[self.texts[i] for i in indices],
-            labels=[self.labels[i] for i in indices],
+            labels=[] if self.many else [self.labels[i] for i in indices],
             weights=None if self.weights is None else self.weights[list(indices)],
             source=self.source,
             lines=[self.lines[i] for i in indices],
             origins=None if self.origins is None else [self.origins[i] for i in indices],
+            label_sets=None if self.label_sets is None else [self.label_sets[i] for i in indices],
         )
 
 
@@ -137,6 +173,8 @@ def read_rows(
         DataError: the file, a column or a row cannot be used. It comes while the rows are taken.
         BadShardError: so it is, and the file is one of several.
     """
+    if labels:
+        _check_ways(options)
     shards = find_shards(path)
     reader = ShardReader(options, labels)
     some = False
@@ -198,59 +236,8 @@ def read_labelled(path: Path, options: TableOptions = _DEFAULTS) -> LabelledText
         source=str(path),
         lines=[row.line for row in rows],
         origins=[row.origin for row in rows if row.origin is not None],
+        label_sets=[row.labels for row in rows if row.labels is not None] or None,
     )
-
-
-def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
-    """Check that a classifier can learn from these labels.
-
-    Args:
-        examples: the training set.
-        splits: whether a dev set is held out from it, so that every label is needed twice.
-
-    Raises:
-        DataError: there is one label only, or a label to be split has a single example.
-    """
-    counts = Counter(examples.labels)
-    if len(counts) == 1:
-        raise one_label_only(examples.source, examples.labels[0])
-    single = [label for label, count in counts.items() if count == 1]
-    if splits and single:
-        where = examples.where(examples.labels.index(single[0]))
-        others = f" (one of {len(single)} such labels)" if len(single) > 1 else ""
-        raise DataError(
-            f"{where}: the label {shown(single[0])} has a single "
-            f"example{others}, too few for both training and the dev set held out from it; "
-            "add examples, drop the label, or give a dev file"
-        )
-
-
-def one_label_only(source: str, label: str) -> DataError:
-    """What to say of examples that are all of one class."""
-    return DataError(
-        f"{source}: every row has the label {shown(label)}, and there is "
-        f"nothing to tell apart; add rows with another label, or choose with {LABEL_OPTION}"
-    )
-
-
-def check_known_labels(examples: LabelledTexts, known: Collection[str]) -> None:
-    """Check that a dev or test set has only labels that the classifier can give.
-
-    Args:
-        examples: the dev or test set.
-        known: the labels of the training set.
-
-    Raises:
-        DataError: a label is not known.
-    """
-    unknown = set(examples.labels).difference(known)
-    for index, label in enumerate(examples.labels):
-        if label in unknown:
-            raise DataError(
-                f"{examples.where(index)}: the label {shown(label)} is not in the training "
-                f"set, which has {shown_names(known)}; correct it, drop the row, or train with it"
-                f"{did_you_mean(label, known)}"
-            )
 
 
 @dataclass
@@ -265,6 +252,7 @@ class ShardReader:
         first: the first file that had rows, or none yet.
         columns: those found in it.
         kinds: the types of the labels so far, each with the file that had it first.
+        form: whether rows have one label or several.
     """
 
     options: TableOptions
@@ -272,6 +260,7 @@ class ShardReader:
     first: Path | None = None
     columns: Columns | None = None
     kinds: dict[type, str] = field(default_factory=dict)
+    form: LabelForm = field(default_factory=LabelForm)
 
     def look_at(self, paths: Sequence[Path]) -> None:
         """Find the columns in the first of ``paths`` that has a row, without reading on.
@@ -313,11 +302,12 @@ class ShardReader:
         for record in table.rows(columns):
             where = Place(origin, record)
             text = text_of(where, columns.text)
-            label = None
+            label, labels = self._labels(where, columns)
             if columns.label is not None:
-                label = label_of(where, columns.label)
                 if table.typed:
-                    check_kind(where, record.values[columns.label], kinds)
+                    value = record.values[columns.label]
+                    for member in value if isinstance(value, list) else [value]:
+                        check_kind(where, member, kinds)
                 if label == columns.label and may_lack_header:
                     raise DataError(
                         f"{where}: {shown(label)} is a label here and the name of the column at "
@@ -325,8 +315,21 @@ class ShardReader:
                         f"or name the column with {LABEL_OPTION}"
                     )
             weight = None if columns.weight is None else weight_of(where, columns.weight)
-            yield Row(text, label, weight, record.line, origin)
+            yield Row(text, label, weight, record.line, origin, labels)
         self.kinds = kinds
+
+    def _labels(self, where: Place, columns: Columns) -> tuple[str | None, tuple[str, ...] | None]:
+        """The label of a row, or its labels; neither where they are not read."""
+        if columns.flags:
+            return None, flagged(where, columns.flags)
+        if columns.label is None:
+            return None, None
+        value = value_of(where, columns.label)
+        many = isinstance(value, list) or self.options.labels_separator is not None
+        self.form.check(where, value, many)
+        if many:
+            return None, labels_of(where, columns.label, self.options.labels_separator)
+        return label_of(where, columns.label), None
 
     def _columns(self, path: Path, table: Table) -> Columns:
         if bare_suffix(path) == PLAIN and self.labels:
@@ -336,8 +339,8 @@ class ShardReader:
             )
         if self.columns is None:
             return _choose(path, self.options, table, labels=self.labels)
-        for name in (self.columns.text, self.columns.label, self.columns.weight):
-            if name is not None and name not in table.columns:
+        for name in self.columns.names:
+            if name not in table.columns:
                 raise DataError(
                     f"{path} has no column {shown(name)}, which {self.first} has; the columns are "
                     f"{shown_names(table.columns)}; give all files of a corpus the same"
@@ -363,6 +366,23 @@ def _choose(path: Path, options: TableOptions, table: Table, *, labels: bool) ->
     wanted = {TEXT_OPTION: options.text_column, WEIGHT_OPTION: options.weight_column}
     if bare_suffix(path) == PLAIN and options.text_column is None:
         wanted[TEXT_OPTION] = PLAIN_COLUMN
-    if labels:
+    flags = options.label_columns if labels else ()
+    if flags:
+        check_flags(path, table.columns, flags, options.text_column)
+    elif labels:
         wanted[LABEL_OPTION] = options.label_column
-    return choose_columns(path, table.columns, wanted, table.sample, table.hint)
+    others = [name for name in table.columns if name not in flags]
+    columns = choose_columns(path, others, wanted, table.sample, table.hint)
+    return replace(columns, flags=flags)
+
+
+def _check_ways(options: TableOptions) -> None:
+    """The labels are said in one way."""
+    others = {SEPARATOR_OPTION: options.labels_separator, LABEL_OPTION: options.label_column}
+    for option, value in others.items():
+        if options.label_columns and value is not None:
+            raise DataError(
+                f"{FLAGS_OPTION} and {option} are two ways to say the labels; leave out one of them"
+            )
+    if options.labels_separator == "":
+        raise DataError(f"{SEPARATOR_OPTION} must not be empty; give for instance '|'")

@@ -16,11 +16,11 @@ from dcnn.config import TextConfig
 from dcnn.data.batching import Examples
 from dcnn.data.corpora import Source
 from dcnn.data.encoded import load_or_encode
+from dcnn.data.label_checks import check_known_labels
 from dcnn.data.sentiment140 import CLASSES as TWITTER_CLASSES
 from dcnn.data.sentiment140 import iterate_sentiment140
 from dcnn.data.sst import NEUTRAL, Phrase, authors_tokens, read_trees
 from dcnn.data.subtree_swaps import swap_subtrees
-from dcnn.data.tables import check_known_labels
 from dcnn.data.trec import read_trec
 from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, Recipe

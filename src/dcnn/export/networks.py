@@ -38,8 +38,11 @@ class Words:
     width: str
 
 
-def build_network(config: ModelConfig, stored: Stored) -> Graph:
-    """The whole graph, with weights as ``stored_weights.pack`` gives them."""
+def build_network(config: ModelConfig, stored: Stored, many: bool = False) -> Graph:
+    """The whole graph, with weights as ``stored_weights.pack`` gives them.
+
+    With ``many`` every label has a probability of its own.
+    """
     graph = Graph()
     match config:
         case DCNNConfig():
@@ -59,7 +62,10 @@ def build_network(config: ModelConfig, stored: Stored) -> Graph:
         for value, name in ((top, "top.weight"), (stored["top.bias"], "top.bias"))
     )
     logits = graph.add("Gemm", features, weight, bias, transB=1)
-    graph.add("Softmax", logits, axis=-1)
+    if many:
+        graph.add("Sigmoid", logits)
+    else:
+        graph.add("Softmax", logits, axis=-1)
     graph.nodes[-1].output[0] = PROBABILITIES
     return graph
 

@@ -19,7 +19,6 @@ from dcnn.artifact import Artifact
 from dcnn.errors import DcnnError
 from dcnn.export.networks import IDS, LENGTHS, PROBABILITIES, build_network
 from dcnn.export.rounding import decided_by_rounding
-from dcnn.heads import softmax
 from dcnn.predictor import Predictor
 from dcnn.stored_weights import pack
 from dcnn.text.sentences import Sentences
@@ -35,7 +34,8 @@ Floats = NDArray[np.float32]
 
 def onnx_bytes(artifact: Artifact) -> bytes:
     """The file's content, with weights of the artifact's ``dtype``."""
-    graph = build_network(artifact.config.model, pack(artifact.weights, artifact.dtype))
+    stored = pack(artifact.weights, artifact.dtype)
+    graph = build_network(artifact.config.model, stored, artifact.many)
     whole = helper.make_graph(
         graph.nodes,
         f"dcnn {artifact.config.model.kind}",
@@ -72,7 +72,7 @@ def metadata(artifact: Artifact) -> dict[str, str]:
         "kind": artifact.config.model.kind,
         "dtype": artifact.dtype,
         "dcnn_version": __version__,
-    }
+    } | ({"thresholds": json.dumps(artifact.thresholds)} if artifact.many else {})
 
 
 def check_against_model(content: bytes, artifact: Artifact, seed: int = 0) -> float:
@@ -93,7 +93,8 @@ def check_against_model(content: bytes, artifact: Artifact, seed: int = 0) -> fl
     lengths = generator.permutation(np.arange(1, LONGEST + 1))
     ids = generator.integers(0, len(artifact.encoder.vocabulary), lengths.sum(), np.int32)
     sentences = Sentences.from_flat(ids, lengths)
-    expected = softmax(Predictor(artifact).logits(sentences))
+    predictor = Predictor(artifact)
+    expected = predictor.head(predictor.logits(sentences))
     found = run_onnx(open_session(content), sentences)
     differences = np.abs(found - expected).max(axis=1)
     differences[~np.isfinite(differences)] = np.inf

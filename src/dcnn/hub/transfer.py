@@ -140,9 +140,17 @@ def _place(name: str, revision: str | None, private: bool) -> Place:
 
 def _card(name: str, artifact: Artifact, there: bytes | None, repository: str) -> bytes:
     """The card that travels: a new one, or what somebody has written, with metadata at least."""
-    parts = (name, artifact.config, artifact.classes, artifact.facts, artifact.dtype)
+    parts = (
+        name,
+        artifact.config,
+        artifact.classes,
+        artifact.facts,
+        artifact.dtype,
+        artifact.thresholds,
+    )
     if there is None or there == render_card(*parts).encode("utf-8", "replace"):
-        return render_card(*parts, repository=repository).encode("utf-8", "replace")
+        card = render_card(*parts, repository=repository)
+        return card.encode("utf-8", "replace")
     if has_front_matter(there.decode("utf-8", "replace")):
         return there
     metadata = front_matter(name, artifact.config, artifact.facts, artifact.dtype)

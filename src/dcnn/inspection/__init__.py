@@ -1,6 +1,6 @@
 """Looking inside: the feature graph of a sentence, and the feature detectors.
 
-    explain(predictor, text) -> Explanation
+    explain(predictor, text) -> Explanation; explain_each: of every label that the text is given
     rank_detectors(predictor, texts) -> DetectorIndex
 
 - ``trace``: the forward pass, with everything kept.
@@ -20,7 +20,7 @@ matplotlib for a PNG.
 
 from dcnn.inspection.counterfactuals import Deletion, PoolingChoice
 from dcnn.inspection.detectors import Detection, Detector, DetectorIndex, rank_detectors
-from dcnn.inspection.explanation import Explanation, explain
+from dcnn.inspection.explanation import Explanation, explain, explain_each
 from dcnn.inspection.feature_graph import FeatureGraph, build_graph
 from dcnn.inspection.node_link import to_networkx
 from dcnn.inspection.relevance import NGram, phrase_relevance, word_relevance
@@ -38,6 +38,7 @@ __all__ = [
     "Trace",
     "build_graph",
     "explain",
+    "explain_each",
     "phrase_relevance",
     "rank_detectors",
     "to_networkx",

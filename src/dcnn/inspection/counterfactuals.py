@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dcnn.artifact import Label
-from dcnn.heads import softmax
 from dcnn.inspection.trace import Trace
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
@@ -20,9 +19,11 @@ class Deletion:
     Attributes:
         position: of the word in the sentence.
         word: the word.
-        label: the network's answer without it.
+        label: the network's answer without it; where a text may have several labels, the one that
+            is explained.
         probability: of that label.
-        changes: whether it is another label than that of the whole sentence.
+        changes: whether it is another label than that of the whole sentence; where a text may have
+            several, whether the label is given without the word and not with it, or only with it.
     """
 
     position: int
@@ -53,22 +54,34 @@ class PoolingChoice:
     margin: float
 
 
-def deletions(predictor: Predictor, words: Sequence[str]) -> list[Deletion]:
+def deletions(predictor: Predictor, words: Sequence[str], of_class: int = 0) -> list[Deletion]:
     """Predict the sentence without each of its words in turn.
 
     That is the network's own answer to the shorter sentence, pooled anew with the k of its length.
     Without its only word a sentence is one unknown word, as an empty text is.
+
+    Args:
+        predictor: the network.
+        words: the sentence.
+        of_class: the label that is asked for, where a text may have several; else it is not looked
+            at.
     """
     ids = predictor.artifact.encoder.vocabulary.ids(words)
     shorter = [ids[:i] + ids[i + 1 :] or [UNKNOWN] for i in range(len(ids))]
     logits = predictor.logits(Sentences.from_lists([ids, *shorter]))
-    answers, probabilities = logits.argmax(axis=1), softmax(logits).max(axis=1)
+    probabilities = predictor.head(logits)
+    thresholds = predictor.artifact.thresholds
+    if thresholds is None:
+        labels = answers = logits.argmax(axis=1)
+    else:
+        labels = np.full(len(logits), of_class)
+        answers = probabilities[:, of_class].astype(np.float64) >= thresholds[of_class]
     return [
         Deletion(
             position=i,
             word=word,
-            label=predictor.classes[answers[i + 1]],
-            probability=float(probabilities[i + 1]),
+            label=predictor.classes[labels[i + 1]],
+            probability=float(probabilities[i + 1, labels[i + 1]]),
             changes=bool(answers[i + 1] != answers[0]),
         )
         for i, word in enumerate(words)

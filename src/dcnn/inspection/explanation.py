@@ -102,6 +102,7 @@ class Explanation:
         return {
             "text": self.prediction.text,
             "label": self.prediction.label,
+            **({"labels": list(self.prediction.labels)} if self.graph.many else {}),
             "probabilities": {str(label): p for label, p in self.prediction.ranked},
             "class": self.label,
             "logit": self.logit,
@@ -131,7 +132,7 @@ def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> E
     Args:
         predictor: a DCNN.
         text: a text of at least one word.
-        of_class: the label to explain; the predicted one if not given.
+        of_class: the label to explain; the most probable one if not given.
 
     Raises:
         UserError: the model is no DCNN, has no such label, or the text has no words or too many.
@@ -155,9 +156,18 @@ def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> E
         graph=graph,
         relevance=tuple(word_relevance(graph, number).tolist()),
         ngrams=tuple(strongest_ngrams(graph, number)),
-        deletions=tuple(deletions(predictor, words)),
+        deletions=tuple(deletions(predictor, words, number)),
         unknown=tuple(i for i, id_ in enumerate(encoder.vocabulary.ids(words)) if id_ == UNKNOWN),
     )
+
+
+def explain_each(predictor: Predictor, text: str) -> list[Explanation]:
+    """Explain every label that a text is given, the most probable first.
+
+    Where it is given none, the most probable label is explained: why it was not enough.
+    """
+    (prediction,) = predictor.predict(checked_texts([text]))
+    return [explain(predictor, text, one) for one in prediction.labels or (prediction.label,)]
 
 
 def class_number(predictor: Predictor, label: Label) -> int:

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from dcnn.artifact import Label
+from dcnn.heads import sigmoid, softmax
 from dcnn.inspection.trace import Floats, Trace, TracedLayer
 from dcnn.text.sentences import Ints
 
@@ -81,6 +82,7 @@ class FeatureGraph:
         nodes: every node but the root; the F of the topmost layer are the last.
         edges: every edge but the F into the root.
         root_weight: (F, classes) the weights of the edges into the root.
+        many: whether a text may have several labels, each with a probability of its own.
     """
 
     words: tuple[str, ...]
@@ -90,6 +92,12 @@ class FeatureGraph:
     nodes: Nodes
     edges: Edges
     root_weight: Floats
+    many: bool = False
+
+    @property
+    def probabilities(self) -> Floats:
+        """(classes,)."""
+        return sigmoid(self.logits) if self.many else softmax(self.logits)
 
     @property
     def depth(self) -> int:
@@ -134,6 +142,7 @@ def build_graph(trace: Trace) -> FeatureGraph:
         nodes=_nodes(trace, alive),
         edges=_edges(trace.layers, numbers),
         root_weight=trace.top_weight.T,  # features and topmost nodes have the same order
+        many=trace.many,
     )
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dcnn.artifact import Label
-from dcnn.heads import softmax
 from dcnn.inspection.feature_graph import FeatureGraph
 from dcnn.inspection.node_link import ROOT, node_id
 from dcnn.inspection.relevance import (
@@ -133,7 +132,7 @@ def make_picture(graph: FeatureGraph, of_class: int, top: int = TOP, edges: int 
         relevance=tuple(word_relevance(graph, of_class).tolist()),
         label=graph.classes[of_class],
         logit=float(graph.logits[of_class]),
-        probability=float(softmax(graph.logits)[of_class]),
+        probability=float(graph.probabilities[of_class]),
         nodes=tuple(
             PictureNode(name, n, int(graph.nodes.layer[n]), carried[name], _describe(graph, n))
             for n, name in ids.items()

@@ -63,6 +63,7 @@ class Trace:
         top_weight: (classes, features), the fully connected layer's own.
         top_bias: (classes,), its own too.
         logits: (classes,).
+        many: whether a text may have several labels.
     """
 
     words: tuple[str, ...]
@@ -72,6 +73,7 @@ class Trace:
     top_weight: Floats
     top_bias: Floats
     logits: Floats
+    many: bool = False
 
 
 def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
@@ -108,6 +110,7 @@ def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
         top_weight=weights["top.weight"],
         top_bias=weights["top.bias"],
         logits=logits,
+        many=artifact.many,
     )
 
 

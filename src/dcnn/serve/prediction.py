@@ -27,6 +27,7 @@ def described(prediction: Prediction) -> dict[str, Any]:
     return {
         "label": prediction.label,
         "probability": prediction.probability,
+        **({} if prediction.over_threshold is None else {"labels": prediction.over_threshold}),
         "probabilities": {str(label): p for label, p in prediction.ranked},
     }
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Label = str | int | float | bool
 
 MODEL = "Name of a model; the first one if not given."
+LABELS = "Every label that reaches its threshold; only of models that may give several."
 OF_CLASS = "The label to explain; the predicted one if not given."
 NODES = "How many topmost nodes the graph shows: those of the largest contributions."
 EDGES = "How many edges into every node the graph shows: those that carry most."
@@ -101,9 +102,10 @@ class Error(Answer):
 class Prediction(Answer):
     """The answer to one text."""
 
-    label: Label
+    label: Label = Field(description="The most probable label.")
     probability: float
     probabilities: dict[str, float] = Field(description="Of every label, the largest first.")
+    labels: list[Label] | None = Field(default=None, description=LABELS)
 
 
 class Predictions(Answer):

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from dcnn.data.batching import Examples, prediction_batches
+from dcnn.heads import sigmoid
+from dcnn.label_scores import common_threshold, micro_f1, over
 from dcnn.models import SentenceModel
 from dcnn.text.sentences import Sentences
 from dcnn.training.objective import cross_entropy, target_distributions
@@ -33,11 +35,34 @@ def evaluate_weights(
 
 
 @torch.no_grad()
-def logits_of(model: SentenceModel, sentences: Sentences) -> NDArray[np.float32]:
-    """(sentences, labels) of ``model`` with its own weights, where it is."""
+def logits_of(
+    model: SentenceModel, sentences: Sentences, weights: Mapping[str, Tensor] | None = None
+) -> NDArray[np.float32]:
+    """(sentences, labels) of ``model``, where it is; with ``weights`` in the place of its own."""
     device = model.top.weight.device
+    weights = dict(model.state_dict() if weights is None else weights)
     logits = np.empty((len(sentences), model.top.out_features), np.float32)
     for batch in prediction_batches(sentences):
         ids, lengths = torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths)
-        logits[batch.order] = model(ids.to(device), lengths.to(device)).cpu().numpy()
+        found = functional_call(model, weights, (ids.to(device), lengths.to(device)))
+        logits[batch.order] = found.cpu().numpy()
     return logits
+
+
+def evaluate_label_weights(
+    model: SentenceModel, weights: Mapping[str, Tensor], examples: Examples
+) -> tuple[float, float, float]:
+    """Subset accuracy, mean loss and micro F1 on ``examples`` whose texts may have several labels.
+
+    Labels are given from the one probability on that has the best micro F1: the thresholds proper
+    are chosen at the end.
+    """
+    logits = logits_of(model, examples.sentences, weights)
+    truth, probabilities = examples.targets > 0, sigmoid(logits)
+    given = over(probabilities, [common_threshold(truth, probabilities)])
+    losses = np.logaddexp(0, logits.astype(np.float64)) - truth * logits
+    return (
+        float((truth == given).all(axis=1).mean()),
+        float(losses.sum(axis=1).mean()),
+        micro_f1(truth, given),
+    )

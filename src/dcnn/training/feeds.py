@@ -14,7 +14,12 @@ from dcnn.config import TrainingConfig
 from dcnn.data.batching import Batch, Examples, make_batch, make_part, training_order
 from dcnn.data.corpus import Corpus, Window
 from dcnn.text.sentences import Ints
-from dcnn.training.objective import class_factors, example_weights, target_distributions
+from dcnn.training.objective import (
+    class_factors,
+    example_weights,
+    smoothed_indicators,
+    target_distributions,
+)
 
 # Blocks that are in memory and shuffled together, about a million sentences.
 WINDOW_BLOCKS = 16
@@ -47,12 +52,19 @@ class MemoryFeed:
     """Batches of examples in memory."""
 
     def __init__(
-        self, examples: Examples, config: TrainingConfig, classes: int, rank: Rank = ALONE
+        self,
+        examples: Examples,
+        config: TrainingConfig,
+        classes: int,
+        rank: Rank = ALONE,
+        many: bool = False,
     ) -> None:
         self._config, self._rank = config, rank
         self.examples = Examples(
             examples.sentences,
-            target_distributions(examples.targets, classes, config.label_smoothing),
+            smoothed_indicators(examples.targets, config.label_smoothing)
+            if many
+            else target_distributions(examples.targets, classes, config.label_smoothing),
             example_weights(
                 examples.targets, classes, config.class_weights == "balanced", examples.weights
             ),

@@ -13,12 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact, Label
-from dcnn.calibration import Calibration, calibrate
+from dcnn.calibration import calibrate
 from dcnn.config import Config
 from dcnn.data.batching import Examples, Floats
 from dcnn.data.corpus import Corpus
 from dcnn.errors import ConfigError
-from dcnn.models import SentenceModel
+from dcnn.heads import sigmoid
+from dcnn.label_scores import UNDECIDED, choose_thresholds, evaluate_labels
 from dcnn.ops import backends
 from dcnn.ops.choice import backend_name
 from dcnn.stored_weights import Weights
@@ -45,7 +46,8 @@ class TextSet:
 
     Attributes:
         texts: N strings.
-        targets: (N,) class numbers, or (N, classes) probabilities.
+        targets: (N,) class numbers, or (N, classes) probabilities; noughts and ones where a text
+            may have several labels.
         weights: (N,) or none.
     """
 
@@ -91,19 +93,31 @@ def fit(
     listener: Listener | None = None,
     threads: int = 1,
     workers: "Workers | None" = None,
+    many: bool = False,
 ) -> tuple[Artifact, TrainingSummary]:
     """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept.
 
     A temperature found on ``dev`` is part of the weights unless ``training.calibrate`` is false.
-    What follows ``config`` is described in ``Course``.
+    With ``many`` a text may have several of the classes, or none, and every one gets a threshold on
+    ``dev``. What else follows ``config`` is described in ``Course``.
     """
+    if many and config.training.class_weights != "none":
+        raise ConfigError(
+            "class_weights='balanced' is for texts of one label; leave it out where a text may "
+            "have several: each label has a threshold of its own"
+        )
+    if many and workers is not None:
+        raise ConfigError(
+            "several processes train on texts of one label only; where a text may have several, "
+            "start without torchrun"
+        )
     course = Course(device, checkpoint_path, resume, checkpoint_seconds, listener, threads, workers)
     place = _start(course)
     encoder, sentences = Encoder.learn(data.texts, config.text)
     encoder = with_vector_words(encoder, config.text)
     examples = Examples(sentences, data.targets, data.weights)
     dev_examples = _encode(encoder, dev) if dev is not None else None
-    return _fit_encoded(encoder, examples, dev_examples, classes, config, course, place)
+    return _fit_encoded(encoder, examples, dev_examples, classes, config, course, place, many)
 
 
 def fit_corpus(
@@ -138,6 +152,7 @@ def _fit_encoded(
     config: Config,
     course: Course,
     place: torch.device,
+    many: bool = False,
 ) -> tuple[Artifact, TrainingSummary]:
     vectors = find_vectors(encoder, config)
     model = make_model(config, len(encoder.vocabulary), len(classes), vectors)
@@ -147,6 +162,7 @@ def _fit_encoded(
         identity = _identity(config, encoder, classes, examples, dev, vectors)
         identity |= {"device": place.type, "threads": course.threads, "torch": torch.__version__}
         identity |= {"backend": backend}  # another one rounds differently
+        identity |= {"labels": "many"} if many else {}
         checkpoint = Checkpoint(course.checkpoint_path, identity)
     workers = course.workers
     if workers is not None and checkpoint is not None:
@@ -167,6 +183,7 @@ def _fit_encoded(
             checkpoint_seconds=course.checkpoint_seconds,
             listener=course.listener,
             workers=workers,
+            many=many,
         )
     trained = model.merged(model.state_dict())
     weights = {name: value.cpu().numpy() for name, value in trained.items()}
@@ -180,23 +197,31 @@ def _fit_encoded(
         "threads": course.threads,
         "backend": backend,
     }
-    if config.training.calibrate and dev is not None:
-        facts["calibration"] = _calibrate(model, weights, dev).to_dict()
     if workers is not None:
         facts["processes"] = workers.size
-    return Artifact(config, tuple(classes), encoder, weights, facts), summary
+    thresholds = (UNDECIDED,) * len(classes) if many else None
+    if dev is not None and (many or config.training.calibrate):
+        logits = logits_of(model, dev.sentences)
+        targets = target_distributions(dev.targets, len(classes))
+        if config.training.calibrate:
+            calibration = calibrate(logits, targets, many=many)
+            _cool(weights, calibration.temperature)
+            logits = logits / np.float32(calibration.temperature)
+            facts["calibration"] = calibration.to_dict()
+        if many:
+            thresholds = choose_thresholds(targets, sigmoid(logits))
+            scores = evaluate_labels(targets, sigmoid(logits), thresholds, classes)
+            facts |= {"dev_micro_f1": scores.micro_f1, "dev_macro_f1": scores.macro_f1}
+    return Artifact(config, tuple(classes), encoder, weights, facts, thresholds=thresholds), summary
 
 
-def _calibrate(model: SentenceModel, weights: Weights, dev: Examples) -> Calibration:
-    """Find a temperature on ``dev``, and divide the topmost of ``weights`` by it.
+def _cool(weights: Weights, temperature: float) -> None:
+    """Divide the logits of ``weights`` by ``temperature``.
 
-    So it reaches every backend, export and explanation as part of the network, and no label.
+    As part of the top layer it reaches every backend, export and explanation, and no label.
     """
-    targets = target_distributions(dev.targets, model.top.out_features)
-    calibration = calibrate(logits_of(model, dev.sentences), targets)
     for name in ("top.weight", "top.bias"):
-        weights[name] = weights[name] / np.float32(calibration.temperature)
-    return calibration
+        weights[name] = weights[name] / np.float32(temperature)
 
 
 @contextmanager

@@ -30,12 +30,14 @@ def train(
     checkpoint_seconds: float = 15.0,
     listener: Listener | None = None,
     workers: "Workers | None" = None,
+    many: bool = False,
 ) -> TrainingSummary:
     """Train ``model`` in place; it ends with the weights that were best on ``dev``.
 
-    Without a dev set the weights of the last step are kept. With ``workers``, each of several
-    processes calls this with the same arguments; ``examples``, if a feed, is then its own part. The
-    first one writes the checkpoints, and all read them.
+    Without a dev set the weights of the last step are kept. With ``many`` a text may have several
+    labels: targets are noughts and ones (N, labels), and micro F1 on ``dev`` decides. With
+    ``workers``, each of several processes calls this with the same arguments; ``examples``, if a
+    feed, is then its own part. The first one writes the checkpoints, and all read them.
 
     Raises:
         TrainingError: the loss is no longer finite.
@@ -43,7 +45,7 @@ def train(
         UserError: the checkpoint to resume from is damaged or belongs to another run.
     """
     place, listener = torch.device(device), listener or Listener()
-    run = Run(model.to(device), examples, dev, config, place, listener, workers)
+    run = Run(model.to(device), examples, dev, config, place, listener, workers, many)
     saved = checkpoint.load() if checkpoint is not None and resume else None
     if checkpoint is not None and saved is not None:
         try:

@@ -6,10 +6,12 @@ on a dense gradient of the embeddings. Here that gradient is sparse, of the word
 would hold the cores that the library's want: a softmax of 64 sentences does.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from dcnn.heads import sigmoid
 from dcnn.models import SentenceModel
 from dcnn.models.dcnn import DCNN
 from dcnn.ops import native_training
@@ -28,6 +30,7 @@ def set_gradients(
     batch: tuple[Tensor, Tensor, Tensor | None],
     targets: Tensor,
     weights: Tensor | None,
+    many: bool = False,
 ) -> Tensor:
     """As ``cross_entropy(model(*batch), targets, weights).backward()``; returns the loss.
 
@@ -36,15 +39,28 @@ def set_gradients(
         batch: ids (B, s), lengths (B,) and dropout (B, features) or none.
         targets: (B, classes) distributions.
         weights: (B,) or none.
+        many: whether a text may have several labels: ``binary_cross_entropy`` then.
     """
     config = model.config
     layers = [part for layer in model.convolutions for part in (layer.filters, layer.bias)]
     parameters = [model.embeddings, model.top.weight, model.top.bias, *layers]
     logits, pooled = native_training.forward(batch, config.fold, config.k_top, parameters)
-    loss, gradient = native_training.cross_entropy(logits, targets, weights)
+    objective = _binary_cross_entropy if many else native_training.cross_entropy
+    loss, gradient = objective(logits, targets, weights)
     gradients = native_training.backward(
         batch, config.fold, config.k_top, parameters, pooled, gradient, sparse=True
     )
     for parameter, of_batch in zip(parameters, gradients, strict=True):
         parameter.grad = of_batch
     return loss
+
+
+def _binary_cross_entropy(
+    logits: Tensor, targets: Tensor, weights: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The loss, and its gradient (B, labels), in numpy: it wakes no thread of torch's."""
+    scores, truth = logits.numpy(), targets.numpy()
+    share = np.float32(1 / len(scores)) * (1 if weights is None else weights.numpy()[:, None])
+    losses = (np.logaddexp(np.float32(0), scores) - truth * scores) * share
+    gradient = (sigmoid(scores) - truth) * share
+    return torch.tensor(float(losses.sum())), torch.from_numpy(gradient)

@@ -1,5 +1,8 @@
 """The objective (Sect. 5.1): cross-entropy of the predicted and the true distribution.
 
+Where a text may have several labels, each is a yes or no of its own, and the objective is the sum
+of their cross-entropies.
+
 Its L2 term is applied by the optimiser, as decay, a parameter group at a time.
 """
 
@@ -34,6 +37,19 @@ def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None
     The weights are not normalised over the batch: an example counts the same whatever its mates.
     """
     losses = -(targets * torch.log_softmax(logits, dim=-1)).sum(dim=-1)  # (B,)
+    return (losses if weights is None else losses * weights).mean()
+
+
+def smoothed_indicators(targets: NDArray[Any], label_smoothing: float = 0.0) -> Floats:
+    """Noughts and ones (N, labels), each moved towards a half by ``label_smoothing``."""
+    smoothed: Floats = (targets * (1 - label_smoothing) + label_smoothing / 2).astype(np.float32)
+    return smoothed
+
+
+def binary_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The sum over the labels, and the mean over the batch, weighted as in ``cross_entropy``."""
+    each = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    losses = each.sum(dim=-1)  # (B,)
     return (losses if weights is None else losses * weights).mean()
 
 

@@ -39,6 +39,8 @@ class EvaluationRecord:
         dev_loss: cross-entropy on the dev set.
         dev_accuracy: share of the dev set classified correctly.
         best: whether these are the best weights so far.
+        dev_micro_f1: where a text may have several labels, what decides instead of the accuracy,
+            which is then the share of texts with all their labels and no other.
     """
 
     epoch: int
@@ -47,6 +49,14 @@ class EvaluationRecord:
     dev_loss: float
     dev_accuracy: float
     best: bool
+    dev_micro_f1: float | None = None
+
+    @property
+    def measure(self) -> str:
+        """What decides, in words."""
+        if self.dev_micro_f1 is None:
+            return f"dev accuracy {100 * self.dev_accuracy:.2f} %"
+        return f"dev micro F1 {100 * self.dev_micro_f1:.2f} %"
 
 
 class Listener:

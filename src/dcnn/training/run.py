@@ -21,9 +21,9 @@ from dcnn.models import SentenceModel
 from dcnn.models.dcnn import DCNN
 from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training import native_step
-from dcnn.training.dev_set import evaluate_weights
+from dcnn.training.dev_set import evaluate_label_weights, evaluate_weights
 from dcnn.training.feeds import ALONE, Feed, MemoryFeed
-from dcnn.training.objective import cross_entropy
+from dcnn.training.objective import binary_cross_entropy, cross_entropy
 from dcnn.training.optimizer import (
     WeightAverage,
     clip_gradients,
@@ -52,6 +52,7 @@ class State:
     step: int = 0
     evaluations_since_best: int = 0
     best_accuracy: float = -1.0
+    best_micro_f1: float = -1.0
     best_loss: float = float("inf")
     seconds: float = 0.0
     sentences: int = 0
@@ -69,6 +70,7 @@ class TrainingSummary:
         seconds: time spent in training, over all resumptions.
         sentences_per_second: training sentences over that time.
         history: every look at the dev set.
+        dev_micro_f1: of the same, where a text may have several labels.
     """
 
     epochs: int
@@ -76,6 +78,7 @@ class TrainingSummary:
     seconds: float
     sentences_per_second: float
     history: list[EvaluationRecord]
+    dev_micro_f1: float | None = None
 
 
 class Run:
@@ -90,12 +93,13 @@ class Run:
         device: torch.device,
         listener: Listener,
         workers: "Workers | None" = None,
+        many: bool = False,
     ) -> None:
-        self.model, self.dev, self.config = model, dev, config
+        self.model, self.dev, self.config, self.many = model, dev, config, many
         self.device, self.listener, self.workers = device, listener, workers
         rank = (workers.rank, workers.size) if workers is not None else ALONE
         if isinstance(examples, Examples):
-            examples = MemoryFeed(examples, config, model.top.out_features, rank)
+            examples = MemoryFeed(examples, config, model.top.out_features, rank, many)
         self.feed = examples
         if dev is not None and rank != ALONE:
             self.dev = dev.select(np.arange(rank[0], len(dev), rank[1]))
@@ -182,8 +186,9 @@ class Run:
     ) -> Tensor:
         """Give every parameter its gradient; returns the loss."""
         if isinstance(self.model, DCNN) and native_step.fits(self.model, self.optimizer):
-            return native_step.set_gradients(self.model, batch, targets, weights)
-        loss = cross_entropy(self.model(*batch), targets, weights)
+            return native_step.set_gradients(self.model, batch, targets, weights, self.many)
+        objective = binary_cross_entropy if self.many else cross_entropy
+        loss = objective(self.model(*batch), targets, weights)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
@@ -214,22 +219,30 @@ class Run:
 
     def _evaluate(self, dev: Examples) -> None:
         state = self.state
-        accuracy, loss = evaluate_weights(self.model, self._current(), dev, self.device)
+        f1 = None
+        if self.many:
+            accuracy, loss, f1 = evaluate_label_weights(self.model, self._current(), dev)
+        else:
+            accuracy, loss = evaluate_weights(self.model, self._current(), dev, self.device)
         if self.workers is not None:
             parts = (round(accuracy * len(dev)), loss * len(dev), len(dev))
             hits, losses, number = self.workers.sums(*parts)
             accuracy, loss = hits / number, losses / number
         self._require_finite("loss on the dev set", loss)
+        score, best_score = (
+            (accuracy, state.best_accuracy) if f1 is None else (f1, state.best_micro_f1)
+        )
         # Equal accuracy is common on a small dev set; the loss then decides.
-        best = (accuracy, -loss) > (state.best_accuracy, -state.best_loss)
+        best = (score, -loss) > (best_score, -state.best_loss)
         if best:
             self.best = {name: value.clone() for name, value in self._current().items()}
             state.best_accuracy, state.best_loss = accuracy, loss
+            state.best_micro_f1 = -1.0 if f1 is None else f1
             state.evaluations_since_best = 0
         else:
             state.evaluations_since_best += 1
         train_loss = float(self._loss_sum) / state.batch
-        record = EvaluationRecord(state.epoch + 1, state.step, train_loss, loss, accuracy, best)
+        record = EvaluationRecord(state.epoch + 1, state.step, train_loss, loss, accuracy, best, f1)
         state.history.append(asdict(record))
         self.listener.on_evaluation(record)
 
@@ -299,4 +312,5 @@ class Run:
             seconds=state.seconds,
             sentences_per_second=state.sentences / max(state.seconds, 1e-9),
             history=[EvaluationRecord(**record) for record in state.history],
+            dev_micro_f1=state.best_micro_f1 if self.many and self.dev is not None else None,
         )

@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { axis, nodeName } from "./details.js";
-import { byId, choices, make, percent, signed, strengths } from "./dom.js";
+import { byId, choices, make, percent, signed, strengths, verdict } from "./dom.js";
 import { Graph, detectorOf } from "./graph.js";
 import { latest } from "./latest.js";
 import { recolour, wordButtons } from "./words.js";
@@ -63,7 +63,7 @@ export class CompareView {
     if (!answer) return;
     this.answer = answer;
     answer.explanations.forEach((explanation, i) => {
-      byId(`${SIDES[i]}-answer`).replaceChildren(make("b", {}, String(explanation.label)), ` ${percent(explanation.probability)}, logit of ${explanation.class} ${signed(explanation.logit)}`);
+      byId(`${SIDES[i]}-answer`).replaceChildren(make("b", {}, verdict(explanation)), ` ${percent(explanation.labels ? explanation.probabilities[explanation.class] : explanation.probability)}, logit of ${explanation.class} ${signed(explanation.logit)}`);
     });
     const [before, after] = answer.explanations;
     byId("difference").replaceChildren(

@@ -21,6 +21,11 @@ export const make = (tag, attributes = {}, ...children) =>
 export const draw = (tag, attributes = {}, ...children) =>
   filled(document.createElementNS(SVG, tag), attributes, children);
 
+// What a text is given: one label, or all that reach their thresholds, which may be none.
+export const given = (answer) => (answer.labels ?? [answer.label]).map(String);
+
+export const verdict = (answer) => given(answer).join(", ") || "no label";
+
 export const signed = (number, digits = 2) =>
   (number < 0 ? "\u2212" : "+") + Math.abs(number).toFixed(digits);
 

@@ -2,7 +2,7 @@
 
 import { ask, post } from "./api.js";
 import { hint, ofDetectors, ofNode, ofWord } from "./details.js";
-import { byId, choices, make, percent, phrase, side, signed } from "./dom.js";
+import { byId, choices, make, percent, phrase, side, signed, verdict } from "./dom.js";
 import { Graph } from "./graph.js";
 import { BUSY, latest } from "./latest.js";
 import { wordButtons } from "./words.js";
@@ -149,7 +149,7 @@ export class ExplainView {
     const ranked = Object.entries(answer.probabilities);
     const of = String(answer.class ?? answer.label);
     byId("verdict").replaceChildren(
-      make("div", { class: "label" }, String(answer.label), make("small", {}, percent(answer.probability))),
+      make("div", { class: "label" }, verdict(answer), answer.labels ? null : make("small", {}, percent(answer.probability))),
       make("ul", { class: "bars" }, ...ranked.map(([label, share]) =>
         make("li", {}, make("button", { type: "button", "aria-pressed": String(label === of), title: `Explain ${label}`, onclick: () => this.#explain(label) },
           make("span", {}, label), make("span", { class: "number" }, percent(share)),
@@ -187,8 +187,9 @@ export class ExplainView {
   }
 
   #deletions(answer) {
-    const before = answer.probability;
-    const shift = (deletion) => (deletion.label === answer.label ? before - deletion.probability : 1);
+    const explained = answer.labels ? answer.class : answer.label;
+    const before = answer.probabilities[explained];
+    const shift = (deletion) => (deletion.label === explained ? before - deletion.probability : 1);
     const told = [...answer.deletions].sort((a, b) => shift(b) - shift(a)).slice(0, DELETIONS);
     byId("deletions").replaceChildren(make("ul", { class: "list" }, ...told.map((deletion) =>
       make("li", {}, make("span", { class: "number" }, percent(deletion.probability).replace(" ", "\u00a0")),

@@ -1,7 +1,7 @@
 // A file of texts comes back as a table of predictions.
 
 import { ask } from "./api.js";
-import { byId, choices, make, percent } from "./dom.js";
+import { byId, choices, given, make, percent, verdict } from "./dom.js";
 
 const PAGE = 200; // rows shown at once
 const ALL = "all";
@@ -89,16 +89,16 @@ export class FileView {
   #chosen() {
     const words = byId("find").value.toLowerCase();
     const label = byId("only").value;
-    const rows = this.rows.filter((row) => (label === ALL || String(row.label) === label) && (!words || row.text.toLowerCase().includes(words)));
+    const rows = this.rows.filter((row) => (label === ALL || given(row).includes(label)) && (!words || row.text.toLowerCase().includes(words)));
     const { by, down } = this.order;
-    const value = (row) => (by === "label" ? String(row.label) : row[by]);
+    const value = (row) => (by === "label" ? verdict(row) : row[by]);
     const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
     return rows.sort((a, b) => (down ? -1 : 1) * compare(value(a), value(b)) || a.line - b.line);
   }
 
   #draw() {
     const chosen = this.#chosen();
-    const counts = this.labels.map((label) => [label, this.rows.filter((row) => String(row.label) === label).length]);
+    const counts = this.labels.map((label) => [label, this.rows.filter((row) => given(row).includes(label)).length]);
     byId("table-summary").textContent = `${chosen.length.toLocaleString()} of ${this.rows.length.toLocaleString()} texts; ${counts.map(([label, count]) => `${label} ${count.toLocaleString()}`).join(", ")}`;
     const heads = [["line", "line", "number"], ["label", "label", ""], ["probability", "probability", ""], ["text", "text", ""]];
     byId("table").replaceChildren(
@@ -107,7 +107,7 @@ export class FileView {
           make("button", { type: "button", onclick: () => this.#sort(by) }, name))))),
       make("tbody", {}, ...chosen.slice(0, this.shown).map((row) => make("tr", {},
         make("td", { class: "number" }, String(row.line)),
-        make("td", {}, String(row.label)),
+        make("td", {}, verdict(row)),
         make("td", { class: "share" }, make("span", { class: "meter" }, make("i", { "--share": row.probability.toFixed(3) })), percent(row.probability)),
         make("td", { class: "text" }, make("button", { type: "button", class: "open", title: "Explain it", onclick: () => this.open(row.text) }, row.text))))));
     byId("more").hidden = chosen.length <= this.shown;
@@ -140,6 +140,6 @@ function csv(rows, labels) {
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const head = ["line", "text", "label", "probability", ...labels.map((label) => `probability of ${label}`)];
-  const lines = rows.map((row) => [row.line, row.text, row.label, row.probability, ...labels.map((label) => row.probabilities[label])]);
+  const lines = rows.map((row) => [row.line, row.text, row.labels ? row.labels.join("|") : row.label, row.probability, ...labels.map((label) => row.probabilities[label])]);
   return [head, ...lines].map((line) => line.map(cell).join(",")).join("\r\n") + "\r\n";
 }

@@ -1,0 +1,203 @@
+"""Several labels a row: every form gives the same sets, and forms that change are refused."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from dcnn.data.label_checks import check_form, check_known_labels, check_training_labels
+from dcnn.data.splitting import split_label_sets
+from dcnn.data.tables import TableOptions, read_labelled
+from dcnn.errors import DataError
+
+TEXTS = ["good and long", "short", "nothing to say", "long"]
+SETS = [("long", "praise"), (), (), ("long",)]
+NAMES = ("long", "praise")
+
+
+def write_json(path, labels=None):
+    rows = zip(TEXTS, SETS if labels is None else labels, strict=True)
+    path.write_text("".join(json.dumps({"text": t, "labels": v}) + "\n" for t, v in rows))
+    return path
+
+
+def write_cells(path, separator="|", suffix=""):
+    rows = [
+        f"{t}\t{separator.join(s)}{suffix if s else ''}\n" for t, s in zip(TEXTS, SETS, strict=True)
+    ]
+    path.write_text("text\tlabels\n" + "".join(rows))
+    return path
+
+
+def write_flags(path, yes="1", no="0"):
+    rows = [
+        ",".join([text, *(yes if name in labels else no for name in NAMES)]) + "\n"
+        for text, labels in zip(TEXTS, SETS, strict=True)
+    ]
+    path.write_text("text,long,praise\n" + "".join(rows))
+    return path
+
+
+def write_parquet(path, type_=None):
+    labels = pa.array([list(labels) for labels in SETS], type_ or pa.list_(pa.string()))
+    parquet.write_table(pa.table({"text": TEXTS, "labels": labels}), path)
+    return path
+
+
+WAYS = {
+    "JSON arrays": (lambda f: write_json(f / "d.jsonl"), TableOptions()),
+    "a separator": (lambda f: write_cells(f / "d.tsv"), TableOptions(labels_separator="|")),
+    "one too many": (
+        lambda f: write_cells(f / "d.tsv", " ; ", ";"), TableOptions(labels_separator=";"),
+    ),
+    "flags": (lambda f: write_flags(f / "d.csv"), TableOptions(label_columns=NAMES)),
+    "flags in words": (
+        lambda f: write_flags(f / "d.csv", "True", "no"), TableOptions(label_columns=NAMES),
+    ),
+    "Parquet lists": (lambda f: write_parquet(f / "d.parquet"), TableOptions()),
+    "large lists": (
+        lambda f: write_parquet(
+            f / "d.parquet", pa.large_list(pa.dictionary(pa.int8(), pa.string()))
+        ),
+        TableOptions(),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("write", "options"), WAYS.values(), ids=WAYS)
+def test_every_way_to_write_sets_gives_the_same(tmp_path, write, options):
+    found = read_labelled(write(tmp_path), options)
+    assert found.many
+    assert found.texts == TEXTS
+    assert found.label_sets == SETS
+    expected = [[1, 1], [0, 0], [0, 0], [1, 0]]
+    np.testing.assert_array_equal(found.indicators(NAMES), expected)
+    assert found.select([3, 0]).label_sets == [SETS[3], SETS[0]]
+
+
+def test_flags_of_columns_may_be_numbers_or_booleans(tmp_path):
+    table = pa.table({"text": TEXTS, "long": [True, False, False, True], "praise": [1, 0, 0, 0]})
+    parquet.write_table(table, tmp_path / "d.parquet")
+    found = read_labelled(tmp_path / "d.parquet", TableOptions(label_columns=NAMES))
+    assert found.label_sets == SETS
+
+
+def test_a_label_given_twice_or_with_space_around_it_counts_once(tmp_path):
+    path = write_json(tmp_path / "d.jsonl", [["a", " a ", "b"], ["a"], [], [3, True]])
+    assert read_labelled(path).label_sets == [("a", "b"), ("a",), (), ("3", "true")]
+
+
+REFUSED = {
+    "lists, then strings": (
+        [(["a"], ["b"], [], ["a"]), ("a", "b", "b", "a")], {},
+        r"2\.jsonl, line 1: the label 'a' is a single label, where .*1\.jsonl has a list of labels",
+    ),
+    "strings, then lists": (
+        [("a", "b", "b", "a"), (["a"], ["b"], [], ["a"])], {},
+        r"2\.jsonl, line 1: .* is a list of labels, where .*1\.jsonl has a single label",
+    ),
+    "lists of strings, then of integers": (
+        [(["a"], ["b"], [], ["a"]), ([1], [], [], [2])], {},
+        r"2\.jsonl, line 1: the label 1 is an integer, where .*1\.jsonl has a string",
+    ),
+    "both in one file": (
+        [(["a"], "b", [], ["a"])], {}, r"1\.jsonl, line 2: the label 'b' is a single label",
+    ),
+    "a list in a list": (
+        [([["a"]], [], [], [])], {},
+        r"line 1: the label in 'labels' is \['a'\]; it must be a string",
+    ),
+    "nothing for a list": ([(["a"], None, [], [])], {}, r"line 2: the labels are missing \(None\)"),
+    "an empty name": ([(["a", " "], [], [], [])], {}, r"line 1: the label in 'labels' is empty"),
+    "no such flag": (
+        [(["a"], [], [], [])], {"label_columns": ("labels", "lables")},
+        r"--label-columns 'lables' is no column; .*did you mean 'labels'",
+    ),
+    "one flag": ([(["a"], [], [], [])], {"label_columns": ("labels",)}, "fewer than two columns"),
+    "not a flag": (
+        [("maybe", "1", "0", "0")], {"label_columns": ("labels", "text")},
+        r"'text' is the text column",
+    ),
+    "two ways at once": (
+        [(["a"], [], [], [])], {"label_columns": ("a", "b"), "labels_separator": "|"},
+        "--label-columns and --labels-separator",
+    ),
+    "an empty separator": ([("a", "b", "c", "d")], {"labels_separator": ""}, "must not be empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("shards", "options", "message"), REFUSED.values(), ids=REFUSED)
+def test_labels_that_change_are_refused_where_they_do(tmp_path, shards, options, message):
+    for number, labels in enumerate(shards, start=1):
+        write_json(tmp_path / f"{number}.jsonl", labels)
+    options = TableOptions(text_column="text", **options)
+    with pytest.raises(DataError, match=message):
+        read_labelled(tmp_path if len(shards) > 1 else tmp_path / "1.jsonl", options)
+
+
+def test_a_flag_that_is_neither_yes_nor_no_is_named(tmp_path):
+    write_flags(tmp_path / "d.csv", "1", "maybe")
+    with pytest.raises(DataError, match=r"line 3: the label column 'long' holds 'maybe'"):
+        read_labelled(tmp_path / "d.csv", TableOptions(label_columns=NAMES))
+
+
+def test_a_shard_of_lines_without_a_separator_does_not_go_with_lists(tmp_path):
+    write_json(tmp_path / "1.jsonl")
+    (tmp_path / "2.csv").write_text("text,labels\nx,long\n")
+    with pytest.raises(DataError, match=r"2\.csv, line 2: the label 'long' is a single label"):
+        read_labelled(tmp_path)
+    found = read_labelled(tmp_path, TableOptions(labels_separator="|"))
+    assert found.label_sets == [*SETS, ("long",)]
+
+
+def test_a_shard_without_one_of_the_flags_is_named(tmp_path):
+    write_flags(tmp_path / "1.csv")
+    (tmp_path / "2.csv").write_text("text,long\nx,1\n")
+    with pytest.raises(DataError, match=r"2\.csv has no column 'praise', which .*1\.csv has"):
+        read_labelled(tmp_path, TableOptions(label_columns=NAMES))
+
+
+def test_what_cannot_be_learned_or_is_not_known_is_said(tmp_path):
+    found = read_labelled(write_json(tmp_path / "d.jsonl"))
+    check_training_labels(found, splits=True)  # one example of a label is enough here
+    check_known_labels(found, NAMES)
+    with pytest.raises(DataError, match=r"line 1: the label 'praise' is not in the training set"):
+        check_known_labels(found, ["long", "prais"])
+    for labels, message in (
+        ([["x"], [], [], ["x"]], "the label 'x' alone"),
+        ([[]] * 4, "no label"),
+    ):
+        alone = read_labelled(write_json(tmp_path / "e.jsonl", labels))
+        with pytest.raises(DataError, match=message):
+            check_training_labels(alone, splits=True)
+    with pytest.raises(DataError, match="several labels a row, where t has one"):
+        check_form(found, many=False, of="t")
+    single = read_labelled(write_json(tmp_path / "f.jsonl", ["a", "b", "a", "b"]))
+    with pytest.raises(DataError, match="one label a row, where t has several"):
+        check_form(single, many=True, of="t")
+
+
+@given(
+    st.lists(st.frozensets(st.sampled_from("abcde"), max_size=3), min_size=1, max_size=40),
+    st.floats(0.05, 0.9),
+    st.integers(0, 99),
+)
+def test_the_split_is_a_partition_that_leaves_every_label_in_training(sets, fraction, seed):
+    labels = [tuple(sorted(one)) for one in sets]
+    kept, held_out = split_label_sets(labels, fraction, seed)
+    assert sorted([*kept, *held_out]) == list(range(len(labels)))
+    assert {name for i in kept for name in labels[i]} == {name for one in labels for name in one}
+    again = split_label_sets(labels, fraction, seed)
+    np.testing.assert_array_equal(kept, again[0])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_label_that_is_nowhere_the_rarest_stays_in_training(seed):
+    sets = [("a", "c"), ("a",), ("b", "c"), ("b",)]  # a and b are parted; c goes where they go
+    kept, held_out = split_label_sets(sets, 0.5, seed)
+    assert any("c" in sets[i] for i in kept)
+    assert len(held_out) >= 1

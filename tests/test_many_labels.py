@@ -1,0 +1,274 @@
+"""A model that may give a text several labels, wherever a model is used."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from sklearn.base import clone
+from sklearn.metrics import f1_score
+
+from dcnn import DCNNClassifier
+from dcnn import artifact as model_folder
+from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
+from dcnn.commands.explain import run_explain
+from dcnn.commands.predict import run_predict
+from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
+from dcnn.data.tables import TableOptions
+from dcnn.errors import DataError, ModelFolderError, UserError
+from dcnn.export import export
+from dcnn.export.onnx_file import open_session, run_onnx
+from dcnn.heads import sigmoid
+from dcnn.inspection import explain, explain_each
+from dcnn.label_scores import evaluate_labels
+from dcnn.predictor import Predictor
+from dcnn.serve.prediction import described
+from dcnn.serve.schemas import Prediction as PredictionSchema
+from untrained import make_artifact
+
+CLASSES, THRESHOLDS = ("dull", "good", "plot"), (0.3, 0.5, 0.7)
+TEXTS = [
+    "not dull",
+    "the plot is bad",
+    "good",
+    "very good ending",
+    "the acting was bad and dull",
+    "",
+]
+NETWORKS = [
+    DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=3),
+    MaxTDNNConfig(dim=8),
+    NBoWConfig(dim=8),
+]
+
+
+def make_predictor(model=None, classes=CLASSES, thresholds=THRESHOLDS):
+    return Predictor(make_artifact(model, classes=classes, thresholds=thresholds))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    model_folder.save(tmp_path / "model", make_artifact(classes=CLASSES, thresholds=THRESHOLDS))
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda c: c.kind)
+def test_probabilities_are_sigmoids_and_labels_those_over_their_thresholds(network, monkeypatch):
+    predictor = make_predictor(network)
+    monkeypatch.setenv("DCNN_BACKEND", "reference")
+    reference = make_predictor(network)
+    logits = reference.logits(reference.artifact.encoder.encode_all(TEXTS))
+    expected = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    np.testing.assert_allclose(predictor.probabilities(TEXTS), expected, atol=1e-6)
+    for prediction, row in zip(predictor.predict(TEXTS), expected, strict=True):
+        over = {label for label, p, t in zip(CLASSES, row, THRESHOLDS, strict=True) if p >= t}
+        assert set(prediction.labels) == over
+        ranked = [probability for _, probability in prediction.ranked]
+        assert ranked == pytest.approx(sorted(row, reverse=True), abs=1e-6)
+        assert [label for label, _ in prediction.ranked_labels] == list(prediction.labels)
+
+
+def test_one_label_is_the_only_one_of_labels():
+    (prediction,) = Predictor(make_artifact()).predict(["good"])
+    assert prediction.labels == (prediction.label,)
+    assert replace(prediction, abstained=True).labels == ()
+
+
+def test_lines_json_and_columns_tell_the_same_labels(folder, tmp_path, capsys):
+    expected = [list(one.labels) for one in Predictor.load(folder).predict(TEXTS)]
+    assert [] in expected or any(len(one) > 1 for one in expected)
+    run_predict(folder, TEXTS, labels_separator=";")
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [[part for part in line[0].split(";") if part] for line in lines] == expected
+    assert [len(line[1].split(";")) if line[1] else 0 for line in lines] == list(map(len, expected))
+    run_predict(folder, TEXTS, as_json=True)
+    values = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["labels"] for one in values] == expected
+    assert all(list(one["probabilities"].values()) == sorted(one["probabilities"].values())[::-1]
+               for one in values)  # fmt: skip
+    run_predict(folder, TEXTS, output=tmp_path / "o.parquet")
+    table = parquet.read_table(tmp_path / "o.parquet")
+    assert table.column("labels").to_pylist() == expected
+    assert list(map(len, table.column("probabilities").to_pylist())) == list(map(len, expected))
+
+
+def test_evaluate_scores_the_labels_that_predict_gives(folder, tmp_path, capsys):
+    truth = [("dull",), ("plot", "good"), ("good",), (), ("dull",), ()]
+    rows = "".join(f"{text}\t{'|'.join(one)}\n" for text, one in zip(TEXTS, truth, strict=True))
+    (tmp_path / "d.tsv").write_text("text\tlabels\n" + rows)
+    columns = TableOptions(labels_separator="|")
+    options = EvaluateOptions(folder, tmp_path / "d.tsv", columns, True, None, tmp_path / "r.svg")
+    run_evaluate(options)
+    found = json.loads(capsys.readouterr().out)
+    indicators = np.array([[name in one for name in CLASSES] for one in truth])
+    given = np.array([[name in one.labels for name in CLASSES]
+                      for one in Predictor.load(folder).predict(TEXTS)])  # fmt: skip
+    for average in ("micro", "macro"):
+        expected = f1_score(indicators, given, average=average, zero_division=0)
+        assert found[f"{average}_f1"] == pytest.approx(expected)
+    assert found["thresholds"] == dict(zip(CLASSES, THRESHOLDS, strict=True))
+    assert "18 predictions" in (tmp_path / "r.svg").read_text()
+    run_evaluate(replace(options, as_json=False, reliability=None))
+    shown = capsys.readouterr().out
+    assert "micro F1" in shown
+    assert "threshold" in shown
+    with pytest.raises(UserError, match=r"--abstain-below 0\.9 is for models that give one label"):
+        run_evaluate(replace(options, abstain_below=0.9, reliability=None))
+    with pytest.raises(DataError, match=r"line 5: .* is empty.*--labels-separator where"):
+        run_evaluate(replace(options, columns=TableOptions(), reliability=None))
+
+
+REFUSALS = {
+    "top": ({"top": 2}, "--top 2 is for models that give one label"),
+    "abstaining": (
+        {"abstain_below": 0.5},
+        "abstaining below 0.5 is for models that give one label",
+    ),
+    "a separator in a label": ({"labels_separator": "u"}, "the label 'dull' holds 'u'"),
+    "no separator": ({"labels_separator": ""}, "--labels-separator '' must be a character"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSALS.values(), ids=REFUSALS)
+def test_what_has_no_meaning_with_several_labels_is_refused(folder, options, message):
+    with pytest.raises(UserError, match=message):
+        run_predict(folder, TEXTS, **options)
+
+
+def test_every_label_that_is_given_is_explained_and_adds_up_to_its_logit():
+    predictor = make_predictor()
+    several = 0
+    for text in TEXTS[:-1]:
+        (prediction,) = predictor.predict([text])
+        each = explain_each(predictor, text)
+        assert [one.label for one in each] == list(prediction.labels or (prediction.label,))
+        several += len(prediction.labels) > 1
+        for one in each:
+            logits = predictor.logits(predictor.artifact.encoder.encode_all([text]))[0]
+            assert one.logit == pytest.approx(logits[one.of_class], abs=1e-5)
+            assert sum(one.relevance) + one.biases == pytest.approx(one.logit)
+            assert one.picture().probability == pytest.approx(
+                float(sigmoid(logits)[one.of_class]), abs=1e-6
+            )
+    assert several
+
+
+def test_deletions_are_about_the_label_that_is_explained():
+    predictor = make_predictor()
+    text = "the plot is bad but acting was good"
+    words = text.split()
+    for number, label in enumerate(CLASSES):
+        before = label in predictor.predict([text])[0].labels
+        for deletion in explain(predictor, text, label).deletions:
+            rest = " ".join(words[: deletion.position] + words[deletion.position + 1 :])
+            (shorter,) = predictor.predict([rest])
+            probability = float(predictor.probabilities([rest])[0, number])
+            assert deletion.label == label
+            assert deletion.probability == pytest.approx(probability, abs=1e-6)
+            assert deletion.changes == (before != (label in shorter.labels))
+
+
+def test_the_command_explains_each(folder, capsys):
+    given = {one.text: one.labels for one in Predictor.load(folder).predict(TEXTS)}
+    text, labels = next(pair for pair in given.items() if len(pair[1]) > 1)
+    run_explain(folder, text, None, None, as_json=True)
+    found = json.loads(capsys.readouterr().out)["explanations"]
+    assert [one["class"] for one in found] == list(labels)
+    assert found[0]["labels"] == list(labels)
+    run_explain(folder, text, labels[1], None, as_json=True)
+    assert json.loads(capsys.readouterr().out)["class"] == labels[1]
+    run_explain(folder, text, None, None, as_json=False)
+    shown = capsys.readouterr().out
+    for label in labels:
+        assert f"Strongest n-grams for {label}:" in shown
+
+
+def test_onnx_and_small_folders_keep_head_and_thresholds(folder, tmp_path):
+    export(folder, tmp_path / "m.onnx")
+    predictor = Predictor.load(folder)
+    sentences = predictor.artifact.encoder.encode_all(TEXTS[:-1])
+    session = open_session((tmp_path / "m.onnx").read_bytes())
+    np.testing.assert_allclose(
+        run_onnx(session, sentences), predictor.probabilities(TEXTS[:-1]), atol=1e-5
+    )
+    kept = session.get_modelmeta().custom_metadata_map["thresholds"]
+    assert tuple(json.loads(kept)) == THRESHOLDS
+    export(folder, tmp_path / "small", dtype="int8")
+    assert model_folder.load(tmp_path / "small").thresholds == THRESHOLDS
+
+
+def test_the_server_tells_the_labels_of_such_a_model_and_of_no_other():
+    prediction = make_predictor().predict([TEXTS[4]])[0]
+    values = described(prediction)
+    assert PredictionSchema(**values).labels == list(prediction.labels)
+    assert "labels" not in described(Predictor(make_artifact()).predict(["good"])[0])
+
+
+@pytest.mark.parametrize(
+    "thresholds", [None, [0.5], [0.5, 0.5, 2], [0.5, 0.5, "x"], [0.5, True, 0]]
+)
+def test_thresholds_that_do_not_fit_are_a_damaged_folder(folder, thresholds):
+    config = json.loads((folder / "config.json").read_text())
+    assert config["format_version"] == 3
+    (folder / "config.json").write_text(json.dumps(config | {"thresholds": thresholds}))
+    with pytest.raises(ModelFolderError, match="thresholds must be 3 numbers from 0 to 1"):
+        model_folder.load(folder)
+
+
+def test_folders_of_one_label_stay_in_the_oldest_version(tmp_path):
+    model_folder.save(tmp_path / "m", make_artifact())
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert config["format_version"] == 1
+    assert "thresholds" not in config
+
+
+WORDS = {"a": "apple", "b": "bread", "c": "cheese"}
+SETS = [["a"], ["b", "c"], [], ["a", "b"], ["c"], ["b"], ["a", "c"]] * 9
+LISTED = [" ".join(["some", *(WORDS[label] for label in one)]) for one in SETS]
+MATRIX = np.array([[label in one for label in WORDS] for one in SETS], int)
+QUICK = {"dim": 8, "widths": (4,), "maps": (2,), "k_top": 2, "epochs": 12, "batch_size": 4,
+         "learning_rate": 0.3}  # fmt: skip
+
+
+def test_the_classifier_takes_lists_and_matrices_and_gives_matrices(tmp_path):
+    by_lists = DCNNClassifier(**QUICK).fit(LISTED, SETS)
+    by_matrix = clone(by_lists).fit(LISTED, MATRIX)
+    assert by_lists.classes_.tolist() == ["a", "b", "c"]
+    assert by_matrix.classes_.tolist() == [0, 1, 2]
+    found = by_matrix.predict(LISTED)
+    np.testing.assert_array_equal(found, by_lists.predict(LISTED))
+    assert found.shape == MATRIX.shape
+    assert f1_score(MATRIX, found, average="micro") > 0.9
+    assert by_matrix.score(LISTED, MATRIX) == (found == MATRIX).all(axis=1).mean()
+    probabilities = by_matrix.predict_proba(LISTED)
+    np.testing.assert_array_equal(found, probabilities >= np.array(by_matrix.thresholds_))
+    scores = evaluate_labels(MATRIX, probabilities, by_matrix.thresholds_, "abc")
+    assert scores.micro_f1 == pytest.approx(f1_score(MATRIX, found, average="micro"))
+    by_lists.save(tmp_path / "m")
+    np.testing.assert_array_equal(DCNNClassifier.load(tmp_path / "m").predict(LISTED), found)
+
+
+WRONG = {
+    "a mixture": ([["a"], "b", ["c"]], "label 1 is 'b', where others are lists"),
+    "not noughts and ones": (np.array([[0, 2], [1, 0], [1, 1]]), "must hold noughts and ones"),
+    "one too few": ([["a"], ["b"]], "3 texts and y 2 sets of labels"),
+    "two types": ([["a"], [1], []], "some of the labels are strings and some are not"),
+    "nothing in a list": ([["a"], [None], ["b"]], "label 1 holds None"),
+    "one label": ([["a"], [], ["a"]], "one class only"),
+}
+
+
+@pytest.mark.parametrize(("y", "message"), WRONG.values(), ids=WRONG)
+def test_labels_that_are_no_sets_are_refused(y, message):
+    with pytest.raises(DataError, match=message):
+        DCNNClassifier(**QUICK).fit(["x", "y", "z"], y)
+
+
+def test_a_dev_set_of_the_other_form_is_refused():
+    with pytest.raises(DataError, match="the dev set has one label a text, where y has several"):
+        DCNNClassifier(**QUICK).fit(LISTED, SETS, dev=(["x"], ["a"]))
+    dev = DCNNClassifier(**QUICK).fit(LISTED, SETS, dev=(["cheese", "bread"], [["c"], ["b"]]))
+    assert dev.history_[-1].dev_micro_f1 is not None
+    with pytest.raises(DataError, match="the dev label 'd' does not occur in y"):
+        DCNNClassifier(**QUICK).fit(LISTED, SETS, dev=(["x"], [["d"]]))
