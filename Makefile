@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-gpu test-sanitized lint format typecheck default-recipe experiments bench bench-gpu figures clean
+.PHONY: help setup native demo test coverage test-gpu test-scale test-sanitized lint format typecheck default-recipe experiments bench bench-gpu figures clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ test-gpu: setup  ## Check the GPU kernels and graphs on a CUDA device
 		tests/training/test_triton_adagrad.py tests/training/test_triton_batch.py \
 		tests/training/test_stack_through_triton.py tests/training/test_backends.py
 	$(BIN)/pytest tests/ops/test_parity.py -k 'triton or cuda'
+
+test-scale: setup  ## Run what starts many processes: scoring on a real Ray, with workers killed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'
+	$(BIN)/pytest -m scale
 
 # The interpreter is not instrumented, so the sanitizers have to be there before it.
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1

@@ -45,11 +45,30 @@ def predict(
     text_column: TextColumn = None,
     encoding: Encoding = "utf-8",
     no_header: NoHeader = False,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="local|ray",
+            help="Score file after file into the folder --output, here or on Ray workers.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Of Ray, a CPU each; else one a CPU.")
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option("--ray-address", help="Of a running cluster; else this machine alone."),
+    ] = None,
 ) -> None:
     """Classify texts given as arguments, in a file, or as lines on standard input.
 
     Prints a line a text: label, probability and the text, separated by tabs; with --json an
     object a line, with the probability of every label.
+
+    With --engine, --output is a folder that gets a Parquet file for each file of --input, named in
+    their order. What is there already is not done again, so a stopped or killed command goes on
+    when it is repeated.
 
     \b
     Examples:
@@ -57,11 +76,29 @@ def predict(
       dcnn predict my-model --input reviews.csv --output labels.tsv
       dcnn predict my-model --input shards --output labels.parquet --skip-bad-shards
       cat lines.txt | dcnn predict my-model --json --top 3
+      dcnn predict my-model --input 'shards/*.parquet' --output scored --engine ray --workers 8
     """
-    from dcnn.commands.predict import run_predict
     from dcnn.data.tables import TableOptions
 
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+    if engine is not None:
+        from dcnn.commands.score import ScoreOptions, run_score
+        from dcnn.errors import UserError
+
+        if source is None or output is None or texts or as_json:
+            raise UserError(
+                "--engine scores files into a folder; give --input and --output, no texts, and "
+                "leave out --json"
+            )
+        run_score(ScoreOptions(model, source, output, columns, top, engine, workers, ray_address))
+        return
+    for option, given in (("--workers", workers), ("--ray-address", ray_address)):
+        if given is not None:
+            from dcnn.errors import UserError
+
+            raise UserError(f"{option} is about Ray; add --engine ray, or leave it out")
+    from dcnn.commands.predict import run_predict
+
     run_predict(model, texts or [], source, output, columns, as_json, top, skip_bad_shards)
 
 

@@ -43,7 +43,7 @@ def run_predict(
     predictor = Predictor.load(model)
     with _destination(output, predictor, as_json, top) as write:
         for chunk in _chunks(_texts(texts, source, columns, bad if skip_bad_shards else None)):
-            write(predictor.predict(chunk))
+            write(chunk)
     if bad:
         files = "1 file" if len(bad) == 1 else f"{len(bad)} files"
         raise DcnnError(f"{source}: left out {files} as said above; all the others are predicted")
@@ -52,8 +52,8 @@ def run_predict(
 def _check_output(source: Path | None, output: Path | None, as_json: bool) -> None:
     if output is None:
         return
-    from dcnn.commands.prediction_files import check_columnar, is_columnar
     from dcnn.data.shards import stands_for
+    from dcnn.scoring.prediction_files import check_columnar, is_columnar
 
     if source is not None and stands_for(source, output):
         if output.resolve() == source.resolve():
@@ -126,7 +126,7 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-Write = Callable[[Sequence[Prediction]], None]
+Write = Callable[[Sequence[str]], None]
 
 
 @contextmanager
@@ -135,25 +135,25 @@ def _destination(
 ) -> Iterator[Write]:
     if output is None:
         stdout = standard_output("name a file with --output")
-        yield _lines_to(stdout, as_json, top)
+        yield _lines_to(stdout, predictor, as_json, top)
         stdout.flush()
         return
-    from dcnn.commands.prediction_files import columnar_writer, is_columnar
+    from dcnn.scoring.prediction_files import columnar_writer, is_columnar
 
     with write_atomically(output) as stream:
         if is_columnar(output):
             with columnar_writer(stream, output.suffix.lower(), predictor.classes, top) as write:
-                yield write
+                yield lambda texts: write(texts, predictor.probabilities(texts))
             return
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
-        yield _lines_to(text, as_json, top)
+        yield _lines_to(text, predictor, as_json, top)
         text.flush()
         text.detach()
 
 
-def _lines_to(stream: TextIO, as_json: bool, top: int) -> Write:
-    def write(predictions: Sequence[Prediction]) -> None:
-        for prediction in predictions:
+def _lines_to(stream: TextIO, predictor: Predictor, as_json: bool, top: int) -> Write:
+    def write(texts: Sequence[str]) -> None:
+        for prediction in predictor.predict(texts):
             line = _json_line(prediction, top) if as_json else _tsv_line(prediction, top)
             print(line, file=stream)
 

@@ -9,14 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from dcnn.artifact import Label
 from dcnn.data.arrow_files import ARROW, PARQUET
 from dcnn.errors import MissingExtraError, UserError
-from dcnn.predictor import Prediction
+from dcnn.predictor import Floats
 
 ROWS_TOGETHER = 1 << 16  # rows a group; smaller ones make a larger file that is slower to read
 
-Write = Callable[[Sequence[Prediction]], None]
+# Takes texts and their (texts, classes) probabilities.
+Write = Callable[[Sequence[str], Floats], None]
 
 
 def is_columnar(output: Path) -> bool:
@@ -44,14 +47,33 @@ def check_columnar(output: Path, as_json: bool) -> None:
 
 @contextmanager
 def columnar_writer(
-    stream: BinaryIO, suffix: str, classes: Sequence[Label], top: int
+    stream: BinaryIO,
+    suffix: str,
+    classes: Sequence[Label],
+    top: int,
+    about: dict[str, str] | None = None,
 ) -> Iterator[Write]:
-    """Write predictions a few thousand at a time; what is held is bounded."""
+    """Write predictions a few thousand at a time; what is held is bounded.
+
+    Args:
+        stream: where to.
+        suffix: names the format.
+        classes: the labels, in the order of the probabilities.
+        top: how many labels of each text.
+        about: what the file's metadata says of it.
+    """
     import pyarrow
     from pyarrow import ipc, parquet
 
-    schema = _schema(classes, min(top, len(classes)))
-    as_strings = schema.field("label").type == pyarrow.string()
+    shown = min(top, len(classes))
+    schema = _schema(classes, shown)
+    if about:
+        schema = schema.with_metadata(about)
+    of_strings = schema.field("label").type == pyarrow.string()
+    labels = pyarrow.array(
+        [str(label) for label in classes] if of_strings else list(classes),
+        schema.field("label").type,
+    )
     waiting: list[Any] = []
 
     def write_waiting() -> None:
@@ -59,16 +81,17 @@ def columnar_writer(
             writer.write_table(pyarrow.Table.from_batches(waiting).combine_chunks())
             waiting.clear()
 
-    def write(predictions: Sequence[Prediction]) -> None:
-        columns: dict[str, list[object]] = {name: [] for name in schema.names}
-        ranks = list(zip(schema.names[:-1:2], schema.names[1:-1:2], strict=True))
-        for prediction in predictions:
-            for (label, probability), best in zip(ranks, prediction.ranked, strict=False):
-                columns[label].append(str(best[0]) if as_strings else best[0])
-                columns[probability].append(best[1])
-            # Half a surrogate pair has no code, and is replaced as it is in lines.
-            columns["text"].append(prediction.text.encode("utf-8", "replace").decode())
-        waiting.append(pyarrow.RecordBatch.from_pydict(columns, schema))
+    def write(texts: Sequence[str], probabilities: Floats) -> None:
+        ranking = np.argsort(-probabilities, axis=1, kind="stable")[:, :shown]
+        ranked = np.take_along_axis(probabilities, ranking, axis=1)
+        columns: list[Any] = []
+        for rank in range(shown):
+            columns += [
+                labels.take(pyarrow.array(ranking[:, rank])),
+                pyarrow.array(ranked[:, rank]),
+            ]
+        columns.append(_strings(texts))
+        waiting.append(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
         if sum(batch.num_rows for batch in waiting) >= ROWS_TOGETHER:
             write_waiting()
 
@@ -81,6 +104,18 @@ def columnar_writer(
     with writer:
         yield write
         write_waiting()
+
+
+def _strings(texts: Sequence[str]) -> Any:
+    import pyarrow
+
+    try:
+        return pyarrow.array(texts, pyarrow.string())
+    except (
+        UnicodeEncodeError
+    ):  # half a surrogate pair has no code, and is replaced as it is in lines
+        replaced = [text.encode("utf-8", "replace").decode() for text in texts]
+        return pyarrow.array(replaced, pyarrow.string())
 
 
 def _schema(classes: Sequence[Label], top: int) -> Any:
