@@ -172,8 +172,13 @@ def _neighbour(path: Path) -> Path:
 
 
 @contextmanager
-def write_atomically(path: Path) -> Iterator[BinaryIO]:
+def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing that takes the place of ``path`` only when it is complete.
+
+    Args:
+        path: the file.
+        shared: whether another process may be writing it too: the temporary neighbour then has a
+            name that no other takes, and stays where a process is killed.
 
     Raises:
         StorageError: the disk refused; ``path`` is as it was before.
@@ -184,6 +189,8 @@ def write_atomically(path: Path) -> Iterator[BinaryIO]:
             yield stream
         return
     temporary = _neighbour(path)
+    if shared:
+        temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
     try:
         with _named_failure(named):
             with temporary.open("wb") as stream:

@@ -113,11 +113,7 @@ class Predictor:
         Raises:
             UserError: it is to abstain, and every label has a threshold of its own.
         """
-        if self.many and abstain_below:
-            raise UserError(
-                f"abstaining below {abstain_below:g} is for models that give one label; this one "
-                "gives every label from its threshold on, and may give none"
-            )
+        self.check_abstains(abstain_below)
         texts = checked_texts(texts)
         probabilities = self.probabilities(texts)
         ranking = np.argsort(-probabilities, axis=1, kind="stable")
@@ -130,6 +126,18 @@ class Predictor:
             )
             for text, row, order in zip(texts, probabilities, ranking, strict=True)
         ]
+
+    def check_abstains(self, below: float) -> None:
+        """Refuse to abstain below a probability where every label has a threshold of its own.
+
+        Raises:
+            UserError: so it is.
+        """
+        if self.many and below:
+            raise UserError(
+                f"abstaining below {below:g} is for models that give one label; this one "
+                "gives every label from its threshold on, and may give none"
+            )
 
     def _over_threshold(self, row: Floats, order: Ints) -> tuple[Label, ...] | None:
         thresholds = self.artifact.thresholds

@@ -25,10 +25,7 @@ SMALL = (
     "--set", "model.k_top=2", "--set", "training.batch_size=9", "--set", "training.ema=0.9",
     "--set", "training.class_weights=balanced", "--set", "training.patience=0",
 )  # fmt: skip
-long_one = [
-    pytest.mark.scale,
-    pytest.mark.skipif("DCNN_SCALE" not in os.environ, reason="`make test-scale` runs it"),
-]
+long_one = pytest.mark.scale
 
 
 @pytest.fixture

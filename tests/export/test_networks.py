@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +17,12 @@ from dcnn.heads import softmax
 from dcnn.models import build_model
 from dcnn.ops import backends
 from dcnn.predictor import Predictor
+from dcnn.serve.app import make_app
+from dcnn.serve.limits import Limits
+from dcnn.serve.registry import Registry, ServedModel
 from dcnn.stored_weights import STORED_DTYPES, pack, unpack
 from dcnn.text.sentences import Sentences
-from untrained import make_artifact
+from untrained import VOCABULARY_TEXT, make_artifact
 
 CLASSES = ("a", "b", "c")
 VOCABULARY = 16
@@ -90,23 +94,38 @@ def test_among_equal_values_the_leftmost_is_kept(artifact, lengths):
     np.testing.assert_allclose(by_onnx(exact, sentences), expected, atol=1e-5)
 
 
+def texts_from_1_to_200_words():
+    words = [*VOCABULARY_TEXT.split(), "xyzzy"]
+    generator = np.random.default_rng(0)
+    return [" ".join(generator.choice(words, length)) for length in range(1, 201)]
+
+
+def over_http(artifact, texts):
+    app = make_app(Registry([ServedModel("model", Predictor(artifact))]), Limits())
+    answer = TestClient(app).post("/v1/predict", json={"texts": texts}).json()
+    return [[found["probabilities"][name] for name in CLASSES] for found in answer["predictions"]]
+
+
 @pytest.mark.parametrize("fold", [True, False])
-def test_onnx_torch_and_native_agree_from_1_to_200_words(monkeypatch, fold):
+def test_onnx_torch_native_and_the_server_agree_from_1_to_200_words(monkeypatch, fold):
     config = DCNNConfig(dim=12, widths=(7, 5), maps=(3, 4), k_top=4, fold=fold)
     artifact = make_artifact(config, classes=CLASSES)
-    sentences = sentences_of(range(1, 201))
+    texts = texts_from_1_to_200_words()
+    sentences = artifact.encoder.encode_all(texts)
+    assert sentences.lengths.tolist() == list(range(1, 201))
     ids, lengths = sentences.padded(np.arange(200))
     computed = {"onnx": by_onnx(artifact, sentences)}
     for backend in ("reference", "native"):
         monkeypatch.setenv(backends.VARIABLE, backend)
         computed[backend] = softmax(Predictor(artifact).logits(sentences))
+        computed[f"HTTP, {backend}"] = over_http(artifact, texts)
     monkeypatch.setenv(backends.VARIABLE, "torch")
     model = build_model(config, VOCABULARY, len(CLASSES)).eval()
     model.load_state_dict({name: torch.tensor(v) for name, v in artifact.weights.items()})
     with torch.no_grad():
         computed["torch"] = model(torch.tensor(ids), torch.tensor(lengths)).softmax(-1).numpy()
-    for backend in ("native", "torch", "reference"):
-        np.testing.assert_allclose(computed[backend], computed["onnx"], atol=1e-5, err_msg=backend)
+    for program, probabilities in computed.items():
+        np.testing.assert_allclose(probabilities, computed["onnx"], atol=1e-5, err_msg=program)
 
 
 @settings(max_examples=25)

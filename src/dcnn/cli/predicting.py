@@ -56,6 +56,21 @@ def predict(
     text_column: TextColumn = None,
     encoding: Encoding = "utf-8",
     no_header: NoHeader = False,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="local|ray",
+            help="Score file after file into the folder --output, here or on Ray workers.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Of Ray, a CPU each; else one a CPU.")
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option("--ray-address", help="Of a running cluster; else this machine alone."),
+    ] = None,
 ) -> None:
     """Classify texts given as arguments, in a file, or as lines on standard input.
 
@@ -64,6 +79,10 @@ def predict(
     label has an empty field there, or null. A model that gives several labels prints all that reach
     their thresholds, parted by --labels-separator, and their probabilities.
 
+    With --engine, --output is a folder that gets a Parquet file for each file of --input, named in
+    their order. What is there already is not done again, so a stopped or killed command goes on
+    when it is repeated.
+
     \b
     Examples:
       dcnn predict my-model "not a dull moment"
@@ -71,11 +90,41 @@ def predict(
       dcnn predict my-model --input shards --output labels.parquet --skip-bad-shards
       dcnn predict my-model --input reviews.csv --abstain-below 0.8 > labels.tsv
       cat lines.txt | dcnn predict my-model --json --top 3
+      dcnn predict my-model --input 'shards/*.parquet' --output scored --engine ray --workers 8
     """
-    from dcnn.commands.predict import run_predict
     from dcnn.data.tables import TableOptions
 
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+    if engine is not None:
+        from dcnn.commands.score import ScoreOptions, run_score
+        from dcnn.errors import UserError
+
+        if source is None or output is None or texts or as_json:
+            raise UserError(
+                "--engine scores files into a folder; give --input and --output, no texts, and "
+                "leave out --json"
+            )
+        run_score(
+            ScoreOptions(
+                model,
+                source,
+                output,
+                columns,
+                top,
+                engine,
+                workers,
+                ray_address,
+                abstain_below or 0.0,
+            )
+        )
+        return
+    for option, given in (("--workers", workers), ("--ray-address", ray_address)):
+        if given is not None:
+            from dcnn.errors import UserError
+
+            raise UserError(f"{option} is about Ray; add --engine ray, or leave it out")
+    from dcnn.commands.predict import run_predict
+
     run_predict(
         model,
         texts or [],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from dcnn.commands.prediction_lines import LineForm
 from dcnn.errors import DataError, DcnnError, UserError
 from dcnn.files import standard_output, write_atomically
-from dcnn.predictor import Prediction, Predictor
+from dcnn.predictor import Predictor
 
 if TYPE_CHECKING:  # texts that are arguments need no reader of files
     from dcnn.data.tables import TableOptions
@@ -42,13 +42,12 @@ def run_predict(
     abstains = abstain_below is not None
     form = LineForm(as_json, top, abstains, labels_separator)
     form.check(predictor.classes, predictor.many)
+    predictor.check_abstains(abstain_below or 0.0)
     seen = abstained = 0
-    with _destination(output, predictor, form) as write:
+    with _destination(output, predictor, form, abstain_below or 0.0) as write:
         for chunk in _chunks(_texts(texts, source, columns, bad if skip_bad_shards else None)):
-            predictions = predictor.predict(chunk, abstain_below or 0.0)
-            write(predictions)
-            seen += len(predictions)
-            abstained += sum(prediction.abstained for prediction in predictions)
+            abstained += write(chunk)
+            seen += len(chunk)
     if abstains:
         print(
             f"dcnn: {abstained:,} of {seen:,} texts have no label: "
@@ -63,8 +62,8 @@ def run_predict(
 def _check_output(source: Path | None, output: Path | None, as_json: bool) -> None:
     if output is None:
         return
-    from dcnn.commands.prediction_files import check_columnar, is_columnar
     from dcnn.data.shards import stands_for
+    from dcnn.scoring.prediction_files import check_columnar, is_columnar
 
     if source is not None and stands_for(source, output):
         if output.resolve() == source.resolve():
@@ -137,34 +136,37 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-Write = Callable[[Sequence[Prediction]], None]
+Write = Callable[[Sequence[str]], int]  # returns how many of the texts got no label
 
 
 @contextmanager
-def _destination(output: Path | None, predictor: Predictor, form: LineForm) -> Iterator[Write]:
+def _destination(
+    output: Path | None, predictor: Predictor, form: LineForm, abstain_below: float
+) -> Iterator[Write]:
     if output is None:
         stdout = standard_output("name a file with --output")
-        yield _lines_to(stdout, form)
+        yield _lines_to(stdout, predictor, form, abstain_below)
         stdout.flush()
         return
-    from dcnn.commands.prediction_files import columnar_writer, is_columnar
+    from dcnn.scoring.prediction_files import ColumnForm, columnar_writer, is_columnar
 
-    many, top = predictor.many, form.top
     with write_atomically(output) as stream:
         if is_columnar(output):
-            suffix = output.suffix.lower()
-            with columnar_writer(stream, suffix, predictor.classes, top, many) as write:
-                yield write
+            columns = ColumnForm.of(predictor, form.top, abstain_below)
+            with columnar_writer(stream, output.suffix.lower(), columns) as write:
+                yield lambda texts: write(texts, predictor.probabilities(texts))
             return
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
-        yield _lines_to(text, form)
+        yield _lines_to(text, predictor, form, abstain_below)
         text.flush()
         text.detach()
 
 
-def _lines_to(stream: TextIO, form: LineForm) -> Write:
-    def write(predictions: Sequence[Prediction]) -> None:
+def _lines_to(stream: TextIO, predictor: Predictor, form: LineForm, abstain_below: float) -> Write:
+    def write(texts: Sequence[str]) -> int:
+        predictions = predictor.predict(texts, abstain_below)
         for prediction in predictions:
             print(form.line(prediction), file=stream)
+        return sum(prediction.abstained for prediction in predictions)
 
     return write

@@ -194,6 +194,17 @@ def read_rows(
         raise DataError(f"{path}: no rows can be read from any of its {len(shards)} files")
 
 
+def find_text_column(shards: Sequence[Path], options: TableOptions = _DEFAULTS) -> str | None:
+    """The column that all shards are read by: that of the first of them that can be read."""
+    for shard in shards:
+        try:
+            with open_table(shard, options.encoding, header=options.header) as table:
+                return _choose(shard, options, table, labels=False).text
+        except DataError:  # whoever reads it will say what is wrong
+            continue
+    return options.text_column
+
+
 def read_texts(path: Path, stream: BinaryIO, options: TableOptions = _DEFAULTS) -> Iterator[Row]:
     """Read the texts of a table of lines from an open stream, row by row.
 

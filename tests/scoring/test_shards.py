@@ -1,0 +1,249 @@
+"""A folder of scored shards: no row lost or doubled, in order, whatever happens on the way."""
+
+import gzip
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from arrow_writing import write_columns
+from dcnn import artifact as model_folder
+from dcnn.cli.predicting import predict
+from dcnn.commands.predict import run_predict
+from dcnn.commands.score import ScoreOptions, run_score
+from dcnn.data.tables import TableOptions
+from dcnn.errors import DataError, DcnnError, MissingExtraError, ModelFolderError, UserError
+from dcnn.scoring import shards as scoring
+from dcnn.scoring.ray_engine import check_reachable
+from dcnn.scoring.shards import ATTEMPTS, Manner, load_scorer, plan_shards, score_shard
+from untrained import VOCABULARY_TEXT, make_artifact
+
+WORDS = VOCABULARY_TEXT.split()
+
+
+def texts_of(count: int, seed: int = 0) -> list[str]:
+    draw = random.Random(seed)
+    return [f"{' '.join(draw.choices(WORDS, k=draw.randint(0, 9)))} {i}" for i in range(count)]
+
+
+@pytest.fixture
+def model(tmp_path):
+    model_folder.save(tmp_path / "model", make_artifact(classes=("a", "b", "c")))
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Shards in several formats; one has no rows, one more than are predicted together."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    sizes = {"a.parquet": 30, "a-1.csv": 7, "B.jsonl": 1, "c.arrow": 0, "e.parquet": 90}
+    for number, (name, size) in enumerate(sizes.items()):
+        texts = pa.array(texts_of(size, number), pa.string())
+        write_columns(folder / name, pa.table({"text": texts}))
+    (folder / "d.txt.gz").write_bytes(gzip.compress(b"the plot\nis not\ndull\n"))
+    return folder
+
+
+def score(model, source, output, **others):
+    run_score(ScoreOptions(model, source, output, **{"columns": TableOptions()} | others))
+
+
+def rows_of(output: Path) -> list[dict]:
+    tables = [parquet.read_table(path) for path in sorted(output.iterdir())]
+    return pa.concat_tables(tables).to_pylist()
+
+
+def contents(output: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in output.iterdir()}
+
+
+@pytest.mark.parametrize("top", [1, 2])
+def test_the_shards_are_the_single_file_cut_at_the_ends_of_the_inputs(
+    tmp_path, model, corpus, monkeypatch, top
+):
+    monkeypatch.setattr(scoring, "CHUNK", 16)
+    score(model, corpus, tmp_path / "out", top=top)
+    run_predict(model, [], corpus, tmp_path / "whole.parquet", top=top)
+    assert rows_of(tmp_path / "out") == parquet.read_table(tmp_path / "whole.parquet").to_pylist()
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert [name[6:-8] for name in names] == ["B", "a-1", "a", "c", "d", "e"]
+
+
+def test_names_sort_as_the_inputs_do_beyond_the_digits(tmp_path, monkeypatch):
+    found = [tmp_path / f"{'x' * (i % 7)}{i}.csv" for i in range(111)]
+    monkeypatch.setattr(scoring, "DIGITS", 1)
+    monkeypatch.setattr(scoring, "find_shards", lambda _: found)
+    monkeypatch.setattr(scoring, "stands_for", lambda *_: False)
+    names = [shard.target.name for shard in plan_shards(tmp_path, tmp_path / "out")]
+    assert names == sorted(names)
+    assert len(set(names)) == len(found)
+
+
+def test_what_is_scored_is_not_scored_again(tmp_path, model, corpus, capsys):
+    output = tmp_path / "out"
+    score(model, corpus, output)
+    before = {path: path.stat().st_ino for path in output.iterdir()}
+    lost = output / "00005-e.parquet"
+    lost.unlink()
+    score(model, corpus, output)
+    assert "1 of 6 shards scored, 90 rows" in capsys.readouterr().err
+    after = {path: path.stat().st_ino for path in output.iterdir()}
+    assert {path for path in after if after[path] != before[path]} <= {lost}
+    assert len(rows_of(output)) == 131
+
+
+@pytest.mark.parametrize("change", ["input", "model", "top", "damage"])
+def test_what_another_input_or_model_has_made_is_made_anew(tmp_path, model, corpus, change):
+    output, top = tmp_path / "out", 1
+    score(model, corpus, output)
+    match change:
+        case "input":
+            write_columns(corpus / "a.parquet", {"text": texts_of(30, 99)})
+        case "model":
+            shutil.rmtree(model)
+            model_folder.save(model, make_artifact(seed=5, classes=("a", "b", "c")))
+        case "top":
+            top = 2
+        case "damage":
+            whole = output / "00002-a.parquet"
+            whole.write_bytes(whole.read_bytes()[:-5])
+    score(model, corpus, output, top=top)
+    score(model, corpus, tmp_path / "fresh", top=top)
+    assert contents(output) == contents(tmp_path / "fresh")
+
+
+def test_a_new_shard_at_the_end_is_added(tmp_path, model, corpus, capsys):
+    score(model, corpus, tmp_path / "out")
+    write_columns(corpus / "f.csv", {"text": ["one more"]})
+    score(model, corpus, tmp_path / "out")
+    assert "1 of 7 shards scored, 1 rows" in capsys.readouterr().err
+    assert rows_of(tmp_path / "out")[-1]["text"] == "one more"
+
+
+def test_bad_shards_are_named_and_the_rest_is_not_lost(tmp_path, model, corpus, capsys):
+    good = (corpus / "a.parquet").read_bytes()
+    (corpus / "a.parquet").write_bytes(good[:-9])
+    write_columns(corpus / "z.csv", {"other": ["no text here"], "id": [1]})
+    with pytest.raises(
+        DcnnError, match="left out 2 files as said above; all the others are"
+    ) as caught:
+        score(model, corpus, tmp_path / "out")
+    assert caught.value.exit_code == 1
+    told = capsys.readouterr().err
+    assert "a.parquet: damaged, cut short or no .parquet file" in told
+    assert "z.csv: --text-column 'text' is no column; the columns are 'other', 'id'" in told
+    assert len(rows_of(tmp_path / "out")) == 101
+    (corpus / "a.parquet").write_bytes(good)
+    (corpus / "z.csv").unlink()
+    score(model, corpus, tmp_path / "out")
+    assert len(rows_of(tmp_path / "out")) == 131
+
+
+def test_the_first_readable_shard_names_the_column_of_all(tmp_path, model):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.parquet").write_bytes(b"PAR1 and no more")
+    for name in ("b", "c"):
+        write_columns(
+            tmp_path / "in" / f"{name}.parquet", {"id": ["x", "y"], "review": ["good", "bad"]}
+        )
+    with pytest.raises(DcnnError, match="left out 1 file"):
+        score(model, tmp_path / "in", tmp_path / "out")
+    assert [row["text"] for row in rows_of(tmp_path / "out")] == ["good", "bad"] * 2
+
+
+def test_nothing_half_written_stays_or_is_read(tmp_path, model, corpus):
+    output = tmp_path / "out"
+    output.mkdir()
+    for command in range(ATTEMPTS):  # as many were killed before, which is no fault of the shard
+        (output / f".00000-B.parquet.{command}.tmp").write_bytes(b"half")
+    score(model, corpus, output)
+    assert all(not path.name.startswith(".") for path in output.iterdir())
+
+
+def test_a_shard_that_kills_its_workers_is_given_up_and_named(tmp_path, model, corpus):
+    (shard, *_) = plan_shards(corpus, tmp_path / "out")
+    manner = Manner(scoring.model_fingerprint(model), TableOptions("text"))
+    for attempt in range(ATTEMPTS):
+        assert not score_shard(load_scorer(model, manner), manner, shard).fault
+        shard.target.unlink()
+        (shard.target.parent / f".{shard.target.name}.{attempt}.tmp").write_bytes(b"half")
+    fault = score_shard(load_scorer(model, manner), manner, shard).fault
+    assert f"B.jsonl: {ATTEMPTS} workers died of it" in fault
+
+
+def test_a_model_that_is_replaced_meanwhile_is_refused(model):
+    manner = Manner(scoring.model_fingerprint(model), TableOptions("text"))
+    path = model / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text())))
+    with pytest.raises(ModelFolderError, match="has been replaced meanwhile"):
+        load_scorer(model, manner)
+
+
+def test_a_place_that_will_not_do_is_refused_before_any_work(tmp_path, model, corpus):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file is a file, and shards are scored into a folder"):
+        score(model, corpus, tmp_path / "file")
+    with pytest.raises(UserError, match="is among the files of --input"):
+        score(model, corpus, corpus)
+    with pytest.raises(UserError, match="is among the files of --input"):
+        score(model, tmp_path / "**" / "*.parquet", tmp_path / "out")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "00009-old.parquet").write_text("")
+    with pytest.raises(UserError, match=r"holds 00009-old\.parquet, which is no scored shard"):
+        score(model, corpus, tmp_path / "other")
+    with pytest.raises(DataError, match="no file matches"):
+        score(model, tmp_path / "*.nothing", tmp_path / "out")
+
+
+def test_a_disk_that_refuses_ends_the_run_at_once(tmp_path, model, corpus, monkeypatch):
+    def refuse(*_: object, **__: object):
+        raise scoring.StorageError("no room")
+
+    monkeypatch.setattr(scoring, "write_atomically", refuse)
+    with pytest.raises(scoring.StorageError, match="no room"):
+        score(model, corpus, tmp_path / "out")
+
+
+def test_the_extra_is_named_where_ray_is_missing(tmp_path, model, corpus, monkeypatch):
+    for name in ("ray", "ray.data"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match=r"--engine ray needs the extra 'ray': pip install"):
+        score(model, corpus, tmp_path / "out", engine="ray")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"output": None, "engine": "local"}, "give --input and --output"),
+        ({"as_json": True, "engine": "local"}, "leave out --json"),
+        ({"texts": ["a"], "engine": "ray"}, "no texts"),
+        ({"engine": "spark"}, "--engine 'spark' must be one of local, ray"),
+        ({"workers": 2}, "--workers is about Ray; add --engine ray"),
+        ({"engine": "local", "workers": 2}, "--workers is about Ray; add --engine ray"),
+        ({"engine": "local", "ray_address": "auto"}, "--ray-address is about Ray"),
+    ],
+)
+def test_options_that_do_not_go_together_are_answered(tmp_path, model, corpus, options, message):
+    with pytest.raises(UserError, match=message):
+        predict(model, **{"source": corpus, "output": tmp_path / "out"} | options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_scores_a_folder(dcnn, model, corpus):
+    done = dcnn("predict", "model", "--input", "in", "--output", "out", "--engine", "local")
+    assert (done.code, done.out) == (0, "")
+    assert "out: 6 of 6 shards scored, 131 rows in " in done.err
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
+def test_a_cluster_that_is_not_there_is_named(address):
+    with pytest.raises(UserError, match=rf"there is no Ray at {address} \(.*leave out"):
+        check_reachable(address)
+    check_reachable("auto")  # which Ray looks up

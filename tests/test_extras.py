@@ -1,0 +1,59 @@
+"""Whatever a message tells people to install exists, and installs what was missing."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from dcnn.errors import MissingExtraError
+
+ROOT = Path(__file__).parent.parent
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+# The extra is the last thing that the error is made from.
+RAISED = {
+    (path.relative_to(ROOT).as_posix(), extra)
+    for path in (ROOT / "src").rglob("*.py")
+    for call in re.findall(r"MissingExtraError\(([^()]*)\)", path.read_text(encoding="utf-8"))
+    for extra in re.findall(r'"([a-z]+)"\s*$', call)
+}
+NOT_OF_ALL = {"ray", "bench", "dev", "all"}  # too large, or of no use to those who only use it
+
+
+def test_every_place_that_misses_an_extra_is_seen():
+    raised = sum(
+        path.read_text(encoding="utf-8").count("raise MissingExtraError(")
+        for path in (ROOT / "src").rglob("*.py")
+    )
+    assert raised >= len(RAISED) > 10
+    assert {path for path, _ in RAISED} >= {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "src").rglob("*.py")
+        if "raise MissingExtraError(" in path.read_text(encoding="utf-8")
+    }
+
+
+@pytest.mark.parametrize(("path", "extra"), sorted(RAISED))
+def test_the_extra_that_is_named_exists(path, extra):
+    assert extra in EXTRAS
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS))
+def test_the_message_names_the_extra_and_both_ways_to_install_it(extra):
+    error = MissingExtraError("Something", extra)
+    assert str(error) == (
+        f"Something needs the extra '{extra}': pip install 'dcnn[{extra}]', "
+        f"or from a clone pip install '.[{extra}]'"
+    )
+    assert error.exit_code == 2
+
+
+def test_all_is_every_extra_that_is_of_use_on_one_machine():
+    (everything,) = EXTRAS["all"]
+    named = set(re.findall(r"[a-z]+", everything.removeprefix("dcnn")))
+    assert named == EXTRAS.keys() - NOT_OF_ALL
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"dev", "bench"}))
+def test_the_readme_says_how_to_install_it(extra):
+    assert f"pip install '.[{extra}]'" in (ROOT / "README.md").read_text(encoding="utf-8")
