@@ -8,6 +8,7 @@ file gets it by a line below.
 import csv
 import gzip
 import json
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from typing import Any
 from dcnn.data.opinions import Opinion, generate
 from documented import PAGES, ROOT, name_of
 
+# Whether the slow examples are run too.
+ALL = bool(os.environ.get("DCNN_ALL_EXAMPLES"))
 SIZES = {"train": 240, "dev": 40, "test": 40}
 MODELS = ("my-model", "demo-model", "sst2-model")
 

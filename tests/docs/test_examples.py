@@ -5,7 +5,6 @@ with the model that `dcnn demo` really makes, and compares what that prints with
 shows.
 """
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,34 +14,11 @@ import pytest
 
 from documented import EXAMPLES, OTHERS, PAGES, Block, all_blocks, examples_of, name_of
 from example_runner import ExampleRunner
-from readers_folder import MODELS, Sentences, few_sentences, names_in_python, write_files
-
-ALL = bool(os.environ.get("DCNN_ALL_EXAMPLES"))
-TRAINING = Block("the model of the examples", 1, "sh", "dcnn train reviews.csv --out my-model\n")
-DEMO = Block("the model of the demo", 1, "sh", "dcnn demo --out demo-model\n")
+from readers_folder import ALL, Sentences, names_in_python
 
 
 def is_run(block: Block) -> bool:
     return block.mark == "" or (ALL and block.mark == "slow")
-
-
-@pytest.fixture(scope="session")
-def sentences() -> Sentences:
-    return few_sentences()
-
-
-@pytest.fixture(scope="session")
-def prepared(sentences: Sentences, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A reader's folder as it is before the first example, with a model under every name."""
-    folder: Path = tmp_path_factory.mktemp("prepared")
-    write_files(folder, sentences)
-    runner = ExampleRunner(folder, {})
-    runner.run(TRAINING)
-    for name in MODELS[1:]:
-        shutil.copytree(folder / MODELS[0], folder / name)
-    if ALL:
-        runner.run(DEMO)
-    return folder
 
 
 @pytest.fixture
