@@ -78,15 +78,15 @@ class ExampleRunner:
         return printed.getvalue()
 
     def _run_sh(self, block: Block) -> str:
-        printed = ""
-        before = b""
+        printed, output = b"", b""
         for command in commands_of(block):
-            before = self._run_command(command, before if command.piped else b"")
+            if not command.piped:
+                printed, output = printed + output, b""
+            output = self._run_command(command, output)
             if command.into:
-                Path(command.into).write_bytes(before)
-            else:
-                printed += before.decode()
-        return printed
+                Path(command.into).write_bytes(output)
+                output = b""
+        return (printed + output).decode()
 
     def _run_command(self, command: Command, given: bytes) -> bytes:
         program, *arguments = command.words

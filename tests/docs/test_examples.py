@@ -36,7 +36,9 @@ def test_the_examples_of_a_page_run_from_top_to_bottom(runner: ExampleRunner, pa
     for block in filter(is_run, examples_of(page)):
         printed = runner.run(block)
         if ALL and block.output is not None and "demo-model" in block.text:
-            assert _words(printed) == _words(block.output), f"{block.place} prints something else"
+            assert _words(printed) == _words(block.output), (
+                f"{block.place} prints something else than the page shows:\n{printed}"
+            )
 
 
 def _words(text: str) -> list[str]:

@@ -25,6 +25,12 @@ GENERATED = {"index.md", "contributing.md", "changelog.md", "commands.md"}
 TEXTS = {name_of(page): page.read_text("utf-8") for page in PAGES}
 
 
+@pytest.fixture
+def site_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What MkDocs calls can be imported."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(DOCS / "_site")])
+
+
 def in_navigation(entries: list[Any]) -> list[str]:
     found: list[str] = []
     for entry in entries:
@@ -106,8 +112,7 @@ def test_what_the_reference_describes_is_there(name: str):
     )
 
 
-def test_the_reference_of_the_commands_has_all_of_them_and_their_options(monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path, str(DOCS / "_site")])
+def test_the_reference_of_the_commands_has_all_of_them_and_their_options(site_code):
     from command_reference import command_reference
 
     text = command_reference()
@@ -116,6 +121,33 @@ def test_the_reference_of_the_commands_has_all_of_them_and_their_options(monkeyp
     train = text.partition("\n## dcnn train\n")[2].partition("\n## ")[0]
     assert "`--checkpoint-seconds" in train
     assert "\ndcnn train reviews.csv --out my-model --resume\n" in train
+
+
+@pytest.mark.parametrize("repo_url", [None, "https://example.org/us/dcnn/"])
+@pytest.mark.parametrize("page", sorted(TEXTS))
+def test_in_the_site_no_link_leads_out_of_it(site_code, page: str, repo_url: str | None):
+    from links import FROM_ROOT, from_root, without_outside_links
+
+    text, place = prose(TEXTS[page]), page.removeprefix("docs/")
+    if page in FROM_ROOT:
+        text, place = from_root(text), FROM_ROOT[page]
+    shown = without_outside_links(text, place, repo_url)
+    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", shown):
+        inside = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
+        assert inside in GENERATED or (DOCS / inside).is_file(), f"{page}: {target}"
+
+
+def test_a_link_out_of_the_site_tells_its_path_or_leads_to_the_repository(site_code):
+    from links import without_outside_links
+
+    text = "[results](../results), [the sweep](../benchmarks/sweep.py), [guide](guide.md#ship)"
+    assert without_outside_links(text, "experiments.md", None) == (
+        "`results`, the sweep (`benchmarks/sweep.py`), [guide](guide.md#ship)"
+    )
+    linked = without_outside_links(text, "experiments.md", "https://example.org/us/dcnn/")
+    assert "[results](https://example.org/us/dcnn/blob/main/results)" in linked
+    below = "[guide](../guide.md), [results](../../results)"
+    assert without_outside_links(below, "how-to/a.md", None) == "[guide](../guide.md), `results`"
 
 
 @pytest.mark.parametrize("page", sorted(Path(DOCS).rglob("*.md")), ids=name_of)
