@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-gpu test-scale test-sanitized lint format typecheck default-recipe experiments bench bench-gpu figures clean
+.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized lint format typecheck default-recipe experiments bench bench-gpu figures docs docs-serve clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: lint typecheck  ## Lint, type-check and run the whole suite
 
 coverage: setup  ## Run the whole suite and say which lines it never reached
 	$(BIN)/pytest -n auto --cov --cov-report=term
+
+test-docs: setup  ## Run every example of the documentation, the slow ones too
+	DCNN_ALL_EXAMPLES=1 $(BIN)/pytest tests/docs
 
 test-gpu: setup  ## Check the GPU kernels and graphs on a CUDA device
 	$(BIN)/pytest -m gpu
@@ -92,9 +95,22 @@ bench-gpu: setup  ## Measure training on a CUDA device, from a step to all tweet
 figures: setup  ## Draw the paper's four figures into docs/figures; FIGURES_MODEL names the model of Fig. 4
 	FIGURES_MODEL="$(FIGURES_MODEL)" $(BIN)/python benchmarks/figures.py
 
+# What the theme's makers announce on every build is no fault of these pages.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+
+docs: $(BIN)/mkdocs  ## Build the documentation as a site, into site/
+	$(MKDOCS) build --strict
+
+docs-serve: $(BIN)/mkdocs  ## Show the site, and build it anew whenever a page changes
+	$(MKDOCS) serve --strict
+
+$(BIN)/mkdocs: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
 format: setup  ## Format the code and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:  ## Remove the virtual environment and every cache
-	rm -rf $(VENV) src/dcnn/ops/_native-* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) site src/dcnn/ops/_native-* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,6 +1,5 @@
-"""The figures of the README are those of the results, and its commands exist."""
+"""The figures of the README are those of the results; tests/docs has its commands and links."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,14 +36,3 @@ def test_the_tables_of_the_experiments_are_rendered_from_the_results(file, block
     assert replace_block(text, block, rendered, ROOT / file) == text, (
         f"{file} is out of date: dcnn experiment tables --write {file}"
     )
-
-
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z-]+)", README))))
-def test_every_make_target_that_the_readme_names_exists(target):
-    makefile = (ROOT / "Makefile").read_text()
-    assert re.search(rf"^{target}:", makefile, re.MULTILINE)
-
-
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\((?!http)([^)#]+)", README))))
-def test_every_local_link_leads_somewhere(link):
-    assert (ROOT / link).exists()

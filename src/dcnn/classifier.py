@@ -62,8 +62,9 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         history_: every look at the dev set.
         text_column_: the column of the texts, where ``fit`` was given a frame, else none.
 
-    >>> model = DCNNClassifier(epochs=5).fit(texts, labels)
-    >>> model.predict(["a text"])
+    Examples:
+        >>> model = DCNNClassifier(epochs=5).fit(texts, labels)
+        >>> model.predict(["a text"])
     """
 
     def __init__(

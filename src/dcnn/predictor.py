@@ -72,7 +72,8 @@ class Prediction:
 class Predictor:
     """A trained classifier, ready to use.
 
-    >>> Predictor.load("my-model").predict(["a text"])[0].label
+    Examples:
+        >>> Predictor.load("my-model").predict(["a text"])[0].label
 
     Args:
         artifact: the model.

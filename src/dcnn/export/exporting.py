@@ -49,8 +49,9 @@ def export(
 ) -> Exported:
     """Write ``model`` as an ONNX file or as a model folder.
 
-    >>> export("my-model", "my-model.onnx")
-    >>> export("my-model", "my-small-model", dtype="int8")
+    Examples:
+        >>> export("my-model", "my-model.onnx")
+        >>> export("my-model", "my-small-model", dtype="int8")
 
     Args:
         model: a model folder, or what was loaded from one.

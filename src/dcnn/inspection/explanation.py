@@ -127,7 +127,8 @@ class Explanation:
 def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> Explanation:
     """Explain what the network makes of a text.
 
-    >>> explain(Predictor.load("my-model"), "not a dull moment").save("graph.svg")
+    Examples:
+        >>> explain(Predictor.load("my-model"), "not a dull moment").save("graph.svg")
 
     Args:
         predictor: a DCNN.
