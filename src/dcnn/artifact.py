@@ -2,14 +2,15 @@
 
     config.json        format version, network, classes, settings, facts of the run
     model.safetensors  the weights: float32, float16, or int8 (see ``dcnn.stored_weights``)
-    tokenizer.json     tokenizer preset and vocabulary
+    tokenizer.json     tokenizer preset, the pieces of words where they were learned, vocabulary
     README.md          a model card, for people
 
 A folder is written beside its place and renamed into it. Nothing is pickled. Loading checks the
 version, the names, shapes, dtypes and sizes of all weights before it allocates any of them.
 
-A folder is written in the oldest format version that can say what it holds: float32 weights in
-version 1, which every release reads, the smaller types in version 2.
+A folder is written in the oldest format version that can say what it holds: float32 weights of
+words in version 1, which every release reads; the smaller types, pieces of words and characters in
+version 2.
 """
 
 import json
@@ -29,6 +30,7 @@ from dcnn.stored_weights import STORED_DTYPES, StoredDtype, Weights, pack, store
 from dcnn.text.encoder import Encoder
 
 FORMAT_VERSION = 2
+_VERSION_1_TOKENIZERS = ("words", "tweet", "whitespace")
 CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
 
 Label = str | int | float | bool
@@ -108,10 +110,10 @@ def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
     # The path of the vectors belongs to the machine that trained, not to the model.
     text = replace(artifact.config.text, vectors=Path(artifact.config.text.vectors).name)
     config = replace(artifact.config, text=text)
-    small = artifact.dtype != "float32"
+    newer = artifact.dtype != "float32" or config.text.tokenizer not in _VERSION_1_TOKENIZERS
     description = {
-        "format_version": 2 if small else 1,
-        **({"dtype": artifact.dtype} if small else {}),
+        "format_version": 2 if newer else 1,
+        **({"dtype": artifact.dtype} if newer else {}),
         **config.to_dict(),
         "classes": list(artifact.classes),
         "vocabulary_size": len(artifact.encoder.vocabulary),

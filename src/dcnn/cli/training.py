@@ -88,6 +88,7 @@ def train(
       dcnn train 'shards/*.parquet' --dev dev.parquet --out my-model
       dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
       dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
+      dcnn train reviews.csv --out my-model --set text.tokenizer=unigram --set text.subwords=8000
       dcnn train reviews.csv --out my-model --resume
     """
     from dcnn.commands.train import TrainOptions, run_train
