@@ -175,3 +175,5 @@ def test_unigram_pieces_take_the_likeliest_way():
     pieces = UnigramPieces((("a", -2.0), ("b", -2.0), ("ab", -3.0), ("aba", -8.0)))
     assert pieces.cut("aba") == ["ab", "a"]
     assert pieces.cut("a?b") == ["a", "?", "b"]
+    # A character that is no piece is dearer than any piece that holds it.
+    assert UnigramPieces((("ab", -3.0), ("b", -1.0))).cut("ab") == ["ab"]
