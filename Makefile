@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized lint format typecheck default-recipe experiments bench bench-gpu figures docs docs-serve clean
+.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized lint format typecheck default-recipe languages experiments bench bench-gpu figures docs docs-serve clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ typecheck: setup  ## Check the types strictly
 
 default-recipe: setup  ## Remake results/: the default settings on the built-in corpus and TREC, 5 seeds
 	$(BIN)/python benchmarks/default_recipe.py
+
+languages: setup  ## Run what is missing in results/languages and render docs/languages.md; CORPORA names the folder
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python benchmarks/languages.py --corpora "$(CORPORA)" --write docs/languages.md
 
 experiments: setup  ## Run what of the paper's experiments has no result yet, and render the tables; a GPU helps
 	for task in sst2 sst5 trec twitter; do \

@@ -7,9 +7,8 @@ Every corpus's training part is split anew for each seed: eight tenths to learn 
 stopping, one to judge by. The judged accuracy of every corpus, setting and seed goes to a JSON file
 of the same name in ``results/sweeps/``; linear models on n-grams stand beside for comparison.
 
-DIR holds the corpora as they are published: ``banking77/train.csv``, ``mr/rt-polarity.*``,
-``sms_spam/sms.tsv``, ``subj/subj.*``, ``umsab/<language>/train_{text,labels}.txt``. TREC is found
-as everywhere (``DCNN_DATA``), and the built-in opinions need no file.
+DIR holds the corpora as ``benchmarks/small_corpora.py`` says. TREC is found as everywhere
+(``DCNN_DATA``), and the built-in opinions need no file.
 """
 
 import argparse
@@ -24,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
+import small_corpora
 from dcnn.config import Config
 from dcnn.data.opinions import generate
 from dcnn.data.splitting import stratified_split
-from dcnn.data.tables import TableOptions, read_labelled
 from dcnn.data.trec import read_trec
 from dcnn.experiments import provenance
 from dcnn.ngram import ngram_classifier
@@ -39,48 +38,17 @@ LINEAR = ("svm", "maxent")
 Corpus = tuple[list[str], list[str]]  # texts and labels
 
 
-def two_files(folder: Path, first: str, second: str) -> Corpus:
-    """A file a class, a text a line, in latin-1."""
-    parts = [
-        [line for line in (folder / name).read_bytes().decode("latin-1").split("\n") if line]
-        for name in (first, second)
-    ]
-    texts = [text for part in parts for text in part]
-    labels = [name for name, part in zip((first, second), parts, strict=True) for _ in part]
-    # No published test set: a tenth, always the same, is kept for one.
-    kept, _ = stratified_split(labels, 0.1, 0)
-    return [texts[i] for i in kept], [labels[i] for i in kept]
-
-
 def load(name: str, corpora: Path) -> Corpus:
     """The training part of a corpus."""
-    match name.split("-"):
-        case ["opinions"]:
+    match name:
+        case "opinions":
             train = generate()["train"]
             return [one.text for one in train], [one.label for one in train]
-        case ["trec"]:
+        case "trec":
             questions = read_trec(Path(os.environ["DCNN_DATA"]) / "trec" / "train_5500.label")
             return questions.texts, questions.labels
-        case ["banking77"]:
-            table = read_labelled(corpora / name / "train.csv", TableOptions())
-            return table.texts, table.labels
-        case ["sms"]:
-            lines = (corpora / "sms_spam" / "sms.tsv").read_text(encoding="utf-8").split("\n")
-            pairs = [line.split("\t", 1) for line in lines if line]
-            kept, _ = stratified_split([label for label, _ in pairs], 0.1, 0)
-            return [pairs[i][1] for i in kept], [pairs[i][0] for i in kept]
-        case ["mr"]:
-            return two_files(corpora / name, "rt-polarity.neg", "rt-polarity.pos")
-        case ["subj"]:
-            return two_files(corpora / name, "subj.objective", "subj.subjective")
-        case ["umsab", language]:
-            folder = corpora / "umsab" / language
-            texts, labels = (
-                (folder / f"train_{part}.txt").read_text(encoding="utf-8").rstrip("\n").split("\n")
-                for part in ("text", "labels")
-            )
-            return texts, labels
-    raise ValueError(f"corpus {name!r} is not known")
+    train = small_corpora.load(name, corpora).train
+    return train.texts, train.labels
 
 
 def judge(job: tuple[str, Path, tuple[str, ...] | str, int]) -> float:

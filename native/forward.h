@@ -68,15 +68,27 @@ struct Words {
     int64_t plane;    // floats a plane; a vector that starts in its last word may end behind it
 
     Words(const Shape& s, int64_t length) : tile(s.rows) {
-        const int64_t all = length + s.width - 1;
-        const int64_t near = WINDOW / (s.planes * tile.size);
-        const int64_t most = near < MIN_WINDOW ? MIN_WINDOW : near;
+        const int64_t all = length + s.width - 1, most = most_columns(s);
         const int64_t windows = (all + most - 1) / most;  // of nearly equal size
         columns = windows == 1 ? all : rounded_up((all + windows - 1) / windows, MOST_COLUMNS);
         plane = (columns + s.width - 1) * tile.size + LANES;
     }
 
     bool at_once(const Shape& s, int64_t length) const { return columns == length + s.width - 1; }
+
+    // Floats a plane of the widest window that a sentence of up to `length` words has. It may be a
+    // shorter one's: the more windows, the narrower each of them can be.
+    int64_t widest_plane(const Shape& s, int64_t length) const {
+        const int64_t all = length + s.width - 1;
+        const int64_t most = rounded_up(most_columns(s), MOST_COLUMNS);
+        return ((all < most ? all : most) + s.width - 1) * tile.size + LANES;
+    }
+
+  private:
+    int64_t most_columns(const Shape& s) const {
+        const int64_t near = WINDOW / (s.planes * tile.size);
+        return near < MIN_WINDOW ? MIN_WINDOW : near;
+    }
 };
 
 // The words of `count` columns from `first` on.
@@ -155,7 +167,8 @@ inline void convolve(const Shape& s, const Words& words, const float* weights, c
     }
 }
 
-// Where the parts of the scratch memory lie, in floats.
+// Where the parts of the scratch memory lie, in floats. A longer sentence has no part that is
+// smaller, so that the memory of the longest of a batch is enough for all of it.
 struct ForwardScratch {
     int64_t word, data, c, group, keys, ranks, pooled, places, size;
 
@@ -165,7 +178,7 @@ struct ForwardScratch {
         const Words words(s, length);
         word = 0;
         data = word + rounded_up(s.maps_below * s.rows_below + LANES, LANES);
-        c = data + s.planes * words.plane;
+        c = data + s.planes * words.widest_plane(s, length);
         // Groups are pooled when their last window is done: with more than one, all are kept.
         group = words.at_once(s, length) ? 0 : columns * LANES;
         keys = c + columns * LANES + (groups_of(s) - 1) * group;

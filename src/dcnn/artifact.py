@@ -2,15 +2,15 @@
 
     config.json        format version, network, classes, settings, facts of the run
     model.safetensors  the weights: float32, float16, or int8 (see ``dcnn.stored_weights``)
-    tokenizer.json     tokenizer preset and vocabulary
+    tokenizer.json     tokenizer preset, the pieces of words where they were learned, vocabulary
     README.md          a model card, for people and for the Hugging Face hub
 
 A folder is written beside its place and renamed into it. Nothing is pickled. Loading checks the
 version, the names, shapes, dtypes and sizes of all weights before it allocates any of them.
 
-A folder is written in the oldest format version that can say what it holds: float32 weights in
-version 1, which every release reads, the smaller types in version 2, and networks that give a text
-several labels, each from its threshold on, in version 3.
+A folder is written in the oldest format version that can say what it holds: float32 weights of
+words in version 1, which every release reads; the smaller types, pieces of words and characters in
+version 2; and networks that give a text several labels, each from its threshold on, in version 3.
 """
 
 import json
@@ -30,6 +30,7 @@ from dcnn.stored_weights import STORED_DTYPES, StoredDtype, Weights, pack, store
 from dcnn.text.encoder import Encoder
 
 FORMAT_VERSION = 3
+_VERSION_1_TOKENIZERS = ("words", "tweet", "whitespace")
 CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
 FILES = (CONFIG, WEIGHTS, TOKENIZER, CARD)
 
@@ -118,7 +119,8 @@ def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
     # The path of the vectors belongs to the machine that trained, not to the model.
     text = replace(artifact.config.text, vectors=Path(artifact.config.text.vectors).name)
     config = replace(artifact.config, text=text)
-    version = 3 if artifact.thresholds is not None else 2 if artifact.dtype != "float32" else 1
+    newer = artifact.dtype != "float32" or config.text.tokenizer not in _VERSION_1_TOKENIZERS
+    version = 3 if artifact.thresholds is not None else 2 if newer else 1
     description = {
         "format_version": version,
         **({"dtype": artifact.dtype} if version > 1 else {}),

@@ -78,6 +78,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: float = DCNNConfig.dropout,
         tokenizer: str = TextConfig.tokenizer,
         lowercase: bool = TextConfig.lowercase,
+        subwords: int = TextConfig.subwords,
         min_count: int = TextConfig.min_count,
         max_size: int = TextConfig.max_size,
         vectors: str = TextConfig.vectors,
@@ -117,6 +118,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.dropout = dropout
         self.tokenizer = tokenizer
         self.lowercase = lowercase
+        self.subwords = subwords
         self.min_count = min_count
         self.max_size = max_size
         self.vectors = vectors

@@ -17,6 +17,7 @@ from dcnn.errors import ConfigError
 from dcnn.settings import check_names, from_plain, parse_setting, to_plain
 
 Shapes = dict[str, tuple[int, ...]]
+TokenizerName = Literal["words", "tweet", "whitespace", "bpe", "unigram", "characters"]
 
 
 def _require(holds: bool, message: str) -> None:
@@ -33,9 +34,11 @@ class TextConfig:
     """How a string becomes ids.
 
     Attributes:
-        tokenizer: ``words`` (any language), ``tweet`` (USER, URL, squeezed letters) or
-            ``whitespace`` (text that is tokenized already).
+        tokenizer: ``words`` (any language), ``tweet`` (USER, URL, squeezed letters),
+            ``whitespace`` (text that is tokenized already), ``bpe`` or ``unigram`` (pieces of
+            words, learned from the training texts) or ``characters``.
         lowercase: whether case is dropped; ``tweet`` always drops it.
+        subwords: how many pieces ``bpe`` and ``unigram`` learn.
         min_count: a word seen less often in training becomes the unknown word.
         max_size: at most this many words are kept, the most frequent ones; 0 is no limit.
         vectors: a file of pretrained vectors to start the embeddings from, or empty.
@@ -47,8 +50,9 @@ class TextConfig:
             though training never shows them, so that the model can read them too.
     """
 
-    tokenizer: Literal["words", "tweet", "whitespace"] = "words"
+    tokenizer: TokenizerName = "words"
     lowercase: bool = True
+    subwords: int = 4000
     min_count: int = 1
     max_size: int = 0
     vectors: str = ""
@@ -67,6 +71,12 @@ class TextConfig:
             f"vectors_projection={self.vectors_projection} needs vectors; name their file in "
             "text.vectors",
         )
+        _require(
+            not self.vectors or self.tokenizer in ("words", "tweet", "whitespace"),
+            f"vectors={self.vectors!r} are of words, and tokenizer={self.tokenizer!r} gives other "
+            "tokens; set text.tokenizer to words, tweet or whitespace",
+        )
+        _require(self.subwords >= 1, f"subwords={self.subwords} must be 1 or more")
         _require(self.vectors_words >= 0, f"vectors_words={self.vectors_words} must be 0 or more")
         _require(self.min_count >= 1, f"min_count={self.min_count} must be 1 or more")
         _require(self.max_size >= 0, f"max_size={self.max_size} must be 0 (no limit) or more")

@@ -1,5 +1,8 @@
 """What is the native network's own in training; that a step is the others' is in test_parity."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given
@@ -77,6 +80,29 @@ def test_any_shape_gives_numbers(half_dim, fold, k_top, layers, lengths, padding
         patch.setenv("DCNN_BACKEND", "native")
         for tensor in step(model, *make_batch(lengths, padding, seed), None):
             assert torch.isfinite(tensor).all()
+
+
+MIXED_LENGTHS = """
+import torch
+from dcnn.config import DCNNConfig
+from dcnn.models import build_model
+model = build_model(DCNNConfig(), 30, 3)
+model.initialize(torch.Generator().manual_seed(0))
+for longest in (220, 224, 450):
+    lengths = torch.arange(longest - 11, longest + 1)
+    ids = torch.randint(30, (12, longest))
+    logits = model(ids, lengths)
+    alone = model(ids[:1, : int(lengths[0])].contiguous(), lengths[:1])
+    assert torch.equal(logits[:1], alone), longest
+"""
+
+
+def test_one_sentence_of_a_batch_is_long_enough_for_windows_and_others_are_not():
+    """Those beside it need more memory than it does; a process of its own, which might end."""
+    done = subprocess.run(
+        [sys.executable, "-c", MIXED_LENGTHS], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)

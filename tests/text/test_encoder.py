@@ -35,7 +35,9 @@ def test_learning_encodes_as_the_encoder_does(texts, min_count, max_size):
     assert sentences.offsets.tolist() == again.offsets.tolist()
 
 
-@given(st.lists(st.text(), min_size=1), st.sampled_from(["words", "tweet", "whitespace"]))
+@given(
+    st.lists(st.text(), min_size=1), st.sampled_from(["words", "tweet", "whitespace", "characters"])
+)
 def test_saving_and_loading_is_the_identity(texts, preset):
     encoder = Encoder.learn(texts, TextConfig(tokenizer=preset))[0]
     again = Encoder.from_json(encoder.to_json())

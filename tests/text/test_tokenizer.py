@@ -55,6 +55,21 @@ def test_whitespace_splits_on_nothing_else():
     assert Tokenizer("whitespace")("It 's a- \u3000 b.") == ["it", "'s", "a-", "b."]
 
 
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Not  bad!", "not␣bad!"),
+        (" a\tb\u200b\n", "a␣b"),
+        ("e\u0301té", "été"),
+        ("می\u200cخواهم", "میخواهم"),
+        ("don’t", "don't"),
+        ("", ""),
+    ],
+)
+def test_characters_are_code_points_with_a_visible_gap(text, tokens):
+    assert Tokenizer("characters")(text) == list(tokens)
+
+
 def test_case_can_be_kept():
     assert Tokenizer("words", lowercase=False)("The Café") == ["The", "Café"]
 

@@ -18,7 +18,7 @@ from dcnn.commands.torchrun import processes_here
 from dcnn.config import Config
 from dcnn.data.arrow_files import ARROW
 from dcnn.data.corpus import Corpus, load_corpus
-from dcnn.data.corpus_making import Split, prepare_corpus
+from dcnn.data.corpus_making import Split, prepare_corpus, tokenizer_of
 from dcnn.data.encoding import EncodedFile, Reading, encode_files
 from dcnn.data.folders import cache_folder
 from dcnn.data.label_checks import check_form, check_known_labels
@@ -27,7 +27,6 @@ from dcnn.data.shards import find_shards
 from dcnn.data.tables import LabelledTexts, TableOptions, read_labelled
 from dcnn.files import COMPRESSIONS
 from dcnn.terminal import EncodingBar
-from dcnn.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from dcnn.training.workers import Workers
@@ -77,7 +76,7 @@ def read_corpus(
     does not have then is encoded by the first process on it.
     """
     paths, cache = find_shards(data), cache_folder()
-    tokenizer = Tokenizer(config.text.tokenizer, config.text.lowercase)
+    tokenizer = tokenizer_of(config.text)
     with workers.first_before_others() if workers is not None else nullcontext():
         reading = Reading.of(paths, columns, tokenizer)
     if workers is None:

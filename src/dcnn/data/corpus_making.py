@@ -18,7 +18,7 @@ from dcnn.data.corpus import HELD_OUT, ID, INDEX, TABLES, TOKENIZER, Corpus, fol
 from dcnn.data.encoding import EncodedFile
 from dcnn.data.holding_out import ordinals_held_out, rows_held_out
 from dcnn.data.word_counts import WordCounts
-from dcnn.errors import DataError
+from dcnn.errors import ConfigError, DataError
 from dcnn.files import write_folder_atomically
 from dcnn.settings import to_plain
 from dcnn.text.encoder import Encoder
@@ -79,13 +79,27 @@ def prepare_corpus(
     except DataError:
         pass
     blocks = [(file, number, facts) for file in files for number, facts in enumerate(file.blocks)]
-    encoder = Encoder(Tokenizer(text.tokenizer, text.lowercase), Vocabulary([]))
+    encoder = Encoder(tokenizer_of(text), Vocabulary([]))
     corpus = Corpus(key, tuple(classes), encoder, np.empty(0, np.int64), (), cache, blocks)
     corpus = replace(corpus, held_out=_hold_out(corpus, split))
     vocabulary = _count(corpus).vocabulary(text)
     corpus = replace(corpus, mass=_mass(corpus), encoder=Encoder(encoder.tokenizer, vocabulary))
     _save(corpus)
     return corpus
+
+
+def tokenizer_of(text: TextConfig) -> Tokenizer:
+    """What splits the texts of a corpus on disk, file by file.
+
+    Raises:
+        ConfigError: which pieces of words there are would have to be learned from all files first.
+    """
+    if text.tokenizer == "bpe" or text.tokenizer == "unigram":
+        raise ConfigError(
+            f"text.tokenizer={text.tokenizer} is learned from texts in memory; for a corpus on "
+            "disk take words, tweet, whitespace or characters, or pass --no-stream"
+        )
+    return Tokenizer(text.tokenizer, text.lowercase)
 
 
 def _hold_out(corpus: Corpus, split: Split | None) -> Ints:

@@ -34,7 +34,7 @@ from dcnn.errors import DataError, StorageError
 from dcnn.files import write_folder_atomically
 from dcnn.settings import to_plain
 from dcnn.text import encoder as encoder_module
-from dcnn.text import numbering, sentences, tokenizer, vocabulary
+from dcnn.text import learned_pieces, numbering, sentences, subwords, tokenizer, vocabulary
 from dcnn.text.encoder import Encoder
 from dcnn.text.sentences import Sentences
 
@@ -43,7 +43,10 @@ ENTRY, TOKENIZER = "entry.json", "tokenizer.json"
 ARRAYS = ("ids", "offsets", "targets")
 
 # What decides which ids a text gets: another version of it makes another entry.
-_CODE = (sentiment140, tokenizer, numbering, vocabulary, sentences, encoder_module)
+_CODE = (
+    *(sentiment140, tokenizer, subwords, learned_pieces, numbering, vocabulary, sentences),
+    encoder_module,
+)
 
 _log = logging.getLogger("dcnn")
 

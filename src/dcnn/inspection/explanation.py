@@ -39,6 +39,7 @@ class Explanation:
         ngrams: of the strongest topmost nodes, the most relevant first.
         deletions: the answer without each of the words.
         unknown: positions of the words that the network does not know.
+        spelled: what each of the words adds to a text, with the space before it if it has one.
     """
 
     prediction: Prediction
@@ -49,6 +50,7 @@ class Explanation:
     ngrams: tuple[NGram, ...]
     deletions: tuple[Deletion, ...]
     unknown: tuple[int, ...]
+    spelled: tuple[str, ...]
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -96,6 +98,19 @@ class Explanation:
         with write_atomically(path) as stream:
             stream.write(content)
 
+    def described_words(self) -> list[dict[str, Any]]:
+        """Every word as plain values: word, spelled, relevance, known."""
+        columns = zip(self.words, self.spelled, self.relevance, strict=True)
+        return [
+            {
+                "word": word,
+                "spelled": spelled,
+                "relevance": relevance,
+                "known": position not in self.unknown,
+            }
+            for position, (word, spelled, relevance) in enumerate(columns)
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; the graph itself is not among them."""
         picture = self.picture()
@@ -107,12 +122,7 @@ class Explanation:
             "class": self.label,
             "logit": self.logit,
             "biases": self.biases,
-            "words": [
-                {"word": word, "relevance": relevance, "known": position not in self.unknown}
-                for position, (word, relevance) in enumerate(
-                    zip(self.words, self.relevance, strict=True)
-                )
-            ],
+            "words": self.described_words(),
             "ngrams": [asdict(ngram) for ngram in self.ngrams],
             "deletions": [asdict(deletion) for deletion in self.deletions],
             "closest_choices": [asdict(choice) for choice in self.closest_choices(CLOSEST)],
@@ -159,6 +169,7 @@ def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> E
         ngrams=tuple(strongest_ngrams(graph, number)),
         deletions=tuple(deletions(predictor, words, number)),
         unknown=tuple(i for i, id_ in enumerate(encoder.vocabulary.ids(words)) if id_ == UNKNOWN),
+        spelled=tuple(map(encoder.tokenizer.spell, words)),
     )
 
 

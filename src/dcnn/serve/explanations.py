@@ -73,12 +73,7 @@ def _values(
         "class": explanation.label,
         "logit": explanation.logit,
         "biases": explanation.biases,
-        "words": [
-            {"word": word, "relevance": relevance, "known": position not in explanation.unknown}
-            for position, (word, relevance) in enumerate(
-                zip(explanation.words, explanation.relevance, strict=True)
-            )
-        ],
+        "words": explanation.described_words(),
         "ngrams": [asdict(ngram) for ngram in explanation.ngrams],
         "deletions": [asdict(deletion) for deletion in explanation.deletions],
         "graph": draw(explanation, question.nodes, question.edges),

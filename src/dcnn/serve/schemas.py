@@ -119,6 +119,7 @@ class Word(Answer):
     """A token of the text, and its relevance for the class."""
 
     word: str
+    spelled: str = Field(description="What it adds to a text: a word has a space before it.")
     relevance: float
     known: bool = Field(description="Whether it is in the network's vocabulary.")
 

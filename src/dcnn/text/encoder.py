@@ -9,6 +9,7 @@ import numpy as np
 
 from dcnn.config import TextConfig
 from dcnn.text.sentences import Ints, Sentences
+from dcnn.text.subwords import KINDS, LEARNED, AnyTokenizer, SubwordTokenizer
 from dcnn.text.tokenizer import PRESETS, Tokenizer
 from dcnn.text.vocabulary import UNKNOWN, Vocabulary
 
@@ -17,7 +18,7 @@ from dcnn.text.vocabulary import UNKNOWN, Vocabulary
 class Encoder:
     """From strings to ids, the same in training and in prediction."""
 
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
     vocabulary: Vocabulary
 
     @classmethod
@@ -26,16 +27,16 @@ class Encoder:
     ) -> tuple[Self, Sentences]:
         """Learn the vocabulary of ``texts`` and encode them, in one pass over the texts.
 
-        The words seen ``config.min_count`` times or more are kept, at most ``config.max_size`` of
+        Where the tokens are pieces of words, which pieces there are is learned before. The words,
+        or pieces, seen ``config.min_count`` times or more are kept, at most ``config.max_size`` of
         them (0: all). The most frequent come first; among equals, the one seen first. The result
         does not depend on the number of processes; see ``number_words`` for what they ask of a
         program.
         """
         # Here, since only learning needs it: it brings multiprocessing.
-        from dcnn.text.numbering import number_words
+        from dcnn.text.learned_pieces import learn_tokenizer
 
-        tokenizer = Tokenizer(config.tokenizer, config.lowercase)
-        words, numbers, lengths = number_words(tokenizer, texts, processes)
+        tokenizer, (words, numbers, lengths) = learn_tokenizer(config, texts, processes)
         counts = np.bincount(numbers, minlength=len(words))
         by_count = np.argsort(-counts, kind="stable")
         kept = by_count[counts[by_count] >= config.min_count]
@@ -61,9 +62,12 @@ class Encoder:
 
     def to_json(self) -> str:
         """A text that ``from_json`` turns back into an equal encoder."""
+        tokenizer = self.tokenizer
+        pieces = tokenizer.pieces.to_values() if isinstance(tokenizer, SubwordTokenizer) else {}
         values = {
-            "preset": self.tokenizer.preset,
-            "lowercase": self.tokenizer.lowercase,
+            "preset": tokenizer.preset,
+            "lowercase": tokenizer.lowercase,
+            **pieces,
             "vocabulary": self.vocabulary.words,
         }
         return json.dumps(values, ensure_ascii=False, indent=0)
@@ -81,12 +85,16 @@ class Encoder:
         preset, lowercase, words = (
             values.get(key) for key in ("preset", "lowercase", "vocabulary")
         )
-        if preset not in PRESETS:
-            raise ValueError(f"preset={preset!r} must be one of {', '.join(PRESETS)}")
+        if preset not in (*PRESETS, *LEARNED):
+            names = ", ".join((*PRESETS, *LEARNED))
+            raise ValueError(f"preset={preset!r} must be one of {names}")
         if not isinstance(lowercase, bool):
             raise ValueError(f"lowercase={lowercase!r} must be true or false")  # noqa: TRY004
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("vocabulary must be a list of strings")
+        if preset in KINDS:
+            pieces = KINDS[preset].from_values(values)
+            return cls(SubwordTokenizer(preset, lowercase, pieces), Vocabulary(words))
         return cls(Tokenizer(preset, lowercase), Vocabulary(words))
 
 

@@ -1,6 +1,6 @@
 """Splitting a text into tokens, the same way in training and in prediction.
 
-Three presets:
+Four presets; ``dcnn.text.subwords`` has two more, which are learned:
 
 - ``words``: any language. A word is a run of letters, digits and their combining marks, with the
   apostrophes inside it; a number keeps its points and commas; every other visible character is a
@@ -10,6 +10,9 @@ Three presets:
   (Sect. 5.4): mentions become USER, links URL, letters repeated more than twice are squeezed to
   two, and the rest is lower-cased.
 - ``whitespace``: the text is tokenized already.
+- ``characters``: a token a code point, and one for each gap between words. Code points rather than
+  what a reader takes for one letter: Hindi and emoji combine a few hundred signs into many
+  thousands, most of which a corpus shows once or never.
 
 Text is brought to Unicode normal form C first, so that a letter and its accent are one character
 however they were typed; a typographic apostrophe becomes a plain one. Invisible characters
@@ -23,8 +26,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
 
-Preset = Literal["words", "tweet", "whitespace"]
-PRESETS: tuple[Preset, ...] = ("words", "tweet", "whitespace")
+Preset = Literal["words", "tweet", "whitespace", "characters"]
+PRESETS: tuple[Preset, ...] = ("words", "tweet", "whitespace", "characters")
+GAP = "\u2423"  # the open box that stands for a space: a token that pictures can show
 
 _ASCII_TOKEN = re.compile(
     r"""
@@ -53,11 +57,17 @@ _SKIN_TONES = "\U0001f3fb-\U0001f3ff"
 _MARK_PLANES = (range(0x0300, 0x20000), range(0xE0100, 0xE01F0))
 
 
+_GAPS = re.compile(f"[{_INVISIBLE}]+")
+
+
 @cache
-def _unicode_token() -> re.Pattern[str]:
+def _unicode_token(runs: bool = False) -> re.Pattern[str]:
     r"""The pattern for text beyond ASCII, made on first use: looking up the marks takes a moment.
 
     ``\w`` leaves out combining marks, without which Hindi and Thai words would fall apart.
+
+    Args:
+        runs: whether neighbouring letters of scripts without spaces are one token.
     """
     codes = (code for plane in _MARK_PLANES for code in plane)
     marks = _ranges(code for code in codes if unicodedata.category(chr(code)).startswith("M"))
@@ -65,7 +75,7 @@ def _unicode_token() -> re.Pattern[str]:
     return re.compile(
         rf"""
         [0-9]+ (?: [.,][0-9]+ )+ (?! {letter} )
-        | [{_SPACELESS}] [{marks}]*
+        | (?: [{_SPACELESS}] [{marks}]* ){"+" if runs else ""}
         | (?![{_JOINERS}]) {letter}+ (?: ' {letter}+ )*
         | [{_FLAG_LETTERS}]{{2}}
         | [^\w{marks}{_INVISIBLE}] (?: [{marks}{_SKIN_TONES}] | \u200d [^\w{_INVISIBLE}] )*
@@ -94,10 +104,18 @@ _PLACEHOLDERS = ("USER", "URL")
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """One of the presets; calling it splits a text."""
+    """One of the presets; calling it splits a text.
+
+    Attributes:
+        preset: see the module.
+        lowercase: whether case is dropped; ``tweet`` always drops it.
+        runs: whether ``words`` keeps neighbouring letters of a script without spaces together, for
+            ``dcnn.text.subwords`` to cut.
+    """
 
     preset: Preset = "words"
     lowercase: bool = True
+    runs: bool = False
 
     def __call__(self, text: str) -> list[str]:
         """Return the tokens of ``text`` in order; an empty or blank text has none."""
@@ -106,9 +124,17 @@ class Tokenizer:
             case "whitespace":
                 return self._cased(text).split()
             case "words":
-                return _split_words(self._cased(text))
+                return _split_words(self._cased(text), self.runs)
             case "tweet":
                 return list(map(_tweet_word, _split_words(_masked(text))))
+            case "characters":
+                return _split_characters(self._cased(text))
+
+    def spell(self, token: str) -> str:
+        """What a token adds to a text: a word has a space before it."""
+        if self.preset == "characters":
+            return token.replace(GAP, " ")
+        return " " + token
 
     def _cased(self, text: str) -> str:
         return _composed(text.lower()) if self.lowercase else text
@@ -135,7 +161,13 @@ def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", _LONE_SURROGATE.sub(" ", text))
 
 
-def _split_words(text: str) -> list[str]:
+def _split_words(text: str, runs: bool = False) -> list[str]:
     if text.isascii():
         return _ASCII_TOKEN.findall(text)
-    return _unicode_token().findall(text.replace("\u2019", "'"))
+    return _unicode_token(runs).findall(text.replace("\u2019", "'"))
+
+
+def _split_characters(text: str) -> list[str]:
+    for joiner in _JOINERS:  # part of a word, and nothing to see
+        text = text.replace(joiner, "")
+    return list(_GAPS.sub(GAP, text.replace("\u2019", "'")).strip(GAP))

@@ -17,8 +17,7 @@ from dcnn.artifact import Artifact, folder_size
 from dcnn.config import Config
 from dcnn.errors import UserError
 from dcnn.text.encoder import Encoder
-from dcnn.text.numbering import number_words
-from dcnn.text.tokenizer import Tokenizer
+from dcnn.text.learned_pieces import learn_tokenizer
 from dcnn.text.vocabulary import Vocabulary
 
 FEWEST_WORDS = 100  # a network that leaves room for fewer is not worth training
@@ -62,8 +61,7 @@ class FolderSizes:
         limit: int | None = None,
     ) -> None:
         self.name, self.classes, self.limit = name, tuple(classes), limit
-        self.tokenizer = Tokenizer(config.text.tokenizer, config.text.lowercase)
-        words, numbers, _ = number_words(self.tokenizer, texts)
+        self.tokenizer, (words, numbers, _) = learn_tokenizer(config.text, texts)
         counts = np.bincount(numbers, minlength=len(words))
         order = np.argsort(-counts, kind="stable")
         self._counts = counts[order]

@@ -198,7 +198,7 @@ export class ExplainView {
 
   // The sentence without a word, as the network read it.
   #without(position) {
-    this.open(this.answer.words.filter((_, i) => i !== position).map((word) => word.word).join(" "));
+    this.open(this.answer.words.filter((_, i) => i !== position).map((word) => word.spelled).join("").trim());
     byId("text").focus();
   }
 

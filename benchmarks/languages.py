@@ -1,0 +1,226 @@
+"""Words, pieces and characters beside linear models and fastText: twelve corpora, eight languages.
+
+    python benchmarks/languages.py --corpora DIR              # runs what is missing
+    python benchmarks/languages.py --write docs/languages.md  # the tables, from the results
+
+DIR holds the corpora as ``benchmarks/small_corpora.py`` says. Every corpus has a file in
+``results/languages/`` with a record for each model and seed. A network has the default settings but
+for its tokens, and is stopped by dev; logistic regression takes the better of two strengths of its
+penalty on dev; nothing else is chosen, and test is read once. Dev is a stratified tenth of the
+training set where none is published.
+
+Times are of the processor, not of the clock on the wall, so that a busy machine does not change
+them: for fastText, which trains in several threads, they add up.
+"""
+
+import argparse
+import json
+import pickle
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import small_corpora
+from dcnn import artifact as model_folder
+from dcnn.bench.timing import Contestant, take_turns
+from dcnn.config import Config
+from dcnn.contest.contenders import Course, Fitted, our_contenders, size_on_disk, warm_up
+from dcnn.contest.rivals import rival_contenders
+from dcnn.data.splitting import hold_out
+from dcnn.evaluation import evaluate
+from dcnn.experiments import provenance
+from dcnn.experiments.marked_block import write_blocks
+from dcnn.files import write_atomically
+from dcnn.predictor import Predictor
+from dcnn.text.tokenizer import Tokenizer
+from dcnn.training.fit import TextSet, fit
+
+RESULTS = Path(__file__).parent.parent / "results" / "languages"
+TOKENS = ("words", "bpe", "unigram", "characters")
+SEEDS = 3
+PENALTIES = (1.0, 10.0)  # C of logistic regression
+Fit = Callable[[Course, int, Path], Fitted]
+
+
+def network(tokens: str) -> Fit:
+    """A DCNN with the default settings."""
+
+    def train(course: Course, seed: int, folder: Path) -> Fitted:
+        config = Config().with_settings([f"text.tokenizer={tokens}"]).with_training(seed=seed)
+        sets = [
+            TextSet(part.texts, part.class_numbers(course.classes))
+            for part in (course.train, course.dev)
+        ]
+        artifact, _ = fit(*sets, course.classes, config, device="cpu")
+        model_folder.save(folder, artifact)
+        return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
+
+    return train
+
+
+def logistic_regression(course: Course, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
+    """TF-IDF of words and pairs of words."""
+    found = []
+    for penalty in PENALTIES:
+        model = make_pipeline(
+            TfidfVectorizer(
+                tokenizer=Tokenizer(), token_pattern=None, lowercase=False, ngram_range=(1, 2)
+            ),
+            LogisticRegression(C=penalty, max_iter=1000),
+        )
+        model.fit(course.train.texts, course.train.class_numbers(course.classes))
+        found.append(
+            (model.score(course.dev.texts, course.dev.class_numbers(course.classes)), model)
+        )
+    best = max(found, key=lambda pair: pair[0])[1]
+    # It has no format of its own; a pickle is what people keep such a model as.
+    return Fitted(best.predict_proba, len(pickle.dumps(best)))
+
+
+MODELS: dict[str, Fit] = {
+    **{f"dcnn-{tokens}": network(tokens) for tokens in TOKENS},
+    "tfidf-lr": logistic_regression,
+    "svm": our_contenders()["svm"].fit,
+    "fasttext": rival_contenders()["fasttext"].fit,
+}
+SEEDED = [name for name in MODELS if name not in ("tfidf-lr", "svm")]
+
+
+def one_run(course: Course, model: str, seed: int) -> dict[str, object]:
+    """Train a model, and look at it."""
+    with tempfile.TemporaryDirectory() as place:
+        started = time.process_time()
+        fitted = MODELS[model](course, seed, Path(place) / "model")
+        seconds = time.process_time() - started
+        scores = {
+            name: evaluate(
+                part.class_numbers(course.classes), fitted.probabilities(part.texts), course.classes
+            )
+            for name, part in (("dev", course.dev), ("test", course.test))
+        }
+        turn = cycle(course.dev.texts)  # another one each time: no cache may remember the answer
+        latency = take_turns(
+            [Contestant(model, lambda: fitted.probabilities([next(turn)]))],
+            5,
+            40,
+            clock=time.process_time,
+        )[model]
+    return {
+        "model": model,
+        "seed": seed,
+        **{f"{name}_accuracy": score.accuracy for name, score in scores.items()},
+        **{f"{name}_macro_f1": score.macro_f1 for name, score in scores.items()},
+        "train_cpu_seconds": round(seconds, 2),
+        "bytes": fitted.size,
+        "latency_cpu_us": round(1e6 * latency.median, 1),
+    }
+
+
+def run_corpus(name: str, folder: Path, models: Sequence[str], seeds: int) -> None:
+    """Make the runs of ``models`` with up to ``seeds`` seeds that the corpus's file lacks."""
+    path = RESULTS / f"{name}.json"
+    runs = json.loads(path.read_text())["runs"] if path.exists() else []
+    done = {(run["model"], run["seed"]) for run in runs}
+    train, dev, test = small_corpora.load(name, folder)
+    if dev is None:
+        train, dev = hold_out(train, Config().training)
+    course = Course(train, dev, test, sorted(set(train.labels)))
+    for model in models:
+        for seed in range(seeds if model in SEEDED else 1):
+            if (model, seed) in done:
+                continue
+            runs.append(one_run(course, model, seed))
+            report = {
+                "corpus": name,
+                "examples": {"train": len(train.texts), "dev": len(dev.texts)}
+                | {"test": len(test.texts)},
+                "classes": len(course.classes),
+                "settings": Config().to_dict(),
+                "hardware": provenance.hardware("cpu"),
+                "versions": provenance.versions(),
+                "commit": provenance.commit(),
+                "runs": runs,
+            }
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with write_atomically(path) as stream:
+                stream.write(json.dumps(report, indent=1).encode() + b"\n")
+            last = runs[-1]
+            print(name, model, seed, f"{100 * last['dev_accuracy']:.1f}", last, flush=True)
+
+
+def mean(runs: Sequence[dict], model: str, key: str) -> float:
+    """Over the seeds of a model."""
+    return float(np.mean([run[key] for run in runs if run["model"] == model]))
+
+
+def few_seeds(runs: Sequence[dict], model: str) -> str:
+    """A remark where a mean is of fewer seeds than the page says."""
+    seeds = sum(run["model"] == model for run in runs)
+    return f" (of {seeds})" if model in SEEDED and seeds < SEEDS else ""
+
+
+def tables() -> dict[str, str]:
+    """The blocks of the page: accuracy, and what it costs."""
+    reports = [json.loads((RESULTS / f"{name}.json").read_text()) for name in small_corpora.CORPORA]
+    head = "| test | " + " | ".join(MODELS) + " |\n|---|" + "---|" * len(MODELS)
+    accuracy, cost = [head], [head.replace("| test |", "| |", 1)]
+    for report in reports:
+        runs = report["runs"]
+        rows = [(report["corpus"], "test_accuracy")]
+        if report["corpus"] == "sms":
+            rows.append(("sms, macro F1", "test_macro_f1"))
+        for title, key in rows:
+            values = [100 * mean(runs, model, key) for model in MODELS]
+            best = max(round(value, 1) for value in values)
+            cells = (
+                (f"**{value:.1f}**" if round(value, 1) == best else f"{value:.1f}")
+                + few_seeds(runs, model)
+                for model, value in zip(MODELS, values, strict=True)
+            )
+            accuracy.append(f"| {title} | {' | '.join(cells)} |")
+    means = [
+        np.mean([100 * mean(report["runs"], model, "test_accuracy") for report in reports])
+        for model in MODELS
+    ]
+    accuracy.append(f"| mean | {' | '.join(f'{value:.1f}' for value in means)} |")
+    for title, key, shown in (
+        ("training, seconds", "train_cpu_seconds", lambda value: f"{value:.1f}"),
+        ("size, MB", "bytes", lambda value: f"{value / 1e6:.2f}"),
+        ("latency of a text, us", "latency_cpu_us", lambda value: f"{value:.0f}"),
+    ):
+        cells = (
+            shown(np.mean([mean(report["runs"], model, key) for report in reports]))
+            for model in MODELS
+        )
+        cost.append(f"| {title} | {' | '.join(cells)} |")
+    return {"languages-accuracy": "\n".join(accuracy), "languages-cost": "\n".join(cost)}
+
+
+def main() -> None:
+    """Run what is missing, or render."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=small_corpora.CORPORA, help="all by default")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="of the models that have one")
+    parser.add_argument("--corpora", type=Path, help="the folder of the corpora")
+    parser.add_argument("--write", type=Path, help="render the tables into this page")
+    options = parser.parse_args()
+    if options.corpora is None and options.write is None:
+        parser.error("give --corpora DIR to run, or --write PAGE to render")
+    if options.corpora is not None:
+        warm_up()
+        for name in options.names:
+            run_corpus(name, options.corpora, options.models, options.seeds)
+    if options.write is not None:
+        write_blocks([options.write], tables())
+
+
+if __name__ == "__main__":
+    main()

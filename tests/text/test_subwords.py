@@ -1,0 +1,179 @@
+"""Pieces of words: learned, cut, stored and loaded."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcnn.config import TextConfig
+from dcnn.errors import MissingExtraError
+from dcnn.text.encoder import Encoder
+from dcnn.text.learned_pieces import learn_tokenizer
+from dcnn.text.subwords import (
+    LONGEST_WORD,
+    BytePairs,
+    SubwordTokenizer,
+    UnigramPieces,
+)
+from dcnn.text.vocabulary import UNKNOWN
+
+TEXTS = [
+    "the unreadable reader reads what readers read",
+    "an able cable unable to enable the reading of tables",
+    "Ünlesbar, mais lisible: la lecture des lecteurs!",
+    "我喜欢阅读 我喜欢读者",
+] * 3
+LEARNED = ("bpe", "unigram")
+
+
+def learn(kind, texts=TEXTS, **values):
+    return Encoder.learn(texts, TextConfig(tokenizer=kind, **{"subwords": 90, **values}))
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+@settings(max_examples=25, deadline=None)
+@given(
+    texts=st.lists(st.text("abc d-'é我\u0301", max_size=12), max_size=5), size=st.integers(1, 30)
+)
+def test_learning_encodes_as_the_encoder_does_and_survives_the_disk(kind, texts, size):
+    encoder, sentences = learn(kind, texts, subwords=size)
+    again = Encoder.from_json(encoder.to_json())
+    assert again == encoder
+    encoded = again.encode_all(texts)
+    assert sentences.ids.tolist() == encoded.ids.tolist()
+    assert sentences.offsets.tolist() == encoded.offsets.tolist()
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+@given(text=st.text("aberdltsu我x! ", max_size=40))
+def test_the_pieces_of_a_text_spell_its_words(kind, text):
+    tokenizer = learned_once(kind)
+    words = tokenizer(text)
+    spelled = "".join(map(tokenizer.spell, words))
+    assert "".join(spelled.split()) == "".join(text.split())
+    assert tokenizer(spelled) == words
+
+
+_learned = {}
+
+
+def learned_once(kind):
+    if kind not in _learned:
+        _learned[kind] = learn(kind)[0].tokenizer
+    return _learned[kind]
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+@given(word=st.text("abcdelnrstu", min_size=1, max_size=20))
+def test_a_word_is_cut_as_the_library_cuts_it(kind, word):
+    tokenizers = pytest.importorskip("tokenizers")
+    pieces = learned_once(kind).pieces
+    if kind == "bpe":
+        merged = [left + right for left, right in pieces.merges]
+        known = dict.fromkeys([*"abcdelnrstu", *"".join(merged), *merged])
+        model = tokenizers.models.BPE({piece: i for i, piece in enumerate(known)}, [*pieces.merges])
+    else:
+        model = tokenizers.models.Unigram([("?", -99.0), *pieces.pieces], 0)
+    assert pieces.cut(word) == [token.value for token in model.tokenize(word)]
+
+
+def test_frequent_words_are_pieces_and_pieces_inside_a_word_are_marked():
+    for kind in LEARNED:
+        tokenizer = learned_once(kind)
+        assert tokenizer("the readers") == ["the", "readers"] or kind == "bpe"
+        first, *others = tokenizer("untheread")
+        assert others
+        assert not first.startswith("##")
+        assert all(piece.startswith("##") for piece in others)
+
+
+def test_neighbouring_letters_of_a_script_without_spaces_can_be_one_piece():
+    assert learned_once("bpe")("我喜欢") == ["我喜欢"]
+
+
+def test_an_unseen_character_is_unknown_and_its_neighbours_are_not():
+    for kind in LEARNED:
+        encoder, _ = learn(kind)
+        assert encoder.encode("the☃reader")[0] != UNKNOWN
+        assert UNKNOWN in encoder.encode("☃")
+
+
+def test_the_time_of_a_long_word_grows_with_its_length_alone():
+    for kind in LEARNED:
+        tokens = learned_once(kind)("ab" * 20_000)
+        assert len(tokens) >= 40_000 / LONGEST_WORD
+
+
+PROGRAM = """
+import sys
+from dcnn.config import TextConfig
+from dcnn.text.encoder import Encoder
+kind, *texts = sys.argv[1:]
+print(Encoder.learn(texts, TextConfig(tokenizer=kind, subwords=90))[0].to_json(), end="")
+"""
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+def test_the_same_texts_give_the_same_pieces_in_every_process(kind):
+    """The library counts in hash tables whose order changes from process to process."""
+    made = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, kind, *TEXTS], capture_output=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert made[0] == made[1] == learn(kind)[0].to_json().encode()
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+def test_learning_without_the_library_names_the_extra(kind, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    message = rf"text.tokenizer={kind} needs the extra 'subwords': pip install 'dcnn\[subwords\]'"
+    with pytest.raises(MissingExtraError, match=message):
+        learn_tokenizer(TextConfig(tokenizer=kind), TEXTS)
+
+
+def test_using_learned_pieces_needs_no_library(monkeypatch):
+    stored = {kind: learn(kind)[0].to_json() for kind in LEARNED}
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    for kind, text in stored.items():
+        assert Encoder.from_json(text).tokenizer("unreadable") == learned_once(kind)("unreadable")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"preset": "bpe"}, "merges must be a list of pairs"),
+        ({"preset": "bpe", "merges": ["a b", "ab"]}, "'ab' must be two pieces and a space between"),
+        ({"preset": "bpe", "merges": ["a  b"]}, "'a  b' must be two pieces"),
+        ({"preset": "bpe", "merges": [7]}, "7 must be two pieces"),
+        ({"preset": "bpe", "merges": ["a b", "a b"]}, "a pair occurs twice"),
+        ({"preset": "unigram"}, "pieces must be a list"),
+        ({"preset": "unigram", "pieces": ["a -1", "b"]}, "'b' must be a piece, a space and a fin"),
+        ({"preset": "unigram", "pieces": ["a nan"]}, "'a nan' must be a piece"),
+        ({"preset": "unigram", "pieces": [" -1"]}, "' -1' must be a piece"),
+        ({"preset": "unigram", "pieces": ["a -1", "a -2"]}, "a piece occurs twice"),
+    ],
+)
+def test_damaged_pieces_are_explained(changed, message):
+    values = {"lowercase": True, "vocabulary": ["a"]} | changed
+    with pytest.raises(ValueError, match=message):
+        Encoder.from_json(json.dumps(values))
+
+
+def test_byte_pairs_merge_the_most_important_pair_first():
+    pieces = BytePairs((("b", "c"), ("a", "b"), ("bc", "d")))
+    assert pieces.cut("abcd") == ["a", "bcd"]
+    assert pieces.cut("abab") == ["ab", "ab"]
+    assert SubwordTokenizer("bpe", True, pieces)("ABCD x") == ["a", "##bcd", "x"]
+
+
+def test_unigram_pieces_take_the_likeliest_way():
+    pieces = UnigramPieces((("a", -2.0), ("b", -2.0), ("ab", -3.0), ("aba", -8.0)))
+    assert pieces.cut("aba") == ["ab", "a"]
+    assert pieces.cut("a?b") == ["a", "?", "b"]
+    # A character that is no piece is dearer than any piece that holds it.
+    assert UnigramPieces((("ab", -3.0), ("b", -1.0))).cut("ab") == ["ab"]
