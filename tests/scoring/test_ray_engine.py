@@ -122,8 +122,9 @@ def test_a_command_that_is_killed_or_stopped_goes_on_when_it_is_repeated(place, 
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(number)
-    process.communicate(timeout=120)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert ("the same command goes on" in err) == (number == signal.SIGINT)
     done = contents(output)
     code, err = ended(started(output.name))
     assert code == 0

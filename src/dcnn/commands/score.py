@@ -129,11 +129,7 @@ def _report(options: ScoreOptions, shards: list[Shard], outcomes: Iterator[Outco
                 seconds = max(time.monotonic() - started, 1e-9)
                 bar.update(task, completed=tally.done, speed=tally.rows / seconds)
     except KeyboardInterrupt:
-        print(
-            f"stopped: {tally.scored + tally.kept} of {len(shards)} shards are scored; "
-            "the same command goes on from there",
-            file=sys.stderr,
-        )
+        print("stopped; what is scored is kept, and the same command goes on", file=sys.stderr)
         raise
     seconds = time.monotonic() - started
     before = f"; {tally.kept:,} were there already" if tally.kept else ""
