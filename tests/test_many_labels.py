@@ -15,6 +15,7 @@ from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
 from dcnn.commands.explain import run_explain
 from dcnn.commands.predict import run_predict
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
+from dcnn.data.given_labels import label_sets
 from dcnn.data.tables import TableOptions
 from dcnn.errors import DataError, ModelFolderError, UserError
 from dcnn.export import export
@@ -117,6 +118,16 @@ def test_evaluate_scores_the_labels_that_predict_gives(folder, tmp_path, capsys)
         run_evaluate(replace(options, abstain_below=0.9, reliability=None))
     with pytest.raises(DataError, match=r"line 5: .* is empty.*--labels-separator where"):
         run_evaluate(replace(options, columns=TableOptions(), reliability=None))
+
+
+def test_data_of_the_other_form_is_refused(folder, tmp_path):
+    (tmp_path / "one.csv").write_text("text,label\ngood,good\nbad,dull\n")
+    (tmp_path / "many.jsonl").write_text('{"text": "good", "labels": ["pos"]}\n')
+    with pytest.raises(DataError, match="has one label a row, where the training set of"):
+        run_evaluate(EvaluateOptions(folder, tmp_path / "one.csv", TableOptions()))
+    model_folder.save(tmp_path / "single", make_artifact())
+    with pytest.raises(DataError, match="has several labels a row, where the training set of"):
+        run_evaluate(EvaluateOptions(tmp_path / "single", tmp_path / "many.jsonl", TableOptions()))
 
 
 REFUSALS = {
@@ -268,7 +279,7 @@ def test_labels_that_are_no_sets_are_refused(y, message):
 def test_a_dev_set_of_the_other_form_is_refused():
     with pytest.raises(DataError, match="the dev set has one label a text, where y has several"):
         DCNNClassifier(**QUICK).fit(LISTED, SETS, dev=(["x"], ["a"]))
-    dev = DCNNClassifier(**QUICK).fit(LISTED, SETS, dev=(["cheese", "bread"], [["c"], ["b"]]))
-    assert dev.history_[-1].dev_micro_f1 is not None
+    dev = label_sets([["c"], ["b"], []])  # knows nothing of a
+    assert dev.among(np.array(["a", "b", "c"])).tolist() == [[0, 0, 1], [0, 1, 0], [0, 0, 0]]
     with pytest.raises(DataError, match="the dev label 'd' does not occur in y"):
         DCNNClassifier(**QUICK).fit(LISTED, SETS, dev=(["x"], [["d"]]))

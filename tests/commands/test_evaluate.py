@@ -78,7 +78,7 @@ def test_what_evaluate_leaves_unanswered_is_what_predict_does(dcnn, tmp_path, mo
     labels = [json.loads(line) for line in predicted.out.splitlines()]
     assert [one["abstained"] for one in labels].count(True) == 3
     assert all((one["label"] is None) == one["abstained"] for one in labels)
-    assert "3 of 6 texts have no label" in predicted.err
+    assert "left 3 of 6 texts without a label" in predicted.err
     assert answered["coverage"] == 0.5
     given = [one["label"] for one in labels if not one["abstained"]]
     assert answered["accuracy"] == pytest.approx(given.count("pos") / 3)

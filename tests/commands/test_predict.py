@@ -207,7 +207,7 @@ def test_a_text_without_a_label_has_an_empty_field_or_null(tmp_path, model, caps
     assert sure.count(True) == 1
     for before, after, kept in zip(fields, found, sure, strict=True):
         assert after == (before if kept else ["", before[1], "", *before[3:]])
-    assert shown.err == f"dcnn: 2 of 3 texts have no label: no probability reached {limit:g}\n"
+    assert "left 2 of 3 texts without a label: those whose best probability is under" in shown.err
     run_predict(folder, texts, output=tmp_path / "o.parquet", abstain_below=limit)
     labels = parquet.read_table(tmp_path / "o.parquet").column("label").to_pylist()
     assert labels == [line[0] or None for line in found]

@@ -50,8 +50,8 @@ def run_predict(
             seen += len(chunk)
     if abstains:
         print(
-            f"dcnn: {abstained:,} of {seen:,} texts have no label: "
-            f"no probability reached {abstain_below:g}",
+            f"dcnn: left {abstained:,} of {seen:,} texts without a label: "
+            f"those whose best probability is under {abstain_below:g}",
             file=sys.stderr,
         )
     if bad:
