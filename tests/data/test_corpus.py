@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
 from dcnn.data.corpus import load_corpus
-from dcnn.data.corpus_making import Split
+from dcnn.data.corpus_making import Split, tokenizer_of
 from dcnn.data.holding_out import ordinals_held_out
 from dcnn.data.tables import TableOptions
 from dcnn.data.word_counts import WordCounts
-from dcnn.errors import DataError
+from dcnn.errors import ConfigError, DataError
 from dcnn.text.encoder import Encoder
 from stored_corpora import make_corpus, write_shards
 
@@ -131,3 +131,9 @@ def test_frequent_words_are_counted_exactly_though_rare_ones_are_forgotten():
     assert counts.vocabulary(TextConfig(min_count=2)).words == ("the", "of")
     assert counts._counts["the"] == 700
     assert len(counts._counts) <= 72
+
+
+def test_pieces_of_words_are_not_learned_from_disk():
+    assert tokenizer_of(TextConfig(tokenizer="characters"))("a b") == ["a", "␣", "b"]
+    with pytest.raises(ConfigError, match=r"text\.tokenizer=bpe is learned .*--no-stream"):
+        tokenizer_of(TextConfig(tokenizer="bpe"))
