@@ -39,7 +39,7 @@ test-gpu: setup  ## Check the GPU kernels and graphs on a CUDA device
 		tests/training/test_stack_through_triton.py tests/training/test_backends.py
 	$(BIN)/pytest tests/ops/test_parity.py -k 'triton or cuda'
 
-test-scale: setup  ## Kill processes of a training in several, and see that it ends right: two minutes
+test-scale: setup  ## Kill processes of a training in several, and see that it ends right: minutes
 	DCNN_SCALE=1 $(BIN)/pytest -m scale
 
 # The interpreter is not instrumented, so the sanitizers have to be there before it.

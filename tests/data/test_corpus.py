@@ -71,6 +71,9 @@ def test_the_seed_decides_what_is_held_out(tmp_path):
         for seed in (1, 1, 2)
     ]
     assert rows[0] == rows[1] != rows[2]
+    places = {label: [i for i in range(40) if ROWS[i][1] == label] for label in ("neg", "pos")}
+    ordinals = ordinals_held_out({"neg": 14, "pos": 26}, 0.2, seed=1)
+    assert rows[0] == sorted(places[label][at] for label in places for at in ordinals[label])
 
 
 def test_a_dev_set_is_bounded_and_every_label_is_on_both_sides():
