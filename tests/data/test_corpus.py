@@ -32,7 +32,7 @@ def lists(sentences):
 
 
 @given(st.lists(texts, min_size=2, max_size=30), st.integers(1, 5), st.integers(1, 9), st.data())
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_vocabulary_and_ids_are_those_of_the_texts_in_memory(some, block_rows, min_count, data):
     config = TextConfig(min_count=min_count, max_size=data.draw(st.integers(0, 3)))
     rows = [(text, "ab"[i % 2]) for i, text in enumerate(some)]
