@@ -17,7 +17,13 @@ RAISED = {
     for call in re.findall(r"MissingExtraError\(([^()]*)\)", path.read_text(encoding="utf-8"))
     for extra in re.findall(r'"([a-z]+)"\s*$', call)
 }
-NOT_OF_ALL = {"ray", "bench", "dev", "all"}  # too large, or of no use to those who only use it
+NOT_OF_ALL = {
+    "ray",
+    "bench",
+    "dev",
+    "docs",
+    "all",
+}  # too large, or of no use to those who only use it
 
 
 def test_every_place_that_misses_an_extra_is_seen():
@@ -54,6 +60,6 @@ def test_all_is_every_extra_that_is_of_use_on_one_machine():
     assert named == EXTRAS.keys() - NOT_OF_ALL
 
 
-@pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"dev", "bench"}))
+@pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"dev", "bench", "docs"}))
 def test_the_readme_says_how_to_install_it(extra):
     assert f"pip install '.[{extra}]'" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
@@ -31,12 +31,17 @@ def lists(sentences):
     return [sentences.ids[a:b].tolist() for a, b in pairwise(sentences.offsets)]
 
 
-@given(st.lists(texts, min_size=2, max_size=30), st.integers(1, 5), st.integers(1, 9), st.data())
-@settings(max_examples=12)
-def test_vocabulary_and_ids_are_those_of_the_texts_in_memory(some, block_rows, min_count, data):
-    config = TextConfig(min_count=min_count, max_size=data.draw(st.integers(0, 3)))
+@given(
+    st.lists(texts, min_size=2, max_size=30),
+    st.integers(1, 5),
+    st.builds(TextConfig, min_count=st.integers(1, 9), max_size=st.integers(0, 3)),
+    st.integers(1, 30),
+)
+@settings(max_examples=8)
+@example(["good bad", "", "film good", ""], 4, TextConfig(), 3)  # a text without words
+def test_vocabulary_and_ids_are_those_of_the_texts_in_memory(some, block_rows, config, first):
     rows = [(text, "ab"[i % 2]) for i, text in enumerate(some)]
-    cut = data.draw(st.integers(1, len(rows)))
+    cut = min(first, len(rows))
     with tempfile.TemporaryDirectory() as folder:
         paths = write_shards(Path(folder), rows, [cut, len(rows) - cut])
         corpus = make_corpus(paths, Path(folder) / "cache", config, block_rows=block_rows)
@@ -71,6 +76,9 @@ def test_the_seed_decides_what_is_held_out(tmp_path):
         for seed in (1, 1, 2)
     ]
     assert rows[0] == rows[1] != rows[2]
+    places = {label: [i for i in range(40) if ROWS[i][1] == label] for label in ("neg", "pos")}
+    ordinals = ordinals_held_out({"neg": 14, "pos": 26}, 0.2, seed=1)
+    assert rows[0] == sorted(places[label][at] for label in places for at in ordinals[label])
 
 
 def test_a_dev_set_is_bounded_and_every_label_is_on_both_sides():

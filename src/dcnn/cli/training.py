@@ -105,7 +105,8 @@ def train(
     Examples:
       dcnn train reviews.csv --out my-model
       dcnn train 'shards/*.parquet' --dev dev.parquet --out my-model
-      dcnn train terabyte --out my-model --stream --set text.max_size=50000
+      dcnn train shards --out my-model --stream --set text.max_size=50000
+      torchrun --nproc-per-node 2 -m dcnn train shards --out my-model
       dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
       dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
       dcnn train posts.csv --out my-model --labels-separator '|'

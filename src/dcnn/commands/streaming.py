@@ -105,9 +105,8 @@ def _prepare(
 ) -> Corpus:
     files = _encode(console, paths, reading, cache)
     sentences = sum(block.rows for file in files for block in file.blocks)
-    console.print(
-        f"{sentences:,} examples of {len(files):,} files are encoded in {cache}", soft_wrap=True
-    )
+    of_files = "1 file" if len(files) == 1 else f"{len(files):,} files"
+    console.print(f"{sentences:,} examples of {of_files} are encoded in {cache}", soft_wrap=True)
     counts = count_labels(files, str(data), splits=holds_out)
     for examples in filter(None, others):
         check_form(examples, many=False, of=str(data))

@@ -17,6 +17,7 @@ import signal
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -254,29 +255,44 @@ def _here(work: _Work, paths: Sequence[Path], tell: Callable[[int], None]) -> li
 
 
 # What the processes share with the one that started them: examples encoded so far, and whether
-# to stop. Set in each as it starts.
+# to stop; and who that is. Set in each as it starts.
 _shared: Any = None
+_parent = 0
 
 
 def _join_in(shared: Any) -> None:
-    global _shared
-    _shared = shared
+    global _shared, _parent
+    _shared, _parent = shared, os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
 
 
 class _ToldToStop(Exception):  # noqa: N818
-    """The parent has been stopped."""
+    """The parent has been stopped or killed."""
 
 
 def _add(count: int) -> None:
     with _shared.get_lock():
         _shared[0] += count
-    if _shared[1] or os.getppid() == 1:
+    if _shared[1] or os.getppid() != _parent:  # it was killed, and somebody else looks after us
         raise _ToldToStop
 
 
 def _encode_there(work: _Work, path: Path) -> _Outcome:
+    _add(0)
     return work.encode(path, _add)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach even while they start; it is the parent's."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _in_processes(
@@ -288,9 +304,9 @@ def _in_processes(
     pool = ProcessPoolExecutor(processes, context, _join_in, (shared,))
     try:
         # One file of each content: two processes would write the same folder.
-        keys = [
-            key or str(path) for path, key in zip(paths, pool.map(work.key, paths), strict=True)
-        ]
+        with _interrupts_held_back():
+            found = pool.map(work.key, paths)
+        keys = [key or str(path) for path, key in zip(paths, found, strict=True)]
         results = {
             key: pool.submit(_encode_there, work, path)
             for key, path in dict(zip(keys, paths, strict=True)).items()

@@ -115,12 +115,18 @@ class Run:
         self._started = time.monotonic()
         self._sentences_at_start = 0
         self._seconds_before = 0.0
-        self._all_stop = False
+        self._want_to_stop = torch.zeros((), device=device)
 
     @property
     def stops(self) -> bool:
         """Whether somebody asked to stop; all processes find it so after the same step."""
-        return self.listener.stop if self.workers is None else self._all_stop
+        if self.workers is None:
+            return self.listener.stop
+        return self._may_look() and bool(self._want_to_stop > 0)
+
+    def _may_look(self) -> bool:
+        """Whether a number on the device may be looked at after this step."""
+        return self.device.type == "cpu" or self.state.step % STEPS_BETWEEN_LOOKS == 0
 
     def step(self) -> None:
         """Learn from one batch, and do what is due after it."""
@@ -139,7 +145,7 @@ class Run:
 
         done, _ = self.feed.behind(state.epoch, state.batch)
         epoch_ends = done == whole
-        if self.device.type == "cpu" or state.step % STEPS_BETWEEN_LOOKS == 0 or epoch_ends:
+        if self._may_look() or epoch_ends:
             self._look_at_loss(self.feed.batches(state.epoch))
         # Whether one of the epoch's evaluations, evenly spread, falls on this step.
         times = config.evaluations
@@ -167,7 +173,7 @@ class Run:
         dropout = None if dropout is None else dropout[here]
         loss = self._set_gradients((ids, lengths, dropout), self._tensor(batch.targets), weights)
         if self.workers is not None:
-            loss, self._all_stop = self.workers.add_up(
+            loss, self._want_to_stop = self.workers.add_up(
                 self.model, loss.detach(), self.listener.stop
             )
         if self.config.max_grad_norm:

@@ -10,6 +10,7 @@ sparse, and stays so on the way: a batch has some thousand words, the table may 
 
 import gc
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,12 +19,15 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 from dcnn.errors import ConfigError, UserError, WorkerLostError
 
 # Others may be encoding their files, or preparing the corpus of all. One that dies is noticed at
 # once; this is for a host that falls silent.
 PATIENCE = timedelta(hours=1)
+
+_MEETING = "dcnn/meeting"
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,11 @@ class Workers:
         """Whether this is the one that writes and prints."""
         return self.rank == 0
 
-    def add_up(self, model: nn.Module, loss: Tensor, stop: bool) -> tuple[Tensor, bool]:
+    def add_up(self, model: nn.Module, loss: Tensor, stop: bool) -> tuple[Tensor, Tensor]:
         """Replace the gradients of ``model`` by their sums over all processes.
 
         Returns:
-            the sum of the losses, and whether any process wants to stop.
+            the sum of the losses, and how many of the processes want to stop.
         """
         gradients = [(value, value.grad) for value in model.parameters() if value.grad is not None]
         dense = [gradient for _, gradient in gradients if not gradient.is_sparse]
@@ -67,10 +71,10 @@ class Workers:
         head, *sums = torch.split(message, sizes)
         for gradient, total in zip(dense, sums, strict=True):
             gradient.copy_(total.view_as(gradient))
-        counts = head[2:].view(-1, self.size).tolist()
+        counts = head[2:].view(len(rows), self.size).tolist()
         for value, part, of_ranks in zip(sparse, rows, counts, strict=True):
             value.grad = self._add_rows(part, [int(count) for count in of_ranks])
-        return head[0].to(loss.dtype), bool(head[1] > 0)
+        return head[0].to(loss.dtype), head[1]
 
     def _add_rows(self, part: Tensor, counts: Sequence[int]) -> Tensor:
         """The sum of sparse gradients, of which each process has ``counts`` rows."""
@@ -168,7 +172,7 @@ def joined(device: str) -> Iterator[Workers]:
             )
         torch.cuda.set_device(local_rank)
     with _with_the_others():
-        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpus else "gloo", timeout=PATIENCE)
+        _meet("cpu:gloo,cuda:nccl" if on_gpus else "gloo", rank)
     workers = Workers(rank, size, local_rank)
     try:
         yield workers
@@ -178,3 +182,26 @@ def joined(device: str) -> Iterator[Workers]:
     finally:
         with suppress(RuntimeError):
             dist.destroy_process_group()
+
+
+def _meet(backend: str, rank: int) -> None:
+    """Form the group under a name of its own.
+
+    ``torchrun`` keeps the store by which processes find one another when it starts them again, with
+    the addresses of those that were killed in it. The first process names every meeting anew; the
+    name is taken down as soon as all have met, so that nobody reads an old one.
+    """
+    store, _, size = next(rendezvous("env://", timeout=PATIENCE))
+    if rank == 0:
+        store.set(_MEETING, uuid.uuid4().hex)
+    name = store.get(_MEETING).decode()
+    dist.init_process_group(
+        backend,
+        timeout=PATIENCE,
+        store=dist.PrefixStore(name, store),  # type: ignore[attr-defined]
+        rank=rank,
+        world_size=size,
+    )
+    dist.all_reduce(torch.zeros(1))
+    if rank == 0:
+        store.delete_key(_MEETING)
