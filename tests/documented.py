@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -97,6 +98,7 @@ def read_blocks(page: str, text: str) -> list[Block]:
     return blocks
 
 
+@cache
 def all_blocks() -> list[Block]:
     """The blocks of every page."""
     return [
