@@ -28,6 +28,8 @@ OTHERS = ("", "toml", "json")
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^`\n]*)$")
 _MARK = re.compile(r"^<!-- (?P<kind>not run|slow): (?P<reason>\S.*?) *-->$")
 _SEPARATORS = {"|", ">", "&&", ";"}
+_QUOTED_SEPARATOR = re.compile(r"'([|>&;]+)'")
+_WORD = "\ue000"  # before what is quoted
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,8 @@ def commands_of(block: Block) -> Iterator[Command]:
 
 
 def _commands_of_line(place: str, line: str) -> Iterator[Command]:
+    # A quoted separator is a word; the lexer would take its quotes away and leave it one.
+    line = _QUOTED_SEPARATOR.sub(lambda quoted: f"'{_WORD}{quoted[1]}'", line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|>&;")
     lexer.whitespace_split = True
     words: list[str] = []
@@ -150,7 +154,7 @@ def _commands_of_line(place: str, line: str) -> Iterator[Command]:
     while tokens:
         token = tokens.pop(0)
         if token not in _SEPARATORS:
-            words.append(token)
+            words.append(token.replace(_WORD, ""))
             continue
         into = tokens.pop(0) if token == ">" else ""
         yield _command(place, words, piped, into)

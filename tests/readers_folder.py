@@ -55,6 +55,7 @@ def write_files(folder: Path, sentences: Sentences) -> None:
         for opinion in everything:
             print(json.dumps({"text": opinion.text, "label": opinion.label}), file=stream)
     _write_columns(folder, sentences)
+    _write_posts(folder, sentences)
     for page in PAGES:  # some commands render their tables into pages
         copy = folder / name_of(page)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -94,6 +95,33 @@ def _write_columns(folder: Path, sentences: Sentences) -> None:
     parquet.write_table(table(sentences.dev), folder / "dev.parquet")
 
 
+def _label_sets(opinions: Sequence[Opinion]) -> list[list[str]]:
+    """Several labels for each, or none: one by its label, one by its place."""
+    return [
+        ["sport"] * (opinion.label == "positive") + ["money"] * (place % 3 == 0)
+        for place, opinion in enumerate(opinions)
+    ]
+
+
+def _write_posts(folder: Path, sentences: Sentences) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    texts = [opinion.text for opinion in sentences.train]
+    sets = _label_sets(sentences.train)
+    table = pyarrow.table({"text": texts, "labels": sets})
+    parquet.write_table(table, folder / "posts.parquet")
+    with (folder / "posts.jsonl").open("w", encoding="utf-8") as stream:
+        for text, labels in zip(texts, sets, strict=True):
+            print(json.dumps({"text": text, "labels": labels}), file=stream)
+    with (folder / "posts.csv").open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["text", "labels", "sport", "money"])
+        for text, labels in zip(texts, sets, strict=True):
+            flags = [int(name in labels) for name in ("sport", "money")]
+            writer.writerow([text, "|".join(labels), *flags])
+
+
 def names_in_python(sentences: Sentences) -> dict[str, Callable[[], Any]]:
     """What Python examples take as given, each made when a page needs it."""
 
@@ -106,6 +134,7 @@ def names_in_python(sentences: Sentences) -> dict[str, Callable[[], Any]]:
     return {
         "texts": lambda: [opinion.text for opinion in sentences.train],
         "labels": lambda: [opinion.label for opinion in sentences.train],
+        "label_sets": lambda: _label_sets(sentences.train),
         "frame": lambda: frame(sentences.train),
         "train": lambda: frame(sentences.train),
         "dev": lambda: frame(sentences.dev),

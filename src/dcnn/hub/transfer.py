@@ -60,7 +60,7 @@ def push(
 ) -> str:
     """Bring a model folder to the hub, or to a shared folder.
 
-    >>> push("my-model", "me/my-model")
+    >>> to = push("my-model", "./shared/my-model")  # or "me/my-model", on the hub
 
     Args:
         model: the model folder.
@@ -93,7 +93,7 @@ def pull(
 ) -> Pulled:
     """Bring a model from the hub, or from a shared folder, to ``out``.
 
-    >>> pull("me/my-model", "my-model").artifact.classes
+    >>> classes = pull("./shared/my-model", "my-copy").artifact.classes
 
     Args:
         source: ``OWNER/NAME``, or a folder that begins with ``./``, ``../``, ``/`` or ``~``.
