@@ -251,7 +251,12 @@ def test_the_classifier_takes_lists_and_matrices_and_gives_matrices(tmp_path):
     np.testing.assert_array_equal(found, by_lists.predict(LISTED))
     assert found.shape == MATRIX.shape
     assert f1_score(MATRIX, found, average="micro") > 0.9
-    assert by_matrix.score(LISTED, MATRIX) == (found == MATRIX).all(axis=1).mean()
+    right = (found == MATRIX).all(axis=1).mean()
+    for model in (by_matrix, by_lists):
+        assert model.score(LISTED, MATRIX) == right
+    assert by_lists.score(LISTED, SETS) == right
+    with pytest.raises(DataError, match="the y label 'z' does not occur in the training set"):
+        by_lists.score(LISTED[:2], [["z"], []])
     probabilities = by_matrix.predict_proba(LISTED)
     np.testing.assert_array_equal(found, probabilities >= np.array(by_matrix.thresholds_))
     scores = evaluate_labels(MATRIX, probabilities, by_matrix.thresholds_, "abc")

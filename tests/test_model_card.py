@@ -43,6 +43,18 @@ def test_weights_that_were_rounded_carry_no_figure_of_others():
     assert "those of the float32 weights" in card.text
 
 
+def test_of_several_labels_the_score_that_chose_is_told_and_labels_keep_their_cell():
+    facts = {"dev_accuracy": 0.25, "dev_micro_f1": 0.75, "test_micro_f1": 0.5}
+    card = read(facts=facts, thresholds=(0.3, 0.4))
+    found = [(one.metric_type, one.metric_value, one.metric_name) for one in card.data.eval_results]
+    assert found == [
+        ("f1", 0.75, "micro F1 on dev, which chose the epoch"),
+        ("f1", 0.5, "micro F1 on test"),
+    ]
+    card = render_card("m", Config(), ("a|b", "c"), {}, thresholds=(0.3, 0.4))
+    assert "| a\\|b | 0.3 |" in card
+
+
 @pytest.mark.parametrize(
     ("card", "answer"),
     [

@@ -282,6 +282,23 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return labels
 
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
+        """Accuracy; where a text may have several labels, the share that gets all of them alone.
+
+        Args:
+            X: as for ``predict``.
+            y: as for ``fit``: scikit-learn itself takes no lists of labels.
+            sample_weight: N weights, or none.
+        """
+        check_is_fitted(self, "predictor_")
+        if self.thresholds_ is not None and getattr(y, "ndim", 1) == 1:
+            given = checked_labels(y, self._texts(X))
+            if not isinstance(given, LabelSets):
+                raise DataError("y has one label a text, where the model gives several")
+            by_place = given.classes.tolist() == list(range(len(self.classes_)))  # rows of flags
+            y = given.indicators if by_place else given.among(self.classes_, "y")
+        return float(super().score(X, y, sample_weight))
+
     @overload
     def explain(self, text: str, of_class: Any = None) -> Explanation: ...
     @overload

@@ -1,6 +1,8 @@
 """A corpus on disk says the same as one in memory, however it is cut."""
 
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,10 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
+from dcnn.data import corpus_making, encoding
 from dcnn.data.corpus import load_corpus
 from dcnn.data.corpus_making import Split, tokenizer_of
 from dcnn.data.holding_out import ordinals_held_out
 from dcnn.data.tables import TableOptions
+from dcnn.data.turns import turn_at
 from dcnn.data.word_counts import WordCounts
 from dcnn.errors import ConfigError, DataError
 from dcnn.text.encoder import Encoder
@@ -130,6 +134,43 @@ def test_a_corpus_is_made_once_and_a_block_that_is_gone_is_named(tmp_path):
     table.write_bytes(table.read_bytes()[:-1])
     with pytest.raises(DataError, match="no complete corpus"):
         load_corpus(cache, corpus.key)
+
+
+def test_several_that_come_at_once_make_a_corpus_once_and_get_the_same(tmp_path, monkeypatch):
+    # A lock is of an open file, so threads keep one another out as processes do.
+    paths, cache, made = write_shards(tmp_path / "s", ROWS, [40]), tmp_path / "cache", []
+    for module, name in ((encoding, "write_block"), (corpus_making, "_save")):
+        slow(monkeypatch, module, name, made)
+    with ThreadPoolExecutor(3) as several:
+        found = list(several.map(lambda _: make_corpus(paths, cache), range(3)))
+    assert made == ["write_block"] * 10 + ["_save"]
+    assert len({corpus.key for corpus in found}) == 1
+    assert len({str(lists(all_examples(corpus).examples.sentences)) for corpus in found}) == 1
+
+
+def slow(monkeypatch, module, name, made):
+    """Let what writes take long enough to be met at it."""
+    write = getattr(module, name)
+
+    def slowly(*arguments):
+        time.sleep(0.01)
+        made.append(name)
+        return write(*arguments)
+
+    monkeypatch.setattr(module, name, slowly)
+
+
+def test_who_waits_for_its_turn_may_give_up(tmp_path):
+    class EnoughError(Exception):
+        pass
+
+    def give_up():
+        raise EnoughError
+
+    with turn_at(tmp_path, "key"), pytest.raises(EnoughError), turn_at(tmp_path, "key", give_up):
+        pass
+    with turn_at(tmp_path, "key", give_up), turn_at(tmp_path, "other", give_up):
+        pass  # nobody is there any more, and other parts have turns of their own
 
 
 def test_frequent_words_are_counted_exactly_though_rare_ones_are_forgotten():

@@ -141,3 +141,12 @@ def test_several_labels_a_row_are_refused_at_once_and_in_a_later_file(tmp_path, 
         encode([several], cache)
     with pytest.raises(DataError, match=r"b\.jsonl, line 1: .* is a list of labels, where .*a\.j"):
         encode([one, several], cache)
+
+
+def test_a_column_for_each_label_is_refused_before_anything_is_encoded(tmp_path, cache):
+    path = tmp_path / "flags.csv"
+    path.write_text("text,nice,spam\ngood,1,0\nbuy,0,1\n")
+    options = TableOptions(label_columns=("nice", "spam"))
+    with pytest.raises(DataError, match=r"flags\.csv has several labels a row.*--no-stream"):
+        encode([path], cache, options=options)
+    assert not cache.exists()

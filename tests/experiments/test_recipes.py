@@ -107,6 +107,9 @@ def test_only_trees_have_phrases_to_swap(tmp_path):
     assert load_recipe("sst5", recipe).distillation.swaps == 2
     with pytest.raises(ConfigError, match=r"distillation\.swaps=2 has no effect in trec"):
         load_recipe("trec", recipe)
+    balanced = '[distillation]\nteachers = 1\nswaps = 2\n[training]\nclass_weights = "balanced"'
+    with pytest.raises(ConfigError, match=r"without a label, .*balanced' would weigh as nothing"):
+        load_recipe("sst5", write(tmp_path, balanced))
 
 
 def test_a_name_that_no_result_can_have_is_refused_at_once(tmp_path):

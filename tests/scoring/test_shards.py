@@ -18,7 +18,9 @@ from dcnn.commands.predict import run_predict
 from dcnn.commands.score import ScoreOptions, run_score
 from dcnn.data.tables import TableOptions
 from dcnn.errors import DataError, DcnnError, MissingExtraError, ModelFolderError, UserError
+from dcnn.predictor import Predictor
 from dcnn.scoring import shards as scoring
+from dcnn.scoring.prediction_files import ColumnForm
 from dcnn.scoring.ray_engine import check_reachable
 from dcnn.scoring.shards import ATTEMPTS, Manner, load_scorer, plan_shards, score_shard
 from untrained import VOCABULARY_TEXT, make_artifact
@@ -240,6 +242,55 @@ def test_the_command_scores_a_folder(dcnn, model, corpus):
     done = dcnn("predict", "model", "--input", "in", "--output", "out", "--engine", "local")
     assert (done.code, done.out) == (0, "")
     assert "out: 6 of 6 shards scored, 131 rows in " in done.err
+
+
+def test_abstaining_is_counted_and_several_labels_have_no_rank(tmp_path, model, corpus, capsys):
+    score(model, corpus, tmp_path / "out", abstain_below=0.6)
+    left = sum(row["label"] is None for row in rows_of(tmp_path / "out"))
+    assert 0 < left < 131
+    assert f"left {left} of 131 texts without a label" in capsys.readouterr().err
+    several = make_artifact(classes=("a|b", "c"), thresholds=(0.3, 0.5))
+    model_folder.save(tmp_path / "several", several)
+    with pytest.raises(UserError, match="--top 2 is for models that give one label"):
+        score(tmp_path / "several", corpus, tmp_path / "o", top=2)
+    assert not (tmp_path / "o").exists()
+    # Columns need no separator, so a label may hold it.
+    run_predict(tmp_path / "several", ["good"], output=tmp_path / "one.parquet")
+
+
+LABELS = {
+    "strings": ("a", "b", "c"),
+    "integers": (3, 1, 2),
+    "booleans": (True, False),
+    "numbers": (1, 2.5, 3),
+    "several types": (1, "x", 2.5),
+    "beyond 64 bits": (1, 10**30),
+}
+
+
+@pytest.mark.parametrize("classes", LABELS.values(), ids=LABELS)
+@pytest.mark.parametrize(
+    ("top", "below", "many"), [(1, 0.0, False), (9, 0.0, False), (2, 0.6, False), (1, 0.0, True)]
+)
+def test_columns_say_what_predictions_do(classes, top, below, many):
+    thresholds = (0.3, 0.5, 0.7)[: len(classes)] if many else None
+    predictor = Predictor(make_artifact(classes=classes, thresholds=thresholds))
+    texts = texts_of(60)
+    predictions = predictor.predict(texts, below)
+    columns, abstained = ColumnForm.of(predictor, top, below).columns(
+        predictor.probabilities(texts)
+    )
+    assert abstained == sum(one.abstained for one in predictions)
+    kinds = {type(label) for label in classes}
+    said = str if str in kinds or 10**30 in classes else (lambda label: label)
+    rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    for row, one in zip(rows, predictions, strict=True):
+        if many:
+            expected = [[said(x) for x, _ in one.ranked_labels], [p for _, p in one.ranked_labels]]
+        else:
+            ranked = [(None if one.abstained else said(x), p) for x, p in one.ranked[:top]]
+            expected = [value for pair in ranked for value in pair]
+        assert list(row) == expected
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])

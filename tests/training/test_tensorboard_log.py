@@ -103,6 +103,13 @@ def test_training_logs_loss_rate_speed_dev_and_settings(tmp_path, capsys):
     assert b"| model.dim | 4 |" in text.tensor_proto.string_val[0]
 
 
+def test_where_a_text_may_have_several_labels_the_log_has_what_decides(tmp_path):
+    with TensorBoardLog(tmp_path, Config()) as log:
+        log.on_evaluation(EvaluationRecord(1, 7, 1.0, 2.0, 0.25, True, dev_micro_f1=0.75))
+    found = curves(tmp_path)
+    assert (found["dev/micro_f1"], found["dev/accuracy"]) == ([(7, 0.75)], [(7, 0.25)])
+
+
 def test_a_log_that_cannot_be_written_does_not_end_the_run(tmp_path, caplog):
     folder = tmp_path / "log"
     with caplog.at_level(logging.WARNING, "dcnn"), TensorBoardLog(folder, Config()) as log:

@@ -69,7 +69,9 @@ def predict(
     ] = None,
     ray_address: Annotated[
         str | None,
-        typer.Option("--ray-address", help="Of a running cluster; else this machine alone."),
+        typer.Option(
+            "--ray-address", help="Of a running cluster; else RAY_ADDRESS, else this machine."
+        ),
     ] = None,
 ) -> None:
     """Classify texts given as arguments, in a file, or as lines on standard input.

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from dcnn.commands.prediction_lines import LineForm
+from dcnn.commands.prediction_lines import LineForm, check_top, left_without_label
 from dcnn.errors import DataError, DcnnError, UserError
 from dcnn.files import standard_output, write_atomically
 from dcnn.predictor import Predictor
@@ -36,32 +36,31 @@ def run_predict(
         raise UserError("give texts as arguments or a file with --input, not both")
     if skip_bad_shards and source is None:
         raise UserError("--skip-bad-shards is about the files of --input; give --input")
-    _check_output(source, output, as_json)
+    columnar = _check_output(source, output, as_json)
     bad: list[DataError] = []
     predictor = Predictor.load(model)
     abstains = abstain_below is not None
     form = LineForm(as_json, top, abstains, labels_separator)
-    form.check(predictor.classes, predictor.many)
+    check_top(top, predictor.many)
+    if not columnar:
+        form.check(predictor.classes, predictor.many)
     predictor.check_abstains(abstain_below or 0.0)
     seen = abstained = 0
     with _destination(output, predictor, form, abstain_below or 0.0) as write:
         for chunk in _chunks(_texts(texts, source, columns, bad if skip_bad_shards else None)):
             abstained += write(chunk)
             seen += len(chunk)
-    if abstains:
-        print(
-            f"dcnn: left {abstained:,} of {seen:,} texts without a label: "
-            f"those whose best probability is under {abstain_below:g}",
-            file=sys.stderr,
-        )
+    if abstain_below is not None:
+        print(f"dcnn: {left_without_label(abstained, seen, abstain_below)}", file=sys.stderr)
     if bad:
         files = "1 file" if len(bad) == 1 else f"{len(bad)} files"
         raise DcnnError(f"{source}: left out {files} as said above; all the others are predicted")
 
 
-def _check_output(source: Path | None, output: Path | None, as_json: bool) -> None:
+def _check_output(source: Path | None, output: Path | None, as_json: bool) -> bool:
+    """Refuse what cannot be written; returns whether it is a file of columns."""
     if output is None:
-        return
+        return False
     from dcnn.data.shards import stands_for
     from dcnn.scoring.prediction_files import check_columnar, is_columnar
 
@@ -72,8 +71,10 @@ def _check_output(source: Path | None, output: Path | None, as_json: bool) -> No
             f"--output {output} would be one of the files of --input {source}; "
             "name one that is elsewhere"
         )
-    if is_columnar(output):
-        check_columnar(output, as_json)
+    if not is_columnar(output):
+        return False
+    check_columnar(output, as_json)
+    return True
 
 
 def _texts(

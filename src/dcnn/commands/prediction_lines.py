@@ -13,6 +13,27 @@ from dcnn.predictor import Prediction
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
+def check_top(top: int, many: bool) -> None:
+    """Refuse to rank labels where a text may have several.
+
+    Raises:
+        UserError: so it is.
+    """
+    if many and top > 1:
+        raise UserError(
+            f"--top {top} is for models that give one label; this one gives every label from its "
+            "threshold on; --json tells the probabilities of all"
+        )
+
+
+def left_without_label(abstained: int, texts: int, below: float) -> str:
+    """What to say of abstaining when all is done."""
+    return (
+        f"left {abstained:,} of {texts:,} texts without a label: "
+        f"those whose best probability is under {below:g}"
+    )
+
+
 @dataclass(frozen=True)
 class LineForm:
     """How a prediction becomes a line.
@@ -33,16 +54,9 @@ class LineForm:
         """Find before any work what such lines cannot say.
 
         Raises:
-            UserError: a label holds the separator, or there is no best label to rank others after.
+            UserError: a label holds the separator, where labels share a field.
         """
-        if not many:
-            return
-        if self.top > 1:
-            raise UserError(
-                f"--top {self.top} is for models that give one label; this one gives every label "
-                "from its threshold on; --json tells the probabilities of all"
-            )
-        if self.as_json:
+        if not many or self.as_json:
             return
         if not self.separator or _CONTROLS.search(self.separator):
             raise UserError(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn
 
+from dcnn.commands.prediction_lines import check_top, left_without_label
 from dcnn.data.tables import TableOptions, find_text_column
 from dcnn.errors import DcnnError, StorageError, UserError
 from dcnn.predictor import Predictor
@@ -52,6 +53,7 @@ class _Tally:
     scored: int = 0
     kept: int = 0
     rows: int = 0
+    abstained: int = 0
     faults: list[str] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
@@ -64,6 +66,7 @@ class _Tally:
         else:
             self.scored += 1
             self.rows += outcome.rows
+            self.abstained += outcome.abstained
 
     @property
     def done(self) -> int:
@@ -81,7 +84,9 @@ def run_score(options: ScoreOptions) -> None:
     if options.engine == "ray":
         require_ray()
     # What is wrong with the model is said before any worker starts.
-    Predictor.load(options.model).check_abstains(options.abstain_below)
+    predictor = Predictor.load(options.model)
+    check_top(options.top, predictor.many)
+    predictor.check_abstains(options.abstain_below)
     shards = plan_shards(options.source, options.output)
     column = find_text_column([shard.source for shard in shards], options.columns)
     manner = Manner(
@@ -138,6 +143,9 @@ def _report(options: ScoreOptions, shards: list[Shard], outcomes: Iterator[Outco
         f"in {seconds:.1f} s ({tally.rows / max(seconds, 1e-9):,.0f} sentences/s){before}",
         soft_wrap=True,
     )
+    if options.abstain_below:
+        left = left_without_label(tally.abstained, tally.rows, options.abstain_below)
+        console.print(f"dcnn: {left}", soft_wrap=True)
     if tally.faults:
         files = "1 file" if len(tally.faults) == 1 else f"{len(tally.faults)} files"
         raise DcnnError(

@@ -96,6 +96,8 @@ def run_train(options: TrainOptions) -> None:
     if options.tensorboard is not None:
         require_tensorboard()
     config = _config(options)
+    if options.overwrite and is_launched() and is_first() and not is_restarted():
+        options.checkpoint.unlink(missing_ok=True)  # else a restart would go on with the old run
     stream = is_large(options.data) if options.stream is None else options.stream
     learn = _learn_from_disk if stream else _learn_in_memory
     if is_launched():

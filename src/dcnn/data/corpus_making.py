@@ -7,6 +7,7 @@ alone: the examples themselves stay where they are.
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from dcnn.data.checksums import file_sha256
 from dcnn.data.corpus import HELD_OUT, ID, INDEX, TABLES, TOKENIZER, Corpus, folder_of, load_corpus
 from dcnn.data.encoding import EncodedFile
 from dcnn.data.holding_out import ordinals_held_out, rows_held_out
+from dcnn.data.turns import turn_at
 from dcnn.data.word_counts import WordCounts
 from dcnn.errors import ConfigError, DataError
 from dcnn.files import write_folder_atomically
@@ -74,10 +76,22 @@ def prepare_corpus(
         StorageError: the disk refused.
     """
     key = corpus_key(files, text, split)
-    try:
+    with suppress(DataError):
         return load_corpus(cache, key)
-    except DataError:
-        pass
+    with turn_at(cache, key):
+        with suppress(DataError):  # another process may have made it meanwhile
+            return load_corpus(cache, key)
+        return _make(files, text, split, classes, cache, key)
+
+
+def _make(
+    files: Sequence[EncodedFile],
+    text: TextConfig,
+    split: Split | None,
+    classes: Sequence[str],
+    cache: Path,
+    key: str,
+) -> Corpus:
     blocks = [(file, number, facts) for file in files for number, facts in enumerate(file.blocks)]
     encoder = Encoder(tokenizer_of(text), Vocabulary([]))
     corpus = Corpus(key, tuple(classes), encoder, np.empty(0, np.int64), (), cache, blocks)

@@ -32,6 +32,7 @@ from dcnn.data.columns import Columns
 from dcnn.data.label_sets import LabelForm
 from dcnn.data.records import NoRowsError
 from dcnn.data.tables import Row, ShardReader, TableOptions
+from dcnn.data.turns import turn_at
 from dcnn.errors import DataError, DcnnError, StorageError
 from dcnn.files import write_folder_atomically
 from dcnn.text import numbering
@@ -84,7 +85,7 @@ class Reading:
         reader = ShardReader(options, labels=True)
         reader.look_at(paths)
         assert reader.first is not None and reader.columns is not None  # noqa: S101, PT018
-        if reader.form.many:
+        if reader.form.many or reader.columns.flags:
             raise DataError(
                 f"{reader.first} has several labels a row, and a corpus on disk one; "
                 "train in memory with --no-stream, or give a column with one label a row"
@@ -173,7 +174,12 @@ class _Work:
         try:
             key = _key(path, self.reading)
             folder = self.cache / FOLDER / key
-            return _load(folder, key, path) or self._encode(path, key, folder, tell)
+            found = _load(folder, key, path)
+            if found is not None:
+                return found
+            with turn_at(self.cache, key, lambda: tell(0)):
+                # Another process may have made it meanwhile.
+                return _load(folder, key, path) or self._encode(path, key, folder, tell)
         except StorageError:
             raise
         except DcnnError as error:

@@ -36,8 +36,8 @@ class LabelSets:
         names = [str(label) for label in self.classes]
         return [tuple(names[i] for i in np.flatnonzero(row)) for row in self.indicators]
 
-    def among(self, classes: NDArray[Any]) -> NDArray[np.float32]:
-        """The indicators in the order of ``classes``.
+    def among(self, classes: NDArray[Any], of: str = "dev") -> NDArray[np.float32]:
+        """The indicators in the order of ``classes``; ``of`` says whose they are, for messages.
 
         Raises:
             DataError: a label is not one of them.
@@ -48,7 +48,8 @@ class LabelSets:
             if label in known:
                 found[:, known.index(label)] = self.indicators[:, column]
             elif self.indicators[:, column].any():
-                raise DataError(f"the dev label {label!r} does not occur in y")
+                known_by = "y" if of == "dev" else "the training set"
+                raise DataError(f"the {of} label {label!r} does not occur in {known_by}")
         return found
 
 

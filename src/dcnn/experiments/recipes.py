@@ -93,6 +93,11 @@ def check_settings(experiment: str, recipe: "Recipe") -> None:
             f"distillation.swaps={distillation.swaps} has no effect in {experiment}, whose "
             "examples are no trees; leave it out"
         )
+    if distillation.swaps and recipe.config.training.class_weights == "balanced":
+        raise ConfigError(
+            f"distillation.swaps={distillation.swaps} gives sentences without a label, which "
+            "training.class_weights='balanced' would weigh as nothing; leave out one of them"
+        )
     for name, value in to_plain(data).items():
         default = to_plain(DataConfig())[name]
         if value != default and name not in CONCERNS[experiment]:

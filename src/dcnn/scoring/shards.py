@@ -70,6 +70,7 @@ class Outcome:
         name: of the scored shard.
         rows: how many it has.
         kept: whether it was there already.
+        abstained: how many of them got no label, where it was scored now.
         fault: what is wrong with the input, or nothing.
         refusal: why the disk took no output, or nothing.
     """
@@ -77,6 +78,7 @@ class Outcome:
     name: str
     rows: int = 0
     kept: bool = False
+    abstained: int = 0
     fault: str = ""
     refusal: str = ""
 
@@ -158,7 +160,8 @@ def score_shard(predictor: Predictor, manner: Manner, shard: Shard) -> Outcome:
                 f"{shard.source}: {ATTEMPTS} workers died of it, for want of memory perhaps; "
                 "split it, or use fewer workers"
             )
-        return Outcome(name, _write(predictor, manner, shard, made_from))
+        rows, abstained = _write(predictor, manner, shard, made_from)
+        return Outcome(name, rows, abstained=abstained)
     except StorageError as error:
         return Outcome(name, refusal=str(error))
     except UserError as error:
@@ -180,17 +183,18 @@ def _rows_of(target: Path, made_from: str) -> int | None:
     return None
 
 
-def _write(predictor: Predictor, manner: Manner, shard: Shard, made_from: str) -> int:
-    rows = 0
+def _write(predictor: Predictor, manner: Manner, shard: Shard, made_from: str) -> tuple[int, int]:
+    """Returns how many rows it has, and how many of them got no label."""
+    rows = abstained = 0
     form = ColumnForm.of(predictor, manner.top, manner.abstain_below)
     with (
         write_atomically(shard.target, shared=True) as stream,
         columnar_writer(stream, PARQUET, form, {MADE_FROM: made_from}) as write,
     ):
         for texts in _chunks(shard.source, manner.columns):
-            write(texts, predictor.probabilities(texts))
+            abstained += write(texts, predictor.probabilities(texts))
             rows += len(texts)
-    return rows
+    return rows, abstained
 
 
 def _chunks(source: Path, columns: TableOptions) -> Iterator[list[str]]:

@@ -81,7 +81,10 @@ class TensorBoardLog(Listener):
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
         """Note every look at the dev set."""
-        self._write({"dev/loss": record.dev_loss, "dev/accuracy": record.dev_accuracy}, record.step)
+        values = {"dev/loss": record.dev_loss, "dev/accuracy": record.dev_accuracy}
+        if record.dev_micro_f1 is not None:  # what decides, where a text may have several labels
+            values["dev/micro_f1"] = record.dev_micro_f1
+        self._write(values, record.step)
 
     def _write(self, values: dict[str, float], step: int) -> None:
         if self._failed:
