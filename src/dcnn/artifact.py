@@ -9,8 +9,8 @@ A folder is written beside its place and renamed into it. Nothing is pickled. Lo
 version, the names, shapes, dtypes and sizes of all weights before it allocates any of them.
 
 A folder is written in the oldest format version that can say what it holds: float32 weights of
-words in version 1, which every release reads; the smaller types, pieces of words and characters in
-version 2; and networks that give a text several labels, each from its threshold on, in version 3.
+words in version 1; the smaller types, pieces of words and characters in version 2; and networks
+that give a text several labels, each from its threshold on, in version 3.
 """
 
 import json
