@@ -136,6 +136,7 @@ REFUSALS = {
         {"abstain_below": 0.5},
         "abstaining below 0.5 is for models that give one label",
     ),
+    "abstaining never": ({"abstain_below": 0.0}, "abstaining below 0 is for models"),
     "a separator in a label": ({"labels_separator": "u"}, "the label 'dull' holds 'u'"),
     "no separator": ({"labels_separator": ""}, "--labels-separator '' must be a character"),
 }

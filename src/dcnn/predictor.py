@@ -114,7 +114,8 @@ class Predictor:
         Raises:
             UserError: it is to abstain, and every label has a threshold of its own.
         """
-        self.check_abstains(abstain_below)
+        if abstain_below:
+            self.check_abstains(abstain_below)
         texts = checked_texts(texts)
         probabilities = self.probabilities(texts)
         ranking = np.argsort(-probabilities, axis=1, kind="stable")
@@ -134,7 +135,7 @@ class Predictor:
         Raises:
             UserError: so it is.
         """
-        if self.many and below:
+        if self.many:
             raise UserError(
                 f"abstaining below {below:g} is for models that give one label; this one "
                 "gives every label from its threshold on, and may give none"

@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from dcnn.commands.train import TrainOptions, run_train
 from dcnn.config import Config
 from dcnn.data.tables import TableOptions
-from dcnn.errors import MissingExtraError, StorageError
+from dcnn.errors import MissingExtraError, UserError
 from dcnn.training.progress import EvaluationRecord, Listener, Listeners, Progress
 from dcnn.training.tensorboard_log import TensorBoardLog
 
@@ -123,11 +123,18 @@ def test_a_log_that_cannot_be_written_does_not_end_the_run(tmp_path, caplog):
 
 def test_what_stands_in_the_way_is_said_before_training(tmp_path, monkeypatch):
     (tmp_path / "logs").write_text("")
-    with pytest.raises(StorageError, match=r"logs/model cannot be made \("):
-        train(tmp_path)
+    with pytest.raises(UserError, match=r"--tensorboard .*logs is a file; name a folder$"):
+        train(tmp_path, data=tmp_path / "missing.csv")
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingExtraError, match="--tensorboard needs the extra 'tensorboard': pip"):
         train(tmp_path, data=tmp_path / "missing.csv")
+
+
+@pytest.mark.parametrize("logs", [".", "model"])
+def test_logs_in_the_place_of_the_model_are_refused_before_training(tmp_path, logs):
+    with pytest.raises(UserError, match=r"would put the curves into .*name another folder"):
+        train(tmp_path, data=tmp_path / "missing.csv", tensorboard=tmp_path / logs)
+    assert not (tmp_path / "model").exists()
 
 
 def test_all_listeners_hear_everything_and_one_word_stops_them():

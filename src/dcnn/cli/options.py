@@ -1,9 +1,12 @@
 """Options that several commands share, written once."""
 
+import csv
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from dcnn.errors import UserError
 
 # One file, or many.
 READABLE = ".csv, .tsv, .jsonl, .parquet, .arrow or .feather"
@@ -31,7 +34,7 @@ LabelColumns = Annotated[
     typer.Option(
         "--label-columns",
         metavar="A,B,...",
-        help="Columns of 0 and 1, one a label: a text may have several, or none.",
+        help="Columns of 0 and 1, one a label (quote a name with a comma).",
     ),
 ]
 WeightColumn = Annotated[
@@ -63,5 +66,19 @@ DataFolder = Annotated[
 
 
 def split_names(names: str | None) -> tuple[str, ...]:
-    """The names of an option that takes several, with commas."""
-    return tuple(name.strip() for name in (names or "").split(",") if name.strip())
+    """The names of an option that takes several, with commas; quotes keep a comma in a name.
+
+    Raises:
+        UserError: the option is given, and names nothing.
+    """
+    if names is None:
+        return ()
+    found = tuple(
+        name.strip()
+        for line in csv.reader([names], skipinitialspace=True)
+        for name in line
+        if name.strip()
+    )
+    if not found:
+        raise UserError(f"--label-columns {names!r} names no column; give them with commas: a,b")
+    return found

@@ -44,7 +44,8 @@ def run_predict(
     check_top(top, predictor.many)
     if not columnar:
         form.check(predictor.classes, predictor.many)
-    predictor.check_abstains(abstain_below or 0.0)
+    if abstain_below is not None:
+        predictor.check_abstains(abstain_below)
     seen = abstained = 0
     with _destination(output, predictor, form, abstain_below or 0.0) as write:
         for chunk in _chunks(_texts(texts, source, columns, bad if skip_bad_shards else None)):

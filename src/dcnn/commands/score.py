@@ -86,7 +86,8 @@ def run_score(options: ScoreOptions) -> None:
     # What is wrong with the model is said before any worker starts.
     predictor = Predictor.load(options.model)
     check_top(options.top, predictor.many)
-    predictor.check_abstains(options.abstain_below)
+    if options.abstain_below:
+        predictor.check_abstains(options.abstain_below)
     shards = plan_shards(options.source, options.output)
     column = find_text_column([shard.source for shard in shards], options.columns)
     manner = Manner(

@@ -73,6 +73,11 @@ class TrainOptions:
         """The file beside the model folder that holds an unfinished run."""
         return Path(f"{self.out if self.out.name else self.out.resolve()}.checkpoint")
 
+    @property
+    def log_folder(self) -> Path | None:
+        """Where this run's curves go: below the folder that was named, under the model's name."""
+        return self.tensorboard and self.tensorboard / self.out.resolve().name
+
 
 def run_train(options: TrainOptions) -> None:
     """Train, and leave the model folder at ``options.out``.
@@ -93,8 +98,9 @@ def run_train(options: TrainOptions) -> None:
             "pass --resume to go on with it, or --overwrite to start again"
         )
     model_folder.check_destination(options.out, replaces)
-    if options.tensorboard is not None:
+    if options.log_folder is not None:
         require_tensorboard()
+        _check_log_folder(options.log_folder, options)
     config = _config(options)
     if options.overwrite and is_launched() and is_first() and not is_restarted():
         options.checkpoint.unlink(missing_ok=True)  # else a restart would go on with the old run
@@ -106,6 +112,22 @@ def run_train(options: TrainOptions) -> None:
         artifact, summary, test = learn(console, options, config, None)
     if is_first():
         _finish(console, options, config, artifact, summary, test, replaces)
+
+
+def _check_log_folder(folder: Path, options: TrainOptions) -> None:
+    """Find before the training that its logs would take the model's place, or have none."""
+    if folder.resolve().is_relative_to(options.out.resolve()):
+        raise UserError(
+            f"--tensorboard {options.tensorboard} would put the curves into {folder}, where --out "
+            f"{options.out} puts the model; name another folder for one of them"
+        )
+    for above in (folder, *folder.parents):
+        if above.exists():
+            if not above.is_dir():
+                raise UserError(
+                    f"--tensorboard {options.tensorboard}: {above} is a file; name a folder"
+                )
+            return
 
 
 def _finish(
@@ -267,13 +289,10 @@ def _training(
 
 
 def _tensorboard(options: TrainOptions, config: Config) -> AbstractContextManager[Listener]:
-    """What logs the run below the folder that was named, under the model's own name.
-
-    Of several processes the first one does.
-    """
-    if options.tensorboard is None or not is_first():
+    """What logs the run; of several processes the first one does."""
+    if options.log_folder is None or not is_first():
         return nullcontext(Listener())
-    return TensorBoardLog(options.tensorboard / options.out.resolve().name, config)
+    return TensorBoardLog(options.log_folder, config)
 
 
 def _targets(examples: LabelledTexts, classes: Sequence[str]) -> "NDArray[Any]":

@@ -53,7 +53,9 @@ class TensorBoardLog(Listener):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(f"{folder} cannot be made ({error.strerror})") from error
+            raise StorageError(
+                f"{folder} cannot be made ({error.strerror}); name another"
+            ) from error
 
     def __enter__(self) -> Self:
         return self
