@@ -16,7 +16,8 @@ setup: $(READY)  ## Make the virtual environment and install dcnn into it
 $(READY): pyproject.toml constraints.txt hatch_build.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dcnn needs Python 3.11 or later; try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	# Bytecode is made where a module is first imported; to make all of it takes a minute.
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[all,dev]'
 	@$(BIN)/python -c 'from dcnn.ops import native; print(native.describe())'
 	@touch $(READY)
 
