@@ -5,6 +5,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
+# The tests start hundreds of processes, and each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized lint format typecheck default-recipe languages experiments bench bench-gpu figures docs docs-serve clean
 
