@@ -1,7 +1,7 @@
 """Training on more sentences than memory holds: the resident memory of every second of it.
 
     python benchmarks/larger_than_memory.py                             # 20 million, about an hour
-    python benchmarks/larger_than_memory.py --sentences 200000 --out /tmp/memory.json
+    python benchmarks/larger_than_memory.py --sentences 200000 --out memory.json
 
 The sentences are tweets of Sentiment140 (``DCNN_DATA``), each again and again with other words left
 out, in Parquet shards. A plain ``dcnn train`` then encodes and learns them; meanwhile the resident

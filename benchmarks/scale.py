@@ -1,7 +1,7 @@
 """What a billion sentences take: rates of one core, and a simulation of many processes.
 
     python benchmarks/scale.py                    # two minutes
-    python benchmarks/scale.py --sentences 50000 --out /tmp/scale.json
+    python benchmarks/scale.py --sentences 50000 --out scale.json
 
 Measured, in seconds of the CPU so that other work on the machine does not count: encoding,
 preparing the corpus, making batches, and training steps of a ``Run``, with the network of SST
