@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dcnn.config import Config
 from dcnn.data.splitting import stratified_split
 from dcnn.data.sst import NEUTRAL, read_trees
 from dcnn.data.tables import TableOptions, read_labelled
@@ -28,6 +27,7 @@ from dcnn.experiments import provenance
 from dcnn.experiments.marked_block import write_blocks
 from dcnn.heads import softmax
 from dcnn.predictor import Predictor
+from dcnn.recipe import DEFAULT
 from dcnn.training.fit import TextSet, fit
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "calibration.json"
@@ -38,7 +38,7 @@ Split = tuple[list[str], list[str]]  # texts and labels
 
 def with_dev(train: Split, test: Split, seed: int) -> tuple[Split, Split, Split]:
     """A tenth of ``train`` is dev."""
-    kept, held_out = stratified_split(train[1], Config().training.dev_fraction, seed)
+    kept, held_out = stratified_split(train[1], DEFAULT.training.dev_fraction, seed)
     first, second = (
         ([train[0][i] for i in part], [train[1][i] for i in part]) for part in (kept, held_out)
     )
@@ -81,7 +81,7 @@ def run(name: str, corpora: Path | None, seed: int) -> dict[str, object]:
         TextSet(texts, np.array([classes.index(label) for label in labels]))
         for texts, labels in parts
     ]
-    artifact, _ = fit(*sets[:2], classes, Config().with_training(seed=seed), device="cpu")
+    artifact, _ = fit(*sets[:2], classes, DEFAULT.with_training(seed=seed), device="cpu")
     temperature = artifact.facts["calibration"]["temperature"]
     predictor = Predictor(artifact)
     found: dict[str, object] = {"corpus": name, "seed": seed, "temperature": temperature}

@@ -15,20 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, ModelConfig, NBoWConfig
+from dcnn.config import MODEL_KINDS
 from dcnn.data.opinions import generate
 from dcnn.data.splitting import stratified_split
 from dcnn.data.trec import read_trec
 from dcnn.experiments import provenance
 from dcnn.ngram import ngram_classifier
 from dcnn.predictor import Predictor
+from dcnn.recipe import DEFAULT
 from dcnn.training.fit import TextSet, fit
 
-NETWORKS: dict[str, ModelConfig] = {
-    "dcnn": DCNNConfig(),
-    "max-tdnn": MaxTDNNConfig(),
-    "nbow": NBoWConfig(),
-}
+NETWORKS = tuple(MODEL_KINDS)
 RESULTS = Path(__file__).parent.parent / "results"
 Split = tuple[list[str], list[str]]  # texts and labels
 
@@ -47,7 +44,7 @@ def trec(seed: int) -> tuple[Split, Split, Split]:
     """The TREC questions; a tenth of the training set is dev."""
     folder = Path(os.environ["DCNN_DATA"]) / "trec"
     train, test = read_trec(folder / "train_5500.label"), read_trec(folder / "TREC_10.label")
-    kept, held_out = stratified_split(train.labels, Config().training.dev_fraction, seed)
+    kept, held_out = stratified_split(train.labels, DEFAULT.training.dev_fraction, seed)
     parts = (train.select(kept.tolist()), train.select(held_out.tolist()), test)
     first, second, third = ((part.texts, part.labels) for part in parts)
     return first, second, third
@@ -64,7 +61,7 @@ def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Spli
             TextSet(texts, np.array([classes.index(label) for label in labels]))
             for texts, labels in (train, dev)
         )
-        config = Config(model=NETWORKS[model]).with_training(seed=seed)
+        config = DEFAULT.with_settings([f"model.kind={model}"]).with_training(seed=seed)
         artifact, _ = fit(train_set, dev_set, classes, config, device="cpu")
         facts = artifact.facts
         predicted = [prediction.label for prediction in Predictor(artifact).predict(test[0])]

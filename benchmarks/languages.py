@@ -30,7 +30,6 @@ from sklearn.pipeline import make_pipeline
 import small_corpora
 from dcnn import artifact as model_folder
 from dcnn.bench.timing import Contestant, take_turns
-from dcnn.config import Config
 from dcnn.contest.contenders import Course, Fitted, our_contenders, size_on_disk, warm_up
 from dcnn.contest.rivals import rival_contenders
 from dcnn.data.splitting import hold_out
@@ -39,6 +38,7 @@ from dcnn.experiments import provenance
 from dcnn.experiments.marked_block import write_blocks
 from dcnn.files import write_atomically
 from dcnn.predictor import Predictor
+from dcnn.recipe import DEFAULT
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.training.fit import TextSet, fit
 
@@ -53,7 +53,7 @@ def network(tokens: str) -> Fit:
     """A DCNN with the default settings."""
 
     def train(course: Course, seed: int, folder: Path) -> Fitted:
-        config = Config().with_settings([f"text.tokenizer={tokens}"]).with_training(seed=seed)
+        config = DEFAULT.with_settings([f"text.tokenizer={tokens}"]).with_training(seed=seed)
         sets = [
             TextSet(part.texts, part.class_numbers(course.classes))
             for part in (course.train, course.dev)
@@ -130,7 +130,7 @@ def run_corpus(name: str, folder: Path, models: Sequence[str], seeds: int) -> No
     done = {(run["model"], run["seed"]) for run in runs}
     train, dev, test = small_corpora.load(name, folder)
     if dev is None:
-        train, dev = hold_out(train, Config().training)
+        train, dev = hold_out(train, DEFAULT.training)
     course = Course(train, dev, test, sorted(set(train.labels)))
     for model in models:
         for seed in range(seeds if model in SEEDED else 1):
@@ -142,7 +142,7 @@ def run_corpus(name: str, folder: Path, models: Sequence[str], seeds: int) -> No
                 "examples": {"train": len(train.texts), "dev": len(dev.texts)}
                 | {"test": len(test.texts)},
                 "classes": len(course.classes),
-                "settings": Config().to_dict(),
+                "settings": DEFAULT.to_dict(),
                 "hardware": provenance.hardware("cpu"),
                 "versions": provenance.versions(),
                 "commit": provenance.commit(),

@@ -1,8 +1,9 @@
 // A whole network in training: one call forward, one back.
 //
 // A sentence goes through all layers at once, while what it needs is near, and nothing is padded.
-// Features are in the order of the last layer's memory, (k_top, lanes); the caller's, of the top
-// weights and of dropout, is (lanes, k_top).
+// The last layer writes its values as (k_top, lanes). The top sees them as features, those of a member
+// together and else in that order. The caller's order, of the top weights and of dropout, is
+// (lanes, k_top).
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -15,38 +16,48 @@ namespace {
 
 struct Network {
     const Kernels& kernels;
-    int64_t k_top, vocabulary, classes, dim;
+    int64_t k_top, vocabulary, classes, members, dim;
     std::vector<Shape> layers;
+    std::vector<int64_t> feature_of;  // the place as a feature of each value of the last layer
 
     explicit Network(const dcnn_sizes& sizes)
         : kernels(current_kernels()),
           k_top(sizes.k_top),
           vocabulary(sizes.vocabulary),
           classes(sizes.classes),
+          members(sizes.members),
           dim(sizes.layers[0].rows_below) {
         for (int64_t l = 0; l < sizes.depth; ++l) layers.push_back(shape_of(sizes.layers[l]));
+        const int64_t rows = layers.back().rows, share = rows / members;
+        std::vector<int64_t> next(static_cast<size_t>(members));
+        for (int64_t member = 0; member < members; ++member)
+            next[static_cast<size_t>(member)] = member * member_features();
+        for (int64_t value = 0; value < features(); ++value)
+            feature_of.push_back(next[static_cast<size_t>(value % lanes() % rows / share)]++);
     }
 
     size_t depth() const { return layers.size(); }
     int64_t lanes() const { return layers.back().lanes; }
     int64_t features() const { return k_top * lanes(); }
+    int64_t member_features() const { return features() / members; }
     // Columns below layer `l`, counted from 0, and with l = L those at the top.
     int64_t columns(size_t l, int64_t length) const {
         return l == 0 ? length
                       : dynamic_k(k_top, static_cast<int64_t>(depth()), static_cast<int64_t>(l),
                                   length);
     }
-    // The place in the caller's order of feature `slot * lanes + lane`.
-    int64_t place(int64_t slot, int64_t lane) const { return lane * k_top + slot; }
 };
 
-// Calls take(place in the network's order, place in the caller's) for every feature.
+// Calls take(place in the last layer's memory, as a feature, in the caller's order) for every value.
 template <class Take>
 void for_each_feature(const Network& network, Take take) {
     const int64_t lanes = network.lanes();
     for (int64_t slot = 0; slot < network.k_top; ++slot)
-        for (int64_t lane = 0; lane < lanes; ++lane)
-            take(slot * lanes + lane, network.place(slot, lane));
+        for (int64_t lane = 0; lane < lanes; ++lane) {
+            const int64_t value = slot * lanes + lane;
+            take(value, network.feature_of[static_cast<size_t>(value)],
+                 lane * network.k_top + slot);
+        }
 }
 
 int32_t check(const Network& network, const dcnn_batch& batch) {
@@ -65,27 +76,32 @@ int32_t check(const Network& network, const dcnn_batch& batch) {
     return DCNN_OK;
 }
 
-// (classes, features) in the network's order.
+// (classes, features).
 Memory pack_top(const Network& network, const float* top_weight) {
     const int64_t features = network.features();
     Memory packed(network.classes * features);
     for (int64_t c = 0; c < network.classes; ++c)
-        for_each_feature(network, [&](int64_t own, int64_t callers) {
-            packed.get()[c * features + own] = top_weight[c * features + callers];
+        for_each_feature(network, [&](int64_t, int64_t feature, int64_t callers) {
+            packed.get()[c * features + feature] = top_weight[c * features + callers];
         });
     return packed;
 }
 
-// The features that the top sees, (k_top, lanes): the last layer's values under their dropout.
-void dropped_out(const Network& network, const dcnn_batch& batch, int64_t sentence,
-                 const float* values, float* features) {
-    if (!batch.dropout) {
-        if (values != features) std::copy_n(values, network.features(), features);
-        return;
-    }
-    const float* mask = batch.dropout + sentence * network.features();
-    for_each_feature(network, [&](int64_t own, int64_t callers) {
-        features[own] = values[own] * mask[callers];
+// The features that the top sees: the last layer's values under their dropout.
+void drop_out(const Network& network, const dcnn_batch& batch, int64_t sentence,
+              const float* values, float* features) {
+    const float* mask = batch.dropout ? batch.dropout + sentence * network.features() : nullptr;
+    for_each_feature(network, [&](int64_t value, int64_t feature, int64_t callers) {
+        features[feature] = mask ? values[value] * mask[callers] : values[value];
+    });
+}
+
+// The way back: the gradient of the values from that of the features.
+void drop_out_gradient(const Network& network, const dcnn_batch& batch, int64_t sentence,
+                       const float* of_features, float* of_values) {
+    const float* mask = batch.dropout ? batch.dropout + sentence * network.features() : nullptr;
+    for_each_feature(network, [&](int64_t value, int64_t feature, int64_t callers) {
+        of_values[value] = mask ? of_features[feature] * mask[callers] : of_features[feature];
     });
 }
 
@@ -136,10 +152,13 @@ int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
                     words[t] = pooled + t * s.lanes;
             }
             float* seen = scratch + working;
-            dropped_out(network, *batch, i, pooled, seen);
-            for (int64_t c = 0; c < network.classes; ++c)
-                logits[i * network.classes + c] =
-                    weights->top_bias[c] + kernels.dot(top.get() + c * features, seen, features);
+            drop_out(network, *batch, i, pooled, seen);
+            const int64_t own = network.member_features();
+            for (int64_t member = 0; member < network.members; ++member)
+                for (int64_t c = 0; c < network.classes; ++c)
+                    logits[(i * network.members + member) * network.classes + c] =
+                        weights->top_bias[c] + kernels.dot(top.get() + c * features + member * own,
+                                                           seen + member * own, own);
         });
 } catch (const std::bad_alloc&) {
     return DCNN_NO_MEMORY;
@@ -234,19 +253,22 @@ int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
             const int64_t length = batch->lengths[i];
             float* own = sums.get() + part * at.size;
             float *below = scratch + working, *gradient = below + room, *next = gradient + room;
-            const float* of_logits = gradient_logits + i * classes;
+            const float* of_logits = gradient_logits + i * network.members * classes;
 
             const size_t last = network.depth() - 1;
-            dropped_out(network, *batch, i,
-                        values[last] + pooled_at(network, last, batch->columns, i), below);
-            std::fill(gradient, gradient + features, 0.0f);
-            for (int64_t c = 0; c < classes; ++c) {
-                kernels.add_scaled(own + at.top_weight + c * features, below, of_logits[c],
-                                   features);
-                kernels.add_scaled(gradient, top.get() + c * features, of_logits[c], features);
-                own[at.top_bias + c] += of_logits[c];
-            }
-            dropped_out(network, *batch, i, gradient, gradient);
+            drop_out(network, *batch, i,
+                     values[last] + pooled_at(network, last, batch->columns, i), below);
+            std::fill(next, next + features, 0.0f);
+            const int64_t share = network.member_features();
+            for (int64_t member = 0; member < network.members; ++member, of_logits += classes)
+                for (int64_t c = 0; c < classes; ++c) {
+                    const int64_t first = member * share, weight = c * features + first;
+                    kernels.add_scaled(own + at.top_weight + weight, below + first, of_logits[c],
+                                       share);
+                    kernels.add_scaled(next + first, top.get() + weight, of_logits[c], share);
+                    own[at.top_bias + c] += of_logits[c];
+                }
+            drop_out_gradient(network, *batch, i, next, gradient);
 
             for (size_t l = network.depth(); l-- > 0;) {
                 const Shape& s = network.layers[l];
@@ -273,9 +295,9 @@ int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
         kernels.add_scaled(total, total + part * at.size, 1.0f, at.size);
     for (int64_t c = 0; c < classes; ++c) {
         gradients->top_bias[c] = total[at.top_bias + c];
-        for_each_feature(network, [&](int64_t own, int64_t callers) {
+        for_each_feature(network, [&](int64_t, int64_t feature, int64_t callers) {
             gradients->top_weight[c * features + callers] =
-                total[at.top_weight + c * features + own];
+                total[at.top_weight + c * features + feature];
         });
     }
     for (size_t l = 0; l < network.depth(); ++l) {

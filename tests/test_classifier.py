@@ -157,7 +157,7 @@ def test_what_cannot_be_learned_from_is_explained(x, y, more, message):
 
 def test_an_impossible_network_is_refused_when_fitting():
     with pytest.raises(ConfigError, match=r"widths\[0\]=3 is below k_top=4"):
-        DCNNClassifier(widths=(3, 5)).fit(TEXTS, LABELS)
+        DCNNClassifier(widths=(3,), k_top=4).fit(TEXTS, LABELS)
     with pytest.raises(ConfigError, match="device='tpu' must be auto, cpu or cuda"):
         DCNNClassifier(**SMALL, device="tpu").fit(TEXTS, LABELS)
 

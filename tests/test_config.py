@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, TrainingConfig, load_toml
+from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.errors import ConfigError
+from dcnn.recipe import DEFAULT, NETWORK, load_toml
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,10 @@ def test_another_kind_of_network_starts_from_its_own_defaults():
     assert late.model == MaxTDNNConfig(dim=8)
     same = Config().with_settings(["model.dim=8", "model.kind=dcnn"])
     assert same.model == DCNNConfig(dim=8)
+    alone = DEFAULT.with_settings(["model.kind=nbow"])
+    assert (alone.model, alone.training.members) == (NBoWConfig(), 1)
+    together = DEFAULT.with_settings(["model.kind=nbow", "training.members=4"])
+    assert together.members == 4
 
 
 @given(
@@ -106,6 +113,8 @@ def test_a_toml_file_is_read(tmp_path):
     path.write_text('[text]\ntokenizer = "tweet"\n[model]\ndim = 60\n[training]\nepochs = 4\n')
     config = load_toml(path)
     assert (config.text.tokenizer, config.model.dim, config.training.epochs) == ("tweet", 60, 4)
+    assert config.model == replace(NETWORK, dim=60)  # all else as without the file
+    assert config.training == replace(DEFAULT.training, epochs=4)
 
 
 @pytest.mark.parametrize(

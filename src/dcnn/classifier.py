@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dcnn import artifact as model_folder
-from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
+from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.data.columns import Columns
 from dcnn.data.frames import Frame, is_frame
 from dcnn.data.given_labels import LabelSets, checked_labels, dev_targets
@@ -25,6 +25,7 @@ from dcnn.errors import DataError, MissingExtraError
 from dcnn.inspection import Explanation, explain
 from dcnn.label_scores import over
 from dcnn.predictor import Predictor, checked_texts
+from dcnn.recipe import DEFAULT, NETWORK
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -70,42 +71,43 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        dim: int = DCNNConfig.dim,
-        widths: Sequence[int] = DCNNConfig.widths,
-        maps: Sequence[int] = DCNNConfig.maps,
-        k_top: int = DCNNConfig.k_top,
-        fold: bool = DCNNConfig.fold,
-        dropout: float = DCNNConfig.dropout,
-        tokenizer: str = TextConfig.tokenizer,
-        lowercase: bool = TextConfig.lowercase,
-        subwords: int = TextConfig.subwords,
-        min_count: int = TextConfig.min_count,
-        max_size: int = TextConfig.max_size,
-        vectors: str = TextConfig.vectors,
-        vectors_scale: float = TextConfig.vectors_scale,
-        vectors_projection: float = TextConfig.vectors_projection,
-        vectors_words: int = TextConfig.vectors_words,
-        epochs: int = TrainingConfig.epochs,
-        batch_size: int = TrainingConfig.batch_size,
-        learning_rate: float = TrainingConfig.learning_rate,
-        schedule: str = TrainingConfig.schedule,
-        eps: float = TrainingConfig.eps,
-        reset_every: int = TrainingConfig.reset_every,
-        l2_embeddings: float = TrainingConfig.l2_embeddings,
-        decay_embeddings: float = TrainingConfig.decay_embeddings,
-        l2_projection: float = TrainingConfig.l2_projection,
-        l2_filters: Sequence[float] = TrainingConfig.l2_filters,
-        l2_top: float = TrainingConfig.l2_top,
-        max_grad_norm: float = TrainingConfig.max_grad_norm,
-        label_smoothing: float = TrainingConfig.label_smoothing,
-        class_weights: str = TrainingConfig.class_weights,
-        word_dropout: float = TrainingConfig.word_dropout,
-        ema: float = TrainingConfig.ema,
-        patience: int = TrainingConfig.patience,
-        evaluations: int = TrainingConfig.evaluations,
-        dev_fraction: float = TrainingConfig.dev_fraction,
-        calibrate: bool = TrainingConfig.calibrate,
-        random_state: Any = TrainingConfig.seed,
+        dim: int = NETWORK.dim,
+        widths: Sequence[int] = NETWORK.widths,
+        maps: Sequence[int] = NETWORK.maps,
+        k_top: int = NETWORK.k_top,
+        fold: bool = NETWORK.fold,
+        dropout: float = NETWORK.dropout,
+        tokenizer: str = DEFAULT.text.tokenizer,
+        lowercase: bool = DEFAULT.text.lowercase,
+        subwords: int = DEFAULT.text.subwords,
+        min_count: int = DEFAULT.text.min_count,
+        max_size: int = DEFAULT.text.max_size,
+        vectors: str = DEFAULT.text.vectors,
+        vectors_scale: float = DEFAULT.text.vectors_scale,
+        vectors_projection: float = DEFAULT.text.vectors_projection,
+        vectors_words: int = DEFAULT.text.vectors_words,
+        members: int = DEFAULT.training.members,
+        epochs: int = DEFAULT.training.epochs,
+        batch_size: int = DEFAULT.training.batch_size,
+        learning_rate: float = DEFAULT.training.learning_rate,
+        schedule: str = DEFAULT.training.schedule,
+        eps: float = DEFAULT.training.eps,
+        reset_every: int = DEFAULT.training.reset_every,
+        l2_embeddings: float = DEFAULT.training.l2_embeddings,
+        decay_embeddings: float = DEFAULT.training.decay_embeddings,
+        l2_projection: float = DEFAULT.training.l2_projection,
+        l2_filters: Sequence[float] = DEFAULT.training.l2_filters,
+        l2_top: float = DEFAULT.training.l2_top,
+        max_grad_norm: float = DEFAULT.training.max_grad_norm,
+        label_smoothing: float = DEFAULT.training.label_smoothing,
+        class_weights: str = DEFAULT.training.class_weights,
+        word_dropout: float = DEFAULT.training.word_dropout,
+        ema: float = DEFAULT.training.ema,
+        patience: int = DEFAULT.training.patience,
+        evaluations: int = DEFAULT.training.evaluations,
+        dev_fraction: float = DEFAULT.training.dev_fraction,
+        calibrate: bool = DEFAULT.training.calibrate,
+        random_state: Any = DEFAULT.training.seed,
         device: str = "auto",
         n_jobs: int = 1,
         verbose: bool = False,
@@ -125,6 +127,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.vectors_scale = vectors_scale
         self.vectors_projection = vectors_projection
         self.vectors_words = vectors_words
+        self.members = members
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate

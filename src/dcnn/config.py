@@ -6,17 +6,16 @@ A configuration is three sections, the same in TOML, in a model folder's JSON an
 checked here, when the object is made, so that no later code meets an impossible network.
 """
 
-import json
-import tomllib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from dcnn.errors import ConfigError
 from dcnn.settings import check_names, from_plain, parse_setting, to_plain
 
 Shapes = dict[str, tuple[int, ...]]
+SMALLEST_MEMBER = 8  # rows of the sentence matrix; with fewer a network learns little
 TokenizerName = Literal["words", "tweet", "whitespace", "bpe", "unigram", "characters"]
 
 
@@ -120,11 +119,10 @@ class DCNNConfig:
             f"widths[0]={self.widths[0]} is below k_top={self.k_top}, so a one-word sentence "
             f"cannot fill the top pool; set widths[0] to {self.k_top} or more",
         )
-        halvings = 2**self.depth
         _require(
-            not self.fold or self.dim % halvings == 0,
+            self.dim % self.smallest_rows == 0,
             f"dim={self.dim} cannot be folded {self.depth} times; "
-            f"set dim to a multiple of {halvings} or fold to false",
+            f"set dim to a multiple of {self.smallest_rows} or fold to false",
         )
         _require_fraction("dropout", self.dropout)
 
@@ -133,14 +131,24 @@ class DCNNConfig:
         """L, the number of convolutional layers."""
         return len(self.widths)
 
+    @property
+    def smallest_rows(self) -> int:
+        """The fewest rows that are a network; folding brings them together."""
+        return 2**self.depth if self.fold else 1
+
     def rows(self, layer: int) -> int:
         """Rows of a map after ``layer`` (1 to L); layer 0 is the sentence matrix."""
         return self.dim // 2**layer if self.fold else self.dim
 
     @property
+    def feature_shape(self) -> tuple[int, int, int]:
+        """Maps, rows and values a row of the penultimate layer, the same for every sentence."""
+        return self.maps[-1], self.rows(self.depth), self.k_top
+
+    @property
     def features(self) -> int:
-        """The length of the penultimate layer, the same for every sentence."""
-        return self.k_top * self.maps[-1] * self.rows(self.depth)
+        """The length of the penultimate layer."""
+        return math.prod(self.feature_shape)
 
     def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
         """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
@@ -175,6 +183,16 @@ class MaxTDNNConfig:
         """One convolutional layer."""
         return 1
 
+    @property
+    def smallest_rows(self) -> int:
+        """The fewest rows that are a network."""
+        return 1
+
+    @property
+    def feature_shape(self) -> tuple[int, int, int]:
+        """Maps, rows and values a row of the penultimate layer."""
+        return 1, self.dim, 1
+
     def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
         """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
         return {
@@ -204,6 +222,16 @@ class NBoWConfig:
         """No convolutional layer."""
         return 0
 
+    @property
+    def smallest_rows(self) -> int:
+        """The fewest rows that are a network."""
+        return 1
+
+    @property
+    def feature_shape(self) -> tuple[int, int, int]:
+        """Maps, rows and values a row of the penultimate layer."""
+        return 1, self.dim, 1
+
     def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
         """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
         return {"embeddings": (vocabulary, self.dim)} | _top_shapes(self.dim, classes)
@@ -224,6 +252,9 @@ class TrainingConfig:
     """How the objective is minimised (Sect. 5.1).
 
     Attributes:
+        members: at most this many equal parts of the rows learn each by itself, as networks of
+            their own; what is kept is their mean, one network. See ``SentenceModel.divide``, and
+            ``Config.members`` for how many they are.
         epochs: passes over the training set, at most.
         batch_size: sentences a step.
         learning_rate: Adagrad's.
@@ -250,6 +281,7 @@ class TrainingConfig:
         seed: the one source of all randomness.
     """
 
+    members: int = 1
     epochs: int = 12
     batch_size: int = 32
     learning_rate: float = 0.1
@@ -273,7 +305,7 @@ class TrainingConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "evaluations"):
+        for name in ("members", "epochs", "batch_size", "evaluations"):
             value = getattr(self, name)
             _require(value >= 1, f"{name}={value} must be 1 or more")
         for name in ("learning_rate", "eps"):
@@ -311,6 +343,13 @@ class Config:
     model: ModelConfig = field(default_factory=DCNNConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
+    @property
+    def members(self) -> int:
+        """How many networks the rows are divided among: as many as the settings allow."""
+        rows, unit = self.model.dim, self.model.smallest_rows
+        most = min(self.training.members, max(1, rows // SMALLEST_MEMBER))
+        return max(count for count in range(1, most + 1) if rows // unit % count == 0)
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "config") -> Self:
         """Build from nested plain values; whatever is left out keeps its default."""
@@ -337,50 +376,29 @@ class Config:
 
     def with_settings(self, settings: Sequence[str]) -> Self:
         """Apply ``section.key=value`` strings; values are written as in TOML."""
+        tables: dict[str, dict[str, object]] = {}
+        for section, key, value in map(parse_setting, settings):
+            tables.setdefault(section, {})[key] = value
+        return self.with_tables(tables, "--set")
+
+    def with_tables(self, tables: Mapping[str, Any], where: str) -> Self:
+        """A copy with the settings of ``tables``, one a section, in the place of its own."""
         values = self.to_dict()
-        parsed = [parse_setting(setting) for setting in settings]
-        for section, key, value in parsed:
-            check_names("--set", {section: None}, list(values))
-            if (section, key) == ("model", "kind") and value != self.model.kind:
-                values["model"] = {}  # another kind of network starts from its own defaults
-        for section, key, value in parsed:
-            values[section][key] = value
-        return self.from_dict(values, "--set")
+        check_names(where, tables, list(values))
+        for name, table in tables.items():
+            _require(
+                isinstance(table, Mapping),
+                f"{where}: {name}={table!r} must be a table of settings",
+            )
+        if tables.get("model", {}).get("kind", self.model.kind) != self.model.kind:
+            # Another kind of network starts from its own defaults, undivided.
+            values["model"], values["training"]["members"] = {}, 1
+        return self.from_dict({name: values[name] | tables.get(name, {}) for name in values}, where)
 
     def with_training(self, **changes: object) -> Self:
         """A copy with some training settings changed."""
         training = from_plain(TrainingConfig, to_plain(self.training) | changes, "training")
         return replace(self, training=training)
-
-
-def load_toml(path: Path) -> Config:
-    """Read a config file."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read as UTF-8 text ({error})") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    return Config.from_dict(values, str(path))
-
-
-def to_toml(config: Config) -> str:
-    """The text of a config file that ``load_toml`` reads as an equal config."""
-    sections = [
-        "\n".join(
-            [
-                f"[{name}]",
-                *(
-                    f"{key} = {json.dumps(value, ensure_ascii=False)}"
-                    for key, value in values.items()
-                ),
-            ]
-        )
-        for name, values in config.to_dict().items()
-    ]
-    return "\n\n".join(sections) + "\n"
 
 
 def model_from_dict(values: Mapping[str, Any], where: str) -> ModelConfig:

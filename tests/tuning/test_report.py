@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ET
 import optuna
 import pytest
 
-from dcnn.config import Config, load_toml
+from dcnn.config import Config
+from dcnn.recipe import load_toml
 from dcnn.tuning.report import SearchFacts, setting_importance, write_report
 from dcnn.tuning.search import Limits, Search
 from dcnn.tuning.search_space import SearchSpace

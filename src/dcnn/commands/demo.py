@@ -17,10 +17,11 @@ from rich.table import Table
 
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, ModelConfig, NBoWConfig
+from dcnn.config import Config
 from dcnn.data.opinions import Opinion, generate
 from dcnn.errors import MissingExtraError
 from dcnn.predictor import Predictor
+from dcnn.recipe import DEFAULT
 
 try:
     from dcnn.ngram import ngram_classifier
@@ -32,7 +33,7 @@ except ImportError:
 Corpus = dict[str, list[Opinion]]
 
 CLASSES = ("negative", "positive")
-BASELINES: dict[str, ModelConfig] = {"Max-TDNN": MaxTDNNConfig(), "NBoW": NBoWConfig()}
+BASELINES = {"Max-TDNN": "max-tdnn", "NBoW": "nbow"}
 SAMPLE = (
     "The plot is not dull.",
     "The plot is dull, but the acting is superb.",
@@ -61,10 +62,11 @@ def run_demo(out: Path, seed: int) -> None:
         f"Built-in corpus: generated opinion sentences ({sizes}).\n"
         "Templates and word combinations of the test set do not occur in training.\n",
     )
-    dcnn, result = _run_network(console, "DCNN", DCNNConfig(), corpus, seed)
+    dcnn, result = _run_network(console, "DCNN", DEFAULT, corpus, seed)
     results = [result]
-    for name, network in BASELINES.items():
-        results.append(_run_network(console, name, network, corpus, seed)[1])
+    for name, kind in BASELINES.items():
+        config = DEFAULT.with_settings([f"model.kind={kind}"])
+        results.append(_run_network(console, name, config, corpus, seed)[1])
     results.append(_run_naive_bayes(corpus))
 
     _print_accuracies(console, results, corpus["test"])
@@ -87,7 +89,7 @@ def _own_name() -> str:
 
 
 def _run_network(
-    console: Console, name: str, network: ModelConfig, corpus: Corpus, seed: int
+    console: Console, name: str, config: Config, corpus: Corpus, seed: int
 ) -> tuple[Artifact, Result]:
     started = time.perf_counter()
     with TrainingBar(console, f"{name:<9}", quiet=True) as bar:
@@ -95,7 +97,7 @@ def _run_network(
             _text_set(corpus["train"]),
             _text_set(corpus["dev"]),
             CLASSES,
-            Config(model=network).with_training(seed=seed),
+            config.with_training(seed=seed),
             device="cpu",
             listener=bar,
         )

@@ -21,7 +21,7 @@ from dcnn.commands.examples import read_examples, sorted_labels
 from dcnn.commands.stopping import stop_on_signal
 from dcnn.commands.streaming import is_large, read_corpus, read_others
 from dcnn.commands.torchrun import hush_all_but_first, is_first, is_launched, is_restarted
-from dcnn.config import Config, load_toml
+from dcnn.config import Config
 from dcnn.data.splitting import hold_out
 from dcnn.data.tables import LabelledTexts, TableOptions
 from dcnn.errors import (
@@ -34,6 +34,7 @@ from dcnn.errors import (
 from dcnn.evaluation import evaluate
 from dcnn.label_scores import evaluate_labels
 from dcnn.predictor import Predictor
+from dcnn.recipe import DEFAULT, load_toml
 from dcnn.terminal import TrainingBar, make_console, print_evaluation, print_label_evaluation
 from dcnn.training.progress import Listener, Listeners
 from dcnn.training.tensorboard_log import TensorBoardLog, require_tensorboard
@@ -300,7 +301,7 @@ def _targets(examples: LabelledTexts, classes: Sequence[str]) -> "NDArray[Any]":
 
 
 def _config(options: TrainOptions) -> Config:
-    config = load_toml(options.config) if options.config else Config()
+    config = load_toml(options.config) if options.config else DEFAULT
     config = config.with_settings(options.settings)
     given = {"epochs": options.epochs, "seed": options.seed}
     return config.with_training(

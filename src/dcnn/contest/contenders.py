@@ -16,6 +16,7 @@ from dcnn.data.splitting import hold_out
 from dcnn.data.tables import LabelledTexts
 from dcnn.ngram import NGRAM_MODELS, ngram_classifier
 from dcnn.predictor import Predictor
+from dcnn.recipe import DEFAULT
 from dcnn.training.fit import TextSet, fit
 
 Probabilities = NDArray[Any]  # (texts, classes)
@@ -103,7 +104,7 @@ def one_hot(numbers: NDArray[Any], classes: int) -> Probabilities:
 
 def _network(kind: str) -> Callable[[Course, int, Path], Fitted]:
     def train(course: Course, seed: int, folder: Path) -> Fitted:
-        config = Config(model=MODEL_KINDS[kind]()).with_training(seed=seed)
+        config = DEFAULT.with_settings([f"model.kind={kind}"]).with_training(seed=seed)
         # As `dcnn train` would: the same split for the same seed, hence the same model.
         learned, dev = course.train, course.dev
         if dev is None:

@@ -20,16 +20,16 @@ class DCNN(SentenceModel):
         super().__init__(config, vocabulary, classes)
         self.config = config
 
-    def forward(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None) -> Tensor:
-        """Logits (B, classes); in one go where a backend does that."""
+    def logits(
+        self, ids: Tensor, lengths: Tensor, dropout: Tensor | None, weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        """In one go where a backend does that."""
         network = choose_network(self.embeddings)
         if network is None or self.projection is not None:  # projected words are made in torch
-            return super().forward(ids, lengths, dropout)
+            return super().logits(ids, lengths, dropout, weight, bias)
         layers = [part for layer in self.convolutions for part in (layer.filters, layer.bias)]
-        top, config = (self.top.weight, self.top.bias), self.config
-        return network(
-            ids, lengths, dropout, config.fold, config.k_top, self.embeddings, *top, *layers
-        )
+        fold, k_top = self.config.fold, self.config.k_top
+        return network(ids, lengths, dropout, fold, k_top, self.embeddings, weight, bias, *layers)
 
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, s), (B,) -> (B, maps * rows * k_top)."""

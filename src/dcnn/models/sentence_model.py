@@ -44,6 +44,7 @@ class SentenceModel(nn.Module):
         self.top = nn.Linear(features, classes)
         self.projection: nn.Parameter | None = None
         self.register_buffer("vectors", None, persistent=False)
+        self.feature_shape, self.members = config.feature_shape, 1
         self.dropout = config.dropout
 
     def project(self, vectors: Tensor) -> None:
@@ -59,9 +60,25 @@ class SentenceModel(nn.Module):
         self.vectors: Tensor | None = vectors
         self.projection = nn.Parameter(torch.empty(vectors.shape[1], self.embeddings.shape[1]))
 
+    def divide(self, members: int) -> None:
+        """While training, let equal parts of the rows be networks of their own, the members.
+
+        Rows meet in the fully connected layer alone, apart from those that are folded together. So
+        an ensemble, whose logits are the mean of its members', is a single network: that of all
+        their rows, with all their top weights divided by their number. Here it is one from the
+        start: a member has its share of the last layer's rows, all that is folded into them, and a
+        loss of its own. Only the bias of the top is common to all.
+        """
+        self.members = members
+
     def merged(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """``weights`` as a network without a projection has them: the same function of the ids."""
+        """``weights`` as a network without projection and members has them.
+
+        It is the same function of the ids.
+        """
         merged = dict(weights)
+        if self.members > 1:
+            merged["top.weight"] = merged["top.weight"] / self.members
         projection = merged.pop("projection", None)
         if projection is not None and self.vectors is not None:
             merged["embeddings"] = merged["embeddings"] + self.vectors @ projection
@@ -109,8 +126,35 @@ class SentenceModel(nn.Module):
             part.lt_(keep).div_(keep)
         return draws
 
-    def forward(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None) -> Tensor:
-        """Logits (B, classes); ``dropout`` is a mask on the features, as in training."""
+    def forward(
+        self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None, apart: bool = False
+    ) -> Tensor:
+        """Logits (B, classes), of members the mean; ``dropout`` is a mask on the features.
+
+        With ``apart`` they are (B * members, classes): what each member says of each sentence.
+        """
+        weight, bias = self.top.weight, self.top.bias
+        if self.members == 1:
+            return self.logits(ids, lengths, dropout, weight, bias)
+        if not apart:
+            return self.logits(ids, lengths, dropout, weight / self.members, bias)
+        # All tops at once; a member's weights are zero for the features of the others.
+        weights = (self._owned()[:, None] * weight).flatten(0, 1)  # (members * classes, features)
+        logits = self.logits(ids, lengths, dropout, weights, bias.repeat(self.members))
+        return logits.reshape(-1, len(bias))
+
+    def _owned(self) -> Tensor:
+        """(members, features): whether a feature is the member's."""
+        _, rows, values = self.feature_shape
+        features = torch.arange(self.top.in_features, device=self.top.weight.device)
+        owner = features // values % rows // (rows // self.members)
+        return owner == torch.arange(self.members, device=features.device)[:, None]
+
+    def logits(
+        self, ids: Tensor, lengths: Tensor, dropout: Tensor | None, weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        """What a top of ``weight`` and ``bias`` makes of the features."""
         features = self.encode(ids, lengths)
-        logits: Tensor = self.top(features if dropout is None else features * dropout)
-        return logits
+        return nn.functional.linear(
+            features if dropout is None else features * dropout, weight, bias
+        )

@@ -28,7 +28,7 @@ class _Sizes(ctypes.Structure):
     """``dcnn_sizes`` of the C interface."""
 
     _fields_ = [
-        *((name, _long) for name in ("depth", "k_top", "vocabulary", "classes")),
+        *((name, _long) for name in ("depth", "k_top", "vocabulary", "classes", "members")),
         ("layers", _pointer),
     ]
 
@@ -53,29 +53,36 @@ class _Batch(ctypes.Structure):
 
 @lru_cache(maxsize=64)
 def _sizes(
-    filters: tuple[torch.Size, ...], fold: bool, k_top: int, vocabulary: int, classes: int
+    filters: tuple[torch.Size, ...],
+    fold: bool,
+    k_top: int,
+    vocabulary: int,
+    classes: int,
+    members: int,
 ) -> tuple[_Sizes, Any]:
     """The sizes of a network, and the array that they point to."""
     shapes = (native.LayerSizes * len(filters))(
         *(native.layer_sizes(shape, fold) for shape in filters)
     )
-    return _Sizes(len(filters), k_top, vocabulary, classes, ctypes.addressof(shapes)), shapes
+    place = ctypes.addressof(shapes)
+    return _Sizes(len(filters), k_top, vocabulary, classes, members, place), shapes
 
 
 class _Call:
     """The arguments of one run as the library takes them, and what keeps their memory alive."""
 
-    def __init__(self, batch: Sequence[Tensor | None], fold: bool, k_top: int) -> None:
+    def __init__(
+        self, batch: Sequence[Tensor | None], fold: bool, k_top: int, members: int
+    ) -> None:
         self._alive: list[Any] = [batch]
-        self._batch, self._fold, self._k_top = batch, fold, k_top
+        self._batch, self._fold, self._k_top, self._members = batch, fold, k_top, members
 
     def sizes(self, weights: Sequence[Tensor]) -> int:
         """``weights`` are embeddings, top weight and bias, then filters and bias of each layer."""
         embeddings, _, top_bias, *layers = weights
         shapes = tuple(filters.shape for filters in layers[::2])
-        return self._address(
-            *_sizes(shapes, self._fold, self._k_top, len(embeddings), len(top_bias))
-        )
+        counts = len(embeddings), len(top_bias), self._members
+        return self._address(*_sizes(shapes, self._fold, self._k_top, *counts))
 
     def batch(self) -> int:
         """Ids (B, s), lengths (B,) and dropout."""
@@ -126,21 +133,27 @@ def _of_run(run: int | None, tensors: Sequence[Any]) -> list[Any]:
 
 
 def forward(
-    batch: Sequence[Any], fold: bool, k_top: int, weights: Sequence[Tensor]
+    batch: Sequence[Any], fold: bool, k_top: int, weights: Sequence[Tensor], members: int = 1
 ) -> tuple[Tensor, list[Tensor]]:
     """Logits, and for the way back the values and then the positions that every layer pooled.
+
+    The logits are (B, members * classes), one member after the other; see
+    ``SentenceModel.divide``.
 
     Args:
         batch: ids, lengths and dropout, as for ``network``.
         fold: whether every layer folds.
         k_top: values a row keeps at the top.
         weights: as for ``network``.
+        members: parts of the rows with logits of their own.
     """
     ids, lengths, dropout = batch
+    if members < 1 or weights[-1].shape[-1] % members:
+        raise ValueError(f"{weights[-1].shape[-1]} rows cannot be divided among {members}")
     _check(ids, lengths, dropout, weights, fold, k_top)
     batch, weights = _dense([ids.long(), lengths.long(), dropout]), _dense(weights)
     layers, depth = weights[3:], len(weights[3:]) // 2
-    logits = weights[0].new_empty(*ids.shape[:-1], weights[2].shape[-1])
+    logits = weights[0].new_empty(*ids.shape[:-1], members * weights[2].shape[-1])
     kept = [dynamic_k(ids.shape[-1], number, depth, k_top) for number in range(1, depth + 1)]
     values = [
         weights[0].new_empty(*ids.shape[:-1], k, *bias.shape[-2:])
@@ -148,7 +161,7 @@ def forward(
     ]
     positions = [torch.empty_like(value, dtype=torch.int32) for value in values]
     for run in _runs(ids):
-        call, own = _Call(_of_run(run, batch), fold, k_top), _of_run(run, weights)
+        call, own = _Call(_of_run(run, batch), fold, k_top, members), _of_run(run, weights)
         native.check(
             native.library().dcnn_training_forward(
                 call.sizes(own),
@@ -170,6 +183,7 @@ def backward(
     weights: Sequence[Tensor],
     pooled: Sequence[Tensor],
     gradient_logits: Tensor,
+    members: int = 1,
     *,
     sparse: bool = False,
 ) -> list[Tensor]:
@@ -181,7 +195,8 @@ def backward(
         k_top: likewise.
         weights: likewise.
         pooled: what ``forward`` gave beside the logits.
-        gradient_logits: (B, classes).
+        gradient_logits: (B, members * classes).
+        members: likewise.
         sparse: whether the gradient of the embeddings is sparse; not with an axis of runs.
     """
     ids, lengths, dropout = batch
@@ -197,7 +212,7 @@ def backward(
         of_words, sparsely = torch.zeros_like(embeddings), (None, None)
     gradients = [of_words, *map(torch.empty_like, others)]
     for run in _runs(ids):
-        call, own = _Call(_of_run(run, batch), fold, k_top), _of_run(run, weights)
+        call, own = _Call(_of_run(run, batch), fold, k_top, members), _of_run(run, weights)
         kept = _of_run(run, pooled)
         native.check(
             native.library().dcnn_training_backward(

@@ -38,6 +38,7 @@ def make_model(
             "lower model.dim, model.maps, model.widths or text.max_size"
         )
     model = build_model(config.model, vocabulary, classes)
+    model.divide(config.members)
     if vectors is not None and config.text.vectors_projection:
         table = torch.zeros(vocabulary, vectors.values.shape[1])
         table[torch.from_numpy(vectors.ids)] = torch.from_numpy(_projected_vectors(config, vectors))

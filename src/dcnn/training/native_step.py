@@ -44,11 +44,14 @@ def set_gradients(
     config = model.config
     layers = [part for layer in model.convolutions for part in (layer.filters, layer.bias)]
     parameters = [model.embeddings, model.top.weight, model.top.bias, *layers]
-    logits, pooled = native_training.forward(batch, config.fold, config.k_top, parameters)
+    given = batch, config.fold, config.k_top, parameters
+    logits, pooled = native_training.forward(*given, model.members)
     objective = _binary_cross_entropy if many else native_training.cross_entropy
-    loss, gradient = objective(logits, targets, weights)
+    loss, gradient = objective(logits.view(len(targets), -1), targets, weights)
+    if model.members > 1:
+        gradient *= model.members
     gradients = native_training.backward(
-        batch, config.fold, config.k_top, parameters, pooled, gradient, sparse=True
+        *given, pooled, gradient.view_as(logits), model.members, sparse=True
     )
     for parameter, of_batch in zip(parameters, gradients, strict=True):
         parameter.grad = of_batch

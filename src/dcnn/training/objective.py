@@ -40,6 +40,11 @@ def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None
     return (losses if weights is None else losses * weights).mean()
 
 
+def for_members(of_sentences: Tensor, members: int) -> Tensor:
+    """(B, ...) as (B * members, ...): what each member of an ensemble is told is the same."""
+    return of_sentences if members == 1 else of_sentences.repeat_interleave(members, dim=0)
+
+
 def smoothed_indicators(targets: NDArray[Any], label_smoothing: float = 0.0) -> Floats:
     """Noughts and ones (N, labels), each moved towards a half by ``label_smoothing``."""
     smoothed: Floats = (targets * (1 - label_smoothing) + label_smoothing / 2).astype(np.float32)

@@ -47,7 +47,8 @@ def set_learning_rate(optimizer: Adagrad, config: TrainingConfig, progress: floa
 
 
 def clip_gradients(model: SentenceModel, optimizer: Adagrad, largest: float) -> Tensor:
-    """Scale all gradients down to the norm ``largest``; returns the norm that they had."""
+    """Scale all gradients down to the norm ``largest`` a member; returns the norm that they had."""
+    largest *= model.members**0.5
     if not isinstance(optimizer, NativeAdagrad):
         return torch.nn.utils.clip_grad_norm_(model.parameters(), largest)
     total = norm([value.grad for value in model.parameters() if value.grad is not None])

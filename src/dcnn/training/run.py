@@ -23,7 +23,7 @@ from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training import native_step
 from dcnn.training.dev_set import evaluate_label_weights, evaluate_weights
 from dcnn.training.feeds import ALONE, Feed, MemoryFeed
-from dcnn.training.objective import binary_cross_entropy, cross_entropy
+from dcnn.training.objective import binary_cross_entropy, cross_entropy, for_members
 from dcnn.training.optimizer import (
     WeightAverage,
     clip_gradients,
@@ -191,12 +191,16 @@ class Run:
         weights: Tensor | None,
     ) -> Tensor:
         """Give every parameter its gradient; returns the loss."""
+        members = self.model.members
+        targets = for_members(targets, members)
+        weights = None if weights is None else for_members(weights, members)
         if isinstance(self.model, DCNN) and native_step.fits(self.model, self.optimizer):
             return native_step.set_gradients(self.model, batch, targets, weights, self.many)
         objective = binary_cross_entropy if self.many else cross_entropy
-        loss = objective(self.model(*batch), targets, weights)
+        loss = objective(self.model(*batch, apart=True), targets, weights)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        # A member learns as if it were alone: its gradient is not the share of a mean.
+        (loss * members).backward()  # type: ignore[no-untyped-call]
         return loss
 
     def _look_at_loss(self, batches: int) -> None:

@@ -7,6 +7,7 @@ of runs, and ``torch.func.vmap`` maps the very module that a single run trains.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,8 @@ class Plan:
 
     Attributes:
         training: its settings. Runs of a stack share ``batch_size``, ``evaluations`` and
-            ``class_weights``, and none stops early: ``patience`` is for runs of their own.
+            ``class_weights``, and none stops early: ``patience`` is for runs of their own. Whether
+            they have members is a matter of the network.
         weights: its initial weights by name.
         subset: indices of the examples it learns from; none is all of them.
         targets: (N, classes) its own targets in place of the examples', or none.
@@ -113,7 +115,7 @@ class Stack:
         for value in self.weights.values():
             value.requires_grad_()
         self.kept = {name: value.detach().clone() for name, value in self.weights.items()}
-        self.optimizer = StackedAdagrad(self.weights, self.configs)
+        self.optimizer = StackedAdagrad(self.weights, self.configs, model.members)
         seeds = [config.seed for config in self.configs]
         own_seed = int(np.random.SeedSequence([*seeds, 1]).generate_state(1)[0])
         self.generator = torch.Generator(self.device).manual_seed(own_seed)
@@ -241,9 +243,12 @@ class Stack:
         ids, lengths = self._words(indices, columns)  # (R, B, s), (R, B)
         dropout = self.model.draw_dropout(indices.numel(), self.generator)
         masks = () if dropout is None else (dropout.view(*indices.shape, -1),)
-        logits = vmap(self._call)(self.weights, ids, lengths, *masks)  # (R, B, classes)
-        loss = self._loss(logits, indices)
-        weights, each = list(self.weights.values()), torch.ones_like(loss)
+        members = self.model.members
+        called = partial(self._call, apart=True)
+        logits = vmap(called)(self.weights, ids, lengths, *masks)  # (R, B * members, classes)
+        loss = self._loss(logits, indices.repeat_interleave(members, dim=1))
+        # A member learns as if it were alone: its gradient is not the share of a mean.
+        weights, each = list(self.weights.values()), torch.full_like(loss, members)
         gradients = torch.autograd.grad(loss, weights, each)
         self.optimizer.step(dict(zip(self.weights, gradients, strict=True)), progress)
         return loss.detach()
@@ -272,8 +277,8 @@ class Stack:
             losses = losses * self.importance[indices]
         return (losses * exists).sum(dim=1) / exists.sum(dim=1).clamp(min=1)
 
-    def _call(self, weights: Weights, *inputs: Tensor) -> Tensor:
-        logits: Tensor = functional_call(self.model, weights, inputs)
+    def _call(self, weights: Weights, *inputs: Tensor, apart: bool = False) -> Tensor:
+        logits: Tensor = functional_call(self.model, weights, inputs, {"apart": apart})
         return logits
 
     def _accuracies(self, weights: Weights, dev: Examples) -> list[float]:

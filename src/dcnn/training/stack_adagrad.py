@@ -22,7 +22,9 @@ DECAYING = "embeddings"  # the parameter that ``decay_embeddings`` shrinks
 class StackedAdagrad:
     """Rate, schedule, L2, gradient norm and moving average of each run, in one pass over all."""
 
-    def __init__(self, weights: Weights, configs: Sequence[TrainingConfig]) -> None:
+    def __init__(
+        self, weights: Weights, configs: Sequence[TrainingConfig], members: int = 1
+    ) -> None:
         self.weights = weights
         device = next(iter(weights.values())).device
 
@@ -33,7 +35,7 @@ class StackedAdagrad:
         self._linear = a_run(lambda config: float(config.schedule == "linear"))
         self._eps = a_run(lambda config: config.eps)
         self._decay = a_run(lambda config: config.decay_embeddings)
-        self._largest_norm = a_run(lambda config: config.max_grad_norm or torch.inf)
+        self._largest_norm = a_run(lambda config: config.max_grad_norm * members**0.5 or torch.inf)
         self._ema = a_run(lambda config: config.ema)
         self._l2 = {name: a_run(partial(l2_of, name)) for name in weights}
         self._sums = {name: torch.zeros_like(value) for name, value in weights.items()}

@@ -13,8 +13,8 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
-from dcnn.config import to_toml
 from dcnn.files import write_atomically
+from dcnn.recipe import to_toml
 from dcnn.tuning.folder_size import show_size
 from dcnn.tuning.plots import curves_chart, history_chart, importance_chart, size_chart
 from dcnn.tuning.tables import trials_csv

@@ -13,7 +13,7 @@ from optuna import Trial
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig
 
 Value = int | float
-VERSION = 1  # a study goes on only in the space it began in
+VERSION = 2  # a study goes on only in the space it began in
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class SearchSpace:
             _choice("training.epochs", training.epochs, (6, 9, 12, 18)),
             _choice("training.batch_size", training.batch_size, (16, 32, 64)),
             _choice("text.min_count", self.start.text.min_count, (1, 2, 3)),
-            _choice("model.dim", model.dim, (16, 32, 48, 64, 96)),
+            _choice("model.dim", model.dim, (16, 32, 48, 64, 96, 144)),
+            _choice("training.members", training.members, (1, 4, 8)),
         ]
         if isinstance(model, DCNNConfig):
             choices = [*self._layers(model), *choices]
@@ -84,7 +85,7 @@ class SearchSpace:
         depths = (model.depth,) if held_layers else (1, 2)
         knobs = [
             _choice("model.widths", model.depth, depths, "depth"),
-            _choice("model.k_top", model.k_top, (2, 3, 4, 5)),
+            _choice("model.k_top", model.k_top, (1, 2, 3, 4, 5)),
         ]
         for layer in range(1, max(*depths, model.depth) + 1):
             # A layer that the start does not have begins as the default network's.
