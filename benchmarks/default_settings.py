@@ -2,7 +2,8 @@
 
     python benchmarks/default_settings.py benchmarks/sweeps/default-settings.toml --corpora DIR
 
-A TOML file names the settings, each a list of ``section.key=value`` strings on top of the default.
+A TOML file names the settings, each a list of ``section.key=value`` strings on top of the network
+that the paper has for SST (``Config()``), so that what they mean does not change with the default.
 Every corpus's training part is split anew for each seed: eight tenths to learn from, one for early
 stopping, one to judge by. The judged accuracy of every corpus, setting and seed goes to a JSON file
 of the same name in ``results/sweeps/``; linear models on n-grams stand beside for comparison.

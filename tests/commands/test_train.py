@@ -112,7 +112,7 @@ BAD_INPUTS = {
     "duplicated header": (b"text,label,text\na,x,b\n", (), r"more than one column is named 'text'"),
     "unclosed quote": ((GOOD + '"open,pos\n').encode(), (), r"line 22.*quote"),
     "bad setting": (
-        GOOD.encode(), ("--set", "model.widths=[3,5]"), r"widths\[0\]=3 is below k_top"),
+        GOOD.encode(), ("--set", "model.widths=[1]"), r"widths\[0\]=1 is below k_top"),
     "huge network": (GOOD.encode(), ("--set", "model.dim=1000000000"), r"would have .* weights"),
     "huge number": (GOOD.encode(), ("--seed", "9" * 30), r"seed=9.* must be a finite number below"),
     "no place": (GOOD.encode(), ("--out", "/"), r"/ is no place for a model folder"),

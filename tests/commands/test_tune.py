@@ -16,7 +16,7 @@ from dcnn.data.tables import TableOptions
 from dcnn.errors import UserError
 from dcnn.recipe import load_toml
 
-QUICK = ("training.epochs=2", "model.maps=[2,2]", "model.dim=8")
+QUICK = ("training.epochs=2", "model.maps=[2]", "model.dim=8")
 CORPUS = generate()
 
 

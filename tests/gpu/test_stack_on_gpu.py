@@ -16,7 +16,8 @@ pytestmark = [
 ]
 
 
-def test_losses_and_weights_are_those_of_the_cpu():
+@pytest.mark.parametrize("members", [1, 2])
+def test_losses_and_weights_are_those_of_the_cpu(members):
     generator = np.random.default_rng(0)
     sentences = [generator.integers(1, 50, generator.integers(1, 12)).tolist() for _ in range(200)]
     examples = Examples(
@@ -26,6 +27,7 @@ def test_losses_and_weights_are_those_of_the_cpu():
     losses, weights = [], []
     for device in ("cpu", "cuda"):
         model = build_model(network, 50, 2)
+        model.divide(members)
         model.initialize(torch.Generator().manual_seed(0))
         initial = {name: value.detach().clone() for name, value in model.named_parameters()}
         # One batch an epoch, so that the order, which is drawn on the device, does not matter.

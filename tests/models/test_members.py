@@ -14,6 +14,7 @@ from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
 from dcnn.text.sentences import Sentences
+from dcnn.training.fit import TextSet, fit
 from dcnn.training.initial import make_model
 from dcnn.training.loop import train
 from dcnn.training.stack import Plan, Stack
@@ -206,6 +207,9 @@ def test_each_may_have_the_largest_norm():
 def test_the_settings_divide_the_network_that_is_trained():
     config = Config(model=DCNNConfig(dim=16), training=TrainingConfig(members=2))
     assert make_model(config, VOCABULARY, CLASSES).members == 2
+    data = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
+    artifact, _ = fit(data, None, ("neg", "pos"), config.with_training(epochs=1), device="cpu")
+    assert artifact.facts["members"] == 2
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,8 @@ def _fit_encoded(
         "threads": course.threads,
         "backend": backend,
     }
+    if model.members > 1:
+        facts["members"] = model.members
     if workers is not None:
         facts["processes"] = workers.size
     thresholds = (UNDECIDED,) * len(classes) if many else None
