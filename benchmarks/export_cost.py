@@ -31,7 +31,7 @@ from dcnn.artifact import Artifact
 from dcnn.data.batching import Examples
 from dcnn.data.folders import data_folder
 from dcnn.experiments import provenance
-from dcnn.experiments.marked_block import replace_block
+from dcnn.experiments.marked_block import write_blocks
 from dcnn.experiments.networks import Job, Trainer
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runner import Setting
@@ -181,11 +181,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="only put the table into this Markdown file")
     options = parser.parse_args()
     if options.write is not None:
-        text = options.write.read_text(encoding="utf-8")
         rendered = table(json.loads(RESULT.read_text(encoding="utf-8")))
-        options.write.write_text(
-            replace_block(text, BLOCK, rendered, options.write), encoding="utf-8"
-        )
+        write_blocks([options.write], {BLOCK: rendered})
         return
     artifact, dev = trained(options.epochs)
     with tempfile.TemporaryDirectory() as place:

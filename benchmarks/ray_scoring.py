@@ -31,7 +31,7 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig
 from dcnn.experiments import provenance
-from dcnn.experiments.marked_block import replace_block
+from dcnn.experiments.marked_block import write_blocks
 from dcnn.text.encoder import Encoder
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "ray.json"
@@ -120,11 +120,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="only put the table into this Markdown file")
     options = parser.parse_args()
     if options.write is not None:
-        text = options.write.read_text(encoding="utf-8")
         rendered = table(json.loads(RESULT.read_text(encoding="utf-8")))
-        options.write.write_text(
-            replace_block(text, BLOCK, rendered, options.write), encoding="utf-8"
-        )
+        write_blocks([options.write], {BLOCK: rendered})
         return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

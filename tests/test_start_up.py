@@ -16,7 +16,8 @@ NEEDLESS = (
     *("fastapi", "uvicorn", "starlette", "dcnn.serve"),
     *("pyarrow", "polars", "dcnn.data.frames"),
     *("csv", "multiprocessing", "importlib.metadata", "http", "asyncio", "unittest"),
-    *("dcnn.cli", "dcnn.data.tables", "dcnn.text.numbering", "dcnn.training", "dcnn.experiments"),
+    *("dcnn.cli", "dcnn.data.shard_reader", "dcnn.data.tables", "dcnn.text.numbering"),
+    *("dcnn.training", "dcnn.experiments"),
 )
 LIST_MODULES = """
 import atexit, json, sys

@@ -16,15 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from dcnn import artifact as model_folder
 from dcnn.config import Config, DCNNConfig, TextConfig
-from dcnn.data.columns import Columns
-from dcnn.data.frames import Frame, is_frame
-from dcnn.data.given_labels import LabelSets, checked_labels, dev_targets
-from dcnn.data.messages import shown
-from dcnn.data.splitting import split_label_sets, stratified_split
 from dcnn.errors import DataError, MissingExtraError
+from dcnn.given_examples import given_examples, given_indicators, given_texts, make_lesson
 from dcnn.inspection import Explanation, explain
 from dcnn.label_scores import over
-from dcnn.predictor import Predictor, checked_texts
+from dcnn.predictor import Predictor
 from dcnn.recipe import DEFAULT, NETWORK
 
 try:
@@ -206,62 +202,28 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise MissingExtraError("Training", "train") from None
 
         config = self.config
-        texts, labels, columns = _examples("X", X, y, text_column, label_column)
-        if not texts:
-            raise DataError("X has no texts; give at least two, of different labels")
-        many = isinstance(labels, LabelSets)
-        targets: NDArray[Any]
-        if isinstance(labels, LabelSets):
-            classes, targets = labels.classes, labels.indicators
-        else:
-            check_classification_targets(labels)
-            classes, targets = np.unique(labels, return_inverse=True)
-        if len(classes) < 2:
-            raise DataError(f"y has one class only, {classes.tolist()}; give two or more")
-        weights = None
-        if sample_weight is not None:
-            weights = np.asarray(sample_weight, np.float32)
-            if weights.shape != (len(texts),) or not np.all(np.isfinite(weights) & (weights >= 0)):
-                raise DataError(
-                    "sample_weight must be one finite number of 0 or more for each text"
-                )
-        if dev is None:
-            how = (config.training.dev_fraction, config.training.seed)
-            if isinstance(labels, LabelSets):
-                kept, held_out = split_label_sets(labels.sets, *how)
-            else:
-                kept, held_out = stratified_split(targets.tolist(), *how)
-            if not len(held_out):
-                raise DataError(
-                    "every label of y occurs once, so none can be held out; give more examples, "
-                    "or examples of your own as dev=(texts, labels)"
-                )
-            dev_set = TextSet([texts[i] for i in held_out], targets[held_out])
-            texts, targets = [texts[i] for i in kept], targets[kept]
-            weights = weights[kept] if weights is not None else None
-        else:
-            dev_texts, dev_labels = _dev_examples(dev, columns)
-            if not dev_texts:
-                raise DataError("dev has no texts; give at least one, or leave dev out")
-            dev_set = TextSet(dev_texts, dev_targets(dev_labels, classes, many))
+        given = given_examples(X, y, text_column, label_column)
+        if not given.many:
+            check_classification_targets(given.labels)
+        lesson = make_lesson(given, sample_weight, dev, config.training)
         with _progress_bar() if self.verbose else nullcontext() as listener:
             artifact, summary = fit(
-                TextSet(texts, targets, weights),
-                dev_set,
-                classes.tolist(),
+                TextSet(*lesson.train),
+                TextSet(*lesson.dev),
+                lesson.classes.tolist(),
                 config,
                 device=self.device,
                 listener=listener,
                 threads=self.n_jobs,
-                many=many,
+                many=given.many,
             )
-        self.classes_ = classes
+        self.classes_ = lesson.classes
         self.thresholds_ = artifact.thresholds
         self.predictor_ = Predictor(artifact)
         self.n_epochs_ = summary.epochs
         self.dev_accuracy_ = summary.dev_accuracy
         self.history_ = summary.history
-        self.text_column_ = None if columns is None else columns.text
+        self.text_column_ = None if given.columns is None else given.columns.text
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
@@ -295,11 +257,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "predictor_")
         if self.thresholds_ is not None and getattr(y, "ndim", 1) == 1:
-            given = checked_labels(y, self._texts(X))
-            if not isinstance(given, LabelSets):
-                raise DataError("y has one label a text, where the model gives several")
-            by_place = given.classes.tolist() == list(range(len(self.classes_)))  # rows of flags
-            y = given.indicators if by_place else given.among(self.classes_, "y")
+            y = given_indicators(y, self._texts(X), self.classes_)
         return float(super().score(X, y, sample_weight))
 
     @overload
@@ -317,12 +275,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return [explain(self.predictor_, one, of_class) for one in self._texts(text)]
 
     def _texts(self, given: Any) -> list[str]:
-        if not is_frame(given):
-            return checked_texts(given)
-        frame = Frame(given, "X")
         # A model that was loaded, or learned from a list, has seen no column.
-        seen = getattr(self, "text_column_", None)
-        return checked_texts(frame.column(frame.choose(seen, None, labels=False).text))
+        return given_texts(given, getattr(self, "text_column_", None))
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the model folder; ``dcnn predict`` and ``DCNNClassifier.load`` read it."""
@@ -361,39 +315,6 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _plain(value: object) -> object:
     """A number or array of numpy's, which a search may try, as plain values."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
-def _examples(
-    name: str, given: Any, y: Any, text_column: str | None, label_column: str | None
-) -> tuple[list[str], NDArray[Any] | LabelSets, Columns | None]:
-    """Texts, labels, and the columns they were found in if ``given`` is a frame."""
-    if not is_frame(given):
-        if text_column is not None or label_column is not None:
-            option = "text_column" if text_column is not None else "label_column"
-            raise DataError(
-                f"{option} names a column, and {name} is a {type(given).__name__} without any; "
-                "give a frame, or leave it out"
-            )
-        texts = checked_texts(given)
-        return texts, checked_labels(y, texts), None
-    if y is not None and label_column is not None:
-        raise DataError(
-            f"both y and label_column {shown(label_column)} give the labels; leave out one of them"
-        )
-    frame = Frame(given, name)
-    columns = frame.choose(text_column, label_column, labels=y is None)
-    texts = checked_texts(frame.column(columns.text))
-    y = y if columns.label is None else frame.column(columns.label)
-    return texts, checked_labels(y, texts), columns
-
-
-def _dev_examples(dev: Any, columns: Columns | None) -> tuple[list[str], NDArray[Any] | LabelSets]:
-    """Texts and labels of a dev set, whose frame has the columns of the training set's."""
-    text, label = (None, None) if columns is None else (columns.text, columns.label)
-    if is_frame(dev):
-        return _examples("dev", dev, None, text, label)[:2]
-    texts, labels = dev
-    return _examples("dev", texts, labels, text if is_frame(texts) else None, None)[:2]
 
 
 def _progress_bar() -> Any:

@@ -1,5 +1,9 @@
 """Files become blocks once; a bad one is named and takes nothing from the others."""
 
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 
 from dcnn.data import encoding
@@ -44,6 +48,21 @@ def test_a_file_is_encoded_once_wherever_it_lies(shards, cache, written, tmp_pat
     assert [file.key for file in again] == [file.key for file in first]
     encode(shards[:1], cache, tokenizer=Tokenizer("whitespace"))
     assert len(written) == 6
+
+
+def test_whatever_code_reads_or_splits_a_file_is_part_of_its_key():
+    """Else a change of that code would leave blocks of the old way in use."""
+    left_out = {"dcnn.data.messages", "dcnn.text.sentences"}  # words of errors, names of types
+    found, ahead = set(), {"dcnn.data.shard_reader", "dcnn.data.blocks"}
+    while ahead:
+        found.add(name := ahead.pop())
+        source = Path(find_spec(name).origin).read_text(encoding="utf-8")
+        imported = {
+            node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)
+        }
+        ours = {name for name in imported if name.startswith(("dcnn.data.", "dcnn.text."))}
+        ahead |= ours - found - left_out
+    assert {module.__name__ for module in encoding._CODE} == found
 
 
 def test_several_processes_give_the_same_blocks(shards, cache, tmp_path):

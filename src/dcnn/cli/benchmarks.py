@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dcnn.cli.options import Json
+from dcnn.cli.options import Json, MarkdownFiles
 
 bench_app = typer.Typer(
     no_args_is_help=True,
@@ -61,10 +61,7 @@ def tables(
     results: Annotated[
         Path, typer.Option("--results", help="The folder of the figures, one file a case.")
     ] = Path("results/bench"),
-    write: Annotated[
-        list[Path] | None,
-        typer.Option("--write", help="Replace the marked block of this Markdown file; repeatable."),
-    ] = None,
+    write: MarkdownFiles = None,
 ) -> None:
     """Render the tables from the files; measure nothing.
 

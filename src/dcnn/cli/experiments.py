@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dcnn.cli.options import DataFolder, Device
+from dcnn.cli.options import DataFolder, Device, MarkdownFiles
 
 experiment_app = typer.Typer(
     no_args_is_help=True,
@@ -96,10 +96,7 @@ for _name, _title in _TITLES.items():
 @experiment_app.command()
 def tables(
     results: Results = Path("results"),
-    write: Annotated[
-        list[Path] | None,
-        typer.Option("--write", help="Replace the marked block of this Markdown file; repeatable."),
-    ] = None,
+    write: MarkdownFiles = None,
 ) -> None:
     """Render Tables 1 to 3 beside the paper's figures, from the results alone.
 

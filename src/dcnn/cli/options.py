@@ -15,6 +15,7 @@ SHARDS = "a folder or a quoted pattern takes many"
 ModelFolder = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model folder, as `dcnn train` writes it.")
 ]
+NewModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to write.")]
 TextColumn = Annotated[
     str | None, typer.Option("--text-column", help="Column of the texts; guessed if not given.")
 ]
@@ -59,6 +60,10 @@ Device = Annotated[
     str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train; auto takes a GPU.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+MarkdownFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--write", help="Replace the marked block of this Markdown file; repeatable."),
+]
 DataFolder = Annotated[
     Path | None,
     typer.Option("--data", help="The folder of the corpora; else DCNN_DATA, else the user's own."),

@@ -1,18 +1,23 @@
 """Sharing a model: ``dcnn push`` and ``dcnn pull``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dcnn.cli.options import ModelFolder
+from dcnn.cli.options import ModelFolder, NewModelFolder
 
-_PLACE = "OWNER/NAME on the Hugging Face hub, or a folder that begins with ./ or /."
+Place = Annotated[
+    str,
+    typer.Argument(
+        metavar="OWNER/NAME",
+        help="OWNER/NAME on the Hugging Face hub, or a folder that begins with ./ or /.",
+    ),
+]
 
 
 def push(
     model: ModelFolder,
-    to: Annotated[str, typer.Argument(metavar="OWNER/NAME", help=_PLACE)],
+    to: Place,
     private: Annotated[
         bool, typer.Option("--private", help="Hide it from others; refused where it is public.")
     ] = False,
@@ -39,8 +44,8 @@ def push(
 
 
 def pull(
-    source: Annotated[str, typer.Argument(metavar="OWNER/NAME", help=_PLACE)],
-    out: Annotated[Path, typer.Option("--out", help="The model folder to write.")],
+    source: Place,
+    out: NewModelFolder,
     revision: Annotated[
         str | None, typer.Option("--revision", help="A branch, tag or commit; else the newest.")
     ] = None,

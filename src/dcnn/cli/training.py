@@ -13,6 +13,7 @@ from dcnn.cli.options import (
     LabelColumn,
     LabelColumns,
     LabelsSeparator,
+    NewModelFolder,
     NoHeader,
     TextColumn,
     WeightColumn,
@@ -40,7 +41,7 @@ def train(
         Path,
         typer.Argument(metavar="TRAIN", help=f"Labelled texts: {READABLE}; {SHARDS}."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The model folder to write.")],
+    out: NewModelFolder,
     dev: Annotated[
         Path | None,
         typer.Option("--dev", help="Examples to select on, as TRAIN; else a part of TRAIN."),

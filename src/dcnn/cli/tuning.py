@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from dcnn.cli.options import Device, Encoding, Json, LabelColumn, NoHeader, TextColumn, WeightColumn
+from dcnn.cli.options import (
+    Device,
+    Encoding,
+    Json,
+    LabelColumn,
+    NewModelFolder,
+    NoHeader,
+    TextColumn,
+    WeightColumn,
+)
 
 Train = Annotated[
     Path,
@@ -18,7 +27,7 @@ Dev = Annotated[
 
 def tune(
     data: Train,
-    out: Annotated[Path, typer.Option("--out", help="The model folder to write.")],
+    out: NewModelFolder,
     dev: Dev = None,
     minutes: Annotated[
         float | None,

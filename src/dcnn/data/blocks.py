@@ -19,7 +19,7 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from dcnn.data.tables import Row
+from dcnn.data.shard_reader import Row
 from dcnn.errors import DataError
 from dcnn.files import write_atomically
 from dcnn.text.numbering import number_chunk

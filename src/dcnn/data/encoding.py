@@ -24,14 +24,23 @@ from pathlib import Path
 from typing import Any
 
 from dcnn import __version__
+from dcnn.data import (
+    arrow_files,
+    columns,
+    fields,
+    formats,
+    label_sets,
+    lines,
+    records,
+    shard_reader,
+)
 from dcnn.data import blocks as blocks_module
-from dcnn.data import columns, fields, label_sets, records, tables
 from dcnn.data.blocks import BlockFacts, write_block
 from dcnn.data.checksums import file_sha256
 from dcnn.data.columns import Columns
 from dcnn.data.label_sets import LabelForm
 from dcnn.data.records import NoRowsError
-from dcnn.data.tables import Row, ShardReader, TableOptions
+from dcnn.data.shard_reader import Row, ShardReader, TableOptions
 from dcnn.data.turns import turn_at
 from dcnn.errors import DataError, DcnnError, StorageError
 from dcnn.files import write_folder_atomically
@@ -44,12 +53,15 @@ FOLDER, ENTRY = "blocks", "entry.json"
 
 # What decides how a file is read and split: another version of it makes another entry.
 _CODE = (
+    arrow_files,
     blocks_module,
     columns,
     fields,
+    formats,
     label_sets,
+    lines,
     records,
-    tables,
+    shard_reader,
     numbering,
     tokenizer_module,
 )

@@ -1,7 +1,8 @@
 """The labels of a corpus in many files that were read apart: counted, and checked to be one coding.
 
 Read one after another, a file is compared with those before it while its rows come
-(``dcnn.data.tables``). Here all have been read, in any order, and what they say is put together.
+(``dcnn.data.shard_reader``). Here all have been read, in any order, and what they say is put
+together.
 """
 
 from collections import Counter

@@ -1,0 +1,1 @@
+"""The explorer page in a real Chromium: a package, since its modules share one browser."""

@@ -1,0 +1,80 @@
+"""The explorer page in a real Chromium.
+
+Every test also holds that the page asked nobody but its own server, and that its console is silent.
+Playwright may be missing: the import of ``explorer_page`` then skips a module of tests, but would
+break a conftest, so here it stands in the fixtures.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from serve_process import Running, start_server
+
+if TYPE_CHECKING:
+    from explorer_page import Browser, Page
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
+
+
+@pytest.fixture(scope="package")
+def browser() -> "Iterator[Browser]":
+    from explorer_page import playwright
+
+    if not CHROMIUM:
+        reason = "there is no Chromium; install Debian's package chromium"
+        if os.environ.get("DCNN_REQUIRE_BROWSER"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with playwright.sync_playwright() as driver:
+        # Its own sandbox needs rights that root in a container does not have.
+        launched = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="package")
+def server(folder: Path) -> Iterator[Running]:
+    running = start_server(folder, "first", "bag", "--corpus", "corpus.txt", "--port", 0)
+    yield running
+    running.process.terminate()
+    running.process.communicate()
+
+
+@pytest.fixture
+def opened(browser: "Browser", server: Running) -> "Iterator[Callable[..., Page]]":
+    """Open the page; in the end, check what it asked for and what it logged."""
+    contexts, faults, asked = [], [], set()
+
+    def open_page(hash_: str = "", address: str = "", **options: object) -> "Page":
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(8000)
+        page.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda request: asked.add(request.url.split("/")[2]))
+        page.goto(f"{address or server.address}/{hash_}")
+        return page
+
+    open_page.faults = faults
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not faults
+    assert {host.partition(":")[0] for host in asked} == {"127.0.0.1"}
+
+
+@pytest.fixture
+def page(opened) -> "Page":
+    from explorer_page import TEXT, expect
+
+    page = opened(f"#view=explain&text={TEXT.replace(' ', '+')}")
+    expect(page.locator("#words .word")).to_have_count(len(TEXT.split()))
+    return page
