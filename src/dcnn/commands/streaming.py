@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 # Text beyond this is not held in memory: some six million tweets, which would take four gigabytes.
 LARGEST_IN_MEMORY = 512 << 20
 
+# What is on disk when a command is stopped before it trains; filled in with the cache.
+KEPT_FILES = (
+    "no model was written, but files that were encoded whole are kept in {}, and the same command "
+    "goes on with the others"
+)
+
 # How many times larger the text of a file is than the file, about.
 _COMPRESSED, _COLUMNAR = 3, 2
 

@@ -18,10 +18,11 @@ from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.commands.examples import read_examples, sorted_labels
-from dcnn.commands.stopping import stop_on_signal
-from dcnn.commands.streaming import is_large, read_corpus, read_others
+from dcnn.commands.stopping import say_what_is_kept, stop_on_signal
+from dcnn.commands.streaming import KEPT_FILES, is_large, read_corpus, read_others
 from dcnn.commands.torchrun import hush_all_but_first, is_first, is_launched, is_restarted
 from dcnn.config import Config, load_toml
+from dcnn.data.folders import cache_folder
 from dcnn.data.splitting import hold_out
 from dcnn.data.tables import LabelledTexts, TableOptions
 from dcnn.errors import (
@@ -106,12 +107,14 @@ def run_train(options: TrainOptions) -> None:
         options.checkpoint.unlink(missing_ok=True)  # else a restart would go on with the old run
     stream = is_large(options.data) if options.stream is None else options.stream
     learn = _learn_from_disk if stream else _learn_in_memory
-    if is_launched():
-        artifact, summary, test = _learn_together(learn, console, options, config)
-    else:
-        artifact, summary, test = learn(console, options, config, None)
-    if is_first():
-        _finish(console, options, config, artifact, summary, test, replaces)
+    kept = KEPT_FILES.format(cache_folder()) if stream else "nothing was written"
+    with say_what_is_kept(options.checkpoint, resumes=options.resume, before_training=kept):
+        if is_launched():
+            artifact, summary, test = _learn_together(learn, console, options, config)
+        else:
+            artifact, summary, test = learn(console, options, config, None)
+        if is_first():
+            _finish(console, options, config, artifact, summary, test, replaces)
 
 
 def _check_log_folder(folder: Path, options: TrainOptions) -> None:
