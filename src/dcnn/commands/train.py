@@ -17,7 +17,7 @@ from rich.console import Console
 from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.commands.examples import read_examples, sorted_labels
+from dcnn.commands.examples import learned_labels, read_examples
 from dcnn.commands.stopping import say_what_is_kept, stop_on_signal
 from dcnn.commands.streaming import KEPT_FILES, is_large, read_corpus, read_others
 from dcnn.commands.torchrun import hush_all_but_first, is_first, is_launched, is_restarted
@@ -206,7 +206,7 @@ def _learn_in_memory(
         )
     if dev is None:
         train, dev = hold_out(train, config.training)
-    classes = sorted_labels([label for labels in train.each for label in labels])
+    classes = learned_labels(train, options.columns)
     _say_sizes(console, len(train.texts), len(dev.texts), len(classes), train.many)
     fit_module = _import_fit()
     data = fit_module.TextSet(train.texts, _targets(train, classes), train.weights)
