@@ -85,6 +85,8 @@ def read_corpus(
     tokenizer = tokenizer_of(config.text)
     with workers.first_before_others() if workers is not None else nullcontext():
         reading = Reading.of(paths, columns, tokenizer)
+        for examples in filter(None, others):  # before the hours that the encoding may take
+            check_form(examples, many=False, of=str(data))
     if workers is None:
         return _prepare(console, data, paths, reading, others, config, cache, holds_out)
     own = paths[workers.rank :: workers.size]
@@ -115,7 +117,6 @@ def _prepare(
     console.print(f"{sentences:,} examples of {of_files} are encoded in {cache}", soft_wrap=True)
     counts = count_labels(files, str(data), splits=holds_out)
     for examples in filter(None, others):
-        check_form(examples, many=False, of=str(data))
         check_known_labels(examples, set(counts))
     training = config.training
     split = Split(training.dev_fraction, training.seed) if holds_out else None

@@ -18,10 +18,11 @@ from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.commands.examples import learned_labels, read_examples
+from dcnn.commands.given_settings import given_config
 from dcnn.commands.stopping import say_what_is_kept, stop_on_signal
 from dcnn.commands.streaming import KEPT_FILES, is_large, read_corpus, read_others
 from dcnn.commands.torchrun import hush_all_but_first, is_first, is_launched, is_restarted
-from dcnn.config import Config, load_toml
+from dcnn.config import Config
 from dcnn.data.folders import cache_folder
 from dcnn.data.splitting import hold_out
 from dcnn.data.tables import LabelledTexts, TableOptions
@@ -303,8 +304,7 @@ def _targets(examples: LabelledTexts, classes: Sequence[str]) -> "NDArray[Any]":
 
 
 def _config(options: TrainOptions) -> Config:
-    config = load_toml(options.config) if options.config else Config()
-    config = config.with_settings(options.settings)
+    config = given_config(options.config, options.settings)
     given = {"epochs": options.epochs, "seed": options.seed}
     return config.with_training(
         **{name: value for name, value in given.items() if value is not None}
