@@ -6,7 +6,6 @@ every machine; ``--stream`` and ``--no-stream`` choose.
 
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from dcnn.commands.examples import sorted_labels
-from dcnn.commands.torchrun import processes_here
+from dcnn.commands.torchrun import first_reads_first, processes_here
 from dcnn.config import Config
 from dcnn.data.arrow_files import ARROW
 from dcnn.data.corpus import Corpus, load_corpus
@@ -83,7 +82,7 @@ def read_corpus(
     """
     paths, cache = find_shards(data), cache_folder()
     tokenizer = tokenizer_of(config.text)
-    with workers.first_before_others() if workers is not None else nullcontext():
+    with first_reads_first(workers):
         reading = Reading.of(paths, columns, tokenizer)
         for examples in filter(None, others):  # before the hours that the encoding may take
             check_form(examples, many=False, of=str(data))

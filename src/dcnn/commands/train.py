@@ -6,7 +6,7 @@ Torch is imported when all input has been found good: a typo is answered at once
 import datetime
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -21,12 +21,22 @@ from dcnn.commands.examples import learned_labels, read_examples
 from dcnn.commands.given_settings import given_config
 from dcnn.commands.stopping import say_what_is_kept, stop_on_signal
 from dcnn.commands.streaming import KEPT_FILES, is_large, read_corpus, read_others
-from dcnn.commands.torchrun import hush_all_but_first, is_first, is_launched, is_restarted
+from dcnn.commands.torchrun import (
+    first_reads_first,
+    first_says_what_is_wrong,
+    hush_all_but_first,
+    is_first,
+    is_launched,
+    is_restarted,
+    require_distributed,
+)
 from dcnn.config import Config
 from dcnn.data.folders import cache_folder
 from dcnn.data.splitting import hold_out
 from dcnn.data.tables import LabelledTexts, TableOptions
 from dcnn.errors import (
+    ConfigError,
+    DataError,
     MissingExtraError,
     StorageError,
     TrainingError,
@@ -94,16 +104,8 @@ def run_train(options: TrainOptions) -> None:
     if options.resume and not replaces and model_folder.is_model_folder(options.out):
         console.print(f"{options.out} is finished already; there is nothing to resume.")
         return
-    if options.checkpoint.exists() and not (options.resume or options.overwrite):
-        raise UserError(
-            f"{options.checkpoint} holds an unfinished run; "
-            "pass --resume to go on with it, or --overwrite to start again"
-        )
-    model_folder.check_destination(options.out, replaces)
-    if options.log_folder is not None:
-        require_tensorboard()
-        _check_log_folder(options.log_folder, options)
-    config = _config(options)
+    with first_says_what_is_wrong():
+        config = _checked(options, replaces)
     if options.overwrite and is_launched() and is_first() and not is_restarted():
         options.checkpoint.unlink(missing_ok=True)  # else a restart would go on with the old run
     stream = is_large(options.data) if options.stream is None else options.stream
@@ -116,6 +118,20 @@ def run_train(options: TrainOptions) -> None:
             artifact, summary, test = learn(console, options, config, None)
         if is_first():
             _finish(console, options, config, artifact, summary, test, replaces)
+
+
+def _checked(options: TrainOptions, replaces: bool) -> Config:
+    """The settings, once all is well that needs no data to be found wrong."""
+    if options.checkpoint.exists() and not (options.resume or options.overwrite):
+        raise UserError(
+            f"{options.checkpoint} holds an unfinished run; "
+            "pass --resume to go on with it, or --overwrite to start again"
+        )
+    model_folder.check_destination(options.out, replaces)
+    if options.log_folder is not None:
+        require_tensorboard()
+        _check_log_folder(options.log_folder, options)
+    return _config(options)
 
 
 def _check_log_folder(folder: Path, options: TrainOptions) -> None:
@@ -186,12 +202,16 @@ _Learn = Callable[[Console, TrainOptions, Config, "Workers | None"], _Learned]
 def _learn_together(
     learn: _Learn, console: Console, options: TrainOptions, config: Config
 ) -> _Learned:
-    _import_fit()
-    from dcnn.training.workers import joined
+    with ExitStack() as stack:
+        with first_says_what_is_wrong():
+            require_distributed()
+            _import_fit()
+            from dcnn.training.workers import joined
 
-    with joined(options.device) as workers:
+            workers = stack.enter_context(joined(options.device))
         try:
-            return learn(console, options, config, workers)
+            with first_says_what_is_wrong(ConfigError, DataError):
+                return learn(console, options, config, workers)
         except (TrainingError, TrainingStoppedError) as error:
             if workers.is_first:
                 raise
@@ -201,7 +221,7 @@ def _learn_together(
 def _learn_in_memory(
     console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
 ) -> _Learned:
-    with workers.first_before_others() if workers is not None else nullcontext():
+    with first_reads_first(workers):
         train, dev, test = read_examples(
             options.data, options.dev, options.test, options.columns, many=True
         )
@@ -222,7 +242,7 @@ def _learn_in_memory(
 def _learn_from_disk(
     console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
 ) -> _Learned:
-    with workers.first_before_others() if workers is not None else nullcontext():
+    with first_reads_first(workers):
         dev, test = read_others(options.dev, options.test, options.columns)
     corpus = read_corpus(
         console,
