@@ -165,7 +165,10 @@ def test_a_revision_that_is_not_there_is_named(hub, model, tmp_path):
         pull("me/model", tmp_path / "back", revision="v9")
 
 
-def test_a_folder_has_neither_revisions_nor_privacy(model, tmp_path):
+def test_a_folder_has_neither_revisions_nor_privacy_nor_messages(model, tmp_path):
+    with pytest.raises(UserError, match="--message is for the Hugging Face hub"):
+        push(model, str(tmp_path / "there"), message="of May")
+    assert not (tmp_path / "there").exists()
     with pytest.raises(UserError, match="--revision is for the Hugging Face hub"):
         push(model, str(tmp_path / "there"), revision="v2")
     with pytest.raises(UserError, match="--private is for the Hugging Face hub"):

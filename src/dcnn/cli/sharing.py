@@ -24,7 +24,9 @@ def push(
     revision: Annotated[
         str | None, typer.Option("--revision", help="A branch, made if need be; else the main one.")
     ] = None,
-    message: Annotated[str | None, typer.Option("--message", help="Of the commit.")] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", help="Of the commit, on the hub.")
+    ] = None,
 ) -> None:
     """Bring a model folder to the Hugging Face hub, or to a shared folder.
 

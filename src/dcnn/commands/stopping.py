@@ -1,9 +1,14 @@
 """What Ctrl-C does to a long training."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dcnn.commands.torchrun import is_first
+from dcnn.errors import TrainingStoppedError
 
 if TYPE_CHECKING:
     from dcnn.training.progress import Listener
@@ -29,3 +34,36 @@ def stop_on_signal(listener: "Listener", *, patient: bool = False) -> Iterator[N
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def say_what_is_kept(checkpoint: Path, *, resumes: bool, before_training: str) -> Iterator[None]:
+    """Answer a Ctrl-C that ends a command at once, while it reads or saves, with what is left.
+
+    Args:
+        checkpoint: where the run leaves its state.
+        resumes: whether the run goes on with a state that is there already; else that is another's.
+        before_training: what is on disk as long as the run has left no state.
+
+    Raises:
+        TrainingStoppedError: so it was stopped; of several processes, in the first.
+    """
+    at_the_start = _written_at(checkpoint)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not is_first():
+            sys.exit(TrainingStoppedError.exit_code)  # the first process says it of all
+        written = _written_at(checkpoint)
+        if written is not None and (resumes or written != at_the_start):
+            raise TrainingStoppedError(
+                f"stopped; {checkpoint} holds the run as it was last saved, and the same command "
+                "with --resume goes on from there"
+            ) from None
+        raise TrainingStoppedError(
+            f"stopped before the training began; {before_training}"
+        ) from None
+
+
+def _written_at(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None

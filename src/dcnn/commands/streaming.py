@@ -6,7 +6,6 @@ every machine; ``--stream`` and ``--no-stream`` choose.
 
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from dcnn.commands.examples import sorted_labels
-from dcnn.commands.torchrun import processes_here
+from dcnn.commands.torchrun import first_reads_first, processes_here
 from dcnn.config import Config
 from dcnn.data.arrow_files import ARROW
 from dcnn.data.corpus import Corpus, load_corpus
@@ -33,6 +32,12 @@ if TYPE_CHECKING:
 
 # Text beyond this is not held in memory: some six million tweets, which would take four gigabytes.
 LARGEST_IN_MEMORY = 512 << 20
+
+# What is on disk when a command is stopped before it trains; filled in with the cache.
+KEPT_FILES = (
+    "no model was written, but files that were encoded whole are kept in {}, and the same command "
+    "goes on with the others"
+)
 
 # How many times larger the text of a file is than the file, about.
 _COMPRESSED, _COLUMNAR = 3, 2
@@ -77,8 +82,10 @@ def read_corpus(
     """
     paths, cache = find_shards(data), cache_folder()
     tokenizer = tokenizer_of(config.text)
-    with workers.first_before_others() if workers is not None else nullcontext():
+    with first_reads_first(workers):
         reading = Reading.of(paths, columns, tokenizer)
+        for examples in filter(None, others):  # before the hours that the encoding may take
+            check_form(examples, many=False, of=str(data))
     if workers is None:
         return _prepare(console, data, paths, reading, others, config, cache, holds_out)
     own = paths[workers.rank :: workers.size]
@@ -109,7 +116,6 @@ def _prepare(
     console.print(f"{sentences:,} examples of {of_files} are encoded in {cache}", soft_wrap=True)
     counts = count_labels(files, str(data), splits=holds_out)
     for examples in filter(None, others):
-        check_form(examples, many=False, of=str(data))
         check_known_labels(examples, set(counts))
     training = config.training
     split = Split(training.dev_fraction, training.seed) if holds_out else None

@@ -6,7 +6,7 @@ Torch is imported when all input has been found good: a typo is answered at once
 import datetime
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -17,14 +17,26 @@ from rich.console import Console
 from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.commands.examples import read_examples, sorted_labels
-from dcnn.commands.stopping import stop_on_signal
-from dcnn.commands.streaming import is_large, read_corpus, read_others
-from dcnn.commands.torchrun import hush_all_but_first, is_first, is_launched, is_restarted
+from dcnn.commands.examples import learned_labels, read_examples
+from dcnn.commands.given_settings import given_config
+from dcnn.commands.stopping import say_what_is_kept, stop_on_signal
+from dcnn.commands.streaming import KEPT_FILES, is_large, read_corpus, read_others
+from dcnn.commands.torchrun import (
+    first_reads_first,
+    first_says_what_is_wrong,
+    hush_all_but_first,
+    is_first,
+    is_launched,
+    is_restarted,
+    require_distributed,
+)
 from dcnn.config import Config
+from dcnn.data.folders import cache_folder
 from dcnn.data.splitting import hold_out
 from dcnn.data.tables import LabelledTexts, TableOptions
 from dcnn.errors import (
+    ConfigError,
+    DataError,
     MissingExtraError,
     StorageError,
     TrainingError,
@@ -34,7 +46,6 @@ from dcnn.errors import (
 from dcnn.evaluation import evaluate
 from dcnn.label_scores import evaluate_labels
 from dcnn.predictor import Predictor
-from dcnn.recipe import DEFAULT, load_toml
 from dcnn.terminal import TrainingBar, make_console, print_evaluation, print_label_evaluation
 from dcnn.training.progress import Listener, Listeners
 from dcnn.training.tensorboard_log import TensorBoardLog, require_tensorboard
@@ -93,6 +104,24 @@ def run_train(options: TrainOptions) -> None:
     if options.resume and not replaces and model_folder.is_model_folder(options.out):
         console.print(f"{options.out} is finished already; there is nothing to resume.")
         return
+    with first_says_what_is_wrong():
+        config = _checked(options, replaces)
+    if options.overwrite and is_launched() and is_first() and not is_restarted():
+        options.checkpoint.unlink(missing_ok=True)  # else a restart would go on with the old run
+    stream = is_large(options.data) if options.stream is None else options.stream
+    learn = _learn_from_disk if stream else _learn_in_memory
+    kept = KEPT_FILES.format(cache_folder()) if stream else "nothing was written"
+    with say_what_is_kept(options.checkpoint, resumes=options.resume, before_training=kept):
+        if is_launched():
+            artifact, summary, test = _learn_together(learn, console, options, config)
+        else:
+            artifact, summary, test = learn(console, options, config, None)
+        if is_first():
+            _finish(console, options, config, artifact, summary, test, replaces)
+
+
+def _checked(options: TrainOptions, replaces: bool) -> Config:
+    """The settings, once all is well that needs no data to be found wrong."""
     if options.checkpoint.exists() and not (options.resume or options.overwrite):
         raise UserError(
             f"{options.checkpoint} holds an unfinished run; "
@@ -102,17 +131,7 @@ def run_train(options: TrainOptions) -> None:
     if options.log_folder is not None:
         require_tensorboard()
         _check_log_folder(options.log_folder, options)
-    config = _config(options)
-    if options.overwrite and is_launched() and is_first() and not is_restarted():
-        options.checkpoint.unlink(missing_ok=True)  # else a restart would go on with the old run
-    stream = is_large(options.data) if options.stream is None else options.stream
-    learn = _learn_from_disk if stream else _learn_in_memory
-    if is_launched():
-        artifact, summary, test = _learn_together(learn, console, options, config)
-    else:
-        artifact, summary, test = learn(console, options, config, None)
-    if is_first():
-        _finish(console, options, config, artifact, summary, test, replaces)
+    return _config(options)
 
 
 def _check_log_folder(folder: Path, options: TrainOptions) -> None:
@@ -183,12 +202,16 @@ _Learn = Callable[[Console, TrainOptions, Config, "Workers | None"], _Learned]
 def _learn_together(
     learn: _Learn, console: Console, options: TrainOptions, config: Config
 ) -> _Learned:
-    _import_fit()
-    from dcnn.training.workers import joined
+    with ExitStack() as stack:
+        with first_says_what_is_wrong():
+            require_distributed()
+            _import_fit()
+            from dcnn.training.workers import joined
 
-    with joined(options.device) as workers:
+            workers = stack.enter_context(joined(options.device))
         try:
-            return learn(console, options, config, workers)
+            with first_says_what_is_wrong(ConfigError, DataError):
+                return learn(console, options, config, workers)
         except (TrainingError, TrainingStoppedError) as error:
             if workers.is_first:
                 raise
@@ -198,13 +221,13 @@ def _learn_together(
 def _learn_in_memory(
     console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
 ) -> _Learned:
-    with workers.first_before_others() if workers is not None else nullcontext():
+    with first_reads_first(workers):
         train, dev, test = read_examples(
             options.data, options.dev, options.test, options.columns, many=True
         )
     if dev is None:
         train, dev = hold_out(train, config.training)
-    classes = sorted_labels([label for labels in train.each for label in labels])
+    classes = learned_labels(train, options.columns)
     _say_sizes(console, len(train.texts), len(dev.texts), len(classes), train.many)
     fit_module = _import_fit()
     data = fit_module.TextSet(train.texts, _targets(train, classes), train.weights)
@@ -219,7 +242,7 @@ def _learn_in_memory(
 def _learn_from_disk(
     console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
 ) -> _Learned:
-    with workers.first_before_others() if workers is not None else nullcontext():
+    with first_reads_first(workers):
         dev, test = read_others(options.dev, options.test, options.columns)
     corpus = read_corpus(
         console,
@@ -301,8 +324,7 @@ def _targets(examples: LabelledTexts, classes: Sequence[str]) -> "NDArray[Any]":
 
 
 def _config(options: TrainOptions) -> Config:
-    config = load_toml(options.config) if options.config else DEFAULT
-    config = config.with_settings(options.settings)
+    config = given_config(options.config, options.settings)
     given = {"epochs": options.epochs, "seed": options.seed}
     return config.with_training(
         **{name: value for name, value in given.items() if value is not None}

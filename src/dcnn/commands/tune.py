@@ -17,6 +17,7 @@ from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.commands.examples import read_examples, sorted_labels
+from dcnn.commands.given_settings import given_config
 from dcnn.commands.stopping import stop_on_signal
 from dcnn.config import Config
 from dcnn.data.splitting import hold_out
@@ -29,7 +30,6 @@ from dcnn.errors import (
     TrainingStoppedError,
     UserError,
 )
-from dcnn.recipe import DEFAULT, load_toml
 from dcnn.settings import parse_setting
 from dcnn.terminal import TrainingBar, make_console
 
@@ -104,8 +104,7 @@ def run_tune(options: TuneOptions) -> None:
 
 
 def _start(options: TuneOptions) -> Config:
-    config = load_toml(options.config) if options.config else DEFAULT
-    config = config.with_settings(options.settings)
+    config = given_config(options.config, options.settings)
     return config if options.seed is None else config.with_training(seed=options.seed)
 
 

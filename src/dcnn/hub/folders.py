@@ -53,13 +53,20 @@ class SharedFolder:
         return str(self.path)
 
 
-def check_options(path: Path, revision: str | None, private: bool) -> None:
+def check_options(
+    path: Path, revision: str | None, private: bool, message: str | None = None
+) -> None:
     """Refuse what only the hub can do.
 
     Raises:
-        UserError: a revision or privacy is asked of a folder.
+        UserError: a revision, privacy or a message is asked of a folder, which has no commits.
     """
-    for option, given in (("--revision", revision is not None), ("--private", private)):
+    asked = {
+        "--revision": revision is not None,
+        "--private": private,
+        "--message": message is not None,
+    }
+    for option, given in asked.items():
         if given:
             raise UserError(
                 f"{option} is for the Hugging Face hub and {path} is a folder; leave it out, or "

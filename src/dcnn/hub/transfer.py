@@ -67,7 +67,7 @@ def push(
         to: ``OWNER/NAME``, or a folder that begins with ``./``, ``../``, ``/`` or ``~``.
         private: whether the repository must be hidden from others.
         revision: a branch of the repository, made if need be; none is the main one.
-        message: of the commit.
+        message: of the commit; a folder has none.
 
     Returns:
         Where it is now.
@@ -77,7 +77,7 @@ def push(
         UserError: the name or the token will not do.
         FetchError: the hub cannot be reached, or failed.
     """
-    place = _place(to, revision, private)
+    place = _place(to, revision, private, message)
     model = Path(model)
     artifact = model_folder.load(model)
     files = {
@@ -125,10 +125,10 @@ def pull(
     return Pulled(out, origin, artifact)
 
 
-def _place(name: str, revision: str | None, private: bool) -> Place:
+def _place(name: str, revision: str | None, private: bool, message: str | None = None) -> Place:
     if name.startswith((".", "~")) or Path(name).is_absolute():
         path = Path(name).expanduser()
-        check_options(path, revision, private)
+        check_options(path, revision, private, message)
         return SharedFolder(path)
     if not _REPOSITORY.fullmatch(name):
         raise UserError(

@@ -1,0 +1,67 @@
+"""What ``dcnn train`` reads, before anything is learned from it."""
+
+import csv
+
+import pytest
+
+from dcnn.artifact import load
+from dcnn.cli import app
+from dcnn.commands.examples import learned_labels, read_examples
+from dcnn.data.tables import TableOptions
+from dcnn.errors import DataError
+
+NAMES = ("sport", "money", "war")
+TEXT = [("the team won", 1, 0), ("the bank paid", 0, 1), ("the team paid", 1, 1), ("so", 0, 0)]
+
+
+@pytest.fixture
+def write_flags(tmp_path):
+    def write(name, war):
+        with (tmp_path / name).open("w", newline="") as stream:
+            rows = [(*row, flag) for row, flag in zip(5 * TEXT, 5 * war, strict=True)]
+            csv.writer(stream).writerows([("text", *NAMES), *rows])
+        return tmp_path / name
+
+    return write
+
+
+def test_a_label_column_of_noughts_is_kept_and_told(write_flags, caplog):
+    columns = TableOptions(label_columns=NAMES)
+    train = write_flags("train.csv", [0, 0, 0, 0])
+    test = write_flags("test.csv", [0, 1, 0, 0])  # may have it, as the column is a label
+    examples, _, _ = read_examples(train, None, test, columns, many=True)
+    assert learned_labels(examples, columns) == ["money", "sport", "war"]
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert "train.csv: no row has a 1 in 'war' of --label-columns" in warnings[0]
+
+
+def test_columns_that_say_something_are_not_told_of(write_flags, caplog):
+    train = write_flags("train.csv", [0, 1, 0, 0])
+    read_examples(train, None, None, TableOptions(label_columns=NAMES), many=True)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_label_of_no_column_is_still_unknown(write_flags):
+    columns = TableOptions(label_columns=NAMES[:2])
+    train, _, _ = read_examples(
+        write_flags("train.csv", [0, 1, 0, 0]), None, None, columns, many=True
+    )
+    assert learned_labels(train, columns) == ["money", "sport"]
+
+
+def test_a_single_column_with_ones_is_nothing_to_learn_from(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text("text,sport,war\nthe team,1,0\nthe bank,0,0\nthe war,0,0\n")
+    with pytest.raises(DataError, match="the label 'sport' alone"):
+        read_examples(path, None, None, TableOptions(label_columns=("sport", "war")), many=True)
+
+
+def test_the_model_has_every_label_that_was_named(write_flags, tmp_path):
+    train = write_flags("train.csv", [0, 0, 0, 0])
+    options = ["--label-columns", ",".join(NAMES), "--epochs", "1", "--set", "model.kind=nbow"]
+    app(["train", str(train), "--out", str(tmp_path / "m"), *options], standalone_mode=False)
+    model = load(tmp_path / "m")
+    assert model.classes == ("money", "sport", "war")
+    assert model.thresholds is not None
+    assert len(model.thresholds) == 3
