@@ -5,6 +5,7 @@ import pytest
 from dcnn.commands.given_settings import given_config
 from dcnn.config import Config
 from dcnn.errors import ConfigError
+from dcnn.recipe import DEFAULT
 
 
 @pytest.mark.parametrize("tokenizer", ["words", "tweet", "whitespace", "characters"])
@@ -31,4 +32,4 @@ def test_folders_that_were_trained_with_such_a_setting_are_still_read():
 
 
 def test_what_is_not_given_keeps_its_default():
-    assert given_config(None, []) == Config()
+    assert given_config(None, []) == DEFAULT
