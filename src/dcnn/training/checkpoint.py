@@ -72,8 +72,10 @@ class Checkpoint:
         )
 
     def _check_identity(self, description: dict[str, Any]) -> None:
-        there = description["identity"]
         here = json.loads(json.dumps(self.identity))
+        # A setting that did not exist when the file was written had the value of its default.
+        there = {name: _DEFAULTS[name] for name in here if name in _DEFAULTS}
+        there |= description["identity"]
         differences = [
             f"{name} was {there.get(name)!r} and is now {here.get(name)!r}"
             for name in sorted(there.keys() | here.keys())
