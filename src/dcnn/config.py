@@ -374,6 +374,14 @@ class Config:
             "training": to_plain(self.training),
         }
 
+    def to_flat(self) -> dict[str, Any]:
+        """Plain values by ``section.key``."""
+        return {
+            f"{section}.{name}": value
+            for section, values in self.to_dict().items()
+            for name, value in values.items()
+        }
+
     def with_settings(self, settings: Sequence[str]) -> Self:
         """Apply ``section.key=value`` strings; values are written as in TOML."""
         tables: dict[str, dict[str, object]] = {}

@@ -285,9 +285,4 @@ def _identity(
                 digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
     if vectors is not None:  # a projection goes on reading them
         digest.update(vectors.values.tobytes())
-    settings = {
-        f"{section}.{name}": value
-        for section, values in config.to_dict().items()
-        for name, value in values.items()
-    }
-    return settings | {"data": digest.hexdigest()[:16]}
+    return config.to_flat() | {"data": digest.hexdigest()[:16]}
