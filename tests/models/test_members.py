@@ -125,7 +125,7 @@ def test_their_mean_is_one_network(config, members):
 
 @settings(max_examples=20)
 @given(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.integers(0, 2**16))
-def test_the_library_divides_as_torch_does(members, units, fold, seed):
+def test_the_native_library_divides_as_torch_does(members, units, fold, seed):
     if not native.available():
         pytest.skip("not compiled")
     rows = 4 * units * members
