@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dcnn.config import MODEL_KINDS
+from dcnn.config import MODEL_KINDS, Config
 from dcnn.data.opinions import generate
 from dcnn.data.splitting import stratified_split
 from dcnn.data.trec import read_trec
@@ -50,6 +50,23 @@ def trec(seed: int) -> tuple[Split, Split, Split]:
     return first, second, third
 
 
+def settings_of(model: str, seed: int) -> Config:
+    """The default recipe for a kind of network."""
+    return DEFAULT.with_settings([f"model.kind={model}"]).with_training(seed=seed)
+
+
+def is_done(path: Path, model: str, seed: int) -> bool:
+    """Whether there is a run already, of what is the default now.
+
+    A file that names no settings was made when ``Config()`` was the default.
+    """
+    if not path.exists() or model not in NETWORKS:
+        return path.exists()
+    before = Config(model=MODEL_KINDS[model]()).with_training(seed=seed)
+    there = json.loads(path.read_text()).get("settings", before.to_dict())
+    return there == settings_of(model, seed).to_dict()
+
+
 def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Split]) -> dict:
     """Train one model and score it on test."""
     train, dev, test = splits
@@ -61,7 +78,7 @@ def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Spli
             TextSet(texts, np.array([classes.index(label) for label in labels]))
             for texts, labels in (train, dev)
         )
-        config = DEFAULT.with_settings([f"model.kind={model}"]).with_training(seed=seed)
+        config = settings_of(model, seed)
         artifact, _ = fit(train_set, dev_set, classes, config, device="cpu")
         facts = artifact.facts
         predicted = [prediction.label for prediction in Predictor(artifact).predict(test[0])]
@@ -74,6 +91,7 @@ def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Spli
         "model": model,
         "recipe": "default",
         "seed": seed,
+        **({"settings": settings_of(model, seed).to_dict()} if model in NETWORKS else {}),
         "dev_accuracy": facts["dev_accuracy"],
         "test_accuracy": accuracy,
         "epochs": facts["epochs"],
@@ -108,7 +126,7 @@ def table() -> str:
 
 
 def main() -> None:
-    """Run what is missing; finished runs are left alone."""
+    """Run what is missing or was made by another default; other runs are left alone."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--table", action="store_true", help="print the table and run nothing")
@@ -127,7 +145,7 @@ def main() -> None:
             splits = load(seed)
             for model in (*NETWORKS, *(("binb",) if seed == 0 else ())):
                 path = RESULTS / experiment / f"{model}-default-seed{seed}.json"
-                if path.exists():
+                if is_done(path, model, seed):
                     continue
                 result = run(experiment, model, seed, splits)
                 path.parent.mkdir(parents=True, exist_ok=True)

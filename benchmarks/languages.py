@@ -124,9 +124,14 @@ def one_run(course: Course, model: str, seed: int) -> dict[str, object]:
 
 
 def run_corpus(name: str, folder: Path, models: Sequence[str], seeds: int) -> None:
-    """Make the runs of ``models`` with up to ``seeds`` seeds that the corpus's file lacks."""
+    """Make the runs of ``models`` with up to ``seeds`` seeds that the corpus's file lacks.
+
+    Networks of another default than today's are no runs of these models.
+    """
     path = RESULTS / f"{name}.json"
-    runs = json.loads(path.read_text())["runs"] if path.exists() else []
+    there = json.loads(path.read_text()) if path.exists() else {"runs": []}
+    same = there.get("settings") == DEFAULT.to_dict()
+    runs = [run for run in there["runs"] if same or not run["model"].startswith("dcnn-")]
     done = {(run["model"], run["seed"]) for run in runs}
     train, dev, test = small_corpora.load(name, folder)
     if dev is None:

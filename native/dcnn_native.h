@@ -10,7 +10,7 @@
 #define DCNN_API extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a signature or a layout below changes; the loader refuses another number.
-constexpr int32_t DCNN_ABI = 3;
+constexpr int32_t DCNN_ABI = 4;
 
 enum dcnn_status : int32_t {
     DCNN_OK = 0,
@@ -78,8 +78,8 @@ struct dcnn_batch {
     const float* dropout;    // (sentences, o * d' * k_top), or null
 };
 
-// Logits (sentences, members, classes). What the way back needs is kept in values and positions: for each
-// layer (sentences, k of a sentence of all columns, o, d').
+// Logits (sentences, members, classes). What the way back needs is kept in values and positions:
+// for each layer (sentences, k of a sentence of all columns, o, d').
 DCNN_API int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
                                        const dcnn_parameters* weights, float* const* values,
                                        int32_t* const* positions, float* logits, int32_t threads);

@@ -1,8 +1,8 @@
 // A whole network in training: one call forward, one back.
 //
 // A sentence goes through all layers at once, while what it needs is near, and nothing is padded.
-// The last layer writes its values as (k_top, lanes). The top sees them as features, those of a member
-// together and else in that order. The caller's order, of the top weights and of dropout, is
+// The last layer writes its values as (k_top, lanes). The top sees them as features, those of a
+// member together and else in that order. The caller's order, of the top weights and of dropout, is
 // (lanes, k_top).
 #include <algorithm>
 #include <cmath>
@@ -48,7 +48,7 @@ struct Network {
     }
 };
 
-// Calls take(place in the last layer's memory, as a feature, in the caller's order) for every value.
+// Calls take(place in the last layer's memory, as a feature, in the caller's order), a value each.
 template <class Take>
 void for_each_feature(const Network& network, Take take) {
     const int64_t lanes = network.lanes();

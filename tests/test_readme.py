@@ -1,14 +1,18 @@
 """The figures of the README are those of the results; tests/docs has its commands and links."""
 
+import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from dcnn.config import Config
 from dcnn.experiments.marked_block import replace_block
 from dcnn.experiments.results import read_results
 from dcnn.experiments.tables import experiment_tables, summary_table
+from dcnn.recipe import DEFAULT
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -21,6 +25,22 @@ def test_the_table_of_the_default_recipe_is_rendered_from_the_results():
     ).stdout
     assert rendered.count("\n") > 2
     assert rendered.strip() in README
+
+
+def test_runs_of_another_default_are_made_anew(tmp_path):
+    script = ROOT / "benchmarks" / "default_recipe.py"
+    specification = importlib.util.spec_from_file_location("default_recipe", script)
+    benchmark = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(benchmark)
+    path, before = tmp_path / "run.json", Config().with_training(seed=3)
+    assert not benchmark.is_done(path, "dcnn", 3)
+    for settings, done in [({}, False), (before, False), (DEFAULT.with_training(seed=3), True)]:
+        noted = {"settings": settings.to_dict()} if settings else {}
+        path.write_text(json.dumps(noted))
+        assert benchmark.is_done(path, "dcnn", 3) is done
+    path.write_text("{}")
+    assert benchmark.is_done(path, "nbow", 3)  # is what it was when no settings were noted
+    assert benchmark.is_done(path, "binb", 0)
 
 
 @pytest.mark.parametrize(

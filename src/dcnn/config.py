@@ -267,7 +267,8 @@ class TrainingConfig:
         l2_projection: L2 on the projection of pretrained vectors, where there is one.
         l2_filters: L2 on the filters of each layer; the last value serves the layers above it too.
         l2_top: L2 on the fully connected weights.
-        max_grad_norm: gradients are scaled down to this norm; 0 is no limit.
+        max_grad_norm: gradients are scaled down to this norm, of members to as much for each in the
+            mean; 0 is no limit.
         label_smoothing: the share of a hard target spread over all classes.
         class_weights: ``none``, or ``balanced`` (inverse to a class's frequency).
         word_dropout: the share of words replaced by the unknown word in training.
@@ -372,6 +373,14 @@ class Config:
             "text": to_plain(self.text),
             "model": {"kind": self.model.kind} | to_plain(self.model),
             "training": to_plain(self.training),
+        }
+
+    def to_flat(self) -> dict[str, Any]:
+        """Plain values by ``section.key``."""
+        return {
+            f"{section}.{name}": value
+            for section, values in self.to_dict().items()
+            for name, value in values.items()
         }
 
     def with_settings(self, settings: Sequence[str]) -> Self:

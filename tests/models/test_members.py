@@ -125,7 +125,7 @@ def test_their_mean_is_one_network(config, members):
 
 @settings(max_examples=20)
 @given(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.integers(0, 2**16))
-def test_the_library_divides_as_torch_does(members, units, fold, seed):
+def test_the_native_library_divides_as_torch_does(members, units, fold, seed):
     if not native.available():
         pytest.skip("not compiled")
     rows = 4 * units * members
@@ -210,6 +210,74 @@ def test_the_settings_divide_the_network_that_is_trained():
     data = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
     artifact, _ = fit(data, None, ("neg", "pos"), config.with_training(epochs=1), device="cpu")
     assert artifact.facts["members"] == 2
+
+
+@pytest.mark.parametrize(("asked", "said"), [(2, False), (9, True)])
+def test_that_there_are_fewer_than_asked_for_is_said(asked, said, caplog):
+    config = Config(model=DCNNConfig(dim=16)).with_training(members=asked, epochs=1)
+    data = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
+    with caplog.at_level("INFO", "dcnn"):
+        fit(data, None, ("neg", "pos"), config, device="cpu")
+    message = (
+        "training.members=9: model.dim=16 rows are divided among 2, equally and 8 or more each"
+    )
+    assert (message in caplog.text) is said
+
+
+def examples_of_all_kinds():
+    """With weights, with several labels, and with both."""
+    one = make_examples()
+    weights = np.linspace(0.1, 3, len(one), dtype=np.float32)
+    several = (np.random.default_rng(2).random((len(one), CLASSES)) < 0.4).astype(np.float32)
+    return [
+        (Examples(one.sentences, one.targets, weights), False),
+        (Examples(one.sentences, several), True),
+        (Examples(one.sentences, several, weights), True),
+    ]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("examples", "many"), examples_of_all_kinds(), ids=["weights", "labels", "both"]
+)
+def test_weights_and_several_labels_are_those_of_each(examples, many, backend, monkeypatch):
+    monkeypatch.setenv("DCNN_BACKEND", backend)
+    config, members = ENSEMBLES[1]
+    ensemble = make_ensemble(config, members)
+    singles = [
+        stand_alone(config, ensemble.state_dict(), members, member) for member in range(members)
+    ]
+    train(ensemble, examples, None, TrainingConfig(members=members, **STEP), many=many)
+    for member, single in enumerate(singles):
+        train(single, examples, None, TrainingConfig(**STEP), many=many)
+        learned = of_member(config, ensemble.state_dict(), members, member)
+        for name, value in single.state_dict().items():
+            if name != "top.bias":
+                torch.testing.assert_close(learned[name], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", [ENSEMBLES[0], ENSEMBLES[3]], ids=["dcnn", "tdnn"])
+def test_projected_vectors_are_divided_too(network):
+    config, members = network
+    config = Config(model=config).with_settings(["model.dropout=0"]).model
+    generator = torch.Generator().manual_seed(3)
+    vectors = torch.randn(VOCABULARY, 5, generator=generator)
+    projection = torch.randn(5, config.dim, generator=generator)
+    ensemble = make_ensemble(config, members)
+    singles = [
+        stand_alone(config, ensemble.state_dict(), members, member) for member in range(members)
+    ]
+    for member, model in [(None, ensemble), *enumerate(singles)]:
+        model.project(vectors)
+        with torch.no_grad():
+            own = projection if member is None else rows_of(config, projection, 1, members, member)
+            model.projection.copy_(own)
+    examples = make_examples()
+    train(ensemble, examples, None, TrainingConfig(members=members, **STEP))
+    for member, single in enumerate(singles):
+        train(single, examples, None, TrainingConfig(**STEP))
+        learned = rows_of(config, ensemble.projection.detach(), 1, members, member)
+        torch.testing.assert_close(learned, single.projection.detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

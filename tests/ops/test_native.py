@@ -3,9 +3,11 @@
 import hashlib
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +89,21 @@ def test_a_file_that_is_no_library_is_refused(tmp_path):
 def test_a_foreign_library_is_refused(tmp_path, source, message):
     with pytest.raises(OSError, match=message):
         native.open_library(compile_library(tmp_path, source))
+
+
+# What Python takes the interface to be, without comments and the number itself. A library of before
+# a change of it would be called with structures that it reads otherwise, and end the process.
+INTERFACE = (4, "566af0be43b4")
+
+
+def test_another_interface_has_another_number():
+    header = (Path(__file__).parents[2] / "native" / "dcnn_native.h").read_text()
+    number = int(re.search(r"DCNN_ABI = (\d+)", header)[1])
+    declared = re.sub(r"//.*|DCNN_ABI = \d+|\s", "", header)
+    assert (number, hashlib.sha256(declared.encode()).hexdigest()[:12]) == INTERFACE, (
+        "raise DCNN_ABI and native.ABI by one, and note number and digest here"
+    )
+    assert number == native.ABI
 
 
 def run(code, **environment):

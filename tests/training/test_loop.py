@@ -147,6 +147,14 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         )  # fmt: skip
 
 
+def test_a_setting_that_is_younger_than_a_checkpoint_had_its_default(tmp_path):
+    path, data = tmp_path / "run.checkpoint", make_examples()
+    train(make_model(), data, data, QUICK, checkpoint=Checkpoint(path, {"data": "x"}))
+    assert Checkpoint(path, {"data": "x", "training.members": 1}).load() is not None
+    with pytest.raises(UserError, match=r"training\.members was 1 and is now 8"):
+        Checkpoint(path, {"data": "x", "training.members": 8}).load()
+
+
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\x00" * 100])
 def test_a_damaged_checkpoint_is_explained(tmp_path, content):
     path = tmp_path / "run.checkpoint"

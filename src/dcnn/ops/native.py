@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-ABI = 3
+ABI = 4
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
 _STATUSES: dict[int, tuple[type[Exception], str]] = {

@@ -13,6 +13,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from dcnn.config import Config
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
 
@@ -72,8 +73,11 @@ class Checkpoint:
         )
 
     def _check_identity(self, description: dict[str, Any]) -> None:
-        there = description["identity"]
         here = json.loads(json.dumps(self.identity))
+        # A setting that did not exist when the file was written had the value of its default.
+        defaults = Config().to_flat()
+        new = {name: defaults[name] for name in here if name in defaults}
+        there = new | description["identity"]
         differences = [
             f"{name} was {there.get(name)!r} and is now {here.get(name)!r}"
             for name in sorted(there.keys() | here.keys())

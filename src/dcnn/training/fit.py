@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact, Label
 from dcnn.calibration import calibrate
-from dcnn.config import Config
+from dcnn.config import SMALLEST_MEMBER, Config
 from dcnn.data.batching import Examples, Floats
 from dcnn.data.corpus import Corpus
 from dcnn.errors import ConfigError
@@ -156,6 +156,15 @@ def _fit_encoded(
 ) -> tuple[Artifact, TrainingSummary]:
     vectors = find_vectors(encoder, config)
     model = make_model(config, len(encoder.vocabulary), len(classes), vectors)
+    if model.members < config.training.members:
+        logger.info(
+            "training.members=%d: model.dim=%d rows are divided among %d, equally and %d or more "
+            "each",
+            config.training.members,
+            config.model.dim,
+            model.members,
+            SMALLEST_MEMBER,
+        )
     initialize(model, config, vectors)
     backend, checkpoint = backend_name(place), None
     if course.checkpoint_path is not None:
@@ -285,9 +294,4 @@ def _identity(
                 digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
     if vectors is not None:  # a projection goes on reading them
         digest.update(vectors.values.tobytes())
-    settings = {
-        f"{section}.{name}": value
-        for section, values in config.to_dict().items()
-        for name, value in values.items()
-    }
-    return settings | {"data": digest.hexdigest()[:16]}
+    return config.to_flat() | {"data": digest.hexdigest()[:16]}

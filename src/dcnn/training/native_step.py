@@ -32,13 +32,13 @@ def set_gradients(
     weights: Tensor | None,
     many: bool = False,
 ) -> Tensor:
-    """As ``cross_entropy(model(*batch), targets, weights).backward()``; returns the loss.
+    """As ``Run`` does it with autograd: every member's own gradient; returns their mean loss.
 
     Args:
         model: gets a gradient in every parameter, in the place of an old one.
         batch: ids (B, s), lengths (B,) and dropout (B, features) or none.
-        targets: (B, classes) distributions.
-        weights: (B,) or none.
+        targets: (B * members, classes) distributions, as ``for_members`` makes them.
+        weights: (B * members,) or none.
         many: whether a text may have several labels: ``binary_cross_entropy`` then.
     """
     config = model.config

@@ -88,7 +88,7 @@ class SearchSpace:
             _choice("model.k_top", model.k_top, (1, 2, 3, 4, 5)),
         ]
         for layer in range(1, max(*depths, model.depth) + 1):
-            # A layer that the start does not have begins as that of the paper's network for SST.
+            # A layer that the start does not have begins as the paper's second.
             width = model.widths[layer - 1] if layer <= model.depth else 5
             maps = model.maps[layer - 1] if layer <= model.depth else 14
             usual = ((5, 6, 7, 8, 10), (4, 6, 8, 12)) if layer == 1 else ((3, 4, 5), (8, 14, 20))

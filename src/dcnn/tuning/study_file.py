@@ -28,12 +28,7 @@ def study_identity(
     device: str,
 ) -> dict[str, Any]:
     """What makes a study this study: data, start, space and limit of size, as flat plain values."""
-    settings = {
-        f"{section}.{name}": value
-        for section, values in start.to_dict().items()
-        for name, value in values.items()
-    }
-    return settings | {
+    return start.to_flat() | {
         "the data": _fingerprint(train),
         "the dev set": _fingerprint(dev),
         "what --set holds": sorted(held),
