@@ -138,6 +138,10 @@ def test_ctrl_c_keeps_what_has_ended_and_says_how_to_go_on(data):
     [
         ({"max_size": "2 bananas"}, r"--max-size '2 bananas' must be a size above 0"),
         ({"max_size": "9KB"}, r"--max-size 9KB has no room for the start, which takes .* KB"),
+        (
+            {"max_size": "9KB", "settings": (*QUICK, "text.tokenizer=characters")},
+            r"KB with its \d\d most frequent characters; allow more",
+        ),
         ({"settings": ("model.dims=3",)}, "unknown setting 'dims'"),
         ({"settings": ("text.vectors_words=5",), "max_size": "1MB"}, "do not go together"),
         ({"device": "tpu"}, "must be auto, cpu or cuda"),

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from dcnn.inspection.contrast import NOTHING, WordContrast, contrast, log_odds, outstanding, told
+from dcnn.inspection.contrast import WordContrast, contrast, log_odds, outstanding, told
 
 CORPUS = Counter({"the": 600, "film": 90, "not": 30, "bad": 10, "as": 20})
 
@@ -50,7 +50,7 @@ def test_a_word_at_two_places_has_none():
 @pytest.mark.parametrize(
     ("words", "width", "name"),
     [
-        ([], 3, NOTHING),
+        ([], 3, "no word stands out"),
         ([("not", 1)], 3, "_ not _"),
         ([("not", 1), ("never", 1), ("bad", 2)], 4, "_ not/never bad _"),
         ([("not", 0), ("film", None)], 2, "not _, anywhere film"),

@@ -206,7 +206,7 @@ def _rest(index: DetectorIndex, options: DetectorsOptions, found: int) -> str:
     elif options.like is not None:
         order = "how strongly they fire on the text"
     else:
-        order = "how much their words stand out against the corpus"
+        order = f"how much their {index.unit}s stand out against the corpus"
     shown = min(found, options.limit or FEW)
     line = f"{about(index)}\nShown: {shown} of {found}, ordered by {order}."
     if shown < found:

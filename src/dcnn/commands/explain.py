@@ -58,24 +58,24 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
     console.print(f"\nStrongest n-grams for {printable(explanation.label)}:", soft_wrap=True)
     for ngram in explanation.ngrams[:NGRAMS]:
         console.print(f"  {ngram.relevance:+.2f}  {printable(ngram)}", soft_wrap=True)
-    changes = explanation.changes
+    changes, unit = explanation.changes, explanation.graph.unit
     what = (
         f"whether it is {printable(explanation.label)}" if explanation.graph.many else "the label"
     )
     console.print(
-        f"\nDeleting one word changes {what}:"
+        f"\nDeleting one {unit} changes {what}:"
         if changes
         else f"\nNo single deletion changes {what}.",
         soft_wrap=True,
     )
     for change in changes[:DELETIONS]:
         console.print(
-            f"  without {change.word!r} (word {change.position + 1}): "
+            f"  without {change.word!r} ({unit} {change.position + 1}): "
             f"{printable(change.label)} {change.probability:.4f}",
             soft_wrap=True,
         )
     if len(changes) > DELETIONS:
-        console.print(f"  and {len(changes) - DELETIONS} other words; --json tells all")
+        console.print(f"  and {len(changes) - DELETIONS} other {unit}s; --json tells all")
 
 
 def _answer(explanation: Explanation) -> Text:
@@ -122,7 +122,7 @@ def _sum(explanation: Explanation) -> str:
     words = sum(explanation.relevance)
     line = (
         f"{printable(explanation.label)}: logit {explanation.logit:+.2f} = "
-        f"words {words:+.2f}, biases {explanation.biases:+.2f}"
+        f"{explanation.graph.unit}s {words:+.2f}, biases {explanation.biases:+.2f}"
     )
     unknown = printable(", ".join(dict.fromkeys(explanation.words[i] for i in explanation.unknown)))
     return f"{line}\nNot in the vocabulary: {unknown}" if unknown else line

@@ -32,6 +32,7 @@ from dcnn.errors import (
 )
 from dcnn.settings import parse_setting
 from dcnn.terminal import TrainingBar, make_console
+from dcnn.text.subwords import unit_of
 
 if TYPE_CHECKING:
     from dcnn.training.fit import TextSet
@@ -131,6 +132,7 @@ def _search_and_save(
         raise MissingExtraError("Tuning", "tune") from None
 
     limit = parse_size(options.max_size) if options.max_size else None
+    unit = unit_of(start.text.tokenizer)
     if limit is not None and start.text.vectors_words:
         raise UserError(
             f"--max-size and text.vectors_words={start.text.vectors_words} do not go together: "
@@ -142,10 +144,10 @@ def _search_and_save(
     name = options.out.resolve().name
     sizes = FolderSizes(name, examples.train.texts, start, examples.classes, limit)
     if (fitted := sizes.fitted(start)) is None:
-        smallest = sizes.of(start, min(FEWEST_WORDS, sizes.words(start)))
+        fewest = min(FEWEST_WORDS, sizes.words(start))
         raise UserError(
             f"--max-size {options.max_size} has no room for the start, which takes "
-            f"{show_size(smallest)} with its {FEWEST_WORDS} most frequent words; "
+            f"{show_size(sizes.of(start, fewest))} with its {fewest} most frequent {unit}s; "
             "allow more, or start smaller, for instance with --set model.dim=16"
         )
     if options.study_file.exists() and not is_study(options.study_file):
@@ -160,7 +162,7 @@ def _search_and_save(
     )
     if fitted != start:
         console.print(
-            f"The start keeps its {fitted.text.max_size:,} most frequent words of "
+            f"The start keeps its {fitted.text.max_size:,} most frequent {unit}s of "
             f"{sizes.words(start):,}, to fit {options.max_size}."
         )
     # Without a limit a search would not end by itself.

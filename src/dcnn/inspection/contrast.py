@@ -21,8 +21,6 @@ ENOUGH = 0.1  # of the n-grams, and never fewer than two
 ONE_PLACE = 0.75
 MOST_TOLD = 4  # words
 
-NOTHING = "no word stands out"
-
 
 @dataclass(frozen=True)
 class WordContrast:
@@ -90,18 +88,19 @@ def outstanding(found: Sequence[WordContrast], ngrams: int) -> list[WordContrast
     return [w for w in found if w.score >= CLEAR and w.ngrams >= enough]
 
 
-def told(words: Sequence[WordContrast], width: int | None) -> str:
+def told(words: Sequence[WordContrast], width: int | None, unit: str = "word") -> str:
     """A name for a detector.
 
     Args:
         words: what stands out; the first ``MOST_TOLD`` are told.
         width: places of an n-gram; none where an n-gram has no fixed places.
+        unit: what a reader calls one of them: ``word``, ``piece`` or ``character``.
     """
     words = words[:MOST_TOLD]
     placed = {w.word: w.place for w in words if w.place is not None} if width else {}
     elsewhere = "/".join(w.word for w in words if w.word not in placed)
     if not placed:
-        return elsewhere or NOTHING
+        return elsewhere or f"no {unit} stands out"
     at = [
         "/".join(word for word, place in placed.items() if place == here) or "_"
         for here in range(width or 0)

@@ -61,7 +61,7 @@ def about(index: DetectorIndex) -> str:
     """A sentence on what was looked at."""
     corpus = index.corpus
     return (
-        f"{corpus.sentences:,} sentences, {corpus.total:,} words in all, shown to "
+        f"{corpus.sentences:,} sentences, {corpus.total:,} {index.unit}s in all, shown to "
         f"{len(index.detectors)} detectors."
     )
 
@@ -157,8 +157,8 @@ def to_html(index: DetectorIndex, chosen: Sequence[Chosen]) -> str:
 </head>
 <body>
 <h1>Feature detectors</h1>
-<p>{escaped(about(index))} Words that bring most of a value are marked.</p>
-<input id="search" type="search" placeholder="Search names, words, layer:map:row"
+<p>{escaped(about(index))} {index.unit.capitalize()}s that bring most of a value are marked.</p>
+<input id="search" type="search" placeholder="Search names, {index.unit}s, layer:map:row"
   aria-label="Search the detectors">
 <p><span id="count">{len(chosen)}</span> shown</p>
 {sections}

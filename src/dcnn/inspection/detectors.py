@@ -81,7 +81,7 @@ class DetectorIndex:
             UserError: there is no such detector, or its layer was not ranked.
         """
         width = self._origins.width if detector.layer == 1 else None
-        return told(self.outstanding(detector), width)
+        return told(self.outstanding(detector), width, self.unit)
 
     def outstanding(self, detector: Detector) -> Sequence[WordContrast]:
         """The words of ``contrast`` that are there by more than chance."""
@@ -201,6 +201,11 @@ class DetectorIndex:
             reactions.append(Reaction(detector, strength, self._detection(detector, entry[0])))
         return sorted(reactions, key=lambda r: (self.is_faint(r.detector), -r.strength))
 
+    @property
+    def unit(self) -> str:
+        """What a reader calls a token of the corpus: ``word``, ``piece`` or ``character``."""
+        return self.predictor.artifact.encoder.unit
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return self.summary() | {
@@ -275,8 +280,8 @@ def known_words(predictor: Predictor, text: str) -> list[str]:
     for word, id_ in zip(words, encoder.vocabulary.ids(words), strict=True):
         if id_ == UNKNOWN:
             raise UserError(
-                f"the network does not know the word {word!r}, so no detector can tell it from "
-                "other unknown words; find another one"
+                f"the network does not know the {encoder.unit} {word!r}, so no detector can tell "
+                f"it from other unknown {encoder.unit}s; find another one"
             )
     return words
 
@@ -333,14 +338,14 @@ def rank_detectors(
     chosen = sorted(set(range(1, config.depth + 1) if layers is None else layers))
     if not chosen or chosen[0] < 1 or chosen[-1] > config.depth:
         raise UserError(f"layers={chosen} must be one or more from 1 to {config.depth}")
-    tokenize = predictor.artifact.encoder.tokenizer
-    sentences = (tokenize(text) for text in _checked(texts))
+    encoder = predictor.artifact.encoder
+    sentences = (encoder.tokenizer(text) for text in _checked(texts))
     ranked = rank_corpus(sentences, predictor, chosen, top, progress)
     if not ranked.sentences:
         raise UserError("the corpus has no text with a word in it; give at least one")
     if not ranked.entries:
         raise UserError(
-            f"every text of the corpus has more than {MOST_WORDS:,} words, too many for layers "
-            "above the first; split them, for instance into sentences"
+            f"every text of the corpus has more than {MOST_WORDS:,} {encoder.unit}s, too many for "
+            "layers above the first; split them, for instance into sentences"
         )
     return DetectorIndex(predictor, ranked, top)

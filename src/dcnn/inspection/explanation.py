@@ -153,8 +153,8 @@ def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> E
     words = encoder.tokenizer(text)
     if len(words) > MOST_WORDS:
         raise UserError(
-            f"the text has {len(words):,} words, too many for a graph that anyone can read; "
-            f"give {MOST_WORDS:,} or fewer, for instance a sentence"
+            f"the text has {len(words):,} {encoder.unit}s, too many for a graph that anyone can "
+            f"read; give {MOST_WORDS:,} or fewer, for instance a sentence"
         )
     trace = trace_sentence(predictor.artifact, words)
     graph = build_graph(trace)

@@ -83,6 +83,7 @@ class FeatureGraph:
         edges: every edge but the F into the root.
         root_weight: (F, classes) the weights of the edges into the root.
         many: whether a text may have several labels, each with a probability of its own.
+        unit: what a reader calls one of ``words``: ``word``, ``piece`` or ``character``.
     """
 
     words: tuple[str, ...]
@@ -93,6 +94,7 @@ class FeatureGraph:
     edges: Edges
     root_weight: Floats
     many: bool = False
+    unit: str = "word"
 
     @property
     def probabilities(self) -> Floats:
@@ -143,6 +145,7 @@ def build_graph(trace: Trace) -> FeatureGraph:
         edges=_edges(trace.layers, numbers),
         root_weight=trace.top_weight.T,  # features and topmost nodes have the same order
         many=trace.many,
+        unit=trace.unit,
     )
 
 

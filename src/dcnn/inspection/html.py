@@ -84,7 +84,7 @@ def to_html(picture: Picture) -> str:
 <body>
 <figure>
 {to_svg(picture)}</figure>
-<p id="about">Point at a word or a node to see what it comes from and where it goes.</p>
+<p id="about">Point at a {picture.unit} or a node to see what it comes from and where it goes.</p>
 <script>{_SCRIPT}</script>
 </body>
 </html>

@@ -139,7 +139,10 @@ def place(picture: Picture) -> Layout:
             shortened(str(picture.label)),
             f"logit {picture.logit:+.2f}, {picture.probability:.1%}",
         ),
-        floors=((floor[0], "words"), *((floor[i], f"layer {i}") for i in range(1, depth + 1))),
+        floors=(
+            (floor[0], f"{picture.unit}s"),
+            *((floor[i], f"layer {i}") for i in range(1, depth + 1)),
+        ),
         caption=tuple(
             (floor[0] + WORD_HEIGHT + MARGIN + i * CAPTION_LINE, line)
             for i, line in enumerate(lines)
@@ -158,7 +161,7 @@ def caption(picture: Picture) -> tuple[str, str]:
         f"{picture.logit:+.2f}{share}; the paths drawn: {picture.followed:+.2f}; "
         f"biases, not drawn: {biases:+.2f}.",
         f"Blue is for {shortened(str(picture.label))}, red against. Width: how much of the logit. "
-        "Below a word: its relevance.",
+        f"Below a {picture.unit}: its relevance.",
     )
 
 
@@ -174,7 +177,8 @@ def _place_words(picture: Picture, y: float) -> list[PlacedWord]:
         if len(picture.words) > MANY_WORDS and here not in drawn:
             if placed and not placed[-1].id:
                 continue
-            here, text, number, strength, description = "", "\u2026", "", 0.0, "words left out"
+            here, text, number, strength = "", "\u2026", "", 0.0
+            description = f"{picture.unit}s left out"
         else:
             text, number = shortened(word), f"{relevance:+.2f}"
             strength, description = relevance / largest, f"{word}: {relevance:+.3f}"

@@ -75,6 +75,7 @@ class Picture:
         top: how many nodes the topmost layer of the whole graph has.
         shown: what the drawn topmost nodes contribute to the logit.
         followed: what the drawn paths, from a word to the root, carry of it.
+        unit: what a reader calls one of ``words``: ``word``, ``piece`` or ``character``.
     """
 
     words: tuple[str, ...]
@@ -87,6 +88,7 @@ class Picture:
     top: int
     shown: float
     followed: float
+    unit: str = "word"
 
     @property
     def share(self) -> float:
@@ -141,6 +143,7 @@ def make_picture(graph: FeatureGraph, of_class: int, top: int = TOP, edges: int 
         top=len(graph.top),
         shown=float(contribution.sum()),
         followed=float(steps[-1].flow.sum()),
+        unit=graph.unit,
     )
 
 

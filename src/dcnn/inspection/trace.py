@@ -64,6 +64,7 @@ class Trace:
         top_bias: (classes,), its own too.
         logits: (classes,).
         many: whether a text may have several labels.
+        unit: what a reader calls one of ``words``: ``word``, ``piece`` or ``character``.
     """
 
     words: tuple[str, ...]
@@ -74,6 +75,7 @@ class Trace:
     top_bias: Floats
     logits: Floats
     many: bool = False
+    unit: str = "word"
 
 
 def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
@@ -111,6 +113,7 @@ def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
         top_bias=weights["top.bias"],
         logits=logits,
         many=artifact.many,
+        unit=artifact.encoder.unit,
     )
 
 

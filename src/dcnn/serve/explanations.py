@@ -27,12 +27,12 @@ def check_words(model: ServedModel, texts: Sequence[str], limits: Limits) -> Non
     Raises:
         Refusal: they have too many words in all.
     """
-    tokenize = model.predictor.artifact.encoder.tokenizer
-    words = sum(len(tokenize(text)) for text in texts)
+    encoder = model.predictor.artifact.encoder
+    words = sum(len(encoder.tokenizer(text)) for text in texts)
     if words > limits.explained_words:
         raise Refusal(
             422,
-            f"there are {words:,} words, too many to be explained; send at most "
+            f"there are {words:,} {encoder.unit}s, too many to be explained; send at most "
             f"{limits.explained_words:,} at once",
         )
 

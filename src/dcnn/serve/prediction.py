@@ -6,20 +6,74 @@ network, so this endpoint is plain ASGI; FastAPI describes it.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from dcnn.predictor import Prediction
+from dcnn.errors import UserError
+from dcnn.predictor import Prediction, Predictor
 from dcnn.serve.answers import json_bytes, send_json
 from dcnn.serve.bodies import check_texts, parsed, read_body
 from dcnn.serve.limits import Limits
 from dcnn.serve.metrics import Metrics
+from dcnn.serve.refusals import Refusal
 from dcnn.serve.registry import Registry, ServedModel
 from dcnn.serve.schemas import PredictQuestion
 from dcnn.serve.slow_work import SlowWork
 
 AT_ONCE = 2000  # characters, all texts together: about a millisecond's work
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """What an answer tells beyond the usual, as ``dcnn predict --json`` does; None adds nothing.
+
+    Attributes:
+        top: how many labels are told as a list, the most probable first.
+        abstain_below: a text without a label of this probability gets none.
+    """
+
+    top: int | None = None
+    abstain_below: float | None = None
+
+    def check(self, predictor: Predictor) -> None:
+        """Find before any work what the model cannot answer.
+
+        Raises:
+            Refusal: it gives several labels, which are neither ranked nor left out.
+        """
+        if predictor.many and self.top is not None and self.top > 1:
+            raise Refusal(
+                422,
+                f"top={self.top} is for models that give one label; this one gives every label "
+                "from its threshold on; the field probabilities tells those of all",
+            )
+        if self.abstain_below is not None:
+            try:
+                predictor.check_abstains(self.abstain_below)
+            except UserError as error:
+                raise Refusal(422, str(error)) from None
+
+    def predicted(self, predictor: Predictor, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """The answers to some texts, as plain values."""
+        found = predictor.predict(texts, self.abstain_below or 0.0)
+        return [described(prediction) | self._more(prediction) for prediction in found]
+
+    def _more(self, prediction: Prediction) -> dict[str, Any]:
+        more: dict[str, Any] = {}
+        if self.abstain_below is not None:
+            more["abstained"] = prediction.abstained
+            if prediction.abstained:
+                more["label"] = None
+        if self.top is not None:
+            ranked = prediction.ranked[: self.top]
+            more["top"] = [{"label": label, "probability": p} for label, p in ranked]
+        return more
+
+
+USUAL = AnswerForm()  # nearly every request's: made once, and there is nothing in it to check
+FORM_FIELDS = frozenset(field.name for field in fields(AnswerForm))
 
 
 def described(prediction: Prediction) -> dict[str, Any]:
@@ -32,9 +86,9 @@ def described(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def predictions(model: ServedModel, texts: Sequence[str]) -> bytes:
+def predictions(model: ServedModel, texts: Sequence[str], form: AnswerForm) -> bytes:
     """The whole answer."""
-    found = [described(prediction) for prediction in model.predictor.predict(texts)]
+    found = form.predicted(model.predictor, texts)
     return json_bytes({"model": model.name, "predictions": found})
 
 
@@ -57,9 +111,13 @@ class Predict:
         model = self._registry.get(question.given("model"))
         texts = question.all_texts()
         check_texts(texts, limits.texts, limits)
+        form = USUAL
+        if not question.model_fields_set.isdisjoint(FORM_FIELDS):
+            form = AnswerForm(question.given("top"), question.given("abstain_below"))
+            form.check(model.predictor)
         if sum(map(len, texts)) + len(texts) <= AT_ONCE:
-            answer = predictions(model, texts)
+            answer = predictions(model, texts, form)
         else:
-            answer = await self._slow.run(predictions, model, texts)
+            answer = await self._slow.run(predictions, model, texts, form)
         self._metrics.count_texts(model.name, len(texts))
         await send_json(send, 200, answer)

@@ -19,7 +19,7 @@ from dcnn.serve.explanations import check_words, comparison, explanation
 from dcnn.serve.limits import Limits
 from dcnn.serve.metrics import CONTENT_TYPE, Metrics
 from dcnn.serve.page_files import PageFile
-from dcnn.serve.prediction import Predict
+from dcnn.serve.prediction import AnswerForm, Predict
 from dcnn.serve.refusals import Refusal
 from dcnn.serve.registry import Registry, ServedModel
 from dcnn.serve.slow_work import SlowWork
@@ -126,9 +126,16 @@ class Endpoints:
         header: Annotated[
             bool, Query(description="Whether CSV and TSV start with the names of the columns.")
         ] = True,
+        top: Annotated[int | None, Query(ge=1, description=schemas.TOP)] = None,
+        abstain_below: Annotated[
+            float | None,
+            Query(ge=0, le=1, allow_inf_nan=False, description=schemas.ABSTAIN_BELOW),
+        ] = None,
     ) -> Response:
         """Predictions for a CSV, TSV, JSON Lines or text file: a line of JSON for every row."""
         served = self.registry.get(model)
+        form = AnswerForm(top, abstain_below)
+        form.check(served.predictor)
         if encoding not in ENCODINGS:
             raise Refusal(422, f"encoding must be one of {', '.join(ENCODINGS)}")
         options = TableOptions(text_column, encoding=encoding, header=header)
@@ -137,12 +144,14 @@ class Endpoints:
             await stack.enter_async_context(self.files.place())
             content = await self._body(request, self.limits.file)
             rows = await self.files.call(read_upload, name, content, options, self.limits)
-            return _Stream(self._lines(served, rows), stack.pop_all())
+            return _Stream(self._lines(served, rows, form), stack.pop_all())
 
-    async def _lines(self, model: ServedModel, rows: list[Row]) -> AsyncIterator[bytes]:
+    async def _lines(
+        self, model: ServedModel, rows: list[Row], form: AnswerForm
+    ) -> AsyncIterator[bytes]:
         async with asyncio.timeout(self.limits.stream_seconds):
             for part in chunks(rows):
-                yield await self.files.call(predicted_lines, model, part)
+                yield await self.files.call(predicted_lines, model, part, form)
                 self.metrics.count_texts(model.name, len(part))
 
     async def detectors(

@@ -12,6 +12,10 @@ Label = str | int | float | bool
 
 MODEL = "Name of a model; the first one if not given."
 LABELS = "Every label that reaches its threshold; only of models that may give several."
+TOP = "How many labels to tell as a list, the most probable first; of models that give one label."
+ABSTAIN_BELOW = (
+    "Give no label to a text whose best probability is under this; of models that give one label."
+)
 OF_CLASS = "The label to explain; the predicted one if not given."
 NODES = "How many topmost nodes the graph shows: those of the largest contributions."
 EDGES = "How many edges into every node the graph shows: those that carry most."
@@ -65,6 +69,11 @@ class TextQuestion(Question):
 class PredictQuestion(TextQuestion):
     """Which labels?"""
 
+    top: int = Field(default=0, ge=1, description=TOP)
+    abstain_below: float = Field(
+        default=0.0, ge=0, le=1, allow_inf_nan=False, description=ABSTAIN_BELOW
+    )
+
 
 class ExplainQuestion(TextQuestion):
     """Why these labels?"""
@@ -99,13 +108,28 @@ class Error(Answer):
     error: str = Field(description="One sentence: what is wrong and how to mend it.")
 
 
+class RankedLabel(Answer):
+    """A label and its probability."""
+
+    label: Label
+    probability: float
+
+
 class Prediction(Answer):
     """The answer to one text."""
 
-    label: Label = Field(description="The most probable label.")
-    probability: float
+    label: Label | None = Field(
+        description="The most probable label; null if its probability is under `abstain_below`."
+    )
+    probability: float = Field(description="Of the most probable label, even where it is not told.")
     probabilities: dict[str, float] = Field(description="Of every label, the largest first.")
     labels: list[Label] | None = Field(default=None, description=LABELS)
+    abstained: bool | None = Field(
+        default=None, description="Whether the text is left without a label, if that was asked for."
+    )
+    top: list[RankedLabel] | None = Field(
+        default=None, description="The most probable labels, if they were asked for."
+    )
 
 
 class Predictions(Answer):

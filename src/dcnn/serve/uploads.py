@@ -14,7 +14,7 @@ from dcnn.errors import DataError
 from dcnn.files import COMPRESSIONS
 from dcnn.serve.answers import json_bytes
 from dcnn.serve.limits import Limits
-from dcnn.serve.prediction import described
+from dcnn.serve.prediction import AnswerForm
 from dcnn.serve.refusals import Refusal
 from dcnn.serve.registry import ServedModel
 
@@ -59,11 +59,11 @@ def read_upload(name: str, content: bytes, options: TableOptions, limits: Limits
     return rows
 
 
-def predicted_lines(model: ServedModel, rows: Sequence[Row]) -> bytes:
+def predicted_lines(model: ServedModel, rows: Sequence[Row], form: AnswerForm) -> bytes:
     """A line of JSON for every row."""
-    predictions = model.predictor.predict([row.text for row in rows])
+    predictions = form.predicted(model.predictor, [row.text for row in rows])
     lines = [
-        json_bytes({"line": row.line, "text": row.text, **described(prediction)})
+        json_bytes({"line": row.line, "text": row.text, **prediction})
         for row, prediction in zip(rows, predictions, strict=True)
     ]
     return b"\n".join(lines) + b"\n"

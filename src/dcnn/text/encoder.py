@@ -9,7 +9,7 @@ import numpy as np
 
 from dcnn.config import TextConfig
 from dcnn.text.sentences import Ints, Sentences
-from dcnn.text.subwords import KINDS, LEARNED, AnyTokenizer, SubwordTokenizer
+from dcnn.text.subwords import KINDS, LEARNED, AnyTokenizer, SubwordTokenizer, unit_of
 from dcnn.text.tokenizer import PRESETS, Tokenizer
 from dcnn.text.vocabulary import UNKNOWN, Vocabulary
 
@@ -20,6 +20,11 @@ class Encoder:
 
     tokenizer: AnyTokenizer
     vocabulary: Vocabulary
+
+    @property
+    def unit(self) -> str:
+        """What a reader calls a token: ``word``, ``piece`` or ``character``."""
+        return unit_of(self.tokenizer.preset)
 
     @classmethod
     def learn(

@@ -197,6 +197,13 @@ class SubwordTokenizer:
 AnyTokenizer = Tokenizer | SubwordTokenizer
 
 
+def unit_of(preset: str) -> str:
+    """What a reader calls a token of a preset: ``word``, ``piece`` or ``character``."""
+    if preset in LEARNED:
+        return "piece"
+    return "character" if preset == "characters" else "word"
+
+
 def word_splitter(lowercase: bool) -> Tokenizer:
     """What splits a text into the words that are cut."""
     return Tokenizer("words", lowercase, runs=True)

@@ -1,0 +1,108 @@
+"""A model that reads characters or pieces of words is not said to read words."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from dcnn import artifact as model_folder
+from dcnn.commands.detectors import DetectorsOptions, run_detectors
+from dcnn.commands.explain import print_explanation
+from dcnn.data.tables import TableOptions
+from dcnn.errors import UserError
+from dcnn.inspection import detector_files, explain, rank_detectors
+from dcnn.inspection.explanation import MOST_WORDS
+from dcnn.inspection.html import to_html
+from dcnn.predictor import Predictor
+from dcnn.serve.explanations import check_words
+from dcnn.serve.limits import Limits
+from dcnn.serve.refusals import Refusal
+from dcnn.serve.registry import ServedModel
+from dcnn.text.encoder import Encoder
+from dcnn.text.subwords import BytePairs, SubwordTokenizer
+from dcnn.text.tokenizer import GAP, Tokenizer
+from dcnn.text.vocabulary import Vocabulary
+from untrained import make_artifact
+
+TEXT = "bad plot, lot"
+ENCODERS = {
+    "character": Encoder(Tokenizer("characters"), Vocabulary([*"abdlopt", GAP])),
+    "piece": Encoder(
+        SubwordTokenizer("bpe", True, BytePairs((("l", "o"), ("b", "a")))),
+        Vocabulary(["p", "ba", "lo", "##d", "##lo", "##t"]),
+    ),
+    "word": Encoder(Tokenizer("words"), Vocabulary(["bad", "plot", "lot"])),
+}
+
+
+@pytest.fixture(params=ENCODERS)
+def unit(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def predictor(unit) -> Predictor:
+    artifact, encoder = make_artifact(), ENCODERS[unit]
+    embeddings = artifact.weights["embeddings"][: len(encoder.vocabulary)]
+    weights = artifact.weights | {"embeddings": embeddings}
+    return Predictor(replace(artifact, encoder=encoder, weights=weights))
+
+
+def seen(page: str) -> str:
+    """What a reader sees of a page, what is told on pointing at it included."""
+    page = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.DOTALL)
+    return re.sub(r"<[^>]*>", "\n", page)
+
+
+def check(shown: str, unit: str) -> None:
+    """The unit is named, and no other is."""
+    named = set(re.findall(r"\b(word|piece|character)s?\b", shown, re.IGNORECASE))
+    assert {name.lower() for name in named} == {unit}, shown
+
+
+def test_an_explanation_names_them(unit, predictor):
+    found = explain(predictor, TEXT)
+    # As if every deletion changed the label, more of them than are told.
+    changed = [replace(deletion, changes=True) for deletion in found.deletions]
+    console = Console(file=io.StringIO(), width=1000)
+    print_explanation(console, replace(found, deletions=tuple(changed * 12)))
+    printed = console.file.getvalue()
+    check(printed, unit)
+    for part in (f"= {unit}s ", f"Deleting one {unit} changes", f"({unit} 1)", f"other {unit}s;"):
+        assert part in printed
+
+
+def test_a_picture_names_them(unit, predictor):
+    found = explain(predictor, " ".join([TEXT] * 15))
+    shown = seen(to_html(found.picture()))
+    check(shown, unit)
+    for part in (f"\n{unit}s\n", f"Below a {unit}:", f"{unit}s left out", f"Point at a {unit} "):
+        assert part in shown
+
+
+def test_detectors_name_them(unit, predictor, tmp_path, capsys):
+    index = rank_detectors(predictor, [TEXT])
+    chosen = [detector_files.Chosen(index.detectors[0])]
+    page = detector_files.to_html(index, chosen)
+    assert f"Search names, {unit}s," in page
+    check(seen(page), unit)
+    check(detector_files.to_markdown(index, chosen), unit)
+    assert index.name(index.detectors[0]) == f"no {unit} stands out"
+    model_folder.save(tmp_path / "m", predictor.artifact)
+    (tmp_path / "corpus.txt").write_text(TEXT)
+    run_detectors(DetectorsOptions(tmp_path / "m", tmp_path / "corpus.txt", TableOptions()))
+    check(capsys.readouterr().out.replace("--find WORD", ""), unit)
+
+
+def test_refusals_name_them(unit, predictor):
+    long = f"{TEXT} " * MOST_WORDS
+    with pytest.raises(UserError, match=rf"the text has [0-9,]+ {unit}s, too many for a graph"):
+        explain(predictor, long)
+    with pytest.raises(UserError, match=f"has more than 1,000 {unit}s, too many for layers"):
+        rank_detectors(predictor, [long], layers=[2])
+    with pytest.raises(UserError, match=f"not know the {unit} 'q', .* other unknown {unit}s;"):
+        rank_detectors(predictor, [TEXT]).find("q")
+    with pytest.raises(Refusal, match=rf"there are [0-9,]+ {unit}s, too many to be explained"):
+        check_words(ServedModel("m", predictor), [long], Limits())
