@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
-from dcnn.models import build_model
+from dcnn.models import build_model, sentence_model
 from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
@@ -92,10 +92,12 @@ def make_batch(model, config, members):
     return ids, lengths, dropout, apart
 
 
+@pytest.mark.parametrize("widest", [0, 256], ids=["each top", "all tops"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @every_ensemble
-def test_a_member_is_a_network_of_its_own(config, members, backend, monkeypatch):
+def test_a_member_is_a_network_of_its_own(config, members, backend, widest, monkeypatch):
     monkeypatch.setenv("DCNN_BACKEND", backend)
+    monkeypatch.setattr(sentence_model, "WIDEST_TOP", widest)
     model = make_ensemble(config, members)
     ids, lengths, dropout, apart = make_batch(model, config, members)
     logits = model(ids, lengths, dropout, apart=True).view(6, members, CLASSES)

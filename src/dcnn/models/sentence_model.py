@@ -11,6 +11,7 @@ from dcnn.config import ModelConfig
 # The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
 # U(0, 1) for the biases of the layers.
 WEIGHT_DEVIATION = 0.05
+WIDEST_TOP = 256  # classes of all members that are one matrix, most of it zeros
 ONE_THREAD = 1 << 15  # numbers that torch does not spread over threads
 
 
@@ -138,10 +139,23 @@ class SentenceModel(nn.Module):
             return self.logits(ids, lengths, dropout, weight, bias)
         if not apart:
             return self.logits(ids, lengths, dropout, weight / self.members, bias)
+        if self.members * len(bias) > WIDEST_TOP:
+            return self._logits_apart(ids, lengths, dropout)
         # All tops at once; a member's weights are zero for the features of the others.
         weights = (self._owned()[:, None] * weight).flatten(0, 1)  # (members * classes, features)
         logits = self.logits(ids, lengths, dropout, weights, bias.repeat(self.members))
         return logits.reshape(-1, len(bias))
+
+    def _logits_apart(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None) -> Tensor:
+        """Each top by itself: slower for few classes, and without a matrix of zeros for many."""
+        features = self.encode(ids, lengths)
+        features = features if dropout is None else features * dropout
+        maps, rows, values = self.feature_shape
+        apart = (-1, maps, self.members, rows // self.members, values)
+        products = torch.einsum(
+            "bomrk,comrk->bmc", features.view(apart), self.top.weight.view(apart)
+        )
+        return (products + self.top.bias).flatten(0, 1)
 
     def _owned(self) -> Tensor:
         """(members, features): whether a feature is the member's."""
