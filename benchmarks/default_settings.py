@@ -1,12 +1,14 @@
 """Which settings are a good default: many small corpora, several settings, no test set looked at.
 
-    python benchmarks/default_settings.py benchmarks/sweeps/default-settings.toml --corpora DIR
+    python benchmarks/default_settings.py benchmarks/sweeps/default-members.toml --corpora DIR
+    python benchmarks/default_settings.py benchmarks/sweeps/default-members.toml --write PAGE
 
 A TOML file names the settings, each a list of ``section.key=value`` strings on top of the network
 that the paper has for SST (``Config()``), so that what they mean does not change with the default.
 Every corpus's training part is split anew for each seed: eight tenths to learn from, one for early
 stopping, one to judge by. The judged accuracy of every corpus, setting and seed goes to a JSON file
 of the same name in ``results/sweeps/``; linear models on n-grams stand beside for comparison.
+``--write`` renders that file into a page, if the TOML file has names for its settings.
 
 DIR holds the corpora as ``benchmarks/small_corpora.py`` says. TREC is found as everywhere
 (``DCNN_DATA``), and the built-in opinions need no file.
@@ -21,6 +23,7 @@ import tomllib
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +33,7 @@ from dcnn.data.opinions import generate
 from dcnn.data.splitting import stratified_split
 from dcnn.data.trec import read_trec
 from dcnn.experiments import provenance
+from dcnn.experiments.marked_block import write_blocks
 from dcnn.ngram import ngram_classifier
 from dcnn.predictor import Predictor
 from dcnn.training.fit import TextSet, fit
@@ -78,20 +82,25 @@ def judge(job: tuple[str, Path, tuple[str, ...] | str, int]) -> float:
     return float(np.mean([a == b for a, b in zip(predicted, part(judged)[1], strict=True)]))
 
 
-def main() -> None:
-    """Run all, write and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--corpora", type=Path, required=True)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    options = parser.parse_args()
-    plan = tomllib.loads(options.file.read_text())
+def table(names: list[str], report: dict[str, Any]) -> str:
+    """The accuracy of every setting on every corpus, as Markdown."""
+    corpora = list(report["settings"][0]["corpora"])
+    titles = [*names, *LINEAR]
+    lines = [f"| | {' | '.join(corpora)} | mean |", "|---|" + "---|" * (len(corpora) + 1)]
+    for title, row in zip(titles, report["settings"], strict=True):
+        cells = [f"{100 * np.mean(row['corpora'][name]):.1f}" for name in corpora]
+        lines.append(f"| {title} | {' | '.join(cells)} | {100 * row['mean']:.1f} |")
+    return "\n".join(lines)
+
+
+def run(plan: dict[str, Any], corpora: Path, at_once: int, path: Path) -> None:
+    """Train and judge all settings, and keep it at ``path``."""
     settings = [*map(tuple, plan["settings"]), *LINEAR]
-    jobs = list(product(plan["corpora"], [options.corpora], settings, range(plan["seeds"])))
+    jobs = list(product(plan["corpora"], [corpora], settings, range(plan["seeds"])))
     started = time.monotonic()
     scores: dict[tuple[str, tuple[str, ...] | str], list[float]] = {}
     # Spawned, not forked: torch's threads do not survive a fork.
-    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(at_once, multiprocessing.get_context("spawn")) as pool:
         for job, score in zip(jobs, pool.map(judge, jobs), strict=True):
             name, _, setting, seed = job
             scores.setdefault((name, setting), []).append(score)
@@ -113,12 +122,28 @@ def main() -> None:
         "commit": provenance.commit(),
         "settings": rows,
     }
-    path = RESULTS / f"{options.file.stem}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
     for row in sorted(rows, key=lambda row: -row["mean"]):
         each = " ".join(f"{100 * np.mean(values):5.1f}" for values in row["corpora"].values())
         print(f"{100 * row['mean']:.2f}  {each}  {row['setting']}")
     print(path)
+
+
+def main() -> None:
+    """Run all, write and print the table; or render it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--corpora", type=Path)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--write", type=Path, help="render the result into this page")
+    options = parser.parse_args()
+    plan = tomllib.loads(options.file.read_text())
+    path = RESULTS / f"{options.file.stem}.json"
+    if options.corpora is not None:
+        run(plan, options.corpora, options.jobs, path)
+    if options.write is not None:
+        block = table(plan["names"], json.loads(path.read_text()))
+        write_blocks([options.write], {options.file.stem: block})
 
 
 if __name__ == "__main__":
