@@ -10,7 +10,7 @@ from dcnn.predictor import Predictor
 from dcnn.serve.app import make_app
 from dcnn.serve.prediction import AT_ONCE
 from dcnn.serve.registry import Registry, ServedModel
-from dcnn.serve.schemas import Predictions
+from dcnn.serve.schemas import Explanations, Predictions
 from untrained import make_artifact
 
 TEXTS = ["the plot is not dull", "", "very good acting", "words that nobody knows", "bad , bad ."]
@@ -166,3 +166,9 @@ def test_the_description_tells_of_both(client):
     assert "default" not in fields["top"] | below  # to leave it out is none of the values
     names = {one["name"] for one in paths["/v1/predict-file"]["post"]["parameters"]}
     assert {"top", "abstain_below"} <= names
+
+
+def test_explanations_of_several_labels_are_as_the_description_says(several_client, several):
+    answer = several_client.post("/v1/explain", json={"text": "good plot"}).json()
+    (one,) = Explanations(**answer).explanations
+    assert one.labels == list(several.predict(["good plot"])[0].labels)

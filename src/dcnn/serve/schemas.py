@@ -228,6 +228,7 @@ class Explanation(Answer):
     text: str
     label: Label
     probability: float
+    labels: list[Label] | None = Field(default=None, description=LABELS)
     probabilities: dict[str, float]
     of_class: Label = Field(alias="class", description="The label that is explained.")
     logit: float = Field(description="Its logit: the relevance of all words, and the biases.")
