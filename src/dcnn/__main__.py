@@ -19,6 +19,25 @@ from dcnn.errors import DcnnError
 
 
 def main() -> NoReturn:
+    """Run a command, and end with its exit code."""
+    try:
+        _answer()
+    except SystemExit as ended:
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            # Threads of gloo are left, and abort every third process of torchrun that takes itself
+            # apart, with all its work done.
+            _end_at_once(ended.code)
+        raise
+
+
+def _end_at_once(code: str | int | None) -> NoReturn:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def _answer() -> NoReturn:
     """Run a command, and turn an error into one sentence and its exit code."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("dcnn").setLevel(logging.INFO)  # libraries tell what goes wrong alone

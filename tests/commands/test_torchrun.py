@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from dcnn import __version__
 from dcnn.artifact import load
 from dcnn.cli import app
 
@@ -97,6 +98,28 @@ def test_two_processes_give_the_weights_of_one(torchrun, shards, tmp_path, monke
     assert two.facts["processes"] == 2
     assert one.facts["dev_accuracy"] == two.facts["dev_accuracy"]
     assert not (tmp_path / "two.checkpoint").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [("--version", 0, __version__), ("no-such-command", 2, "no-such")],
+)
+def test_its_processes_end_without_taking_themselves_apart(arguments, code, said):
+    program = (
+        "import atexit, sys; atexit.register(print, 'apart'); "
+        f"sys.argv = ['dcnn', {arguments!r}]; from dcnn.__main__ import main; main()"
+    )
+    for environment, apart in (({"TORCHELASTIC_RUN_ID": "run"}, False), ({}, True)):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={name: value for name, value in os.environ.items() if "TORCHELASTIC" not in name}
+            | environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == code
+        assert said in done.stdout + done.stderr  # nothing that was said is lost
+        assert ("apart" in done.stdout) == apart
 
 
 def children(process):
