@@ -1,6 +1,7 @@
 """What many tests share: the corpora's folder, a small trained model, and the command line."""
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ settings.register_profile("fuzz", deadline=None, max_examples=3000)
 
 # The suite runs a worker a core; more threads would only wait for one another.
 torch.set_num_threads(1)
+
+# A shell's background job ignores Ctrl-C, and so would the commands that a suite run as one starts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

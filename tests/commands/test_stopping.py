@@ -79,8 +79,6 @@ def test_ctrl_c_while_files_are_read_says_what_is_kept(tmp_path, option, said):
         env=os.environ | {"DCNN_CACHE": "cache"},
         stderr=subprocess.PIPE,
         text=True,
-        # A shell's background job ignores Ctrl-C, and so would what it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with (tmp_path / "slow.csv").open("w") as stream:  # waits until it is read
         stream.write("text,label\n" + "a good plot,good\n" * 500)

@@ -113,7 +113,7 @@ def test_a_request_opens_no_file(client, monkeypatch):
 
 
 def test_a_failure_is_a_sentence_and_its_log_has_no_text(client, monkeypatch, caplog):
-    def fail(model, texts):
+    def fail(model, texts, form):
         raise RuntimeError(f"could not read {texts}")
 
     monkeypatch.setattr("dcnn.serve.prediction.predictions", fail)
