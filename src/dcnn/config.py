@@ -169,6 +169,8 @@ class MaxTDNNConfig:
     """
 
     kind: ClassVar[str] = "max-tdnn"
+    depth: ClassVar[int] = 1
+    smallest_rows: ClassVar[int] = 1  # a row is a network already
     dim: int = 48
     width: int = 6
     dropout: float = 0.0
@@ -177,16 +179,6 @@ class MaxTDNNConfig:
         _require(self.dim >= 1, f"dim={self.dim} must be 1 or more")
         _require(self.width >= 1, f"width={self.width} must be 1 or more")
         _require_fraction("dropout", self.dropout)
-
-    @property
-    def depth(self) -> int:
-        """One convolutional layer."""
-        return 1
-
-    @property
-    def smallest_rows(self) -> int:
-        """The fewest rows that are a network."""
-        return 1
 
     @property
     def feature_shape(self) -> tuple[int, int, int]:
@@ -210,22 +202,14 @@ class NBoWConfig:
     """
 
     kind: ClassVar[str] = "nbow"
+    depth: ClassVar[int] = 0
+    smallest_rows: ClassVar[int] = 1  # a row is a network already
     dim: int = 48
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
         _require(self.dim >= 1, f"dim={self.dim} must be 1 or more")
         _require_fraction("dropout", self.dropout)
-
-    @property
-    def depth(self) -> int:
-        """No convolutional layer."""
-        return 0
-
-    @property
-    def smallest_rows(self) -> int:
-        """The fewest rows that are a network."""
-        return 1
 
     @property
     def feature_shape(self) -> tuple[int, int, int]:
