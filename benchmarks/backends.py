@@ -22,13 +22,12 @@ from typing import Any
 
 import torch
 
-from dcnn.data.folders import data_folder
+from dcnn.data.corpora.registry import data_folder
 from dcnn.errors import DcnnError
-from dcnn.experiments import provenance
-from dcnn.experiments.networks import train_networks
+from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import Recipe, load_recipe
-from dcnn.experiments.runner import Setting
-from dcnn.ops import backends
+from dcnn.experiments.runs import Setting, train_networks
+from dcnn.ops import select as backends
 from dcnn.training.fit import choose_device
 
 ROOT = Path(__file__).parent.parent

@@ -18,15 +18,15 @@ import numpy as np
 
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.data.folders import data_folder
-from dcnn.experiments import provenance
+from dcnn.data.corpora.registry import data_folder
+from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.results import EXPERIMENTS
-from dcnn.experiments.runner import Setting
-from dcnn.heads import softmax
+from dcnn.experiments.runs import Setting
+from dcnn.metrics import softmax
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
-from dcnn.training.initial import find_vectors, initialize, make_model
+from dcnn.training.fit import find_vectors, initialize, make_model
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "best_size.json"
 CALLS = 2000

@@ -18,16 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
-from dcnn.data.splitting import stratified_split
-from dcnn.data.sst import NEUTRAL, read_trees
-from dcnn.data.tables import TableOptions, read_labelled
-from dcnn.data.trec import read_trec
-from dcnn.evaluation import evaluate
-from dcnn.experiments import provenance
-from dcnn.experiments.marked_block import write_blocks
-from dcnn.heads import softmax
+from dcnn.config import DEFAULT
+from dcnn.data.corpora.sst import NEUTRAL, read_trees
+from dcnn.data.corpora.trec import read_trec
+from dcnn.data.readers import TableOptions, read_labelled
+from dcnn.data.split import stratified_split
+from dcnn.experiments import results as provenance
+from dcnn.experiments.tables import write_blocks
+from dcnn.metrics import evaluate, softmax
 from dcnn.predictor import Predictor
-from dcnn.recipe import DEFAULT
 from dcnn.training.fit import TextSet, fit
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "calibration.json"

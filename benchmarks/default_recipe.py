@@ -15,14 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dcnn.config import MODEL_KINDS, Config
-from dcnn.data.opinions import generate
-from dcnn.data.splitting import stratified_split
-from dcnn.data.trec import read_trec
-from dcnn.experiments import provenance
-from dcnn.ngram import ngram_classifier
+from dcnn.config import DEFAULT, MODEL_KINDS, Config
+from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.trec import read_trec
+from dcnn.data.split import stratified_split
+from dcnn.experiments import results as provenance
+from dcnn.experiments.ngrams import ngram_classifier
 from dcnn.predictor import Predictor
-from dcnn.recipe import DEFAULT
 from dcnn.training.fit import TextSet, fit
 
 NETWORKS = tuple(MODEL_KINDS)

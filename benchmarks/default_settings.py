@@ -29,12 +29,12 @@ import numpy as np
 
 import small_corpora
 from dcnn.config import Config
-from dcnn.data.opinions import generate
-from dcnn.data.splitting import stratified_split
-from dcnn.data.trec import read_trec
-from dcnn.experiments import provenance
-from dcnn.experiments.marked_block import write_blocks
-from dcnn.ngram import ngram_classifier
+from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.trec import read_trec
+from dcnn.data.split import stratified_split
+from dcnn.experiments import results as provenance
+from dcnn.experiments.ngrams import ngram_classifier
+from dcnn.experiments.tables import write_blocks
 from dcnn.predictor import Predictor
 from dcnn.training.fit import TextSet, fit
 

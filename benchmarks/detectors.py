@@ -26,7 +26,7 @@ import numpy as np
 
 from dcnn.artifact import Artifact
 from dcnn.config import Config
-from dcnn.experiments.provenance import commit, hardware, versions
+from dcnn.experiments.results import commit, hardware, versions
 from dcnn.inspection import rank_detectors
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder

@@ -22,13 +22,13 @@ import numpy as np
 
 from dcnn.artifact import Artifact
 from dcnn.config import Config
-from dcnn.experiments.provenance import commit, hardware, versions
+from dcnn.experiments.results import commit, hardware, versions
 from dcnn.inspection import build_graph, explain, to_networkx, trace_sentence
+from dcnn.inspection.attribution import strongest_ngrams, word_relevance
 from dcnn.inspection.counterfactuals import deletions
-from dcnn.inspection.node_link import to_json
+from dcnn.inspection.feature_graph import to_json
 from dcnn.inspection.picture import make_picture
-from dcnn.inspection.relevance import strongest_ngrams, word_relevance
-from dcnn.inspection.svg import to_svg
+from dcnn.inspection.render import to_svg
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import Tokenizer

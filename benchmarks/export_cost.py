@@ -27,22 +27,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from dcnn.artifact import Artifact
+from dcnn.artifact import STORED_DTYPES, Artifact
 from dcnn.data.batching import Examples
-from dcnn.data.folders import data_folder
-from dcnn.experiments import provenance
-from dcnn.experiments.marked_block import write_blocks
-from dcnn.experiments.networks import Job, Trainer
+from dcnn.data.corpora.registry import data_folder
+from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import load_recipe
-from dcnn.experiments.runner import Setting
-from dcnn.export import Exported, export
-from dcnn.export.onnx_file import open_session, run_onnx
-from dcnn.export.rounding import decided_by_rounding
-from dcnn.heads import softmax
+from dcnn.experiments.runs import Job, Setting, Trainer
+from dcnn.experiments.tables import write_blocks
+from dcnn.export import Exported, decided_by_rounding, export, open_session, run_onnx
+from dcnn.metrics import softmax
 from dcnn.models import build_model
-from dcnn.ops import backends
+from dcnn.ops import select as backends
 from dcnn.predictor import Predictor
-from dcnn.stored_weights import STORED_DTYPES
 from dcnn.text.sentences import Sentences
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "export.json"

@@ -17,8 +17,8 @@ import numpy as np
 
 from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig, TextConfig
-from dcnn.data.opinions import generate
-from dcnn.data.sst import NEUTRAL, read_trees
+from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.sst import NEUTRAL, read_trees
 from dcnn.inspection.detectors import Detector, DetectorIndex, rank_detectors
 from dcnn.inspection.figures.convolution import draw_convolutions
 from dcnn.inspection.figures.induced_graph import draw_induced_graph

@@ -29,16 +29,23 @@ from sklearn.pipeline import make_pipeline
 
 import small_corpora
 from dcnn import artifact as model_folder
-from dcnn.bench.timing import Contestant, take_turns
-from dcnn.contest.contenders import Course, Fitted, our_contenders, size_on_disk, warm_up
-from dcnn.contest.rivals import rival_contenders
-from dcnn.data.splitting import hold_out
-from dcnn.evaluation import evaluate
-from dcnn.experiments import provenance
-from dcnn.experiments.marked_block import write_blocks
+from dcnn.compare import (
+    Contestant,
+    Course,
+    Fitted,
+    our_contenders,
+    rival_contenders,
+    size_on_disk,
+    take_turns,
+    warm_up,
+)
+from dcnn.config import DEFAULT
+from dcnn.data.split import hold_out
+from dcnn.experiments import results as provenance
+from dcnn.experiments.tables import write_blocks
 from dcnn.files import write_atomically
+from dcnn.metrics import evaluate
 from dcnn.predictor import Predictor
-from dcnn.recipe import DEFAULT
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.training.fit import TextSet, fit
 

@@ -23,10 +23,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dcnn.charts import GREEN, GREY, RED, draw_svg
-from dcnn.data.folders import data_folder
-from dcnn.data.sentiment140 import iterate_sentiment140
-from dcnn.experiments import provenance
+from dcnn.data.corpora.registry import data_folder
+from dcnn.data.corpora.sentiment140 import iterate_sentiment140
+from dcnn.experiments import results as provenance
+from dcnn.plots import GREEN, GREY, RED, draw_svg
 
 ROOT = Path(__file__).parent.parent
 RESULT = ROOT / "results" / "bench" / "memory.json"

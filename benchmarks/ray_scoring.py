@@ -30,8 +30,8 @@ from pyarrow import parquet
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig
-from dcnn.experiments import provenance
-from dcnn.experiments.marked_block import write_blocks
+from dcnn.experiments import results as provenance
+from dcnn.experiments.tables import write_blocks
 from dcnn.text.encoder import Encoder
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "ray.json"

@@ -27,17 +27,15 @@ import torch
 
 from dcnn.config import DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.batching import training_order
-from dcnn.data.corpus import Corpus
-from dcnn.data.corpus_making import Split, prepare_corpus
-from dcnn.data.encoding import Reading, encode_files
-from dcnn.data.labels_of_files import count_labels
-from dcnn.data.tables import TableOptions
-from dcnn.experiments import provenance
+from dcnn.data.encode import Reading, encode_files
+from dcnn.data.readers import TableOptions
+from dcnn.data.store import Corpus, Split, count_labels, prepare_corpus
+from dcnn.experiments import results as provenance
 from dcnn.models import build_model
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.training.feeds import CorpusFeed
-from dcnn.training.progress import Listener
-from dcnn.training.run import Run
+from dcnn.training.batches import CorpusFeed
+from dcnn.training.callbacks import Listener
+from dcnn.training.trainer import Run
 from larger_than_memory import write_shards
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "scale.json"

@@ -28,7 +28,7 @@ from dcnn.bench.curves import (
 from dcnn.bench.report import machine_load
 from dcnn.bench.scaling import curves
 from dcnn.bench.workload import Workload
-from dcnn.experiments import provenance
+from dcnn.experiments import results as provenance
 from dcnn.predictor import Predictor
 
 ROOT = Path(__file__).parent.parent

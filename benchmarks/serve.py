@@ -34,7 +34,7 @@ import numpy as np
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.config import Config
-from dcnn.experiments.provenance import commit, hardware, versions
+from dcnn.experiments.results import commit, hardware, versions
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vocabulary import Vocabulary

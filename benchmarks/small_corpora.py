@@ -8,8 +8,8 @@ set a tenth, always the same, is kept for one.
 from pathlib import Path
 from typing import NamedTuple
 
-from dcnn.data.splitting import stratified_split
-from dcnn.data.tables import LabelledTexts, TableOptions, read_labelled
+from dcnn.data.readers import LabelledTexts, TableOptions, read_labelled
+from dcnn.data.split import stratified_split
 
 LANGUAGES = ("arabic", "english", "french", "german", "hindi", "italian", "portuguese", "spanish")
 CORPORA = (*(f"umsab-{name}" for name in LANGUAGES), "banking77", "subj", "sms", "mr")

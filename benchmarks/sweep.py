@@ -20,11 +20,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dcnn.data.folders import data_folder
-from dcnn.experiments import provenance
-from dcnn.experiments.networks import Job, Trainer
+from dcnn.data.corpora.registry import data_folder
+from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import Recipe, load_recipe
-from dcnn.experiments.runner import Setting
+from dcnn.experiments.runs import Job, Setting, Trainer
 from dcnn.training.fit import choose_device
 from dcnn.training.stack import EpochReport
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 
-from dcnn.data.folders import data_folder
-from dcnn.experiments import provenance
+from dcnn.data.corpora.registry import data_folder
+from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import load_recipe
-from dcnn.experiments.runner import Setting
+from dcnn.experiments.runs import Setting
 from dcnn.models import build_model
 from dcnn.training.fit import choose_device
 from dcnn.training.stack import Plan, Stack

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from dcnn.config import Config
 from dcnn.errors import TrainingError, TrainingStoppedError
-from dcnn.training.progress import EvaluationRecord, Listener, Progress
-from dcnn.tuning.trials import Trained
+from dcnn.training.callbacks import EvaluationRecord, Listener, Progress
+from dcnn.tuning.search import Trained
 
 
 @dataclass

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dcnn.data.opinions import Opinion, generate
+from dcnn.data.corpora.opinions import Opinion, generate
 from documented import PAGES, ROOT, name_of
 
 # Whether the slow examples are run too.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dcnn.data.tables import TableOptions, read_labelled, read_rows
+from dcnn.data.readers import TableOptions, read_labelled, read_rows
 from dcnn.errors import DataError
 
 Write = Callable[[str, str | bytes], Path]

@@ -5,10 +5,9 @@ import json
 from dataclasses import replace
 
 from dcnn.config import TextConfig
-from dcnn.data.corpus_making import prepare_corpus
-from dcnn.data.encoding import Reading, encode_files
-from dcnn.data.labels_of_files import count_labels
-from dcnn.data.tables import TableOptions
+from dcnn.data.encode import Reading, encode_files
+from dcnn.data.readers import TableOptions
+from dcnn.data.store import count_labels, prepare_corpus
 from dcnn.text.tokenizer import Tokenizer
 
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcnn import artifact as model_folder
+from dcnn.artifact import unpack
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.errors import ModelFolderError, UserError
-from dcnn.stored_weights import unpack
 from untrained import make_artifact
 
 

@@ -3,9 +3,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcnn.calibration import HIGHEST, LOWEST, calibrate, calibration_error, confidences, reliability
-from dcnn.heads import sigmoid, softmax
-from dcnn.reliability_picture import reliability_svg
+from dcnn.metrics import (
+    HIGHEST,
+    LOWEST,
+    calibrate,
+    calibration_error,
+    confidences,
+    reliability,
+    sigmoid,
+    softmax,
+)
+from dcnn.plots import reliability_svg
 
 
 def draw(seed, count, classes, *, many, sharpness=1.0):

@@ -4,9 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
+from dcnn.config import (
+    DEFAULT,
+    NETWORK,
+    Config,
+    DCNNConfig,
+    MaxTDNNConfig,
+    NBoWConfig,
+    TrainingConfig,
+    load_toml,
+)
 from dcnn.errors import ConfigError
-from dcnn.recipe import DEFAULT, NETWORK, load_toml
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from dcnn.evaluation import abstain, evaluate
+from dcnn.metrics import abstain, evaluate
 
 
 @given(st.integers(2, 5), st.integers(1, 40), st.integers(0, 999))

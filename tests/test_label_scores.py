@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from dcnn.label_scores import (
+from dcnn.metrics import (
     FEWEST_POSITIVES,
     UNDECIDED,
     choose_thresholds,

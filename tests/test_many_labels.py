@@ -15,14 +15,12 @@ from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
 from dcnn.commands.explain import run_explain
 from dcnn.commands.predict import run_predict
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.data.given_labels import label_sets
-from dcnn.data.tables import TableOptions
+from dcnn.data.labels import label_sets
+from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError, ModelFolderError, UserError
-from dcnn.export import export
-from dcnn.export.onnx_file import open_session, run_onnx
-from dcnn.heads import sigmoid
+from dcnn.export import export, open_session, run_onnx
 from dcnn.inspection import explain, explain_each
-from dcnn.label_scores import evaluate_labels
+from dcnn.metrics import evaluate_labels, sigmoid
 from dcnn.predictor import Predictor
 from dcnn.serve.prediction import described
 from dcnn.serve.schemas import Prediction as PredictionSchema

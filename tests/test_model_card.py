@@ -5,8 +5,8 @@ from huggingface_hub import ModelCard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dcnn.artifact import has_front_matter, render_card
 from dcnn.config import Config
-from dcnn.model_card import has_front_matter, render_card
 
 accuracies = st.floats(0, 1)
 

@@ -1,7 +1,7 @@
 import pytest
 
 from dcnn.errors import ConfigError
-from dcnn.ngram import NGRAM_MODELS, ngram_classifier
+from dcnn.experiments.ngrams import NGRAM_MODELS, ngram_classifier
 
 TEXTS = ["a good film", "a bad film", "not good", "not bad", "good", "bad"]
 LABELS = ["pos", "neg", "neg", "pos", "pos", "neg"]

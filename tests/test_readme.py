@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dcnn.config import Config
-from dcnn.experiments.marked_block import replace_block
+from dcnn.config import DEFAULT, Config
 from dcnn.experiments.results import read_results
-from dcnn.experiments.tables import experiment_tables, summary_table
-from dcnn.recipe import DEFAULT
+from dcnn.experiments.tables import experiment_tables, replace_block, summary_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

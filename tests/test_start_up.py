@@ -16,7 +16,7 @@ NEEDLESS = (
     *("fastapi", "uvicorn", "starlette", "dcnn.serve"),
     *("pyarrow", "polars", "dcnn.data.frames"),
     *("csv", "multiprocessing", "importlib.metadata", "http", "asyncio", "unittest"),
-    *("dcnn.cli", "dcnn.data.shard_reader", "dcnn.data.tables", "dcnn.text.numbering"),
+    *("dcnn.cli", "dcnn.data.readers", "dcnn.data.readers", "dcnn.text.vocabulary"),
     *("dcnn.training", "dcnn.experiments"),
 )
 LIST_MODULES = """

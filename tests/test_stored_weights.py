@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from dcnn.artifact import EMBEDDINGS, SCALES, pack, stored_form, unpack
 from dcnn.errors import UserError
-from dcnn.stored_weights import EMBEDDINGS, SCALES, pack, stored_form, unpack
 
 # From below float16's smallest number up to what a trained weight never reaches.
 magnitudes = st.sampled_from([1e-9, 1e-7, 1e-5, 1e-2, 1.0, 300.0])

@@ -1,7 +1,25 @@
-"""The model folder: the only place that reads or writes one.
+"""Weights as a file holds them: float32, float16, or int8 with a scale a word.
+
+In memory weights are always float32; a smaller type is only how they travel.
+
+- ``float16`` rounds every value to the nearest half-precision number.
+- ``int8`` does so to all but the embeddings, nearly all of a network's size. A word's vector is
+  whole numbers from -127 to 127 times the word's own scale, so that a word with small values loses
+  no more of itself than one with large ones. The scale is a half-precision number: its product with
+  any of the whole numbers is exact in float32, and storing what was loaded changes nothing.
+
+
+The README.md of a model folder: what the model is, what it learned from, how good it is.
+
+It begins with the metadata that the Hugging Face hub reads, in YAML between two lines ``---``, so
+that a folder can be uploaded as it is. YAML reads JSON's strings and numbers, so they are written
+as JSON.
+
+
+The model folder: the only place that reads or writes one.
 
     config.json        format version, network, classes, settings, facts of the run
-    model.safetensors  the weights: float32, float16, or int8 (see ``dcnn.stored_weights``)
+    model.safetensors  the weights: float32, float16, or int8 (see ``dcnn.artifact``)
     tokenizer.json     tokenizer preset, the pieces of words where they were learned, vocabulary
     README.md          a model card, for people and for the Hugging Face hub
 
@@ -11,23 +29,257 @@ version, the names, shapes, dtypes and sizes of all weights before it allocates 
 A folder is written in the oldest format version that can say what it holds: float32 weights of
 words in version 1; the smaller types, pieces of words and characters in version 2; and networks
 that give a text several labels, each from its threshold on, in version 3.
+
 """
 
 import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import safetensors
 import safetensors.numpy
+from numpy.typing import NDArray
 
 from dcnn.config import Config
 from dcnn.errors import ConfigError, ModelFolderError, UserError
 from dcnn.files import write_folder_atomically
-from dcnn.model_card import render_card
-from dcnn.stored_weights import STORED_DTYPES, StoredDtype, Weights, pack, stored_form, unpack
 from dcnn.text.encoder import Encoder
+
+StoredDtype = Literal["float32", "float16", "int8"]
+STORED_DTYPES: tuple[StoredDtype, ...] = get_args(StoredDtype)
+EMBEDDINGS, SCALES = "embeddings", "embeddings.scale"
+
+Weights = dict[str, NDArray[np.float32]]
+Stored = dict[str, NDArray[Any]]
+
+_LARGEST = 127  # symmetric: -128 is left unused
+
+
+def pack(weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype) -> Stored:
+    """``weights`` as a file of this type holds them.
+
+    Raises:
+        UserError: a value is larger than half precision can say.
+    """
+    if dtype == "float32":
+        return dict(weights)
+    packed: Stored = {}
+    for name, values in weights.items():
+        if dtype == "int8" and name == EMBEDDINGS:
+            packed[name], packed[SCALES] = _quantize(values)
+        else:
+            packed[name] = _halved(name, values)
+    return packed
+
+
+def unpack(stored: Mapping[str, NDArray[Any]]) -> Weights:
+    """The float32 weights of what ``pack`` made.
+
+    Raises:
+        ValueError: a scale or a whole number is none that ``pack`` writes.
+    """
+    weights = {
+        name: values.astype(np.float32, copy=False)
+        for name, values in stored.items()
+        if name != SCALES
+    }
+    if SCALES in stored:
+        scales = stored[SCALES].astype(np.float32)
+        if not (np.isfinite(scales) & (scales >= 0)).all():
+            raise ValueError(f"'{SCALES}' must hold finite numbers of 0 or more")
+        if stored[EMBEDDINGS].min(initial=0) < -_LARGEST:
+            raise ValueError(f"'{EMBEDDINGS}' must hold whole numbers from -{_LARGEST}")
+        weights[EMBEDDINGS] *= scales[:, None]
+    return weights
+
+
+def stored_form(
+    shapes: Mapping[str, tuple[int, ...]], dtype: StoredDtype
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Name to shape and safetensors' name of the type, for parameters of these shapes."""
+    general = "F32" if dtype == "float32" else "F16"
+    form = {name: (shape, general) for name, shape in shapes.items()}
+    if dtype == "int8":
+        words = shapes[EMBEDDINGS][0]
+        form[EMBEDDINGS], form[SCALES] = (shapes[EMBEDDINGS], "I8"), ((words,), "F16")
+    return form
+
+
+def _halved(name: str, values: NDArray[np.float32]) -> NDArray[np.float16]:
+    with np.errstate(over="ignore"):
+        halved = values.astype(np.float16)
+    if not np.isfinite(halved).all():
+        largest = np.abs(values).max()
+        raise UserError(
+            f"'{name}' holds values up to {largest:.3g} where float16 ends at 65504; "
+            "choose the dtype float32"
+        )
+    return halved
+
+
+def _quantize(values: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
+    """(words, d) -> whole numbers (words, d) and scales (words,): within half a scale each."""
+    largest = np.abs(values).max(axis=1).astype(np.float64)
+    scales = _halved(f"{EMBEDDINGS} / {_LARGEST}", (largest / _LARGEST).astype(np.float32))
+    # Among the smallest half-precision numbers the nearest scale can be so much too small that
+    # 127 of them do not reach the largest value; the next one does.
+    too_small = largest > (_LARGEST + 0.5) * scales.astype(np.float64)
+    scales = np.where(too_small, np.nextafter(scales, np.float16(np.inf)), scales)
+    steps = np.where(scales > 0, scales, 1).astype(np.float64)
+    numbers = np.rint(values / steps[:, None]).clip(-_LARGEST, _LARGEST)
+    return numbers.astype(np.int8), scales
+
+
+_SHOWN_CLASSES = 20
+_MANY = " A text may have several of them, or none: every label from its threshold on."
+_OTHERS = "The scores below are those of the float32 weights they were rounded from."
+_ROUNDED = {
+    "float16": f"Weights: float16. {_OTHERS}",
+    "int8": f"Weights: int8 embeddings with a scale a word, the rest float16. {_OTHERS}",
+}
+FENCE = "---"
+_SPLITS = {"dev": "dev, which chose the epoch", "test": "test"}
+# As the hub, people and the facts call them. The first that was measured is told: where a text may
+# have several labels that is F1, which decides there, and the accuracy is of whole sets of labels.
+_MEASURES = (("f1", "micro F1", "micro_f1"), ("accuracy", "accuracy", "accuracy"))
+
+
+def render_card(
+    name: str,
+    config: Config,
+    classes: Sequence[object],
+    facts: dict[str, Any],
+    dtype: StoredDtype = "float32",
+    thresholds: Sequence[float] | None = None,
+    repository: str = "",
+) -> str:
+    """Render the card as Markdown.
+
+    Args:
+        name: of the model.
+        config: its settings.
+        classes: its labels.
+        facts: the plain values that training noted.
+        dtype: how its weights are stored.
+        thresholds: of its labels, where a text may have several.
+        repository: where the hub has it, ``OWNER/NAME``, for a card that is read there.
+    """
+    shown = ", ".join(f"`{label}`" for label in classes[:_SHOWN_CLASSES])
+    more = f" and {len(classes) - _SHOWN_CLASSES} more" if len(classes) > _SHOWN_CLASSES else ""
+    pull = f"dcnn pull {repository} --out {name}\n" if repository else ""
+    sections = [
+        front_matter(name, config, facts, dtype),
+        f"# {name}",
+        f"A sentence classifier ({config.model.kind}) made with "
+        "[dcnn](https://pypi.org/project/dcnn).",
+        f"Labels: {shown}{more}.{_MANY if thresholds is not None else ''}",
+        *([_ROUNDED[dtype]] if dtype in _ROUNDED else []),
+        "## Use",
+        f'```sh\n{pull}dcnn predict {name} "a text"\n```',
+        *_threshold_section(classes, thresholds),
+        "## How it was made",
+        _table(("fact", "value"), _flatten(facts)) if facts else "Nothing was noted of the run.",
+        "## Settings",
+        settings_table(config),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def front_matter(
+    name: str, config: Config, facts: dict[str, Any], dtype: StoredDtype = "float32"
+) -> str:
+    """What the hub reads: kind of task, library, tags, and the scores of the run."""
+    lines = [
+        FENCE,
+        "library_name: dcnn",
+        "pipeline_tag: text-classification",
+        "tags:",
+        "- sentence-classification",
+        f"- {config.model.kind}",
+        *_model_index(name, facts, dtype),
+        FENCE,
+    ]
+    return "\n".join(lines)
+
+
+def settings_table(config: Config) -> str:
+    """All settings as Markdown."""
+    return _table(("setting", "value"), _flatten(config.to_dict()))
+
+
+def has_front_matter(card: str) -> bool:
+    """Whether a card, perhaps written by hand, begins with metadata."""
+    first, *others = card.splitlines() or [""]
+    return first.rstrip() == FENCE and any(line.rstrip() == FENCE for line in others)
+
+
+def _model_index(name: str, facts: dict[str, Any], dtype: StoredDtype) -> list[str]:
+    """The scores as the hub's leaderboards read them; none that was not measured."""
+    if dtype != "float32":
+        return []  # those of the run are of the weights before they were rounded
+    results: list[str] = []
+    for split, meaning in _SPLITS.items():
+        figures = [(*names, facts.get(f"{split}_{fact}")) for *names, fact in _MEASURES]
+        for kind, measure, value in figures:
+            if not (isinstance(value, float) and math.isfinite(value)):
+                continue
+            data = _quoted(facts.get("data", "unknown"))
+            results += [
+                "  - task:",
+                "      type: text-classification",
+                "    dataset:",
+                f"      name: {data}",
+                f"      type: {data}",
+                f"      split: {split}",
+                "    metrics:",
+                f"    - type: {kind}",
+                f"      value: {value:.6f}",  # YAML takes 1e-07 for a string
+                f"      name: {measure} on {meaning}",
+            ]
+            break
+    if not results:
+        return []
+    return ["model-index:", f"- name: {_quoted(name)}", "  results:", *results]
+
+
+def _quoted(value: object) -> str:
+    """A string for YAML; what it could not hold, such as a control character, is replaced."""
+    held = "".join(sign if sign.isprintable() else "\ufffd" for sign in str(value))
+    return json.dumps(held, ensure_ascii=False)
+
+
+def _threshold_section(classes: Sequence[object], thresholds: Sequence[float] | None) -> list[str]:
+    if thresholds is None:
+        return []
+    rows = {str(label): float(one) for label, one in zip(classes, thresholds, strict=True)}
+    return ["## Thresholds", _table(("label", "threshold"), _flatten(rows))]
+
+
+def _flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested values as dotted names and short texts."""
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            rows += _flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, float):
+            rows.append((prefix + key, f"{value:.4g}"))
+        else:
+            rows.append((prefix + key, str(value)))
+    return rows
+
+
+def _table(header: tuple[str, str], rows: list[tuple[str, str]]) -> str:
+    lines = [f"| {header[0]} | {header[1]} |", "|---|---|"]
+    return "\n".join(lines + [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
 
 FORMAT_VERSION = 3
 _VERSION_1_TOKENIZERS = ("words", "tweet", "whitespace")

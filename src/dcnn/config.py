@@ -1,18 +1,126 @@
-"""Every setting of a model and its training, as frozen plain values.
+"""Between plain values (TOML, JSON, ``--set``) and frozen dataclasses, with errors people can use.
+
+Knows nothing of any particular setting: the fields and type hints of the dataclass are the schema.
+
+
+Every setting of a model and its training, as frozen plain values.
 
 A configuration is three sections, the same in TOML, in a model folder's JSON and in
 ``--set section.key=value``: ``[text]`` (string to ids), ``[model]`` (the network) and
 ``[training]`` (objective, optimiser, loop). Each rule that one or more settings must obey is
 checked here, when the object is made, so that no later code meets an impossible network.
+
+
+What is trained when nothing else is said, and files of settings that say something else.
+
+``Config()`` is the network that the paper has for SST, and trains it alone. ``DEFAULT`` is what
+``dcnn train``, ``DCNNClassifier`` and all that goes with them start from: chosen on the training
+parts of fourteen corpora, see docs/languages.md. The rows of one wide network are its ensemble.
+
 """
 
+import difflib
+import json
 import math
+import tomllib
+import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 from dcnn.errors import ConfigError
-from dcnn.settings import check_names, from_plain, parse_setting, to_plain
+
+Section = TypeVar("Section")
+
+_LIMIT = 2**31  # beyond any sensible setting, and within what every library takes
+
+_WANTED: dict[type, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+}
+
+
+def from_plain(section: type[Section], values: Mapping[str, Any], where: str) -> Section:
+    """Build ``section`` from names and values; ``where`` says in an error where they come from.
+
+    Raises:
+        ConfigError: a name is unknown, a value has the wrong type, or the section refuses it.
+    """
+    check_names(where, values, [item.name for item in fields(cast("Any", section))])
+    hints = typing.get_type_hints(section)
+    checked: dict[str, Any] = {
+        name: _checked(where, name, hints[name], value) for name, value in values.items()
+    }
+    try:
+        return section(**checked)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def to_plain(section: object) -> dict[str, Any]:
+    """A dataclass as JSON-ready values: tuples become lists."""
+    return cast("dict[str, Any]", json.loads(json.dumps(asdict(cast("Any", section)))))
+
+
+def check_names(where: str, values: Mapping[str, Any], known: list[str]) -> None:
+    """Refuse names that are not ``known``, with the nearest one as a hint."""
+    for name in values:
+        if name in known:
+            continue
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        raise ConfigError(f"{where}: unknown setting '{name}'; {hint}")
+
+
+def parse_setting(setting: str) -> tuple[str, str, object]:
+    """Split ``section.key=value``; the value is written as in TOML, or is a bare word."""
+    path, equals, text = setting.partition("=")
+    section, dot, key = path.strip().partition(".")
+    if not (equals and dot and key):
+        raise ConfigError(
+            f"--set {setting!r} must look like section.key=value, for instance training.epochs=5"
+        )
+    try:
+        return section, key, tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return section, key, text.strip()
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"--set {path}=...: the value cannot be read ({error})") from None
+
+
+def _short(value: object) -> str:
+    """``value`` for a message; a number of 400 digits is not worth reading."""
+    try:
+        text = repr(value)
+    except ValueError:  # more digits than Python prints
+        return "a number of many digits"
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _checked(where: str, name: str, hint: Any, value: Any) -> object:
+    """Return ``value`` as the type that ``hint`` asks for, or say what was expected."""
+    match typing.get_origin(hint):
+        case None:
+            if hint is float and type(value) is int and abs(value) < _LIMIT:
+                return float(value)
+            fits, wanted = type(value) is hint, _WANTED[hint]
+            if fits and hint in (int, float) and not abs(value) < _LIMIT:
+                fits, wanted = False, f"a finite number below {_LIMIT}"
+        case typing.Literal:
+            options = typing.get_args(hint)
+            fits, wanted = value in options, f"one of {', '.join(options)}"
+        case _:  # tuple[item, ...]
+            item = typing.get_args(hint)[0]
+            if isinstance(value, list | tuple):
+                return tuple(_checked(where, f"{name}[{i}]", item, v) for i, v in enumerate(value))
+            fits, wanted = False, "a list such as [7, 5]"
+    if not fits:
+        raise ConfigError(f"{where}: {name}={_short(value)} must be {wanted}")
+    return cast("object", value)
+
 
 Shapes = dict[str, tuple[int, ...]]
 SMALLEST_MEMBER = 8  # rows of the sentence matrix; with fewer a network learns little
@@ -262,7 +370,7 @@ class TrainingConfig:
         evaluations: times the dev set is evaluated in an epoch.
         dev_fraction: the share of the training set held out when no dev set is given.
         calibrate: whether the probabilities are made honest at the end, by a temperature found on
-            the dev set; see ``dcnn.calibration``.
+            the dev set; see ``dcnn.metrics``.
         seed: the one source of all randomness.
     """
 
@@ -403,3 +511,37 @@ def model_from_dict(values: Mapping[str, Any], where: str) -> ModelConfig:
         f"{where}: kind={kind!r} must be one of {', '.join(MODEL_KINDS)}",
     )
     return from_plain(MODEL_KINDS[kind], settings, where)
+
+
+NETWORK = DCNNConfig(dim=96, widths=(7,), maps=(8,), k_top=2)
+DEFAULT = Config(model=NETWORK, training=TrainingConfig(members=8))
+
+
+def load_toml(path: Path) -> Config:
+    """Read a config file; what it leaves out is as in ``DEFAULT``."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as UTF-8 text ({error})") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return DEFAULT.with_tables(values, str(path))
+
+
+def to_toml(config: Config) -> str:
+    """The text of a config file that ``load_toml`` reads as an equal config."""
+    sections = [
+        "\n".join(
+            [
+                f"[{name}]",
+                *(
+                    f"{key} = {json.dumps(value, ensure_ascii=False)}"
+                    for key, value in values.items()
+                ),
+            ]
+        )
+        for name, values in config.to_dict().items()
+    ]
+    return "\n\n".join(sections) + "\n"

@@ -2,10 +2,14 @@
 
 Written files appear whole or not at all: the bytes go to a temporary neighbour, which is then
 renamed over the target. A crash, a full disk or a SIGKILL leaves the old file as it was.
+
+
+Checksums of files, which tell whether a file is the one that it should be.
 """
 
 import bz2
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -262,3 +266,16 @@ def standard_output(remedy: str) -> TextIO:
         raise UserError(f"standard output is closed; {remedy}")
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     return sys.stdout
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error

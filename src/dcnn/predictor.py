@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import Artifact, Label
+from dcnn.artifact import Artifact, Label, Weights
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
 from dcnn.errors import ConfigError, DataError, UserError
-from dcnn.heads import sigmoid, softmax
-from dcnn.ops import backends, reference
-from dcnn.ops.k_schedule import dynamic_k
-from dcnn.ops.native_network import Network
-from dcnn.stored_weights import Weights
+from dcnn.metrics import sigmoid, softmax
+from dcnn.ops import reference
+from dcnn.ops import select as backends
+from dcnn.ops.native import Network
+from dcnn.ops.reference import dynamic_k
 from dcnn.text.sentences import Ints, Sentences
 
 Floats = NDArray[np.float32]

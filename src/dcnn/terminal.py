@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dcnn.evaluation import Evaluation
-from dcnn.label_scores import LabelEvaluation
-from dcnn.training.progress import EvaluationRecord, Listener
-from dcnn.training.progress import Progress as TrainingProgress
+from dcnn.metrics import Evaluation, LabelEvaluation
+from dcnn.training.callbacks import EvaluationRecord, Listener
+from dcnn.training.callbacks import Progress as TrainingProgress
 
 # Beyond this many classes a confusion matrix no longer fits a screen: show the worst pairs.
 MATRIX_CLASSES = 12

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from dcnn import artifact as model_folder
-from dcnn.bench import conditions, eager_torch, gpu, prediction, processes, rivals, training
+from dcnn import compare as rivals
+from dcnn.bench import conditions, eager_torch, gpu, prediction, processes, training
 from dcnn.bench.cases import RUNS, run_case
 from dcnn.bench.eager_torch import EagerTorchPredictor
 from dcnn.bench.layer import LayerCall

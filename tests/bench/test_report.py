@@ -6,7 +6,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dcnn.bench.report import CASES, UNITS, Outcome, Report, Row, read_report, write_report
-from dcnn.bench.timing import Measure
+from dcnn.compare import Measure
 from dcnn.errors import DataError, StorageError
 
 ROOT = Path(__file__).parents[2]

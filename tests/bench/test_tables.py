@@ -5,7 +5,7 @@ import pytest
 from dcnn.bench.curves import Curve, Scaling, write_scaling
 from dcnn.bench.report import CASES, Outcome, Report, Row, write_report
 from dcnn.bench.tables import figure, render_tables, spread, summary_table
-from dcnn.bench.timing import Measure
+from dcnn.compare import Measure
 from dcnn.errors import DataError
 
 ONE, TWO = Measure(20.04, 19.0, 21.0, 8), Measure(310.0, 300.0, 1234.5, 8)

@@ -3,7 +3,7 @@ from contextlib import contextmanager
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcnn.bench.timing import Contestant, Measure, take_turns
+from dcnn.compare import Contestant, Measure, take_turns
 
 
 class FakeTime:

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from dcnn.bench.report import Outcome, Report, Row
 from dcnn.bench.tables import render_tables, summary_table
-from dcnn.bench.timing import Measure
 from dcnn.commands.bench import print_report
-from dcnn.experiments.marked_block import replace_block
+from dcnn.compare import Measure
+from dcnn.experiments.tables import replace_block
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "bench.schema.json").read_text(encoding="utf-8"))

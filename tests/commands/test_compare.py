@@ -8,12 +8,12 @@ import xml.etree.ElementTree as ET
 import jsonschema
 import pytest
 
+from dcnn import compare as rivals
 from dcnn.commands import compare
 from dcnn.commands.compare import CompareOptions, run_compare
 from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
-from dcnn.contest import rivals
-from dcnn.data.opinions import generate
-from dcnn.data.tables import TableOptions
+from dcnn.data.corpora.opinions import generate
+from dcnn.data.readers import TableOptions
 from dcnn.errors import UserError
 
 NUMBER = {"type": "number", "minimum": 0}

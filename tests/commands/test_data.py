@@ -4,7 +4,7 @@ import re
 import pytest
 
 from dcnn.commands.data import run_fetch, run_list, run_verify
-from dcnn.data.registry import Corpus, Download, KnownFile, Part
+from dcnn.data.corpora.registry import Corpus, Download, KnownFile, Part
 from dcnn.errors import DataError, FetchError, UserError
 from file_server import serving
 

@@ -16,7 +16,7 @@ import pytest
 from dcnn import artifact as model_folder
 from dcnn.commands.detectors import DetectorsOptions, run_detectors
 from dcnn.config import NBoWConfig
-from dcnn.data.tables import TableOptions
+from dcnn.data.readers import TableOptions
 from dcnn.errors import UserError
 from dcnn.inspection import rank_detectors
 from dcnn.predictor import Predictor

@@ -7,7 +7,7 @@ import pytest
 from dcnn.artifact import load
 from dcnn.cli import app
 from dcnn.commands.examples import learned_labels, read_examples
-from dcnn.data.tables import TableOptions
+from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError
 
 NAMES = ("sport", "money", "war")

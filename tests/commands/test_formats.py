@@ -10,12 +10,12 @@ from pyarrow import feather, ipc, parquet
 
 from arrow_writing import NAMES, write_columns
 from dcnn import artifact as model_folder
+from dcnn.batch_predict import files as prediction_files
 from dcnn.commands import predict
 from dcnn.commands.predict import run_predict
 from dcnn.commands.train import TrainOptions, run_train
-from dcnn.data.tables import TableOptions
+from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError, MissingExtraError, UserError
-from dcnn.scoring import prediction_files
 from untrained import make_artifact
 
 SETTINGS = ("model.dim=8", "model.widths=[4,3]", "model.maps=[2,2]", "model.k_top=2")

@@ -3,9 +3,8 @@
 import pytest
 
 from dcnn.commands.given_settings import given_config
-from dcnn.config import Config
+from dcnn.config import DEFAULT, Config
 from dcnn.errors import ConfigError
-from dcnn.recipe import DEFAULT
 
 
 @pytest.mark.parametrize("tokenizer", ["words", "tweet", "whitespace", "characters"])

@@ -5,7 +5,7 @@ import pytest
 from dcnn.commands import streaming
 from dcnn.commands.streaming import read_corpus, read_others
 from dcnn.config import Config
-from dcnn.data.tables import TableOptions
+from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError
 from dcnn.terminal import make_console
 

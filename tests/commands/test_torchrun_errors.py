@@ -4,11 +4,7 @@ import pytest
 import torch
 
 from dcnn.commands import torchrun
-from dcnn.commands.torchrun import (
-    first_reads_first,
-    first_says_what_is_wrong,
-    require_distributed,
-)
+from dcnn.commands.torchrun import first_reads_first, first_says_what_is_wrong, require_distributed
 from dcnn.errors import ConfigError, UserError, WorkerLostError
 
 

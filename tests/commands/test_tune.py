@@ -11,10 +11,10 @@ import pytest
 from dcnn.artifact import load
 from dcnn.commands.train import TrainOptions, run_train
 from dcnn.commands.tune import TuneOptions, run_tune
-from dcnn.data.opinions import generate
-from dcnn.data.tables import TableOptions
+from dcnn.config import load_toml
+from dcnn.data.corpora.opinions import generate
+from dcnn.data.readers import TableOptions
 from dcnn.errors import UserError
-from dcnn.recipe import load_toml
 
 QUICK = ("training.epochs=2", "model.maps=[2]", "model.dim=8")
 CORPUS = generate()

@@ -1,8 +1,6 @@
 import numpy as np
 
-from dcnn.bench.timing import Measure
-from dcnn.contest.showing import cells, markdown, remarks
-from dcnn.contest.standing import Score, ranked
+from dcnn.compare import Measure, Score, cells, markdown, ranked, remarks
 
 
 def score(name, hits, examples=400, runs=1, latency=1e-4):

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyarrow import ipc, parquet
 
 from arrow_writing import ARROW_NAMES, NAMES, write_columns
-from dcnn.data import arrow_files
-from dcnn.data.tables import TableOptions, read_labelled, read_rows
+from dcnn.data import arrow as arrow_files
+from dcnn.data.readers import TableOptions, read_labelled, read_rows
 from dcnn.errors import DataError, MissingExtraError
 from reading import message, pairs, texts
 
@@ -275,7 +275,7 @@ def test_the_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_reading_csv_imports_no_pyarrow(tmp_path: Path) -> None:
     write_columns(tmp_path / "a.csv", ROWS)
     script = (
-        "import sys, pathlib\nfrom dcnn.data.tables import read_labelled\n"
+        "import sys, pathlib\nfrom dcnn.data.readers import read_labelled\n"
         "read_labelled(pathlib.Path('a.csv'))\n"
         "assert not {'pyarrow', 'pandas', 'polars'} & sys.modules.keys()"
     )

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from dcnn.data.tables import TableOptions, read_labelled
+from dcnn.data.readers import TableOptions, read_labelled
 from reading import Write, message, pairs, texts
 
 

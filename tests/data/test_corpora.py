@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from dcnn.artifact import load
-from dcnn.data.sst import NEUTRAL, Phrase, authors_tokens, read_trees
-from dcnn.data.trec import read_trec
+from dcnn.data.corpora.sst import NEUTRAL, Phrase, authors_tokens, read_trees
+from dcnn.data.corpora.trec import read_trec
 from dcnn.errors import DataError
 
 

@@ -3,9 +3,16 @@ import shutil
 
 import pytest
 
-from dcnn.data.corpora import Source, find_corpus
-from dcnn.data.counting import count_vectors
-from dcnn.data.registry import CORPORA, Corpus, Download, KnownFile, Part
+from dcnn.data.corpora.registry import (
+    CORPORA,
+    Corpus,
+    Download,
+    KnownFile,
+    Part,
+    Source,
+    count_vectors,
+    find_corpus,
+)
 from dcnn.errors import DataError, UserError
 
 TRAIN, TEST, PACKED = b"train " * 50, b"test " * 10, b"packed"

@@ -12,13 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
-from dcnn.data import corpus_making, encoding
-from dcnn.data.corpus import load_corpus
-from dcnn.data.corpus_making import Split, tokenizer_of
-from dcnn.data.holding_out import ordinals_held_out
-from dcnn.data.tables import TableOptions
-from dcnn.data.turns import turn_at
-from dcnn.data.word_counts import WordCounts
+from dcnn.data import encode as encoding
+from dcnn.data import store as corpus_making
+from dcnn.data.encode import turn_at
+from dcnn.data.readers import TableOptions
+from dcnn.data.split import ordinals_held_out
+from dcnn.data.store import Split, WordCounts, load_corpus, tokenizer_of
 from dcnn.errors import ConfigError, DataError
 from dcnn.text.encoder import Encoder
 from stored_corpora import make_corpus, write_shards

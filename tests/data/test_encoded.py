@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dcnn.config import TextConfig
+from dcnn.data.corpora.sentiment140 import iterate_sentiment140
 from dcnn.data.encoded import load_or_encode
-from dcnn.data.sentiment140 import iterate_sentiment140
 from dcnn.errors import DataError
 from dcnn.text.encoder import Encoder
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dcnn.data import encoding
-from dcnn.data.labels_of_files import count_labels
-from dcnn.data.tables import TableOptions
+from dcnn.data import encode as encoding
+from dcnn.data.readers import TableOptions
+from dcnn.data.store import count_labels
 from dcnn.errors import DataError
 from dcnn.text.tokenizer import Tokenizer
 from stored_corpora import encode, write_json_lines, write_shards
@@ -52,8 +52,8 @@ def test_a_file_is_encoded_once_wherever_it_lies(shards, cache, written, tmp_pat
 
 def test_whatever_code_reads_or_splits_a_file_is_part_of_its_key():
     """Else a change of that code would leave blocks of the old way in use."""
-    left_out = {"dcnn.data.messages", "dcnn.text.sentences"}  # words of errors, names of types
-    found, ahead = set(), {"dcnn.data.shard_reader", "dcnn.data.blocks"}
+    left_out = {"dcnn.data.columns", "dcnn.text.sentences"}  # words of errors, names of types
+    found, ahead = set(), {"dcnn.data.readers", "dcnn.data.encode"}
     while ahead:
         found.add(name := ahead.pop())
         source = Path(find_spec(name).origin).read_text(encoding="utf-8")

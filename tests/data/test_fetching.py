@@ -4,8 +4,8 @@ from io import BytesIO
 
 import pytest
 
-from dcnn.data.fetching import fetch_corpus
-from dcnn.data.registry import Corpus, Download, KnownFile, Part
+from dcnn.data.corpora.download import fetch_corpus
+from dcnn.data.corpora.registry import Corpus, Download, KnownFile, Part
 from dcnn.errors import FetchError, StorageError
 from file_server import serving
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dcnn.data.folders import cache_folder, data_folder
+from dcnn.data.corpora.registry import cache_folder, data_folder
 
 FOLDERS = {"data": (data_folder, "DCNN_DATA"), "cache": (cache_folder, "DCNN_CACHE")}
 

@@ -9,9 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from dcnn.data.label_checks import check_form, check_known_labels, check_training_labels
-from dcnn.data.splitting import split_label_sets
-from dcnn.data.tables import TableOptions, read_labelled
+from dcnn.data.readers import (
+    TableOptions,
+    check_form,
+    check_known_labels,
+    check_training_labels,
+    read_labelled,
+)
+from dcnn.data.split import split_label_sets
 from dcnn.errors import DataError
 
 TEXTS = ["good and long", "short", "nothing to say", "long"]

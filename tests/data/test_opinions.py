@@ -9,9 +9,19 @@ from functools import cache
 
 import pytest
 
-from dcnn.data.opinions import PERCENT, SIZES, Opinion, generate
-from dcnn.data.opinions_lexicon import ALL_NOUNS, RIVALS, WORDS, WORKS, words_about
-from dcnn.data.opinions_patterns import PATTERNS, skeletons
+from dcnn.data.corpora.opinions import (
+    ALL_NOUNS,
+    PATTERNS,
+    PERCENT,
+    RIVALS,
+    SIZES,
+    WORDS,
+    WORKS,
+    Opinion,
+    generate,
+    skeletons,
+    words_about,
+)
 from dcnn.text.tokenizer import Tokenizer
 
 POLARITY = {
@@ -48,7 +58,7 @@ def test_a_seed_gives_the_same_corpus_again() -> None:
 
 def test_the_corpus_does_not_depend_on_the_hash_seed() -> None:
     script = (
-        "import hashlib; from dcnn.data.opinions import generate; "
+        "import hashlib; from dcnn.data.corpora.opinions import generate; "
         "print(hashlib.sha256(repr(generate(1)).encode()).hexdigest())"
     )
     digests = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcnn.data.tables import read_labelled
+from dcnn.data.readers import read_labelled
 from reading import Write, message, pairs, texts
 
 

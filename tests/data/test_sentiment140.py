@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from dcnn.data.sentiment140 import read_sentiment140
+from dcnn.data.corpora.sentiment140 import read_sentiment140
 from dcnn.errors import DataError
 
 ORIGINAL = (

@@ -6,12 +6,14 @@ import pyarrow as pa
 import pytest
 
 from arrow_writing import NAMES, write_columns
-from dcnn.data.label_checks import check_known_labels, check_training_labels
-from dcnn.data.shards import find_shards, stands_for
-from dcnn.data.tables import (
+from dcnn.data.readers import (
     TableOptions,
+    check_known_labels,
+    check_training_labels,
+    find_shards,
     read_labelled,
     read_rows,
+    stands_for,
 )
 from dcnn.errors import DataError
 from reading import pairs, texts

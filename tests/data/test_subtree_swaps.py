@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from dcnn.data.sst import read_trees
-from dcnn.data.subtree_swaps import swap_subtrees
+from dcnn.data.corpora.sst import read_trees, swap_subtrees
 
 TREES = """\
 (3 (2 (2 the) (2 film)) (3 (2 is) (4 (2 very) (4 good))))

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import zstandard
 
-from dcnn.data.label_checks import check_known_labels, check_training_labels
-from dcnn.data.tables import (
+from dcnn.data.readers import (
     LabelledTexts,
     Row,
     TableOptions,
+    check_known_labels,
+    check_training_labels,
     read_labelled,
     read_rows,
 )

@@ -12,9 +12,8 @@ import pytest
 import typer
 
 from dcnn.cli import app
-from dcnn.config import Config
+from dcnn.config import Config, from_plain
 from dcnn.experiments.recipes import DataConfig, DistillationConfig
-from dcnn.settings import from_plain
 from documented import PAGES, ROOT, Block, Command, all_blocks, commands_of, name_of
 
 CLI = typer.main.get_command(app)

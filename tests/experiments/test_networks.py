@@ -7,9 +7,9 @@ import pytest
 from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.errors import ConfigError, TrainingError
-from dcnn.experiments import networks
-from dcnn.experiments.networks import train_networks
+from dcnn.experiments import runs as networks
 from dcnn.experiments.recipes import DataConfig, DistillationConfig, Recipe
+from dcnn.experiments.runs import train_networks
 from dcnn.experiments.tasks import Task
 from dcnn.text.encoder import Encoder
 from dcnn.training.stack import Outcome

@@ -5,12 +5,21 @@ import pytest
 
 from dcnn.commands.experiment_tables import run_tables
 from dcnn.errors import DataError
-from dcnn.experiments.comparison import Row, compare
-from dcnn.experiments.marked_block import replace_block
-from dcnn.experiments.published import NAMES, PUBLISHED, TABLE_NUMBERS, TITLES
 from dcnn.experiments.results import EXPERIMENTS, MODELS, fingerprint, write_result
 from dcnn.experiments.statistics import bootstrap_difference, bootstrap_mean, mcnemar
-from dcnn.experiments.tables import LEGEND, experiment_tables, render_rows, summary_table
+from dcnn.experiments.tables import (
+    LEGEND,
+    NAMES,
+    PUBLISHED,
+    TABLE_NUMBERS,
+    TITLES,
+    Row,
+    compare,
+    experiment_tables,
+    render_rows,
+    replace_block,
+    summary_table,
+)
 from finished_runs import make_result, right
 
 EXAMPLES = 200

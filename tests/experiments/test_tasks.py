@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dcnn.config import Config, TextConfig
-from dcnn.data.corpora import Source
+from dcnn.data.corpora.registry import Source
 from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, DistillationConfig, Recipe
 from dcnn.experiments.tasks import load_task, without_unknown

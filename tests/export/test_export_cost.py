@@ -4,7 +4,7 @@ import importlib.util
 import json
 from pathlib import Path
 
-from dcnn.experiments.marked_block import replace_block
+from dcnn.experiments.tables import replace_block
 
 ROOT = Path(__file__).parent.parent.parent
 

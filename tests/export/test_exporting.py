@@ -12,13 +12,11 @@ import pytest
 
 from dcnn import __version__
 from dcnn import artifact as model_folder
+from dcnn.artifact import pack, unpack
 from dcnn.config import DCNNConfig, NBoWConfig
 from dcnn.errors import DcnnError, UserError
-from dcnn.export import export, format_of
-from dcnn.export.onnx_file import check_against_model, onnx_bytes
-from dcnn.export.rounding import decided_by_rounding
+from dcnn.export import check_against_model, decided_by_rounding, export, format_of, onnx_bytes
 from dcnn.predictor import Predictor
-from dcnn.stored_weights import pack, unpack
 from untrained import make_artifact
 
 
@@ -87,7 +85,7 @@ def test_a_folder_may_take_its_own_place(model, artifact):
 
 def test_a_graph_that_differs_from_the_model_is_not_written(tmp_path, artifact, monkeypatch):
     other = onnx_bytes(make_artifact(seed=1))
-    monkeypatch.setattr("dcnn.export.onnx_file.onnx_bytes", lambda _: other)
+    monkeypatch.setattr("dcnn.export.onnx_bytes", lambda _: other)
     with pytest.raises(DcnnError, match=r"differs from the model by .* so nothing was written"):
         export(artifact, tmp_path / "m.onnx")
     assert names(tmp_path) == []
@@ -98,7 +96,7 @@ def test_a_graph_that_differs_from_the_model_is_not_written(tmp_path, artifact, 
 
 
 def test_rounding_excuses_a_few_sentences_and_not_all(artifact, monkeypatch):
-    monkeypatch.setattr("dcnn.export.onnx_file.decided_by_rounding", lambda *_: True)
+    monkeypatch.setattr("dcnn.export.decided_by_rounding", lambda *_: True)
     with pytest.raises(DcnnError, match="differs from the model"):
         check_against_model(onnx_bytes(make_artifact(seed=1)), artifact)
 

@@ -9,18 +9,16 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dcnn.artifact import STORED_DTYPES, pack, unpack
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.export.networks import row_orders
-from dcnn.export.onnx_file import onnx_bytes, open_session, run_onnx
-from dcnn.export.rounding import decided_by_rounding
-from dcnn.heads import softmax
+from dcnn.export import decided_by_rounding, onnx_bytes, open_session, row_orders, run_onnx
+from dcnn.metrics import softmax
 from dcnn.models import build_model
-from dcnn.ops import backends
+from dcnn.ops import select as backends
 from dcnn.predictor import Predictor
 from dcnn.serve.app import make_app
 from dcnn.serve.limits import Limits
 from dcnn.serve.registry import Registry, ServedModel
-from dcnn.stored_weights import STORED_DTYPES, pack, unpack
 from dcnn.text.sentences import Sentences
 from untrained import VOCABULARY_TEXT, make_artifact
 

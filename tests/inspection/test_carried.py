@@ -3,11 +3,9 @@
 import numpy as np
 from hypothesis import given, settings
 
-from dcnn.inspection.carried import brought_by_words, carried_by_nodes
-from dcnn.inspection.detections import Detector
-from dcnn.inspection.origins import Origins
-from dcnn.inspection.relevance import descend, word_relevance
-from dcnn.inspection.strongest import Entry, Met
+from dcnn.inspection.attribution import descend, word_relevance
+from dcnn.inspection.detector_lists import Detector, Entry, Met
+from dcnn.inspection.detectors import Origins, brought_by_words, carried_by_nodes
 from dcnn.ops import reference
 from small_networks import inspected
 

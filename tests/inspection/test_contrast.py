@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from dcnn.inspection.contrast import WordContrast, contrast, log_odds, outstanding, told
+from dcnn.inspection.detectors import WordContrast, contrast, log_odds, outstanding, told
 
 CORPUS = Counter({"the": 600, "film": 90, "not": 30, "bad": 10, "as": 20})
 

@@ -8,7 +8,8 @@ import pytest
 
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.errors import UserError
-from dcnn.inspection import corpus_ranking, rank_detectors
+from dcnn.inspection import detector_ranking as corpus_ranking
+from dcnn.inspection import rank_detectors
 from dcnn.inspection.detectors import Detection, Detector
 from dcnn.predictor import Predictor
 from not_detector import NOT_DETECTOR, artifact_with_a_not_detector, corpus_with_not

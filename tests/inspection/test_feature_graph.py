@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 
-from dcnn.inspection.node_link import to_networkx
+from dcnn.inspection.feature_graph import to_networkx
 from dcnn.models import build_model
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcnn.inspection.corpus_ranking import rank_corpus
-from dcnn.inspection.detections import Detector
-from dcnn.inspection.first_layer import FirstLayer
-from dcnn.inspection.strongest import StrongestLists
+from dcnn.inspection.detector_layers import FirstLayer
+from dcnn.inspection.detector_lists import Detector, StrongestLists
+from dcnn.inspection.detector_ranking import rank_corpus
 from dcnn.ops import reference
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences

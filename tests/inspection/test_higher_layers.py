@@ -6,10 +6,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dcnn.inspection.corpus_ranking import rank_corpus
-from dcnn.inspection.detections import Detector
-from dcnn.inspection.higher_layers import BATCH, HigherLayers, batches
-from dcnn.inspection.node_link import to_networkx
+from dcnn.inspection.detector_layers import BATCH, HigherLayers, batches
+from dcnn.inspection.detector_lists import Detector
+from dcnn.inspection.detector_ranking import rank_corpus
+from dcnn.inspection.feature_graph import to_networkx
 from dcnn.inspection.trace import trace_sentence
 from dcnn.ops import native
 from dcnn.predictor import Predictor

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from dcnn.errors import MissingExtraError
-from dcnn.inspection.node_link import to_json, to_networkx
+from dcnn.inspection.feature_graph import to_json, to_networkx
 from small_networks import example, inspected
 
 POOLED = {"id", "layer", "row", "map", "position", "value", "margin"}

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcnn.inspection.node_link import to_networkx
+from dcnn.inspection.attribution import descend, word_relevance
+from dcnn.inspection.feature_graph import to_networkx
 from dcnn.inspection.picture import make_picture
-from dcnn.inspection.relevance import descend, word_relevance
 from small_networks import example, inspected
 
 

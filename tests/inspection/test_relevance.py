@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcnn.inspection.relevance import (
+from dcnn.inspection.attribution import (
     CARRIED,
     NGram,
     descend,

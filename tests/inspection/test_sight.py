@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from dcnn.config import DCNNConfig
+from dcnn.inspection.attribution import word_relevance, words_seen
 from dcnn.inspection.feature_graph import build_graph
-from dcnn.inspection.relevance import word_relevance
-from dcnn.inspection.sight import words_seen
 from dcnn.inspection.trace import trace_sentence
 from untrained import make_artifact
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcnn.inspection.strongest import MOST_WORDS, Met, StrongestLists, whole
+from dcnn.inspection.detector_lists import MOST_WORDS, Met, StrongestLists, whole
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from rich.console import Console
 from dcnn import artifact as model_folder
 from dcnn.commands.detectors import DetectorsOptions, run_detectors
 from dcnn.commands.explain import print_explanation
-from dcnn.data.tables import TableOptions
+from dcnn.data.readers import TableOptions
 from dcnn.errors import UserError
 from dcnn.inspection import detector_files, explain, rank_detectors
 from dcnn.inspection.explanation import MOST_WORDS
-from dcnn.inspection.html import to_html
+from dcnn.inspection.render import to_html
 from dcnn.predictor import Predictor
 from dcnn.serve.explanations import check_words
 from dcnn.serve.limits import Limits

@@ -20,8 +20,8 @@ from dcnn.errors import MissingExtraError, UserError
 from dcnn.inspection.feature_graph import build_graph
 from dcnn.inspection.layout import FOR, place
 from dcnn.inspection.picture import make_picture
+from dcnn.inspection.render import ENDINGS, writer_for
 from dcnn.inspection.trace import trace_sentence
-from dcnn.inspection.writers import ENDINGS, writer_for
 from small_networks import example
 from untrained import make_artifact
 
@@ -162,7 +162,7 @@ def test_a_missing_extra_is_named_with_its_install_command(missing, ending):
     script = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         "from pathlib import Path\n"
-        "from dcnn.inspection.writers import writer_for\n"
+        "from dcnn.inspection.render import writer_for\n"
         f"try: writer_for(Path('graph{ending}'))\n"
         f"except {MissingExtraError.__module__}.MissingExtraError as error: sys.exit(str(error))"
     ).replace("from pathlib", "import dcnn.errors\nfrom pathlib")

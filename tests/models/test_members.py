@@ -14,10 +14,9 @@ from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
 from dcnn.text.sentences import Sentences
-from dcnn.training.fit import TextSet, fit
-from dcnn.training.initial import make_model
-from dcnn.training.loop import train
+from dcnn.training.fit import TextSet, fit, make_model
 from dcnn.training.stack import Plan, Stack
+from dcnn.training.trainer import train
 
 VOCABULARY, CLASSES = 12, 3
 # Network and how many members it is divided among.

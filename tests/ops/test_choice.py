@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from dcnn.errors import ConfigError
-from dcnn.ops import backends, native, torch_backend
+from dcnn.ops import native, torch_backend
+from dcnn.ops import select as backends
 from dcnn.ops.choice import backend_name, choose_layer
 from dcnn.predictor import Predictor
 from untrained import make_artifact
@@ -30,7 +31,7 @@ def not_compiled(monkeypatch, tmp_path):
 
 
 def test_native_is_taken_for_float32_on_a_cpu(compiled):
-    from dcnn.ops import native_backend
+    from dcnn.ops import native_training as native_backend
 
     assert choose_layer(X) is native_backend.layer
     assert choose_layer(X.double()) is torch_backend.layer

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn.config import DCNNConfig
-from dcnn.ops.k_schedule import dynamic_k
+from dcnn.ops.reference import dynamic_k
 
 
 def test_the_example_of_the_paper():

@@ -9,7 +9,7 @@ from untrained import make_artifact
 
 if not native.available():
     pytest.skip(native.reason(), allow_module_level=True)
-from dcnn.ops.native_network import Network
+from dcnn.ops.native import Network
 
 CONFIGS = [
     DCNNConfig(),

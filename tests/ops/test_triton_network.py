@@ -11,7 +11,8 @@ from dcnn.config import DCNNConfig
 from dcnn.models import build_model
 
 pytest.importorskip("triton")
-from dcnn.ops import triton_backend, triton_network
+from dcnn.ops import triton_backend
+from dcnn.ops import triton_backend as triton_network
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 VOCABULARY = 9

@@ -17,7 +17,7 @@ import pytest
 from arrow_writing import write_columns
 from dcnn import artifact as model_folder
 from dcnn.commands.score import ScoreOptions, run_score
-from dcnn.data.tables import TableOptions
+from dcnn.data.readers import TableOptions
 from untrained import VOCABULARY_TEXT, make_artifact
 
 pytestmark = pytest.mark.scale

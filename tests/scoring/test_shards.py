@@ -13,16 +13,16 @@ from pyarrow import parquet
 
 from arrow_writing import write_columns
 from dcnn import artifact as model_folder
+from dcnn.batch_predict import shards as scoring
+from dcnn.batch_predict.files import ColumnForm
+from dcnn.batch_predict.ray import check_reachable
+from dcnn.batch_predict.shards import ATTEMPTS, Manner, load_scorer, plan_shards, score_shard
 from dcnn.cli.predicting import predict
 from dcnn.commands.predict import run_predict
 from dcnn.commands.score import ScoreOptions, run_score
-from dcnn.data.tables import TableOptions
+from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError, DcnnError, MissingExtraError, ModelFolderError, UserError
 from dcnn.predictor import Predictor
-from dcnn.scoring import shards as scoring
-from dcnn.scoring.prediction_files import ColumnForm
-from dcnn.scoring.ray_engine import check_reachable
-from dcnn.scoring.shards import ATTEMPTS, Manner, load_scorer, plan_shards, score_shard
 from untrained import VOCABULARY_TEXT, make_artifact
 
 WORDS = VOCABULARY_TEXT.split()

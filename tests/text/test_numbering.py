@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
 from dcnn.text.encoder import Encoder
-from dcnn.text.numbering import CHUNK_SIZE, number_words
 from dcnn.text.tokenizer import PRESETS, Tokenizer
+from dcnn.text.vocabulary import CHUNK_SIZE, number_words
 
 TEXTS = [f"word{i % 13} word{i % 5} " * (i % 4) for i in range(40)]
 WORDS = Tokenizer("words")
@@ -70,7 +70,7 @@ def test_an_encoder_learns_the_same_in_several_processes():
 
 
 def test_a_small_input_starts_no_process(monkeypatch):
-    monkeypatch.setattr("dcnn.text.numbering.ProcessPoolExecutor", None)
+    monkeypatch.setattr("dcnn.text.vocabulary.ProcessPoolExecutor", None)
     numbered = number_words(WORDS, TEXTS, processes=2, chunk_size=len(TEXTS))
     assert plain(numbered) == expected(WORDS, TEXTS)
 
@@ -79,7 +79,7 @@ def test_where_no_process_can_be_started_one_does_the_work(monkeypatch, caplog):
     def refuse(*_, **__):
         raise OSError("no semaphores here")
 
-    monkeypatch.setattr("dcnn.text.numbering.ProcessPoolExecutor", refuse)
+    monkeypatch.setattr("dcnn.text.vocabulary.ProcessPoolExecutor", refuse)
     with caplog.at_level("INFO", "dcnn"):
         numbered = number_words(WORDS, TEXTS, processes=2, chunk_size=7)
     assert plain(numbered) == expected(WORDS, TEXTS)
@@ -88,7 +88,7 @@ def test_where_no_process_can_be_started_one_does_the_work(monkeypatch, caplog):
 
 def test_a_process_that_may_have_no_children_does_the_work_itself(monkeypatch):
     monkeypatch.setattr(type(multiprocessing.current_process()), "daemon", True)
-    monkeypatch.setattr("dcnn.text.numbering.ProcessPoolExecutor", None)
+    monkeypatch.setattr("dcnn.text.vocabulary.ProcessPoolExecutor", None)
     numbered = number_words(WORDS, TEXTS, processes=2, chunk_size=7)
     assert plain(numbered) == expected(WORDS, TEXTS)
 

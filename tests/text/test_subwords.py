@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from dcnn.config import TextConfig
 from dcnn.errors import MissingExtraError
 from dcnn.text.encoder import Encoder
-from dcnn.text.learned_pieces import learn_tokenizer
 from dcnn.text.subwords import (
     LONGEST_WORD,
     BytePairs,
     SubwordTokenizer,
     UnigramPieces,
+    learn_tokenizer,
 )
 from dcnn.text.vocabulary import UNKNOWN
 

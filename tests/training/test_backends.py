@@ -6,15 +6,15 @@ import torch
 
 from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.batching import Examples
-from dcnn.data.corpora import Source
-from dcnn.data.opinions import generate
+from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.registry import Source
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.experiments.tasks import load_task
 from dcnn.models import build_model
 from dcnn.text.encoder import Encoder
-from dcnn.training import run
-from dcnn.training.loop import train
-from dcnn.training.progress import Listener
+from dcnn.training import trainer as run
+from dcnn.training.callbacks import Listener
+from dcnn.training.trainer import train
 from parity import GPU, computing_with
 
 TRAINERS = ["torch", "native avx512", "native avx2", "native plain"]

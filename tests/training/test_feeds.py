@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from dcnn.config import DCNNConfig, TrainingConfig
-from dcnn.data.corpus_making import Split
+from dcnn.data.store import Split
 from dcnn.errors import TrainingStoppedError
 from dcnn.models import build_model
+from dcnn.training.batches import CorpusFeed, MemoryFeed
+from dcnn.training.callbacks import Listener
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.feeds import CorpusFeed, MemoryFeed
-from dcnn.training.loop import train
 from dcnn.training.objective import class_factors, example_weights
-from dcnn.training.progress import Listener
+from dcnn.training.trainer import train
 from stored_corpora import make_corpus, write_shards
 
 CONFIG = TrainingConfig(batch_size=3, epochs=2, seed=5, evaluations=2)

@@ -4,7 +4,7 @@ import torch
 
 from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.errors import ConfigError
-from dcnn.evaluation import evaluate
+from dcnn.metrics import evaluate
 from dcnn.ops.choice import backend_name
 from dcnn.predictor import Predictor
 from dcnn.training.fit import TextSet, fit

@@ -11,18 +11,21 @@ from dcnn.artifact import load, save
 from dcnn.config import Config, DCNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.errors import ConfigError, TrainingStoppedError
-from dcnn.label_scores import choose_thresholds
+from dcnn.metrics import choose_thresholds
 from dcnn.models import build_model
 from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 from dcnn.training import native_step
+from dcnn.training.callbacks import Listener
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.dev_set import evaluate_label_weights
 from dcnn.training.fit import TextSet, fit
-from dcnn.training.loop import train
-from dcnn.training.objective import binary_cross_entropy, smoothed_indicators
-from dcnn.training.progress import Listener
+from dcnn.training.objective import (
+    binary_cross_entropy,
+    evaluate_label_weights,
+    smoothed_indicators,
+)
+from dcnn.training.trainer import train
 
 TOPICS = {"health": ("doctor", "fever"), "money": ("bank", "price"), "sport": ("goal", "team")}
 LABELS = tuple(TOPICS)

@@ -9,10 +9,10 @@ from dcnn.data.batching import Examples
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
 from dcnn.models import build_model
 from dcnn.text.sentences import Sentences
+from dcnn.training.callbacks import Listener
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.dev_set import evaluate_weights
-from dcnn.training.loop import train
-from dcnn.training.progress import Listener
+from dcnn.training.objective import evaluate_weights
+from dcnn.training.trainer import train
 
 SMALL = DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=2, dropout=0.2)
 QUICK = TrainingConfig(epochs=4, batch_size=4, learning_rate=0.05, word_dropout=0.1)

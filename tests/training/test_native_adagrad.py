@@ -8,8 +8,9 @@ from torch.optim import Adagrad
 from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.models import build_model
 from dcnn.ops import native
-from dcnn.training import native_adagrad, stack_adagrad
-from dcnn.training.optimizer import clip_gradients, make_optimizer
+from dcnn.training import adagrad as native_adagrad
+from dcnn.training import adagrad as stack_adagrad
+from dcnn.training.adagrad import clip_gradients, make_optimizer
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="not compiled")
 

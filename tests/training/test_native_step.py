@@ -7,8 +7,8 @@ from dcnn.config import DCNNConfig, MaxTDNNConfig, TrainingConfig
 from dcnn.models import build_model
 from dcnn.ops import native, native_training
 from dcnn.training import native_step
+from dcnn.training.adagrad import make_optimizer
 from dcnn.training.objective import cross_entropy
-from dcnn.training.optimizer import make_optimizer
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="not compiled")
 VOCABULARY, CLASSES = 12, 3  # few words, so that a batch has each several times

@@ -3,7 +3,7 @@ import torch
 
 from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.models import build_model
-from dcnn.training.optimizer import (
+from dcnn.training.adagrad import (
     WeightAverage,
     decay_embeddings,
     make_optimizer,

@@ -12,12 +12,10 @@ from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 from dcnn.text.vectors import WordVectors
-from dcnn.training.fit import TextSet, fit
-from dcnn.training.initial import initialize, make_model
-from dcnn.training.loop import train
-from dcnn.training.progress import Listener
-from dcnn.training.run import Run
+from dcnn.training.callbacks import Listener
+from dcnn.training.fit import TextSet, fit, initialize, make_model
 from dcnn.training.stack import Plan, Stack
+from dcnn.training.trainer import Run, train
 
 NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2, dropout=0.0)
 VOCABULARY, CLASSES = 9, 2

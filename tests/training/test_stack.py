@@ -11,9 +11,9 @@ from dcnn.data.batching import Examples
 from dcnn.errors import TrainingError
 from dcnn.models import build_model
 from dcnn.text.sentences import Sentences
-from dcnn.training.loop import train
 from dcnn.training.stack import Plan, Stack
 from dcnn.training.stack_data import NONE, DeviceSentences, stacked_order
+from dcnn.training.trainer import train
 
 VOCABULARY, CLASSES = 20, 3
 NETWORKS = [

@@ -11,10 +11,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from dcnn.commands.train import TrainOptions, run_train
 from dcnn.config import Config
-from dcnn.data.tables import TableOptions
+from dcnn.data.readers import TableOptions
 from dcnn.errors import MissingExtraError, UserError
-from dcnn.training.progress import EvaluationRecord, Listener, Listeners, Progress
-from dcnn.training.tensorboard_log import TensorBoardLog
+from dcnn.training.callbacks import EvaluationRecord, Listener, Listeners, Progress, TensorBoardLog
 
 STEPS = 45
 SETTINGS = ("model.dim=4", "model.widths=[3]", "model.maps=[2]", "model.k_top=2")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dcnn.config import TrainingConfig
-from dcnn.training.stack_adagrad import StackedAdagrad
+from dcnn.training.adagrad import StackedAdagrad
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

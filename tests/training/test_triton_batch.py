@@ -11,7 +11,7 @@ from dcnn.training.stack_data import NONE, DeviceSentences
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 pytest.importorskip("triton")
-from dcnn.training import triton_batch  # noqa: E402
+from dcnn.training import triton_step as triton_batch  # noqa: E402
 
 
 def test_words_and_lengths_are_those_of_the_sentences():

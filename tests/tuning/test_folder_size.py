@@ -4,10 +4,10 @@ import pytest
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.data.opinions import generate
+from dcnn.data.corpora.opinions import generate
 from dcnn.errors import UserError
 from dcnn.text.encoder import Encoder
-from dcnn.tuning.folder_size import FolderSizes, parse_size
+from dcnn.tuning.report import FolderSizes, parse_size
 
 TEXTS = [opinion.text for opinion in generate()["train"][:600]] + ['"quoted" \\ naïve 雪 雪 🙂']
 CLASSES = ("negative", 'posi"tive')

@@ -6,11 +6,9 @@ import xml.etree.ElementTree as ET
 import optuna
 import pytest
 
-from dcnn.config import Config
-from dcnn.recipe import load_toml
+from dcnn.config import Config, load_toml
 from dcnn.tuning.report import SearchFacts, setting_importance, write_report
-from dcnn.tuning.search import Limits, Search
-from dcnn.tuning.search_space import SearchSpace
+from dcnn.tuning.search import Limits, Search, SearchSpace
 from fake_training import FakeTraining
 
 FACTS = SearchFacts("<reviews>.csv", 90, 10, "a tenth", 0, 61.0, 2000, "dcnn train 'a & b.csv'")

@@ -8,10 +8,17 @@ from optuna.trial import TrialState
 
 from dcnn.config import Config, DCNNConfig, NBoWConfig
 from dcnn.errors import TrainingStoppedError
-from dcnn.tuning.search import Limits, Search, SearchListener
-from dcnn.tuning.search_space import SearchSpace
-from dcnn.tuning.study_file import open_study
-from dcnn.tuning.trials import Trained, TrialRecord, best_trial, finished_trials
+from dcnn.tuning.search import (
+    Limits,
+    Search,
+    SearchListener,
+    SearchSpace,
+    Trained,
+    TrialRecord,
+    best_trial,
+    finished_trials,
+    open_study,
+)
 from fake_training import FakeClock, FakeTraining, goodness
 
 

@@ -2,7 +2,7 @@ import optuna
 import pytest
 
 from dcnn.config import Config, DCNNConfig
-from dcnn.tuning.search_space import SearchSpace
+from dcnn.tuning.search import SearchSpace
 
 
 def draws(space, count=60):

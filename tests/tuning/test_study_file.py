@@ -1,9 +1,9 @@
 import pytest
 
 from dcnn.config import Config
-from dcnn.data.tables import LabelledTexts
+from dcnn.data.readers import LabelledTexts
 from dcnn.errors import UserError
-from dcnn.tuning.study_file import is_study, open_study, study_identity
+from dcnn.tuning.search import is_study, open_study, study_identity
 
 
 def examples(*rows):

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import torch
 
-from dcnn.ops import backends, native
+from dcnn.ops import native
+from dcnn.ops import select as backends
 
 TORCH = "eager torch"
 

@@ -15,17 +15,17 @@ from dcnn.bench.conditions import TORCH, computing_with
 from dcnn.bench.eager_torch import torch_model
 from dcnn.bench.layer import MICROSECONDS, LayerCall
 from dcnn.bench.report import Outcome, Row
-from dcnn.bench.timing import Contestant, take_turns
 from dcnn.bench.training import ENDLESS
 from dcnn.bench.workload import CLASSES, Workload
+from dcnn.compare import Contestant, take_turns
 from dcnn.config import TrainingConfig
 from dcnn.data.batching import Examples
-from dcnn.ops import backends
+from dcnn.ops import select as backends
 from dcnn.ops.choice import backend_name
+from dcnn.training.callbacks import Listener
 from dcnn.training.fit import choose_device
-from dcnn.training.progress import Listener
-from dcnn.training.run import Run
 from dcnn.training.stack import Plan, Stack
+from dcnn.training.trainer import Run
 
 DEVICE = "cuda"
 BATCHES, WORDS = (256, 4096), 20

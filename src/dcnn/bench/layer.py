@@ -7,13 +7,13 @@ from torch import Tensor
 
 from dcnn.bench.conditions import TORCH, computing_with, describe_backend
 from dcnn.bench.report import Outcome, Row
-from dcnn.bench.timing import Contestant, take_turns
 from dcnn.bench.training import training_backend
 from dcnn.bench.workload import Workload
+from dcnn.compare import Contestant, take_turns
 from dcnn.config import DCNNConfig
-from dcnn.ops import backends
+from dcnn.ops import select as backends
 from dcnn.ops.choice import choose_layer
-from dcnn.ops.k_schedule import dynamic_k
+from dcnn.ops.reference import dynamic_k
 
 BATCH, WORDS = 64, 18
 CALLS = 5

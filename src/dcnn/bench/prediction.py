@@ -12,11 +12,10 @@ from dcnn.artifact import Artifact
 from dcnn.bench.conditions import TORCH, computing_with, describe_backend, too_few_cores
 from dcnn.bench.eager_torch import EagerTorchPredictor, torch_model
 from dcnn.bench.report import Outcome, Row
-from dcnn.bench.rivals import KIM, KIM_MAPS, KIM_WIDTHS, KimCNN, text_rivals
-from dcnn.bench.timing import Contestant, take_turns
 from dcnn.bench.workload import CLASSES, Workload
-from dcnn.data.tables import read_rows
-from dcnn.heads import softmax
+from dcnn.compare import KIM, KIM_MAPS, KIM_WIDTHS, Contestant, KimCNN, take_turns, text_rivals
+from dcnn.data.readers import read_rows
+from dcnn.metrics import softmax
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from dcnn import artifact as model_folder
 from dcnn.bench.conditions import TORCH, describe_backend
 from dcnn.bench.report import Outcome, Row
-from dcnn.bench.timing import Contestant, Measure, take_turns
 from dcnn.bench.workload import Workload
+from dcnn.compare import Contestant, Measure, take_turns
 from dcnn.errors import DcnnError
 from dcnn.predictor import Predictor
 

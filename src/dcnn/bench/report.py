@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from dcnn.bench.timing import Measure
+from dcnn.compare import Measure
 from dcnn.errors import DataError, StorageError
-from dcnn.experiments import provenance
-from dcnn.experiments.json_fields import read_field
+from dcnn.experiments import results as provenance
+from dcnn.experiments.results import read_field
 from dcnn.files import open_bytes, write_atomically
 
 CASES = (

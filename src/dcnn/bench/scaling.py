@@ -9,8 +9,8 @@ from dcnn.bench.conditions import cores
 from dcnn.bench.curves import AXES, Curve
 from dcnn.bench.prediction import eager_prediction, our_prediction
 from dcnn.bench.processes import run
-from dcnn.bench.timing import Contestant, take_turns
 from dcnn.bench.workload import Workload
+from dcnn.compare import Contestant, take_turns
 
 MILLISECONDS, MEGABYTE = 1e3, 1e6
 CALLS_WORDS = 4096  # a turn has as many calls as bring it to about so many words, 50 at most

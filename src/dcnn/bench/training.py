@@ -5,23 +5,18 @@ from functools import partial
 import numpy as np
 import torch
 
-from dcnn.bench.conditions import (
-    TORCH,
-    computing_with,
-    describe_backend,
-    too_few_cores,
-)
+from dcnn.bench.conditions import TORCH, computing_with, describe_backend, too_few_cores
 from dcnn.bench.eager_torch import torch_model
 from dcnn.bench.report import Outcome, Row
-from dcnn.bench.timing import Contestant, take_turns
 from dcnn.bench.workload import CLASSES, Workload
+from dcnn.compare import Contestant, take_turns
 from dcnn.config import Config, TrainingConfig
 from dcnn.data.batching import Examples
-from dcnn.data.opinions import Opinion, generate
-from dcnn.ops import backends
+from dcnn.data.corpora.opinions import Opinion, generate
+from dcnn.ops import select as backends
+from dcnn.training.callbacks import Listener
 from dcnn.training.fit import TextSet, choose_device, fit
-from dcnn.training.progress import Listener
-from dcnn.training.run import Run
+from dcnn.training.trainer import Run
 
 BATCH, WORDS, EXAMPLES = 64, 18, 1024
 CALLS = 5

@@ -5,9 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dcnn.cli.options import (
-    ModelFolder,
-)
+from dcnn.cli.options import ModelFolder
 
 
 def export(

@@ -5,15 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dcnn.cli.options import (
-    READABLE,
-    SHARDS,
-    Encoding,
-    Json,
-    ModelFolder,
-    NoHeader,
-    TextColumn,
-)
+from dcnn.cli.options import READABLE, SHARDS, Encoding, Json, ModelFolder, NoHeader, TextColumn
 
 
 def explain(
@@ -104,7 +96,7 @@ def detectors(
       dcnn detectors my-model --corpus reviews.csv --out detectors.html
     """
     from dcnn.commands.detectors import DetectorsOptions, run_detectors
-    from dcnn.data.tables import TableOptions
+    from dcnn.data.readers import TableOptions
 
     run_detectors(
         DetectorsOptions(

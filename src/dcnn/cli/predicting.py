@@ -94,7 +94,7 @@ def predict(
       cat lines.txt | dcnn predict my-model --json --top 3
       dcnn predict my-model --input 'shards/*.parquet' --output scored --engine ray --workers 8
     """
-    from dcnn.data.tables import TableOptions
+    from dcnn.data.readers import TableOptions
 
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
     if engine is not None:
@@ -178,7 +178,7 @@ def evaluate(
       dcnn evaluate my-model test.csv --abstain-below 0.8 --reliability reliability.svg
     """
     from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
-    from dcnn.data.tables import TableOptions
+    from dcnn.data.readers import TableOptions
 
     columns = TableOptions(
         text_column,

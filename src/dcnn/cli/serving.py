@@ -77,7 +77,7 @@ def serve(
       dcnn serve sst2=models/7 trec=models/9 --host 0.0.0.0 --port 80 --workers 2
     """
     from dcnn.commands.serve import ServeOptions, run_serve
-    from dcnn.data.tables import TableOptions
+    from dcnn.data.readers import TableOptions
     from dcnn.serve.limits import Limits
 
     run_serve(

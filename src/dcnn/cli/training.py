@@ -117,7 +117,7 @@ def train(
       dcnn train reviews.csv --out my-model --tensorboard logs
     """
     from dcnn.commands.train import TrainOptions, run_train
-    from dcnn.data.tables import TableOptions
+    from dcnn.data.readers import TableOptions
 
     columns = TableOptions(
         text_column,

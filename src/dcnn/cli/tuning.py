@@ -88,7 +88,7 @@ def tune(
       dcnn tune reviews.csv --out my-model --minutes 60 --resume
     """
     from dcnn.commands.tune import TuneOptions, run_tune
-    from dcnn.data.tables import TableOptions
+    from dcnn.data.readers import TableOptions
 
     run_tune(
         TuneOptions(
@@ -148,7 +148,7 @@ def compare(
       dcnn compare train.csv --test test.csv --json > comparison.json
     """
     from dcnn.commands.compare import CompareOptions, run_compare
-    from dcnn.data.tables import TableOptions
+    from dcnn.data.readers import TableOptions
 
     run_compare(
         CompareOptions(

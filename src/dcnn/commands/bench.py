@@ -10,7 +10,7 @@ from rich.table import Table
 from dcnn.bench.report import Report, write_report
 from dcnn.bench.tables import figure, render_tables, spread, summary_table
 from dcnn.errors import MissingExtraError, UserError
-from dcnn.experiments.marked_block import write_blocks
+from dcnn.experiments.tables import write_blocks
 from dcnn.terminal import make_console
 
 

@@ -12,14 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from dcnn.commands.examples import read_examples, sorted_labels
-from dcnn.data.tables import TableOptions
+from dcnn.data.readers import TableOptions
 from dcnn.errors import MissingExtraError, StorageError, UserError
 from dcnn.files import write_atomically
 from dcnn.terminal import make_console
 
 if TYPE_CHECKING:
-    from dcnn.contest.contenders import Contender
-    from dcnn.contest.standing import Place
+    from dcnn.compare import Contender, Place
 
 JSON, TABLE, PLOT = "comparison.json", "comparison.md", "comparison.svg"
 
@@ -46,10 +45,7 @@ def run_compare(options: CompareOptions) -> None:
         raise UserError(f"--out {out} exists and is not empty; name a new folder")
     train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
     try:
-        from dcnn.contest.contenders import Course
-        from dcnn.contest.measuring import measure
-        from dcnn.contest.showing import markdown, remarks
-        from dcnn.contest.standing import ranked
+        from dcnn.compare import Course, markdown, measure, ranked, remarks
     except ImportError:
         raise MissingExtraError("Comparing", "train") from None
     contenders, left_out = _choose(options.models)
@@ -83,8 +79,8 @@ def run_compare(options: CompareOptions) -> None:
 
 def _choose(models: str | None) -> "tuple[list[Contender], list[dict[str, str]]]":
     """Those that take part, and for each that cannot a line that says how it could."""
-    from dcnn.contest import rivals
-    from dcnn.contest.contenders import our_contenders
+    from dcnn import compare as rivals
+    from dcnn.compare import our_contenders
 
     known = our_contenders() | rivals.rival_contenders()
     names = list(known)
@@ -116,13 +112,13 @@ def _folder(out: Path | None) -> AbstractContextManager[str | Path]:
 
 
 def _provenance() -> dict[str, Any]:
-    from dcnn.experiments import provenance
+    from dcnn.experiments import results as provenance
 
     return {"hardware": provenance.hardware("cpu"), "versions": provenance.versions()}
 
 
 def _print(console: Console, places: "list[Place]", lines: list[str]) -> None:
-    from dcnn.contest.showing import COLUMNS, cells
+    from dcnn.compare import COLUMNS, cells
 
     table = Table(box=box.SIMPLE, collapse_padding=True, pad_edge=False)
     for number, column in enumerate(COLUMNS):
@@ -141,7 +137,7 @@ def _write(
     table: str,
     described: dict[str, Any],
 ) -> None:
-    from dcnn.contest.showing import plot
+    from dcnn.compare import plot
 
     contents = {TABLE: table, JSON: json.dumps(described, indent=1) + "\n"}
     try:

@@ -15,10 +15,18 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from dcnn.data.corpora import check_file, find_corpus, find_form, get_corpus, require_form
-from dcnn.data.fetching import fetch_corpus
-from dcnn.data.folders import data_folder
-from dcnn.data.registry import CORPORA, Corpus, Part
+from dcnn.data.corpora.download import fetch_corpus
+from dcnn.data.corpora.registry import (
+    CORPORA,
+    Corpus,
+    Part,
+    check_file,
+    data_folder,
+    find_corpus,
+    find_form,
+    get_corpus,
+    require_form,
+)
 from dcnn.errors import DataError
 from dcnn.terminal import make_console
 

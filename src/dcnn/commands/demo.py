@@ -17,14 +17,13 @@ from rich.table import Table
 
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.config import Config
-from dcnn.data.opinions import Opinion, generate
+from dcnn.config import DEFAULT, Config
+from dcnn.data.corpora.opinions import Opinion, generate
 from dcnn.errors import MissingExtraError
 from dcnn.predictor import Predictor
-from dcnn.recipe import DEFAULT
 
 try:
-    from dcnn.ngram import ngram_classifier
+    from dcnn.experiments.ngrams import ngram_classifier
     from dcnn.terminal import TrainingBar, make_console
     from dcnn.training.fit import TextSet, fit
 except ImportError:

@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dcnn.config import DCNNConfig
-from dcnn.data.tables import TableOptions, read_rows
+from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import UserError
 from dcnn.files import check_place, standard_output, write_atomically
-from dcnn.inspection.corpus_ranking import Progress as Report
-from dcnn.inspection.detections import Detection, Detector
 from dcnn.inspection.detector_files import Chosen, about, pushes, to_json, writer_for
+from dcnn.inspection.detector_lists import Detection, Detector
+from dcnn.inspection.detector_ranking import Progress as Report
 from dcnn.inspection.detectors import DetectorIndex, check_dcnn, known_words, rank_detectors
 from dcnn.inspection.explanation import class_number
 from dcnn.predictor import Predictor

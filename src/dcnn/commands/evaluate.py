@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.calibration import confidences, reliability
-from dcnn.data.label_checks import check_form, check_known_labels
-from dcnn.data.tables import LabelledTexts, TableOptions, read_labelled
+from dcnn.data.readers import (
+    LabelledTexts,
+    TableOptions,
+    check_form,
+    check_known_labels,
+    read_labelled,
+)
 from dcnn.errors import UserError
-from dcnn.evaluation import abstain, evaluate
 from dcnn.files import check_place, write_atomically
-from dcnn.label_scores import evaluate_labels
+from dcnn.metrics import abstain, confidences, evaluate, evaluate_labels, reliability
+from dcnn.plots import reliability_svg
 from dcnn.predictor import Predictor
-from dcnn.reliability_picture import reliability_svg
 
 PICTURE = ".svg"
 

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dcnn.data.label_checks import check_form, check_known_labels, check_training_labels
-from dcnn.data.messages import shown_names
-from dcnn.data.tables import (
+from dcnn.data.columns import shown_names
+from dcnn.data.readers import (
     LabelledTexts,
     TableOptions,
+    check_form,
+    check_known_labels,
+    check_training_labels,
     read_labelled,
 )
 from dcnn.errors import DataError

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from dcnn.data.corpora import find_corpus
-from dcnn.data.folders import data_folder
+from dcnn.data.corpora.registry import data_folder, find_corpus
 from dcnn.errors import DcnnError, MissingExtraError, TrainingStoppedError, UserError
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of, load_recipe
 from dcnn.experiments.results import MODELS, Result, has_result, read_result, result_path
 from dcnn.terminal import make_console
 
 if TYPE_CHECKING:
-    from dcnn.experiments.runner import FinishedNetwork, Setting
+    from dcnn.experiments.runs import FinishedNetwork, Setting
     from dcnn.training.stack import EpochReport
 
 NETWORKS = ("dcnn", "max-tdnn", "nbow")
@@ -70,7 +69,7 @@ def run_experiment(options: ExperimentOptions) -> None:
         for seed in range(options.seeds if name in NETWORKS else 1):
             _is_done(options, name, recipe, seed)
     try:
-        from dcnn.experiments.runner import Setting
+        from dcnn.experiments.runs import Setting
         from dcnn.training.fit import choose_device
     except ImportError:
         raise MissingExtraError("An experiment", "train") from None
@@ -131,7 +130,7 @@ def _run_network(
         _print_results(console, [one.result for one in networks])
         finished += networks
     if kind == "dcnn" and 1 < options.seeds == len(finished):
-        from dcnn.experiments.runner import write_ensemble
+        from dcnn.experiments.runs import write_ensemble
 
         ordered = sorted(finished, key=lambda one: one.result.seed)
         _print_results(console, [write_ensemble(setting, ordered)])
@@ -211,7 +210,7 @@ def _leave_interrupts_to_the_parent() -> None:
 
 def _train(setting: "Setting", recipe: Recipe, seeds: list[int]) -> "list[FinishedNetwork]":
     """In a process of its own on a CPU, so it makes its own console."""
-    from dcnn.experiments.runner import run_networks
+    from dcnn.experiments.runs import run_networks
 
     console = make_console(stderr=True)
     who = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]}-{seeds[-1]}"
@@ -232,7 +231,7 @@ def _train(setting: "Setting", recipe: Recipe, seeds: list[int]) -> "list[Finish
 def _run_ngrams(
     console: Console, setting: "Setting", recipe: Recipe, options: ExperimentOptions, name: str
 ) -> None:
-    from dcnn.experiments.runner import run_ngrams
+    from dcnn.experiments.runs import run_ngrams
 
     if _is_done(options, name, recipe, 0):
         console.print(f"{setting.experiment} {name}: done already")

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from dcnn.experiments.marked_block import write_blocks
 from dcnn.experiments.results import read_results
-from dcnn.experiments.tables import experiment_tables, summary_table
+from dcnn.experiments.tables import experiment_tables, summary_table, write_blocks
 
 
 def run_tables(results_folder: Path, write_into: list[Path]) -> None:

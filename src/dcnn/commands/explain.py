@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dcnn.files import check_place, standard_output
 from dcnn.inspection.explanation import Explanation, explain, explain_each
-from dcnn.inspection.writers import writer_for
+from dcnn.inspection.render import writer_for
 from dcnn.predictor import Predictor
 from dcnn.terminal import make_console, printable
 

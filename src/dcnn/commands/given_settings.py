@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dcnn.config import Config, TextConfig
+from dcnn.config import DEFAULT, Config, TextConfig, load_toml
 from dcnn.errors import ConfigError
-from dcnn.recipe import DEFAULT, load_toml
 
 
 def given_config(path: Path | None, settings: Sequence[str]) -> Config:

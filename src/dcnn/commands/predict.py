@@ -14,7 +14,7 @@ from dcnn.files import standard_output, write_atomically
 from dcnn.predictor import Predictor
 
 if TYPE_CHECKING:  # texts that are arguments need no reader of files
-    from dcnn.data.tables import TableOptions
+    from dcnn.data.readers import TableOptions
 
 CHUNK = 4096  # texts predicted together
 
@@ -62,8 +62,8 @@ def _check_output(source: Path | None, output: Path | None, as_json: bool) -> bo
     """Refuse what cannot be written; returns whether it is a file of columns."""
     if output is None:
         return False
-    from dcnn.data.shards import stands_for
-    from dcnn.scoring.prediction_files import check_columnar, is_columnar
+    from dcnn.batch_predict.files import check_columnar, is_columnar
+    from dcnn.data.readers import stands_for
 
     if source is not None and stands_for(source, output):
         if output.resolve() == source.resolve():
@@ -86,7 +86,7 @@ def _texts(
 ) -> Iterable[str]:
     if texts:
         return texts
-    from dcnn.data.tables import TableOptions
+    from dcnn.data.readers import TableOptions
 
     columns = columns or TableOptions()
     if source is not None:
@@ -97,7 +97,7 @@ def _texts(
 def _texts_of_files(
     source: Path, columns: "TableOptions", bad: list[DataError] | None
 ) -> Iterator[str]:
-    from dcnn.data.tables import BadShardError, read_rows
+    from dcnn.data.readers import BadShardError, read_rows
 
     def leave_out(error: DataError) -> None:
         if bad is not None:
@@ -150,7 +150,7 @@ def _destination(
         yield _lines_to(stdout, predictor, form, abstain_below)
         stdout.flush()
         return
-    from dcnn.scoring.prediction_files import ColumnForm, columnar_writer, is_columnar
+    from dcnn.batch_predict.files import ColumnForm, columnar_writer, is_columnar
 
     with write_atomically(output) as stream:
         if is_columnar(output):

@@ -9,13 +9,9 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from dcnn.commands.prediction_lines import check_top, left_without_label
-from dcnn.data.tables import TableOptions, find_text_column
-from dcnn.errors import DcnnError, StorageError, UserError
-from dcnn.predictor import Predictor
-from dcnn.scoring.prediction_files import check_columnar
-from dcnn.scoring.ray_engine import require_ray, score_on_ray
-from dcnn.scoring.shards import (
+from dcnn.batch_predict.files import check_columnar
+from dcnn.batch_predict.ray import require_ray, score_on_ray
+from dcnn.batch_predict.shards import (
     Manner,
     Outcome,
     Shard,
@@ -25,6 +21,10 @@ from dcnn.scoring.shards import (
     plan_shards,
     score_shard,
 )
+from dcnn.commands.prediction_lines import check_top, left_without_label
+from dcnn.data.readers import TableOptions, find_text_column
+from dcnn.errors import DcnnError, StorageError, UserError
+from dcnn.predictor import Predictor
 from dcnn.terminal import make_console
 
 ENGINES = ("local", "ray")

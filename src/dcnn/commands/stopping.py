@@ -11,7 +11,7 @@ from dcnn.commands.torchrun import is_first
 from dcnn.errors import TrainingStoppedError
 
 if TYPE_CHECKING:
-    from dcnn.training.progress import Listener
+    from dcnn.training.callbacks import Listener
 
 
 @contextmanager

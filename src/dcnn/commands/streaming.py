@@ -15,20 +15,23 @@ from rich.console import Console
 from dcnn.commands.examples import sorted_labels
 from dcnn.commands.torchrun import first_reads_first, processes_here
 from dcnn.config import Config
-from dcnn.data.arrow_files import ARROW
-from dcnn.data.corpus import Corpus, load_corpus
-from dcnn.data.corpus_making import Split, prepare_corpus, tokenizer_of
-from dcnn.data.encoding import EncodedFile, Reading, encode_files
-from dcnn.data.folders import cache_folder
-from dcnn.data.label_checks import check_form, check_known_labels
-from dcnn.data.labels_of_files import count_labels
-from dcnn.data.shards import find_shards
-from dcnn.data.tables import LabelledTexts, TableOptions, read_labelled
+from dcnn.data.arrow import ARROW
+from dcnn.data.corpora.registry import cache_folder
+from dcnn.data.encode import EncodedFile, Reading, encode_files
+from dcnn.data.readers import (
+    LabelledTexts,
+    TableOptions,
+    check_form,
+    check_known_labels,
+    find_shards,
+    read_labelled,
+)
+from dcnn.data.store import Corpus, Split, count_labels, load_corpus, prepare_corpus, tokenizer_of
 from dcnn.files import COMPRESSIONS
 from dcnn.terminal import EncodingBar
 
 if TYPE_CHECKING:
-    from dcnn.training.workers import Workers
+    from dcnn.training.distributed import Workers
 
 # Text beyond this is not held in memory: some six million tweets, which would take four gigabytes.
 LARGEST_IN_MEMORY = 512 << 20

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dcnn.errors import DcnnError, MissingExtraError, UserError, WorkerLostError
 
 if TYPE_CHECKING:
-    from dcnn.training.workers import Workers
+    from dcnn.training.distributed import Workers
 
 # Seconds in which torchrun, once a process has ended, has long told the others to end.
 FIRST_SAYS_IT = 3.0

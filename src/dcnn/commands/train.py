@@ -31,9 +31,9 @@ from dcnn.commands.torchrun import (
     require_distributed,
 )
 from dcnn.config import Config
-from dcnn.data.folders import cache_folder
-from dcnn.data.splitting import hold_out
-from dcnn.data.tables import LabelledTexts, TableOptions
+from dcnn.data.corpora.registry import cache_folder
+from dcnn.data.readers import LabelledTexts, TableOptions
+from dcnn.data.split import hold_out
 from dcnn.errors import (
     ConfigError,
     DataError,
@@ -43,20 +43,18 @@ from dcnn.errors import (
     TrainingStoppedError,
     UserError,
 )
-from dcnn.evaluation import evaluate
-from dcnn.label_scores import evaluate_labels
+from dcnn.metrics import evaluate, evaluate_labels
 from dcnn.predictor import Predictor
 from dcnn.terminal import TrainingBar, make_console, print_evaluation, print_label_evaluation
-from dcnn.training.progress import Listener, Listeners
-from dcnn.training.tensorboard_log import TensorBoardLog, require_tensorboard
+from dcnn.training.callbacks import Listener, Listeners, TensorBoardLog, require_tensorboard
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dcnn.training.callbacks import EvaluationRecord
+    from dcnn.training.distributed import Workers
     from dcnn.training.fit import Course
-    from dcnn.training.progress import EvaluationRecord
-    from dcnn.training.run import TrainingSummary
-    from dcnn.training.workers import Workers
+    from dcnn.training.trainer import TrainingSummary
 
 
 @dataclass(frozen=True)
@@ -206,7 +204,7 @@ def _learn_together(
         with first_says_what_is_wrong():
             require_distributed()
             _import_fit()
-            from dcnn.training.workers import joined
+            from dcnn.training.distributed import joined
 
             workers = stack.enter_context(joined(options.device))
         try:

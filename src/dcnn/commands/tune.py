@@ -19,9 +19,9 @@ from dcnn.artifact import Artifact
 from dcnn.commands.examples import read_examples, sorted_labels
 from dcnn.commands.given_settings import given_config
 from dcnn.commands.stopping import stop_on_signal
-from dcnn.config import Config
-from dcnn.data.splitting import hold_out
-from dcnn.data.tables import LabelledTexts, TableOptions
+from dcnn.config import Config, parse_setting
+from dcnn.data.readers import LabelledTexts, TableOptions
+from dcnn.data.split import hold_out
 from dcnn.errors import (
     DcnnError,
     MissingExtraError,
@@ -30,13 +30,12 @@ from dcnn.errors import (
     TrainingStoppedError,
     UserError,
 )
-from dcnn.settings import parse_setting
 from dcnn.terminal import TrainingBar, make_console
 from dcnn.text.subwords import unit_of
 
 if TYPE_CHECKING:
+    from dcnn.training.callbacks import Listener
     from dcnn.training.fit import TextSet
-    from dcnn.training.progress import Listener
     from dcnn.tuning.search import Search, Train
 
 DEFAULT_MINUTES = 10.0
@@ -123,11 +122,15 @@ def _search_and_save(
     try:
         from dcnn.commands.tune_bar import SearchBar
         from dcnn.training.fit import TextSet, choose_device
-        from dcnn.tuning.folder_size import FEWEST_WORDS, FolderSizes, parse_size, show_size
-        from dcnn.tuning.report import REPORT
-        from dcnn.tuning.search import Limits, Search
-        from dcnn.tuning.search_space import SearchSpace
-        from dcnn.tuning.study_file import is_study, open_study, study_identity
+        from dcnn.tuning.report import FEWEST_WORDS, REPORT, FolderSizes, parse_size, show_size
+        from dcnn.tuning.search import (
+            Limits,
+            Search,
+            SearchSpace,
+            is_study,
+            open_study,
+            study_identity,
+        )
     except ImportError:
         raise MissingExtraError("Tuning", "tune") from None
 
@@ -216,7 +219,7 @@ def _trainer(
     sets: "tuple[TextSet, TextSet]", classes: Sequence[str], device: str, name: str
 ) -> "Train":
     from dcnn.training.fit import fit
-    from dcnn.tuning.trials import Trained
+    from dcnn.tuning.search import Trained
 
     logger = logging.getLogger("dcnn")
 

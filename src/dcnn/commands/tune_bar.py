@@ -6,10 +6,9 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from dcnn.training.progress import EvaluationRecord
-from dcnn.training.progress import Progress as TrainingProgress
-from dcnn.tuning.search import Limits, SearchListener
-from dcnn.tuning.trials import TrialRecord
+from dcnn.training.callbacks import EvaluationRecord
+from dcnn.training.callbacks import Progress as TrainingProgress
+from dcnn.tuning.search import Limits, SearchListener, TrialRecord
 
 
 class SearchBar(SearchListener):

@@ -26,15 +26,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn import __version__
-from dcnn.config import TextConfig
-from dcnn.data import sentiment140
-from dcnn.data.checksums import file_sha256
-from dcnn.data.folders import cache_folder
+from dcnn.config import TextConfig, to_plain
+from dcnn.data.corpora import sentiment140
+from dcnn.data.corpora.registry import cache_folder
 from dcnn.errors import DataError, StorageError
-from dcnn.files import write_folder_atomically
-from dcnn.settings import to_plain
+from dcnn.files import file_sha256, write_folder_atomically
 from dcnn.text import encoder as encoder_module
-from dcnn.text import learned_pieces, numbering, sentences, subwords, tokenizer, vocabulary
+from dcnn.text import (
+    sentences,
+    subwords,
+    tokenizer,
+    vocabulary,
+)
+from dcnn.text import (
+    subwords as learned_pieces,
+)
+from dcnn.text import (
+    vocabulary as numbering,
+)
 from dcnn.text.encoder import Encoder
 from dcnn.text.sentences import Sentences
 
@@ -85,7 +94,7 @@ def load_or_encode(
         read: starts reading; its texts are taken one by one.
         config: how a text becomes ids.
         cache: the folder of the cache; ``None`` is the user's.
-        processes: how many to tokenize in; see ``dcnn.text.numbering``.
+        processes: how many to tokenize in; see ``dcnn.text.vocabulary``.
 
     Raises:
         DataError: a source cannot be read.

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dcnn.data.columns import LABEL_OPTION, TEXT_OPTION, Columns, choose_columns
-from dcnn.data.messages import shown_names
+from dcnn.data.columns import LABEL_OPTION, TEXT_OPTION, Columns, choose_columns, shown_names
 from dcnn.data.records import SAMPLED_ROWS
 from dcnn.errors import DataError, MissingExtraError
 

@@ -1,11 +1,29 @@
-"""From the lines of a table to its records: CSV, TSV, JSON Lines and plain text.
+"""From the bytes of a text file to its lines: decoding, checking, counting.
+
+Only LF and CRLF end a line, and in CSV also CR, which old spreadsheets write: form feeds, U+0085
+and U+2028 belong to the text. A line of more than 64 Mi characters is refused, so that memory
+stays bounded.
+
+
+From the lines of a table to its records: CSV, TSV, JSON Lines and plain text.
 
 The file is read as a stream. A record carries the line where it starts, for messages: a quoted
 CSV field may span many.
+
+
+From the values of a record to its text, its label and its weight, each checked.
+
+Labels lose the white space around them and are brought to Unicode normal form C, so that two that
+look alike are one; texts stay as they are, and may be empty.
+
 """
 
 import csv
+import io
 import json
+import math
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,11 +32,103 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, ClassVar, NamedTuple
 
-from dcnn.data.columns import Columns
-from dcnn.data.lines import LONGEST, Line, read_lines
-from dcnn.data.messages import shown, shown_names
+import numpy as np
+
+from dcnn.data.columns import Columns, did_you_mean, shown, shown_names
 from dcnn.errors import DataError
 from dcnn.files import bare_suffix, open_bytes
+
+LONGEST = 64 * 2**20  # characters
+
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
+_UTF_16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")
+
+
+class Line(NamedTuple):
+    """A line with its end, and its number from 1."""
+
+    number: int
+    text: str
+
+
+def read_lines(
+    path: Path, stream: BinaryIO, encoding: str, *, cr_ends_lines: bool
+) -> Iterator[Line]:
+    """Checked lines with their ends, and their numbers as an editor counts them.
+
+    A lone CR counts as a line only in a file whose first line ends with one. Elsewhere it is a
+    character inside a quoted field, and to count it would put every later number out.
+
+    Args:
+        path: the file, for messages.
+        stream: its bytes.
+        encoding: of its text.
+        cr_ends_lines: whether a lone CR ends a line too.
+
+    Raises:
+        DataError: the encoding is unknown or not the file's, or a line is too long.
+    """
+    # "" takes CR for a line end, "\n" does not; both leave the characters as they are.
+    newline = "" if cr_ends_lines else "\n"
+    number, counted, opening = 1, "\n", True
+    with _decoder(path, stream, encoding, newline) as reader:
+        while line := _next_line(path, reader, number):
+            if opening:
+                if line.startswith(_UTF_16_MARKS):
+                    raise DataError(f"{path} looks like UTF-16; read it with --encoding utf-16")
+                line = line.removeprefix("\ufeff")
+                counted = "\r" if line.endswith("\r") else "\n"
+                opening = False
+            if not line.isascii() or "\0" in line:
+                _check_characters(path, reader.encoding, number, line)
+            yield Line(number, line)
+            number += line.endswith(("\n", counted))
+
+
+def _decoder(path: Path, stream: BinaryIO, encoding: str, newline: str) -> io.TextIOWrapper:
+    try:
+        # An invalid byte becomes a lone surrogate, so that _check_characters can say where it is.
+        return io.TextIOWrapper(stream, encoding, "surrogateescape", newline)
+    except (LookupError, ValueError):
+        raise DataError(
+            f"{path}: --encoding {shown(encoding)} is not a text encoding; "
+            "use for instance utf-8, utf-16, latin-1 or cp1252"
+        ) from None
+
+
+def _next_line(path: Path, reader: io.TextIOWrapper, number: int) -> str:
+    try:
+        line = reader.readline(LONGEST)
+    except UnicodeError as error:  # UTF-16 and UTF-32 have faults that no single byte stands for
+        reason = getattr(error, "reason", error)
+        raise DataError(
+            f"{path}: not valid {reader.encoding} at line {number} or later ({reason}); "
+            "name the right encoding, for instance --encoding utf-8"
+        ) from error
+    if len(line) == LONGEST and not line.endswith(("\n", "\r")):
+        raise DataError(
+            f"{path}, line {number}: longer than {LONGEST} characters; "
+            "is this a text file with line ends?"
+        )
+    return line
+
+
+def _check_characters(path: Path, encoding: str, number: int, line: str) -> None:
+    found = _UNUSABLE.search(line)
+    if found is None:
+        return
+    where = f"{path}, line {number}, character {found.start() + 1}"
+    if found[0] == "\0":
+        raise DataError(
+            f"{where}: a NUL byte, which no text holds; "
+            "remove it, or read a UTF-16 file with --encoding utf-16"
+        )
+    other = "latin-1" if encoding.lower().startswith("utf") else "utf-8"
+    raise DataError(
+        f"{where}: the byte 0x{ord(found[0]) & 0xFF:02x} is not valid {encoding}; "
+        f"name the encoding that the file was written in, for instance --encoding {other}"
+    )
+
 
 SAMPLED_ROWS = 100  # looked at to guess the columns
 
@@ -279,3 +389,125 @@ def _not_json(path: Path, number: int, fault: str) -> DataError:
     return DataError(
         f"{path}, line {number}: not valid JSON ({fault}); write one whole object a line"
     )
+
+
+_LARGEST_WEIGHT = float(np.finfo(np.float32).max)
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_KINDS = {str: "a string", bool: "a boolean", int: "an integer", float: "a number with a fraction"}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file of some rows, and what is counted in it."""
+
+    source: str
+    unit: str = "line"
+
+    def at(self, number: int) -> str:
+        """Where a row is, for messages."""
+        return f"{self.source}, {self.unit} {number}"
+
+
+class Place(NamedTuple):
+    """A record and its file; as a string, where it is."""
+
+    origin: Origin
+    record: Record
+
+    def __str__(self) -> str:
+        return self.origin.at(self.record.line)
+
+
+def check_kind(where: Place, label: object, kinds: dict[type, str]) -> None:
+    """Check that the label has a type of the labels of other files, and note it in ``kinds``.
+
+    A single file may mix types, as it always could; ``kinds`` holds the first file of each.
+    """
+    kind = type(label)
+    if kind in kinds:
+        return
+    for other, source in kinds.items():
+        if source != where.origin.source:
+            raise DataError(
+                f"{where}: the label {shown(label)} is {_KINDS[kind]}, where {source} has "
+                f"{_KINDS[other]}; write the labels of all files alike"
+            )
+    kinds[kind] = where.origin.source
+
+
+def value_of(where: Place, column: str) -> object:
+    """What a record has in a column."""
+    try:
+        return where.record.values[column]
+    except KeyError:
+        keys = shown_names(where.record.values) if where.record.values else "none at all"
+        raise DataError(
+            f"{where}: the key {shown(column)} is missing; the keys here are "
+            f"{keys}{did_you_mean(column, where.record.values)}"
+        ) from None
+
+
+def text_of(where: Place, column: str) -> str:
+    """The text of a record."""
+    value = value_of(where, column)
+    if not isinstance(value, str):
+        raise DataError(
+            f"{where}: the text in {shown(column)} is {shown(value)}; it must be a string"
+        )
+    return _whole(where, value)
+
+
+def label_of(where: Place, column: str) -> str:
+    """The label of a record as a string, never empty."""
+    return label_from(where, column, value_of(where, column))
+
+
+def label_from(where: Place, column: str, value: object) -> str:
+    """A value of a column, or a member of it, as a label."""
+    match value:
+        case str():
+            label = unicodedata.normalize("NFC", _whole(where, value).strip())
+        case bool():
+            label = "true" if value else "false"
+        case int():
+            label = str(value)
+        case float() if math.isfinite(value):
+            label = repr(value)
+        case _:
+            raise DataError(
+                f"{where}: the label in {shown(column)} is {shown(value)}; "
+                "it must be a string, a number, true or false"
+            )
+    if not label:
+        raise DataError(
+            f"{where}: the label in {shown(column)} is empty; give the row a label or drop it, or "
+            "pass --labels-separator where rows may have several or none"
+        )
+    return label
+
+
+def _whole(where: Place, value: str) -> str:
+    r"""``value`` itself, if it has no half of a pair such as JSON's ``\ud83d\ude00``."""
+    if not value.isascii() and (half := _LONE_SURROGATE.search(value)):
+        raise DataError(
+            f"{where}: {half[0]!r} is half of a surrogate pair and no "
+            "character; write the whole pair or leave it out"
+        )
+    return value
+
+
+def weight_of(where: Place, column: str) -> float:
+    """The weight of a record, finite and not negative."""
+    value = value_of(where, column)
+    weight = math.nan
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            weight = float(value)
+        except (ValueError, OverflowError):
+            weight = math.nan
+    if not 0 <= weight <= _LARGEST_WEIGHT:
+        raise DataError(
+            f"{where}: the weight in {shown(column)} is {shown(value)}; "
+            "it must be a finite number of 0 or more"
+        )
+    return weight

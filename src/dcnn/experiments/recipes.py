@@ -11,10 +11,18 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
-from dcnn.config import MODEL_KINDS, Config, DCNNConfig, model_from_dict
+from dcnn.config import (
+    MODEL_KINDS,
+    Config,
+    DCNNConfig,
+    check_names,
+    from_plain,
+    model_from_dict,
+    parse_setting,
+    to_plain,
+)
 from dcnn.errors import ConfigError
 from dcnn.experiments.results import RECIPE_NAME_RULE, is_recipe_name
-from dcnn.settings import check_names, from_plain, parse_setting, to_plain
 
 MOST_TEACHERS = 100
 NGRAM_RECIPE = "ngram"

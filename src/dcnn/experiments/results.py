@@ -1,25 +1,167 @@
-"""What a finished run leaves behind: a JSON file, checked when it is made and when it is read.
+"""How the fields of a result are written in JSON, by their type.
+
+Class numbers and right-or-wrong marks are strings of digits: one short line for a whole test set
+where a list would be thousands of lines.
+
+
+Where and with what a run was made: the facts that let a number be trusted later.
+
+What a finished run leaves behind: a JSON file, checked when it is made and when it is read.
 
 The place is ``results/<experiment>/<model>-<recipe>-seed<N>.json``; ``docs/results.schema.json``
 describes the fields for other programs. A file says for every test example what was predicted and
 whether it was right, so tables and significance tests need neither corpora nor models.
+
 """
 
 import hashlib
 import json
 import math
+import os
+import platform
 import re
 import reprlib
+import subprocess
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from dcnn import __version__
 from dcnn.errors import DataError, StorageError
-from dcnn.experiments.json_fields import as_digits, read_field
 from dcnn.files import open_bytes, write_atomically
+
+
+class _Form(NamedTuple):
+    """How a type is written: in words, as a test, and how it is read."""
+
+    wanted: str
+    fits: Callable[[Any], bool]
+    read: Callable[[Any], Any] = lambda value: value
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int  # to isinstance, true is a number too
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_object_of(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+
+
+_FORMS: dict[Any, _Form] = {
+    str: _Form("a string", _is_text),
+    int: _Form("a whole number", _is_whole),
+    int | None: _Form("a whole number or null", lambda v: v is None or _is_whole(v)),
+    float: _Form("a number", _is_number),
+    float | None: _Form("a number or null", lambda v: v is None or _is_number(v)),
+    tuple[int, ...]: _Form(
+        "a string of digits",
+        lambda v: _is_text(v) and re.fullmatch("[0-9]*", v) is not None,
+        lambda v: tuple(int(digit) for digit in v),
+    ),
+    tuple[bool, ...]: _Form(
+        "a string of 0 and 1",
+        lambda v: _is_text(v) and set(v) <= {"0", "1"},
+        lambda v: tuple(digit == "1" for digit in v),
+    ),
+    tuple[str, ...]: _Form(
+        "a list of strings", lambda v: isinstance(v, list) and all(map(_is_text, v)), tuple
+    ),
+    tuple[float, ...]: _Form(
+        "a list of numbers", lambda v: isinstance(v, list) and all(map(_is_number, v)), tuple
+    ),
+    dict[str, int]: _Form("an object of whole numbers", _is_object_of(_is_whole)),
+    dict[str, str]: _Form("an object of strings", _is_object_of(_is_text)),
+    dict[str, Any]: _Form("an object", lambda v: isinstance(v, dict)),
+}
+
+
+def read_field(name: str, hint: Any, value: object) -> object:
+    """Return a value from JSON as the type that ``hint`` asks for.
+
+    Raises:
+        DataError: the value has another form.
+    """
+    form = _FORMS[hint]
+    if not form.fits(value):
+        raise DataError(f"{name}={reprlib.repr(value)} must be {form.wanted}")
+    return form.read(value)
+
+
+def as_digits(numbers: Iterable[int]) -> str:
+    """Numbers below ten as a string, a digit each; right and wrong are 1 and 0."""
+    return "".join(str(int(number)) for number in numbers)
+
+
+LIBRARIES = ("torch", "numpy", "scikit-learn")
+
+
+def versions() -> dict[str, str]:
+    """Versions of dcnn, Python and the libraries that are installed."""
+    found = {"dcnn": __version__, "python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware(device: str) -> str:
+    """The machine in words: its GPU where it was used, else its processor."""
+    if device == "cuda":
+        import torch
+
+        return f"{torch.cuda.get_device_name()}"
+    return f"{_processor()}, {os.cpu_count()} cores, no GPU used"
+
+
+def _processor() -> str:
+    """The processor's name with its architecture; the architecture alone if no name is known."""
+    machine = platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0]} ({machine})" if names and names[0] else machine
+
+
+def commit() -> str:
+    """The commit of the code; ``DCNN_COMMIT`` says it where there is no repository.
+
+    It ends with ``-dirty`` if files differ from it.
+    """
+    if given := os.environ.get("DCNN_COMMIT"):
+        return given
+    try:
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # else it is another's repository
+        return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(  # noqa: S603
+        ["git", *arguments],  # noqa: S607
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
 
 EXPERIMENTS = ("sst2", "sst5", "trec", "twitter")
 MODELS = ("nb", "binb", "svm", "maxent", "max-tdnn", "nbow", "dcnn", "dcnn-ensemble")

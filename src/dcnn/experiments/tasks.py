@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from dcnn.config import TextConfig
 from dcnn.data.batching import Examples
-from dcnn.data.corpora import Source
+from dcnn.data.corpora.registry import Source
+from dcnn.data.corpora.sentiment140 import CLASSES as TWITTER_CLASSES
+from dcnn.data.corpora.sentiment140 import iterate_sentiment140
+from dcnn.data.corpora.sst import NEUTRAL, Phrase, authors_tokens, read_trees, swap_subtrees
+from dcnn.data.corpora.trec import read_trec
 from dcnn.data.encoded import load_or_encode
-from dcnn.data.label_checks import check_known_labels
-from dcnn.data.sentiment140 import CLASSES as TWITTER_CLASSES
-from dcnn.data.sentiment140 import iterate_sentiment140
-from dcnn.data.sst import NEUTRAL, Phrase, authors_tokens, read_trees
-from dcnn.data.subtree_swaps import swap_subtrees
-from dcnn.data.trec import read_trec
+from dcnn.data.readers import check_known_labels
 from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.text.encoder import Encoder

@@ -18,12 +18,11 @@ Neither torch nor any extra is needed, except networkx for a networkx graph and 
 matplotlib for a PNG.
 """
 
+from dcnn.inspection.attribution import NGram, phrase_relevance, word_relevance
 from dcnn.inspection.counterfactuals import Deletion, PoolingChoice
 from dcnn.inspection.detectors import Detection, Detector, DetectorIndex, rank_detectors
 from dcnn.inspection.explanation import Explanation, explain, explain_each
-from dcnn.inspection.feature_graph import FeatureGraph, build_graph
-from dcnn.inspection.node_link import to_networkx
-from dcnn.inspection.relevance import NGram, phrase_relevance, word_relevance
+from dcnn.inspection.feature_graph import FeatureGraph, build_graph, to_networkx
 from dcnn.inspection.trace import Trace, trace_sentence
 
 __all__ = [

@@ -12,9 +12,8 @@ from itertools import zip_longest
 import numpy as np
 
 from dcnn.errors import UserError
+from dcnn.inspection.attribution import Doubles, words_seen
 from dcnn.inspection.explanation import Explanation
-from dcnn.inspection.relevance import Doubles
-from dcnn.inspection.sight import words_seen
 from dcnn.text.sentences import Ints
 
 CHANGES = 12  # told; the rest is one number

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dcnn.errors import UserError
-from dcnn.inspection.detections import Detection, Detector
+from dcnn.inspection.detector_lists import Detection, Detector
 from dcnn.inspection.detectors import DetectorIndex
-from dcnn.inspection.svg import escaped
+from dcnn.inspection.render import escaped
 
 ENDINGS = (".json", ".html", ".md")
 

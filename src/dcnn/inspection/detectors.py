@@ -1,4 +1,29 @@
-"""Feature detectors and the n-grams that they react to (Sect. 5.5, Fig. 4).
+"""What a node carries of the logits, and what words bring to a node, in one sentence.
+
+With gains (tanh(z)/z, see ``attribution``) every node is linear in what it reads, so
+both are one pass down through the layers: from the root to the node's layer, or from the node to
+the words. The relevance of a word is the first, carried on down to the words.
+
+
+Where the n-grams of a detector come from: the sentences in which they were first met.
+
+What the words of an n-gram bring to the detector, and what the n-gram carries of the logits there.
+Both are exact, since a node is linear in what it reads; see ``dcnn.inspection.detectors``.
+
+
+What a detector reacts to, by contrast with the corpus.
+
+A word that is common everywhere is common among a detector's strongest n-grams too. What speaks is
+how much more of it is there: the log-odds of the word among the n-grams against its log-odds in the
+corpus, with a prior of ``PRIOR`` words drawn from the corpus itself, over its standard deviation
+(Monroe, Colaresi and Quinn, 2008). Words below ``ENOUGH`` n-grams or ``CLEAR`` deviations are
+chance.
+
+In the first layer a filter has a weight for each place, so a word that stands at one place in
+``ONE_PLACE`` of its n-grams is told at that place: ``_ _ not _ _`` is "not" as the third of five.
+
+
+Feature detectors and the n-grams that they react to (Sect. 5.5, Fig. 4).
 
     >>> index = rank_detectors(Predictor.load("my-model"), texts)
     >>> for detector in index.find("not"):
@@ -10,32 +35,235 @@ a higher layer is a row of a map, after folding; it ranks the nodes that pooling
 values, and a node's n-gram is the words that have a way to it: they may be separated.
 
 The corpus is read once, some thousand sentences at a time, and never held.
+
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dcnn.artifact import Label
+from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig
 from dcnn.errors import DataError, UserError
-from dcnn.inspection.contrast import WordContrast, contrast, outstanding, told
-from dcnn.inspection.corpus_ranking import (
+from dcnn.inspection.attribution import fewest
+from dcnn.inspection.detector_lists import MOST_WORDS, Detection, Detector, Entry, Push, Reaction
+from dcnn.inspection.detector_ranking import (
     NAMED_BY,
     NAMED_BY_HIGHER,
     Progress,
     RankedCorpus,
     rank_corpus,
 )
-from dcnn.inspection.detections import Detection, Detector, Push, Reaction
 from dcnn.inspection.explanation import class_number
-from dcnn.inspection.origins import Origins
-from dcnn.inspection.strongest import MOST_WORDS, Entry
+from dcnn.inspection.trace import Trace, TracedLayer, trace_sentence
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import UNKNOWN
+
+Doubles = NDArray[np.float64]
+
+
+def carried_by_nodes(trace: Trace, layer: int) -> Doubles:
+    """(o, d', k, classes): what a unit of each node's value is worth to each logit.
+
+    A node's value times this is what it carries of the logits; over all nodes of a layer, with the
+    biases above it, that adds up to the logits.
+    """
+    top = trace.layers[-1].values.shape
+    carried = trace.top_weight.T.astype(np.float64).reshape(*top, -1)  # (o, d', k, classes)
+    for number in range(len(trace.layers), layer, -1):
+        below = trace.layers[number - 2].values
+        carried = below_of(trace.layers[number - 1], carried, below.shape[-1])
+    return carried
+
+
+def brought_by_words(trace: Trace, layer: int, map_: int, row: int, place: int) -> Doubles:
+    """(s,): what each word brings to a node's value; with what the biases bring, that is it.
+
+    Args:
+        trace: the sentence.
+        layer: of the node, from 1.
+        map_: of the node.
+        row: of the node, after folding.
+        place: of the node among the values that its row kept.
+    """
+    carried = np.zeros((*trace.layers[layer - 1].values.shape, 1))
+    carried[map_, row, place] = 1
+    for number in range(layer, 0, -1):
+        below = trace.layers[number - 2].values if number > 1 else trace.matrix[None]
+        carried = below_of(trace.layers[number - 1], carried, below.shape[-1])
+    brought: Doubles = np.einsum("ds,ds->s", carried[0, :, :, 0], trace.matrix)
+    return brought
+
+
+def gains(layer: TracedLayer) -> Doubles:
+    """(o, d', k): value over what tanh was taken of; tanh has slope 1 at the origin."""
+    z = (layer.pooled + layer.bias[:, :, None]).astype(np.float64)
+    return np.divide(layer.values, z, out=np.ones_like(z), where=z != 0)
+
+
+def below_of(layer: TracedLayer, carried: Doubles, columns: int) -> Doubles:
+    """(o, d', k, classes) of a layer's nodes -> (n, d, columns, classes) of what it reads."""
+    through = carried * gains(layer)[..., None]
+    maps, rows, width = layer.convolution.shape
+    spread = np.zeros((maps, rows, width, carried.shape[-1]))
+    np.put_along_axis(spread, layer.positions[..., None], through, axis=2)
+    if layer.folded:  # both rows of a pair get what their sum carries
+        spread = np.concatenate([spread, spread], axis=1)  # (o, d, w, classes)
+    filters = layer.filters.astype(np.float64)
+    m = filters.shape[-1]
+    below = np.zeros((*filters.shape[1:3], columns, carried.shape[-1]))
+    for i in range(m):  # weight i meets word t at column t + m - 1 - i
+        start = m - 1 - i
+        part = spread[:, :, start : start + columns]
+        below += np.einsum("odsc,ond->ndsc", part, filters[..., i])
+    return below
+
+
+TRACES = 64  # kept at hand; detectors of a map often react to the same sentences
+
+
+class Origins:
+    """The sentences of n-grams, traced again when asked for.
+
+    Args:
+        artifact: a DCNN.
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+        self.width = int(artifact.weights["layers.0.filters"].shape[-1])
+        self._trace = lru_cache(TRACES)(self._traced)
+
+    def strongest_words(self, detector: Detector, entry: Entry) -> tuple[int, ...]:
+        """Positions of the fewest words that bring half of what raises the value."""
+        met = entry.met
+        if detector.layer > 1:
+            node = detector.layer, detector.map, detector.row, met.column
+            return fewest(brought_by_words(self._trace(met.sentence), *node))
+        weights = self._artifact.weights
+        ids = self._artifact.encoder.vocabulary.ids(met.words)
+        filters = weights["layers.0.filters"][detector.map, 0, detector.row]
+        brought = weights["embeddings"][ids, detector.row] * filters[: len(ids)]
+        return fewest(brought.astype(np.float64))
+
+    def carried(self, detector: Detector, entry: Entry) -> Doubles:
+        """(classes,) what the n-gram carries of each logit; nothing if pooling dropped it."""
+        trace = self._trace(entry.met.sentence)
+        worth = carried_by_nodes(trace, detector.layer)  # (o, d', k, classes)
+        layer, row, place = trace.layers[detector.layer - 1], detector.row, entry.met.column
+        if detector.layer == 1:  # an m-gram that starts at a word is at the column of its end
+            row %= layer.bias.shape[1]
+            kept = np.flatnonzero(layer.positions[detector.map, row] == place + self.width - 1)
+            if not len(kept):
+                return np.zeros(len(trace.classes))
+            place = int(kept[0])
+            worth = worth * gains(layer)[..., None]  # of what tanh is taken of
+        carried: Doubles = worth[detector.map, row, place] * entry.value
+        return carried
+
+    def _traced(self, words: tuple[str, ...]) -> Trace:
+        return trace_sentence(self._artifact, words)
+
+
+PRIOR = 10.0
+CLEAR = 3.0
+ENOUGH = 0.1  # of the n-grams, and never fewer than two
+ONE_PLACE = 0.75
+MOST_TOLD = 4  # words
+
+
+@dataclass(frozen=True)
+class WordContrast:
+    """A word that a detector's n-grams hold more of than the corpus does.
+
+    Attributes:
+        word: the word.
+        score: log-odds ratio over its standard deviation.
+        ngrams: in how many of the n-grams it is.
+        place: where in the n-gram, from 0; none if at no one place.
+    """
+
+    word: str
+    score: float
+    ngrams: int
+    place: int | None
+
+
+def log_odds(count: float, total: float, corpus_count: float, corpus_total: float) -> float:
+    """How much more frequent, in standard deviations; above 0 is more than in the corpus."""
+    # Never the whole prior: in a corpus of one word nothing would be left for the others.
+    prior = PRIOR * min(max(corpus_count, 1) / corpus_total, 0.99)
+    here = log((count + prior) / (total + PRIOR - count - prior))
+    there = log((corpus_count + prior) / (corpus_total + PRIOR - corpus_count - prior))
+    return (here - there) / sqrt(1 / (count + prior) + 1 / (corpus_count + prior))
+
+
+def contrast(
+    ngrams: Sequence[Sequence[tuple[int, str]]], corpus: Counter[str], total: int
+) -> list[WordContrast]:
+    """The words of some n-grams, the most over-represented first.
+
+    Args:
+        ngrams: each as its words with their places.
+        corpus: how often each word occurs; words that are not in it are left out.
+        total: the words of the corpus.
+    """
+    counts: Counter[str] = Counter()
+    holding: Counter[str] = Counter()
+    places: dict[str, Counter[int]] = {}
+    for ngram in ngrams:
+        known = [(place, word) for place, word in ngram if word in corpus]
+        counts.update(word for _, word in known)
+        holding.update({word for _, word in known})
+        for place, word in known:
+            places.setdefault(word, Counter())[place] += 1
+    here = sum(counts.values())
+    found = []
+    for word, count in counts.items():
+        place, times = places[word].most_common(1)[0]
+        placed = place if times >= ONE_PLACE * count else None
+        score = log_odds(count, here, corpus[word], total)
+        found.append(WordContrast(word, score, holding[word], placed))
+    return sorted(found, key=lambda word: (-word.score, word.word))
+
+
+def outstanding(found: Sequence[WordContrast], ngrams: int) -> list[WordContrast]:
+    """Those that are no chance, the clearest first.
+
+    Args:
+        found: the words of some n-grams, in the order of ``contrast``.
+        ngrams: how many n-grams.
+    """
+    enough = max(2.0, ENOUGH * ngrams)
+    return [w for w in found if w.score >= CLEAR and w.ngrams >= enough]
+
+
+def told(words: Sequence[WordContrast], width: int | None, unit: str = "word") -> str:
+    """A name for a detector.
+
+    Args:
+        words: what stands out; the first ``MOST_TOLD`` are told.
+        width: places of an n-gram; none where an n-gram has no fixed places.
+        unit: what a reader calls one of them: ``word``, ``piece`` or ``character``.
+    """
+    words = words[:MOST_TOLD]
+    placed = {w.word: w.place for w in words if w.place is not None} if width else {}
+    elsewhere = "/".join(w.word for w in words if w.word not in placed)
+    if not placed:
+        return elsewhere or f"no {unit} stands out"
+    at = [
+        "/".join(word for word, place in placed.items() if place == here) or "_"
+        for here in range(width or 0)
+    ]
+    return " ".join(at) + (f", anywhere {elsewhere}" if elsewhere else "")
+
 
 __all__ = ["Detection", "Detector", "DetectorIndex", "Push", "Reaction", "rank_detectors"]
 
@@ -72,7 +300,7 @@ class DetectorIndex:
         return [self._detection(detector, entry) for entry in self._of(detector)[: self.shown]]
 
     def name(self, detector: Detector) -> str:
-        """What it reacts to, by contrast with the corpus; see ``dcnn.inspection.contrast``.
+        """What it reacts to, by contrast with the corpus; see ``dcnn.inspection.detectors``.
 
         ``_ _ not _ _ _ _`` is "not" as the third word of seven; words that may stand anywhere come
         after it, or alone. Above the first layer words have no fixed places.

@@ -7,17 +7,12 @@ from typing import Any
 from dcnn.artifact import Label
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
-from dcnn.inspection.counterfactuals import (
-    Deletion,
-    PoolingChoice,
-    closest_choices,
-    deletions,
-)
+from dcnn.inspection.attribution import NGram, strongest_ngrams, word_relevance
+from dcnn.inspection.counterfactuals import Deletion, PoolingChoice, closest_choices, deletions
 from dcnn.inspection.feature_graph import FeatureGraph, build_graph
 from dcnn.inspection.picture import Picture, make_picture
-from dcnn.inspection.relevance import NGram, strongest_ngrams, word_relevance
+from dcnn.inspection.render import writer_for
 from dcnn.inspection.trace import Trace, trace_sentence
-from dcnn.inspection.writers import writer_for
 from dcnn.predictor import Prediction, Predictor, checked_texts
 from dcnn.text.vocabulary import UNKNOWN
 
@@ -35,7 +30,7 @@ class Explanation:
         of_class: number of the class that is explained.
         trace: the forward pass.
         graph: the feature graph.
-        relevance: of every word for the class; see ``dcnn.inspection.relevance``.
+        relevance: of every word for the class; see ``dcnn.inspection.attribution``.
         ngrams: of the strongest topmost nodes, the most relevant first.
         deletions: the answer without each of the words.
         unknown: positions of the words that the network does not know.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from dcnn.inspection.node_link import ROOT
+from dcnn.inspection.feature_graph import ROOT
 from dcnn.inspection.picture import Picture, PictureNode, word_id
 
 FOR, AGAINST = "#1f6fb4", "#d1495b"  # told apart by the colour-blind too

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dcnn.artifact import Label
-from dcnn.inspection.feature_graph import FeatureGraph
-from dcnn.inspection.node_link import ROOT, node_id
-from dcnn.inspection.relevance import (
+from dcnn.inspection.attribution import (
     Doubles,
     KeepEdges,
     Step,
@@ -20,6 +18,7 @@ from dcnn.inspection.relevance import (
     strongest_nodes,
     word_relevance,
 )
+from dcnn.inspection.feature_graph import ROOT, FeatureGraph, node_id
 from dcnn.text.sentences import Ints
 
 TOP = 10  # topmost nodes

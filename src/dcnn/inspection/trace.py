@@ -14,7 +14,7 @@ from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig
 from dcnn.errors import UserError
 from dcnn.ops import reference
-from dcnn.ops.k_schedule import dynamic_k
+from dcnn.ops.reference import dynamic_k
 from dcnn.text.sentences import Ints
 
 Floats = NDArray[np.float32]

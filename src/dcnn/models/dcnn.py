@@ -10,7 +10,7 @@ from torch import Tensor
 from dcnn.config import DCNNConfig
 from dcnn.models.sentence_model import SentenceModel
 from dcnn.ops.choice import choose_layer, choose_network
-from dcnn.ops.k_schedule import dynamic_k
+from dcnn.ops.reference import dynamic_k
 
 
 class DCNN(SentenceModel):

@@ -1,11 +1,12 @@
-"""The layer of a backend in training; ``dcnn.ops.backends`` decides which backend that is."""
+"""The layer of a backend in training; ``dcnn.ops.select`` decides which backend that is."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from dcnn.ops import backends, torch_backend
+from dcnn.ops import select as backends
+from dcnn.ops import torch_backend
 
 Layer = Callable[..., tuple[Tensor, Tensor]]
 
@@ -15,7 +16,7 @@ def choose_layer(x: Tensor) -> Layer:
     name = backends.for_training(x.device.type)
     if x.dtype == torch.float32:
         if name == "native":
-            from dcnn.ops import native_backend
+            from dcnn.ops import native_training as native_backend
 
             return native_backend.layer
         if name == "triton":
@@ -33,7 +34,7 @@ def choose_network(embeddings: Tensor) -> Callable[..., Tensor] | None:
 
         return native_training.network
     if embeddings.dtype == torch.float32 and name == "triton":
-        from dcnn.ops import triton_network
+        from dcnn.ops import triton_backend as triton_network
 
         return triton_network.network
     return None

@@ -1,4 +1,12 @@
-"""Every operator of the paper in plain numpy: the truth that the other backends are compared with.
+"""The pooling parameter of each layer (Sect. 3.3, Eq. 4).
+
+    k_l = max(k_top, ceil((L - l) / L * s))
+
+The length s is the sentence's own, never the padded width of its batch. The ceiling is taken in
+integers: a floating-point quotient can land just above a whole number and keep one value too many.
+
+
+Every operator of the paper in plain numpy: the truth that the other backends are compared with.
 
 Shapes are those of ``dcnn.ops``. Where the paper is silent:
 
@@ -8,12 +16,32 @@ Shapes are those of ``dcnn.ops``. Where the paper is silent:
 - among equal values k-max keeps the leftmost;
 - columns past a sentence's length never enter a convolution and never win in pooling, and the
   output is zero past a sentence's own k: tanh(bias) there would leak into the next layer.
+
 """
 
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+Lengths = TypeVar("Lengths")  # a numpy array or a torch tensor of integers
+
+
+@overload
+def dynamic_k(lengths: int, layer: int, depth: int, k_top: int) -> int: ...
+@overload
+def dynamic_k(lengths: Lengths, layer: int, depth: int, k_top: int) -> Lengths: ...
+
+
+def dynamic_k(lengths: Any, layer: int, depth: int, k_top: int) -> Any:
+    """Return k at ``layer`` (1 to ``depth``) for one sentence length or an array of them.
+
+    >>> [dynamic_k(18, layer, depth=3, k_top=3) for layer in (1, 2, 3)]
+    [12, 6, 3]
+    """
+    ceiling = -(lengths * (layer - depth) // depth)
+    return max(k_top, ceiling) if isinstance(ceiling, int) else ceiling.clip(min=k_top)
+
 
 Array = NDArray[Any]
 

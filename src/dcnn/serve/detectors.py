@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dcnn.config import DCNNConfig
-from dcnn.data.tables import TableOptions, read_rows
-from dcnn.inspection.corpus_ranking import Progress
+from dcnn.data.readers import TableOptions, read_rows
+from dcnn.inspection.detector_ranking import Progress
 from dcnn.inspection.detectors import Detector, DetectorIndex, rank_detectors
 from dcnn.predictor import Predictor
 from dcnn.serve.answers import json_bytes

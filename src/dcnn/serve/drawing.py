@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from dcnn.inspection.attribution import words_seen
 from dcnn.inspection.explanation import Explanation
 from dcnn.inspection.layout import MARGIN, WORD_HEIGHT, Layout, place
 from dcnn.inspection.picture import Picture, make_picture
-from dcnn.inspection.sight import words_seen
 
 PLACES = 1  # decimals of a pixel
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dcnn.data.messages import shown
+from dcnn.data.columns import shown
 
 RETRY_SECONDS = 1
 

@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
-from dcnn.data.tables import Row, TableOptions
+from dcnn.data.readers import Row, TableOptions
 from dcnn.serve import schemas
 from dcnn.serve.answers import json_bytes
 from dcnn.serve.bodies import GoneError, check_texts, parsed, read_body

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from dcnn.data.columns import TEXT_OPTION
-from dcnn.data.tables import Row, TableOptions, read_texts
+from dcnn.data.readers import Row, TableOptions, read_texts
 from dcnn.errors import DataError
 from dcnn.files import COMPRESSIONS
 from dcnn.serve.answers import json_bytes

@@ -39,7 +39,7 @@ class Encoder:
         program.
         """
         # Here, since only learning needs it: it brings multiprocessing.
-        from dcnn.text.learned_pieces import learn_tokenizer
+        from dcnn.text.subwords import learn_tokenizer
 
         tokenizer, (words, numbers, lengths) = learn_tokenizer(config, texts, processes)
         counts = np.bincount(numbers, minlength=len(words))

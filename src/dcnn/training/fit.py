@@ -1,7 +1,11 @@
-"""From labelled texts to a trained model: encoder, network, loop, artifact."""
+"""The weights that training starts from: drawn from the seed, or pretrained word vectors.
+
+From labelled texts to a trained model: encoder, network, loop, artifact.
+"""
 
 import hashlib
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,30 +16,94 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dcnn.artifact import Artifact, Label
-from dcnn.calibration import calibrate
+from dcnn.artifact import Artifact, Label, Weights
 from dcnn.config import SMALLEST_MEMBER, Config
 from dcnn.data.batching import Examples, Floats
-from dcnn.data.corpus import Corpus
-from dcnn.errors import ConfigError
-from dcnn.heads import sigmoid
-from dcnn.label_scores import UNDECIDED, choose_thresholds, evaluate_labels
-from dcnn.ops import backends
+from dcnn.data.store import Corpus
+from dcnn.errors import ConfigError, DataError
+from dcnn.metrics import UNDECIDED, calibrate, choose_thresholds, evaluate_labels, sigmoid
+from dcnn.models import SentenceModel, build_model
+from dcnn.ops import select as backends
 from dcnn.ops.choice import backend_name
-from dcnn.stored_weights import Weights
 from dcnn.text.encoder import Encoder
-from dcnn.text.vectors import WordVectors, with_vector_words
+from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
+from dcnn.training.batches import ALONE, CorpusFeed
+from dcnn.training.callbacks import Listener
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.dev_set import logits_of
-from dcnn.training.feeds import ALONE, CorpusFeed
-from dcnn.training.initial import find_vectors, initialize, make_model
-from dcnn.training.loop import train
-from dcnn.training.objective import target_distributions
-from dcnn.training.progress import Listener
-from dcnn.training.run import TrainingSummary
+from dcnn.training.objective import logits_of, target_distributions
+from dcnn.training.trainer import TrainingSummary, train
 
 if TYPE_CHECKING:
-    from dcnn.training.workers import Workers
+    from dcnn.training.distributed import Workers
+
+
+LARGEST_MODEL = 2**30  # weights; with the optimiser's state and the best weights, 16 GB
+
+
+def find_vectors(encoder: Encoder, config: Config) -> WordVectors | None:
+    """The pretrained vectors that the settings name, if they name any."""
+    if not config.text.vectors:
+        return None
+    return load_vectors(Path(config.text.vectors), encoder.vocabulary)
+
+
+def make_model(
+    config: Config, vocabulary: int, classes: int, vectors: WordVectors | None = None
+) -> SentenceModel:
+    """The network, without values; with a projection of ``vectors`` if the settings ask for one.
+
+    Raises:
+        ConfigError: it would not fit any sensible memory.
+    """
+    shapes = config.model.parameter_shapes(vocabulary, classes)
+    parameters = sum(math.prod(shape) for shape in shapes.values())
+    if parameters > LARGEST_MODEL:
+        raise ConfigError(
+            f"this network would have {parameters:,} weights, above {LARGEST_MODEL:,}; "
+            "lower model.dim, model.maps, model.widths or text.max_size"
+        )
+    model = build_model(config.model, vocabulary, classes)
+    model.divide(config.members)
+    if vectors is not None and config.text.vectors_projection:
+        table = torch.zeros(vocabulary, vectors.values.shape[1])
+        table[torch.from_numpy(vectors.ids)] = torch.from_numpy(_projected_vectors(config, vectors))
+        model.project(table)
+    return model
+
+
+def initialize(model: SentenceModel, config: Config, vectors: WordVectors | None) -> None:
+    """Give ``model`` its starting values, which follow from the seed alone."""
+    model.initialize(torch.Generator().manual_seed(config.training.seed))
+    if vectors is None:
+        return
+    generator = np.random.default_rng(config.training.seed)
+    dim, scale, known = config.model.dim, config.text.vectors_scale, torch.from_numpy(vectors.ids)
+    with torch.no_grad():
+        if model.projection is None:
+            values = scale * vectors.in_dimensions(dim, generator)
+            model.embeddings[known] = torch.from_numpy(values)
+        else:
+            factor = scale * _deviation(vectors) / config.text.vectors_projection
+            reduction = factor * vectors.reduction(dim, generator)
+            model.projection.copy_(torch.from_numpy(reduction))
+            model.embeddings[known] = 0
+
+
+def _projected_vectors(config: Config, vectors: WordVectors) -> Floats:
+    """The vectors that a projection is learned of, in the scale that makes it learn as told.
+
+    Adagrad's steps do not depend on the size of a gradient: the smaller the vectors, the larger the
+    projection and the less a step of the same size changes what comes out.
+    """
+    return config.text.vectors_projection * vectors.centred / _deviation(vectors)
+
+
+def _deviation(vectors: WordVectors) -> float:
+    deviation = float(vectors.values.std())
+    if deviation == 0:
+        raise DataError(f"{vectors.source}: all numbers are the same, so there is nothing to learn")
+    return deviation
+
 
 logger = logging.getLogger("dcnn")
 

@@ -4,6 +4,7 @@ Autograd would find its own way over the few numbers between the two calls of th
 on a dense gradient of the embeddings. Here that gradient is sparse, of the words of the batch, and
 ``NativeAdagrad`` goes through the embeddings once. Nothing on the way wakes torch's threads, which
 would hold the cores that the library's want: a softmax of 64 sentences does.
+
 """
 
 import numpy as np
@@ -11,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from dcnn.heads import sigmoid
+from dcnn.metrics import sigmoid
 from dcnn.models import SentenceModel
 from dcnn.models.dcnn import DCNN
 from dcnn.ops import native_training
-from dcnn.training.native_adagrad import NativeAdagrad
+from dcnn.training.adagrad import NativeAdagrad
 
 
 def fits(model: SentenceModel, optimizer: Optimizer) -> bool:

@@ -23,9 +23,9 @@ from dcnn.models import SentenceModel
 from dcnn.ops.choice import backend_name
 from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.vocabulary import UNKNOWN
+from dcnn.training.adagrad import StackedAdagrad, Weights
 from dcnn.training.cuda_graphs import GraphedStep, Step
 from dcnn.training.objective import example_weights, target_distributions
-from dcnn.training.stack_adagrad import StackedAdagrad, Weights
 from dcnn.training.stack_data import DeviceSentences, stacked_order
 
 # A mean cross-entropy that no network comes back from; also what is not a number is not below it.
@@ -257,7 +257,7 @@ class Stack:
         """Padded ids and lengths; some of the words are lost."""
         draws = torch.rand((*indices.shape, columns), generator=self.generator, device=self.device)
         if self.backend == "triton":
-            from dcnn.training import triton_batch
+            from dcnn.training import triton_step as triton_batch
 
             parts = (self.sentences.ids, self.sentences.starts, self.sentences.lengths)
             return triton_batch.padded(indices, *parts, draws, self.word_dropout, UNKNOWN)
@@ -267,7 +267,7 @@ class Stack:
     def _loss(self, logits: Tensor, indices: Tensor) -> Tensor:
         """(R,), the mean over the places of the batch that a sentence takes."""
         if self.backend == "triton":
-            from dcnn.training import triton_batch
+            from dcnn.training import triton_step as triton_batch
 
             return triton_batch.cross_entropy(logits, indices, self.targets, self.importance)
         exists, indices = indices >= 0, indices.clamp(min=0)

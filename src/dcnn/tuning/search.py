@@ -1,39 +1,363 @@
-"""The search: ask for settings, train, prune what lags behind, and keep to the time.
+"""What a search may change, from where it starts, and how drawn values become a config.
+
+The space is drawn around a config, the start: its values are part of every range, so that the
+start is a point of the space like any other. Values that the user holds are not searched.
+
+
+The trials of a study as plain values, and which of them is the best.
+
+The file of a study: Optuna's journal, which only grows, so that a kill loses no ended trial.
+
+The search: ask for settings, train, prune what lags behind, and keep to the time.
 
 The start is the first trial and is never pruned, so the best is at least as good on dev. Every
 trial is drawn from the seed, its number and the trials before it, and from nothing else: a search
 that was stopped and resumed tries what it would have tried.
+
 """
 
+import hashlib
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import optuna
 from optuna import Study, Trial
 from optuna.pruners import MedianPruner
 from optuna.samplers import TPESampler
-from optuna.trial import TrialState
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
 
-from dcnn.config import Config
-from dcnn.errors import TrainingError, TrainingStoppedError
-from dcnn.training.progress import EvaluationRecord, Listener, Progress
-from dcnn.tuning.search_space import SearchSpace
-from dcnn.tuning.trials import (
-    COMPLETE,
-    DIVERGED,
-    OUTCOME,
-    PRUNED,
-    SECONDS,
-    SETTINGS,
-    TOO_LARGE,
-    Trained,
-    TrialRecord,
-    best_trial,
-    finished_trials,
-    record_of,
-    seconds_spent,
-)
+from dcnn.config import Config, DCNNConfig, MaxTDNNConfig
+from dcnn.data.readers import LabelledTexts
+from dcnn.errors import TrainingError, TrainingStoppedError, UserError
+from dcnn.training.callbacks import EvaluationRecord, Listener, Progress
+
+Value = int | float
+VERSION = 2  # a study goes on only in the space it began in
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One thing that may change.
+
+    Attributes:
+        name: of the parameter in the study and the report.
+        setting: ``section.key`` that it belongs to.
+        start: its value in the start.
+        choices: the values to choose from; none where it is a range.
+        low: the lowest of a range.
+        high: the highest.
+        log: whether the range is searched by order of magnitude.
+        layer: the layer it belongs to; a network of fewer layers has no such knob.
+    """
+
+    name: str
+    setting: str
+    start: Value
+    choices: tuple[Value, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    layer: int = 0
+
+    def draw(self, trial: Trial) -> Value:
+        """A value of the trial's; of a range, with three digits, as people write settings."""
+        if self.choices:
+            chosen: Value = trial.suggest_categorical(self.name, self.choices)
+            return chosen
+        value = trial.suggest_float(self.name, self.low, self.high, log=self.log)
+        return value if value == self.start else float(f"{value:.3g}")
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """All settings within reach of ``start``, apart from those in ``held`` (``section.key``)."""
+
+    start: Config
+    held: frozenset[str] = frozenset()
+
+    @cached_property
+    def knobs(self) -> tuple[Knob, ...]:
+        """What may change; the depth comes first, since other knobs hang on it."""
+        training, model = self.start.training, self.start.model
+        ranges = [
+            _log_range("training.learning_rate", training.learning_rate, 0.02, 0.4),
+            _log_range("training.l2_embeddings", training.l2_embeddings, 1e-6, 1e-3),
+            _range("training.word_dropout", training.word_dropout, 0.4),
+            _range("training.label_smoothing", training.label_smoothing, 0.2),
+            _range("model.dropout", model.dropout, 0.7),
+        ]
+        choices = [
+            _choice("training.epochs", training.epochs, (6, 9, 12, 18)),
+            _choice("training.batch_size", training.batch_size, (16, 32, 64)),
+            _choice("text.min_count", self.start.text.min_count, (1, 2, 3)),
+            _choice("model.dim", model.dim, (16, 32, 48, 64, 96, 144)),
+            _choice("training.members", training.members, (1, 4, 8)),
+        ]
+        if isinstance(model, DCNNConfig):
+            choices = [*self._layers(model), *choices]
+        elif isinstance(model, MaxTDNNConfig):
+            choices.append(_choice("model.width", model.width, (3, 4, 5, 6, 8)))
+        return tuple(knob for knob in (*choices, *ranges) if knob.setting not in self.held)
+
+    def _layers(self, model: DCNNConfig) -> list[Knob]:
+        held_layers = not self.held.isdisjoint(("model.widths", "model.maps"))
+        depths = (model.depth,) if held_layers else (1, 2)
+        knobs = [
+            _choice("model.widths", model.depth, depths, "depth"),
+            _choice("model.k_top", model.k_top, (1, 2, 3, 4, 5)),
+        ]
+        for layer in range(1, max(*depths, model.depth) + 1):
+            # A layer that the start does not have begins as the paper's second.
+            width = model.widths[layer - 1] if layer <= model.depth else 5
+            maps = model.maps[layer - 1] if layer <= model.depth else 14
+            usual = ((5, 6, 7, 8, 10), (4, 6, 8, 12)) if layer == 1 else ((3, 4, 5), (8, 14, 20))
+            knobs += [
+                _choice("model.widths", width, usual[0], f"width_{layer}", layer),
+                _choice("model.maps", maps, usual[1], f"maps_{layer}", layer),
+            ]
+        return knobs
+
+    def start_values(self) -> dict[str, Value]:
+        """The start as a point of the space."""
+        return {
+            knob.name: knob.start for knob in self.knobs if knob.layer <= self.start.model.depth
+        }
+
+    def draw(self, trial: Trial) -> Config:
+        """The config of a trial."""
+        values: dict[str, Value] = {}
+        for knob in self.knobs:
+            if knob.layer <= values.get("depth", self.start.model.depth):
+                values[knob.name] = knob.draw(trial)
+        return self.config(values)
+
+    def config(self, values: Mapping[str, Value]) -> Config:
+        """The start, with ``values`` in the place of its own.
+
+        Two rules of a network are kept by giving way: ``k_top`` to the first width, and ``dim`` to
+        the next size that can be folded.
+        """
+        sections = self.start.to_dict()
+        model = sections["model"]
+        for knob in self.knobs:
+            if knob.name in values and not knob.layer and knob.name != "depth":
+                section, key = knob.setting.split(".")
+                sections[section][key] = values[knob.name]
+        if model["kind"] == "dcnn":
+            depth = int(values.get("depth", len(model["widths"])))
+            for key, name in (("widths", "width"), ("maps", "maps")):
+                model[key] = [
+                    int(values[f"{name}_{layer}"])
+                    if f"{name}_{layer}" in values
+                    else model[key][layer - 1]
+                    for layer in range(1, depth + 1)
+                ]
+            if "model.k_top" not in self.held:
+                model["k_top"] = min(model["k_top"], model["widths"][0])
+            else:
+                model["widths"][0] = max(model["widths"][0], model["k_top"])
+            if model["fold"]:
+                halvings = 2**depth
+                model["dim"] = -(-model["dim"] // halvings) * halvings
+        return Config.from_dict(sections, "tune")
+
+
+def _name(setting: str) -> str:
+    return setting.rpartition(".")[2]
+
+
+def _range(setting: str, start: float, high: float) -> Knob:
+    return Knob(_name(setting), setting, start, low=0.0, high=max(high, start))
+
+
+def _log_range(setting: str, start: float, low: float, high: float) -> Knob:
+    if start == 0:  # has no order of magnitude
+        return _range(setting, start, high)
+    return Knob(
+        _name(setting), setting, start, low=min(low, start), high=max(high, start), log=True
+    )
+
+
+def _choice(
+    setting: str, start: int, usual: tuple[int, ...], name: str = "", layer: int = 0
+) -> Knob:
+    choices = tuple(sorted({*usual, start}))
+    return Knob(name or _name(setting), setting, start, choices, layer=layer)
+
+
+COMPLETE, PRUNED, DIVERGED, TOO_LARGE = "complete", "pruned", "diverged", "too large"
+# Of a trial that was cut off nothing counts but the time it took; it is tried again.
+OUTCOME, SETTINGS, SECONDS = "outcome", "settings", "seconds"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training tells the search.
+
+    Attributes:
+        dev_accuracy: of the weights that were kept.
+        dev_loss: theirs too.
+        epochs: epochs done.
+        size: bytes of the model folder.
+    """
+
+    dev_accuracy: float
+    dev_loss: float
+    epochs: int
+    size: int
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """A trial that has ended.
+
+    Attributes:
+        number: its place among them, from 0, the start.
+        outcome: complete, pruned, diverged or too large.
+        config: its settings.
+        parameters: what was drawn.
+        seconds: time it took.
+        curve: the best dev accuracy after each look at the dev set.
+        trained: how it went; none unless it is complete.
+    """
+
+    number: int
+    outcome: str
+    config: Config
+    parameters: dict[str, Any]
+    seconds: float
+    curve: tuple[float, ...]
+    trained: Trained | None
+
+
+def finished_trials(study: Study) -> list[TrialRecord]:
+    """All that have ended, in their order; those that were cut off do not count."""
+    ended = [
+        trial
+        for trial in study.get_trials(
+            deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)
+        )
+        if OUTCOME in trial.user_attrs
+    ]
+    return [record_of(trial, number) for number, trial in enumerate(ended)]
+
+
+def record_of(trial: FrozenTrial, number: int) -> TrialRecord:
+    """A trial that has ended, as the one of that number."""
+    return TrialRecord(
+        number=number,
+        outcome=trial.user_attrs[OUTCOME],
+        config=Config.from_dict(trial.user_attrs[SETTINGS], "study"),
+        parameters=dict(trial.params),
+        seconds=trial.user_attrs[SECONDS],
+        curve=tuple(value for _, value in sorted(trial.intermediate_values.items())),
+        trained=Trained(**trial.user_attrs["trained"])
+        if trial.state == TrialState.COMPLETE
+        else None,
+    )
+
+
+def best_trial(records: Sequence[TrialRecord]) -> TrialRecord | None:
+    """The most accurate on dev of those that were not cut short; none if there is none.
+
+    Equal accuracy is common on a small dev set: the loss then decides, and then the order.
+    """
+    complete = [(record.trained, record) for record in records if record.trained is not None]
+    if not complete:
+        return None
+    ranked = [
+        ((trained.dev_accuracy, -trained.dev_loss, -record.number), record)
+        for trained, record in complete
+    ]
+    return max(ranked, key=lambda pair: pair[0])[1]
+
+
+def seconds_spent(study: Study) -> float:
+    """Time that all trials took, those that were cut off included."""
+    trials = study.get_trials(deepcopy=False)
+    return sum(float(trial.user_attrs.get(SECONDS, 0.0)) for trial in trials)
+
+
+_NAME = "dcnn"
+_IDENTITY = "identity"
+
+
+def study_identity(
+    train: LabelledTexts,
+    dev: LabelledTexts,
+    start: Config,
+    held: Sequence[str],
+    max_size: int | None,
+    device: str,
+) -> dict[str, Any]:
+    """What makes a study this study: data, start, space and limit of size, as flat plain values."""
+    return start.to_flat() | {
+        "the data": _fingerprint(train),
+        "the dev set": _fingerprint(dev),
+        "what --set holds": sorted(held),
+        "--max-size": max_size,
+        "--device": device,
+        "the search space": VERSION,
+    }
+
+
+def _fingerprint(examples: LabelledTexts) -> str:
+    digest = hashlib.sha256()
+    for part in (examples.texts, examples.labels):
+        digest.update(json.dumps(part).encode())
+    if examples.weights is not None:
+        digest.update(examples.weights.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def is_study(path: Path) -> bool:
+    """Whether ``path`` is a journal of Optuna's, or empty."""
+    with path.open("rb") as stream:
+        first = stream.readline(1 << 16)
+    return not first or b'"op_code"' in first
+
+
+def open_study(path: Path, identity: dict[str, Any]) -> optuna.Study:
+    """The study in ``path``, or a new one.
+
+    Raises:
+        UserError: the file is damaged, or belongs to another search.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    identity = json.loads(json.dumps(identity))
+    try:
+        storage = JournalStorage(JournalFileBackend(str(path)))
+        study = optuna.create_study(
+            storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True
+        )
+        there = study.user_attrs.get(_IDENTITY)
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserError(
+            f"{path} is not a readable study ({error}); "
+            "delete it and search from the start, without --resume"
+        ) from error
+    if there is None:
+        study.set_user_attr(_IDENTITY, identity)
+    elif there != identity:
+        differences = [
+            f"{name} was {there.get(name)!r} and is now {identity.get(name)!r}"
+            for name in sorted(there.keys() | identity.keys())
+            if there.get(name) != identity.get(name)
+        ]
+        raise UserError(
+            f"{path} belongs to another search: {'; '.join(differences)}; repeat the command "
+            "as it was, or search from the start, with --overwrite instead of --resume"
+        )
+    return study
+
 
 RANDOM_TRIALS = 8  # before the sampler has seen enough to model
 UNPRUNED_TRIALS = 4  # before there is a median worth the name

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from dcnn.inspection import rank_detectors
-from dcnn.inspection.detections import Detector
+from dcnn.inspection.detector_lists import Detector
+from dcnn.inspection.feature_graph import to_networkx
 from dcnn.inspection.figures.canvas import Canvas, shade
 from dcnn.inspection.figures.convolution import draw_convolutions
 from dcnn.inspection.figures.induced_graph import (
@@ -25,7 +26,6 @@ from dcnn.inspection.figures.top_ngrams import (
     draw_top_ngrams,
     ngrams_with,
 )
-from dcnn.inspection.node_link import to_networkx
 from dcnn.ops import reference
 from dcnn.predictor import Predictor
 from not_detector import NOT_DETECTOR, artifact_with_a_not_detector, corpus_with_not

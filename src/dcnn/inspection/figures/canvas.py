@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.inspection.layout import AGAINST, FOR, GREY, INK
-from dcnn.inspection.svg import FAMILY, escaped
+from dcnn.inspection.render import FAMILY, escaped
 
 Array = NDArray[np.floating]
 Point = tuple[float, float]

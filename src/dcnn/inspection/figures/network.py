@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dcnn.heads import softmax
 from dcnn.inspection.figures.canvas import Array, Canvas, shade
 from dcnn.inspection.layout import FOR, GREY, INK, LINE
 from dcnn.inspection.trace import Trace, TracedLayer
+from dcnn.metrics import softmax
 from dcnn.ops import reference
 
 CELL = 30.0

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dcnn.inspection.detections import Detection, Detector
+from dcnn.inspection.detector_lists import Detection, Detector
 from dcnn.inspection.detectors import DetectorIndex
 from dcnn.inspection.explanation import class_number
 from dcnn.inspection.figures.canvas import Canvas

@@ -1,0 +1,1 @@
+"""Classify many files: in shards, in this process or on a Ray cluster."""

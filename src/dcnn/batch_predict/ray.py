@@ -1,0 +1,160 @@
+"""Scoring shards on Ray Data: a pool of workers, a model in each, a task a shard.
+
+Only names travel to the workers and only counts come back; model, texts and predictions go straight
+from and to the disk, which all machines must share. Ray starts a worker that has died anew and
+repeats its task; ``dcnn.batch_predict.shards`` sees to it that this loses and doubles nothing.
+
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dcnn.batch_predict.shards import Manner, Outcome, Shard, load_scorer, score_shard
+from dcnn.errors import DcnnError, MissingExtraError, UserError
+
+CONNECT_SECONDS = 5.0
+OBJECT_STORE = 1 << 27  # bytes; only names and counts go through it
+
+
+class ScoringWorker:
+    """One of the pool: loads the model once, then scores the shards it is given."""
+
+    def __init__(self, model: str, manner: Manner) -> None:
+        self.predictor = load_scorer(Path(model), manner)
+        self.manner = manner
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Score the shard that ``row`` names."""
+        shard = Shard(Path(row["source"]), Path(row["target"]))
+        return asdict(score_shard(self.predictor, self.manner, shard))
+
+
+def require_ray() -> None:
+    """Say before any work is done that it cannot be done.
+
+    Raises:
+        MissingExtraError: Ray Data is not installed.
+    """
+    try:
+        import ray.data  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("--engine ray", "ray") from None
+
+
+def score_on_ray(
+    model: Path,
+    manner: Manner,
+    shards: Sequence[Shard],
+    workers: int | None = None,
+    address: str | None = None,
+) -> Generator[Outcome, None, None]:
+    """Score shards in any order, and tell what became of each as soon as it is known.
+
+    Args:
+        model: the model folder, which every worker loads.
+        manner: how to score.
+        shards: what to score.
+        workers: how many; by default one a CPU of the cluster.
+        address: of a running cluster; without one, that of ``RAY_ADDRESS``, or a Ray of our own on
+            this machine.
+
+    Raises:
+        UserError: there is no cluster at ``address``, or it has too few CPUs.
+        DcnnError: Ray itself failed.
+    """
+    import ray
+    from ray.data import ActorPoolStrategy
+
+    with _ray(address, workers) as cpus:
+        rows = [{"source": str(s.source), "target": str(s.target)} for s in shards]
+        data = ray.data.from_items(rows, override_num_blocks=len(rows))
+        data.context.enable_progress_bars = False
+        # By default Ray starts a worker that died anew, and repeats its task, without end.
+        scored = data.map(
+            ScoringWorker,
+            fn_constructor_args=(str(model.absolute()), manner),
+            compute=ActorPoolStrategy(size=min(workers or cpus, len(shards))),
+            num_cpus=1,
+        )
+        try:
+            for values in scored.iter_rows():
+                yield Outcome(**values)
+        except ray.exceptions.RayError as error:
+            reason = " ".join(str(error).split())
+            raise DcnnError(
+                f"Ray failed ({reason:.300}); shards that are scored are kept, and the same "
+                "command goes on"
+            ) from error
+
+
+@contextmanager
+def _ray(address: str | None, workers: int | None) -> Iterator[int]:
+    """A Ray to work on; yields how many CPUs it has. One that was running goes on running."""
+    import ray
+
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for a report elsewhere
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # Ray Data warns of its own actors
+    for name in ("ray", "ray.data"):  # which has a level of its own
+        logging.getLogger(name).setLevel(logging.ERROR)
+    started = not ray.is_initialized()
+    if started:
+        _start(address or os.environ.get("RAY_ADDRESS"), workers)
+    try:
+        cpus = int(ray.cluster_resources().get("CPU", 0))
+        if cpus < (workers or 1):
+            raise UserError(
+                f"--workers {workers or 1} needs as many CPUs and this Ray has {cpus}; ask for "
+                "fewer, or name a larger cluster with --ray-address"
+            )
+        yield cpus
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _start(address: str | None, workers: int | None) -> None:
+    import ray
+
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address is None:
+        ray.init(
+            "local",
+            num_cpus=workers,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE,
+            **quiet,
+        )
+        return
+    check_reachable(address)
+    try:
+        ray.init(address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise _unreachable(address, " ".join(str(error).split())) from error
+
+
+def check_reachable(address: str) -> None:
+    """Find in seconds that nobody listens at ``HOST:PORT``, which Ray takes minutes to find.
+
+    Raises:
+        UserError: so it is.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():  # such as "auto"
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, str(error)) from error
+
+
+def _unreachable(address: str, reason: str) -> UserError:
+    return UserError(
+        f"there is no Ray at {address} ({reason:.120}); start one with `ray start --head`, or "
+        "leave out --ray-address (and RAY_ADDRESS) to use this machine alone"
+    )

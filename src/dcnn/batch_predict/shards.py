@@ -1,0 +1,217 @@
+"""Scoring a corpus shard by shard, each into a file of its own, so that nothing is done twice.
+
+A scored shard is a Parquet file that appears whole or not at all, and whose metadata says what it
+was made from: the bytes of the input, the model, and how it was read. Whoever starts again, be it
+after a crash or with other workers, passes over the files that say what they would make, and makes
+the others. So a worker may die at any moment, and a shard may even be scored by two at once: no row
+is lost or doubled.
+
+The names of the files sort as the inputs do, and rows keep their order.
+
+"""
+
+import glob
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+from dcnn import artifact as model_folder
+from dcnn.batch_predict.files import ColumnForm, columnar_writer
+from dcnn.data.arrow import PARQUET
+from dcnn.data.readers import TableOptions, find_shards, read_rows, stands_for
+from dcnn.data.records import NoRowsError
+from dcnn.errors import DataError, ModelFolderError, StorageError, UserError
+from dcnn.files import bare_suffix, file_sha256, write_atomically
+from dcnn.predictor import Predictor
+
+CHUNK = 4096  # texts predicted together
+ATTEMPTS = 4  # at a shard whose workers die, before it is given up
+MADE_FROM = "dcnn.made_from"  # in the metadata of a scored shard
+
+DIGITS = 5  # of a shard's number, at least
+_LONGEST_STEM = 80
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A file of texts, and the file that its predictions go to."""
+
+    source: Path
+    target: Path
+
+
+@dataclass(frozen=True)
+class Manner:
+    """What, beside the texts, decides the content of a scored shard.
+
+    Attributes:
+        model: the fingerprint of the model folder.
+        columns: how shards are read.
+        top: how many labels of each text.
+        abstain_below: a text without a label of this probability gets none.
+    """
+
+    model: str
+    columns: TableOptions
+    top: int = 1
+    abstain_below: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a shard.
+
+    Attributes:
+        name: of the scored shard.
+        rows: how many it has.
+        kept: whether it was there already.
+        abstained: how many of them got no label, where it was scored now.
+        fault: what is wrong with the input, or nothing.
+        refusal: why the disk took no output, or nothing.
+    """
+
+    name: str
+    rows: int = 0
+    kept: bool = False
+    abstained: int = 0
+    fault: str = ""
+    refusal: str = ""
+
+
+def plan_shards(source: Path, output: Path) -> list[Shard]:
+    """A scored shard in the folder ``output`` for each file that ``source`` stands for.
+
+    Raises:
+        DataError: there are no such files.
+        UserError: ``output`` is no folder, is where the inputs are, or holds something else.
+        StorageError: the folder cannot be made.
+    """
+    sources = find_shards(source)
+    digits = max(DIGITS, len(str(len(sources) - 1)))
+    shards = [
+        Shard(path.absolute(), output.absolute() / f"{number:0{digits}}-{_stem(path)}{PARQUET}")
+        for number, path in enumerate(sources)
+    ]
+    if any(stands_for(source, shard.target) for shard in shards):
+        raise UserError(
+            f"--output {output} is among the files of --input {source}; name another folder"
+        )
+    if output.exists() and not output.is_dir():
+        raise UserError(
+            f"--output {output} is a file, and shards are scored into a folder; name another"
+        )
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{output} cannot be made ({error.strerror})") from error
+    known = {shard.target.name for shard in shards}
+    others = sorted(p.name for p in output.iterdir() if not p.name.startswith((".", "_")))
+    for name in others:
+        if name not in known:
+            raise UserError(
+                f"--output {output} holds {name}, which is no scored shard of {source}; "
+                "name an empty folder, so that no row is counted twice"
+            )
+    return shards
+
+
+def _stem(path: Path) -> str:
+    end = path.name.lower().rfind(bare_suffix(path))
+    return path.name[:end][:_LONGEST_STEM]
+
+
+def model_fingerprint(model: Path) -> str:
+    """A digest of all that decides what a model folder predicts.
+
+    Raises:
+        DataError: a file of it cannot be read.
+    """
+    files = (model_folder.CONFIG, model_folder.WEIGHTS, model_folder.TOKENIZER)
+    return hashlib.sha256("".join(file_sha256(model / name) for name in files).encode()).hexdigest()
+
+
+def load_scorer(model: Path, manner: Manner) -> Predictor:
+    """The model, if it is still the one that the command was given.
+
+    Raises:
+        ModelFolderError: the folder is not there, is damaged, or holds another model by now.
+    """
+    predictor = Predictor.load(model)
+    if model_fingerprint(model) != manner.model:
+        raise ModelFolderError(f"{model} has been replaced meanwhile; run the command again")
+    return predictor
+
+
+def score_shard(predictor: Predictor, manner: Manner, shard: Shard) -> Outcome:
+    """Write the predictions of a shard, unless they are there; in bounded memory."""
+    name = shard.target.name
+    try:
+        made_from = _made_from(manner, shard)
+        kept = _rows_of(shard.target, made_from)
+        if kept is not None:
+            return Outcome(name, kept, kept=True)
+        if len(_half_written(shard)) >= ATTEMPTS:
+            raise DataError(
+                f"{shard.source}: {ATTEMPTS} workers died of it, for want of memory perhaps; "
+                "split it, or use fewer workers"
+            )
+        rows, abstained = _write(predictor, manner, shard, made_from)
+        return Outcome(name, rows, abstained=abstained)
+    except StorageError as error:
+        return Outcome(name, refusal=str(error))
+    except UserError as error:
+        return Outcome(name, fault=str(error))
+
+
+def _made_from(manner: Manner, shard: Shard) -> str:
+    return json.dumps({"input": file_sha256(shard.source), **asdict(manner)}, sort_keys=True)
+
+
+def _rows_of(target: Path, made_from: str) -> int | None:
+    """The rows of a scored shard that was made from just that, or none."""
+    from pyarrow import ArrowException, parquet
+
+    with suppress(OSError, ArrowException), parquet.ParquetFile(target) as file:
+        metadata = file.schema_arrow.metadata or {}
+        if metadata.get(MADE_FROM.encode()) == made_from.encode():
+            return int(file.metadata.num_rows)
+    return None
+
+
+def _write(predictor: Predictor, manner: Manner, shard: Shard, made_from: str) -> tuple[int, int]:
+    """Returns how many rows it has, and how many of them got no label."""
+    rows = abstained = 0
+    form = ColumnForm.of(predictor, manner.top, manner.abstain_below)
+    with (
+        write_atomically(shard.target, shared=True) as stream,
+        columnar_writer(stream, PARQUET, form, {MADE_FROM: made_from}) as write,
+    ):
+        for texts in _chunks(shard.source, manner.columns):
+            abstained += write(texts, predictor.probabilities(texts))
+            rows += len(texts)
+    return rows, abstained
+
+
+def _chunks(source: Path, columns: TableOptions) -> Iterator[list[str]]:
+    texts = (row.text for row in read_rows(source, columns, labels=False))
+    try:
+        while chunk := list(islice(texts, CHUNK)):
+            yield chunk
+    except NoRowsError:  # a shard without rows is no fault; neither is its empty output
+        return
+
+
+def _half_written(shard: Shard) -> list[Path]:
+    """What processes that died while they scored the shard have left, and those at work have."""
+    return list(shard.target.parent.glob(f".{glob.escape(shard.target.name)}.*.tmp"))
+
+
+def clear_half_written(shards: Sequence[Shard]) -> None:
+    """Remove what processes that died have left; none may be at work."""
+    for shard in shards:
+        for path in _half_written(shard):
+            path.unlink(missing_ok=True)

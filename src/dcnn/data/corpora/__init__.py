@@ -1,0 +1,1 @@
+"""The corpora of the experiments: where they come from, and their formats."""

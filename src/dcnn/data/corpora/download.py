@@ -1,0 +1,200 @@
+"""Downloading the paper's corpora.
+
+Bytes go to a neighbour whose name ends in ``.part``. A connection that is cut leaves it, and the
+next attempt asks the server for the rest. Only a file of the known size and SHA-256 is renamed to
+its final name, so what stands under that name is always whole.
+
+"""
+
+import hashlib
+import http.client
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from dcnn import __version__
+from dcnn.data.corpora.registry import UNFINISHED, Corpus, Download, KnownFile
+from dcnn.errors import FetchError, StorageError
+from dcnn.files import file_sha256, open_bytes, write_atomically
+
+TIMEOUT = 30.0  # seconds without a byte
+BLOCK = 1 << 16
+
+# Is told the name of a file and how many of its bytes are here.
+Progress = Callable[[str, int], None]
+
+
+def fetch_corpus(
+    corpus: Corpus, data: Path, progress: Progress, timeout: float = TIMEOUT
+) -> list[Path]:
+    """Download what the first form of ``corpus`` lacks.
+
+    Args:
+        corpus: what to download.
+        data: the data folder; it is made if need be.
+        progress: is called after every block.
+        timeout: seconds that the server may keep silent.
+
+    Returns:
+        The files that are now there, whole and checked.
+
+    Raises:
+        FetchError: the network or the server failed, or gave another file.
+        StorageError: the disk refused.
+    """
+    folder = data / corpus.folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be made ({error.strerror})") from error
+    paths: list[Path] = []
+    for download in corpus.downloads:
+        wanted = list(download.unpack.values()) or [download.file]
+        if not all(_is_right(folder / file.name, file) for file in wanted):
+            _Transfer(download, folder, progress, timeout).run()
+        paths += (folder / file.name for file in wanted)
+    return paths
+
+
+def _is_right(path: Path, known: KnownFile) -> bool:
+    return (
+        path.is_file() and path.stat().st_size == known.size and file_sha256(path) == known.sha256
+    )
+
+
+class _CutError(Exception):
+    """The connection ended before the file did."""
+
+
+@dataclass(frozen=True)
+class _Transfer:
+    """One download into ``folder``."""
+
+    download: Download
+    folder: Path
+    progress: Progress
+    timeout: float
+
+    @property
+    def part(self) -> Path:
+        return self.folder / f"{self.download.file.name}{UNFINISHED}"
+
+    def run(self) -> None:
+        """Download and install, unless the file is here; then unpack what is to be unpacked."""
+        path = self.folder / self.download.file.name
+        if not _is_right(path, self.download.file):
+            self._install(path)
+        if self.download.unpack:
+            self._unpack(path)
+            path.unlink()
+
+    def _install(self, path: Path) -> None:
+        known = self.download.file
+        while (have := self._received()) != known.size:
+            try:
+                self._receive()
+            except _CutError as cut:
+                if self._received() <= have:  # nothing more came: to ask again would not help
+                    raise self._failed(
+                        f"the connection was cut after {self._received():,} of {known.size:,} "
+                        f"bytes ({cut})"
+                    ) from cut
+        sha256 = file_sha256(self.part)
+        if sha256 != known.sha256:
+            self.part.unlink()
+            raise self._failed(f"its SHA-256 is {sha256} where {known.sha256} is expected")
+        self.part.replace(path)
+
+    def _received(self) -> int:
+        return self.part.stat().st_size if self.part.exists() else 0
+
+    def _receive(self) -> None:
+        """Ask for the bytes that are missing and take them, until the file or the server ends."""
+        name, size = self.download.file.name, self.download.file.size
+        start = self._received()
+        if start > size:  # not of this file
+            start = 0
+        with closing(self._open(start)) as response:
+            if response.status != http.HTTPStatus.PARTIAL_CONTENT:
+                start = 0  # the server sends the whole file, whatever it is asked for
+            offered = _offered_size(response)
+            if offered not in (None, size):
+                raise self._failed(f"it has {offered:,} bytes now where {size:,} are expected")
+            try:
+                with self.part.open("ab" if start else "wb") as stream:
+                    while start < size:
+                        block = _read_block(response, min(BLOCK, size - start))
+                        stream.write(block)
+                        start += len(block)
+                        self.progress(name, start)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            except OSError as error:
+                raise StorageError(
+                    f"{self.part} cannot be written ({error.strerror}); make room and try again"
+                ) from error
+
+    def _open(self, start: int) -> http.client.HTTPResponse:
+        headers = {"User-Agent": f"dcnn/{__version__}"}
+        if start:
+            headers["Range"] = f"bytes={start}-"
+        request = urllib.request.Request(self.download.url, headers=headers)  # noqa: S310
+        try:
+            response = urllib.request.urlopen(request, timeout=self.timeout)  # noqa: S310
+        except urllib.error.HTTPError as error:
+            error.close()
+            if start and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                return self._open(0)
+            raise self._failed(f"the server answered {error.code} {error.reason}") from error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise self._failed(f"the server cannot be reached ({reason})") from error
+        return cast("http.client.HTTPResponse", response)
+
+    def _unpack(self, archive: Path) -> None:
+        """Take the wanted members out of an archive; each appears whole or not at all."""
+        for member, known in self.download.unpack.items():
+            digest = hashlib.sha256()
+            path = self.folder / known.name
+            with open_bytes(archive, member) as source, write_atomically(path) as target:
+                while block := source.read(BLOCK):
+                    digest.update(block)
+                    target.write(block)
+                if digest.hexdigest() != known.sha256:
+                    raise self._failed(
+                        f"the SHA-256 of {member} in it is {digest.hexdigest()} where "
+                        f"{known.sha256} is expected"
+                    )
+
+    def _failed(self, reason: str) -> FetchError:
+        wanted = [known.name for known in self.download.unpack.values()]
+        names = ", ".join(wanted or [self.download.file.name])
+        return FetchError(
+            f"{self.download.url} could not be fetched: {reason}; "
+            f"try again, or put {names} into {self.folder} by hand"
+        )
+
+
+def _offered_size(response: http.client.HTTPResponse) -> int | None:
+    """The size of the whole file as the server tells it, or none if it does not."""
+    if response.status == http.HTTPStatus.PARTIAL_CONTENT:
+        total = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
+    else:
+        total = re.search(r"^(\d+)$", response.headers.get("Content-Length", ""))
+    return int(total[1]) if total else None
+
+
+def _read_block(response: http.client.HTTPResponse, size: int) -> bytes:
+    try:
+        block = response.read(size)
+    except (OSError, http.client.HTTPException) as error:
+        raise _CutError(str(error) or type(error).__name__) from error
+    if not block:
+        raise _CutError("no more bytes came")
+    return block

@@ -1,0 +1,412 @@
+"""Reading a file of a corpus from end to end, to count its examples and find it well-formed.
+
+The corpora of the paper's experiments (Sect. 5): what each consists of and where it comes from.
+
+Plain facts. A corpus may lie in its folder in one of several forms, each complete in itself;
+``find`` checks them, and ``dcnn.data.corpora.download`` downloads the first.
+
+
+Finding the paper's corpora in the data folder, and refusing a file that is not the right one.
+
+A result is worth nothing if the data was cut short, so every file is compared with the known size
+and SHA-256 whenever it is opened: the largest takes a fraction of a second.
+
+
+Where corpora and caches live: as the user says, else where the platform keeps such things.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from dcnn.data.columns import did_you_mean, shown
+from dcnn.data.corpora.sentiment140 import iterate_sentiment140
+from dcnn.data.corpora.sst import read_trees
+from dcnn.data.corpora.trec import read_trec
+from dcnn.errors import DataError, UserError
+from dcnn.files import file_sha256, open_bytes
+
+GLOVE_DIMENSIONS = 100
+
+
+def count_trees(path: Path, _member: str = "") -> int:
+    """The trees of a file of the Stanford Sentiment Treebank."""
+    return len(read_trees(path))
+
+
+def count_questions(path: Path, _member: str = "") -> int:
+    """The questions of a TREC file."""
+    return len(read_trec(path).texts)
+
+
+def count_tweets(path: Path, member: str = "") -> int:
+    """The positive and negative tweets of a Sentiment140 file."""
+    return sum(1 for _ in iterate_sentiment140(path, member))
+
+
+def count_vectors(path: Path, member: str = "") -> int:
+    """The vectors of a GloVe file of 100 dimensions; their words hold no spaces."""
+    number = 0
+    with open_bytes(path, member) as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.count(b" ") != GLOVE_DIMENSIONS:
+                raise DataError(
+                    f"{path}, line {number}: expected a word and {GLOVE_DIMENSIONS} numbers; "
+                    f"got {line[:60]!r}; fetch the file again"
+                )
+    return number
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A file and what its bytes must be; without a SHA-256, only the size is known."""
+
+    name: str
+    size: int
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One set of a corpus, such as its test set: a file, or a member of an archive.
+
+    Attributes:
+        role: which set it is: ``train``, ``dev``, ``test`` or ``vectors``.
+        file: the file in the folder of the corpus.
+        count: the examples that it must hold.
+        member: the file to read inside an archive.
+    """
+
+    role: str
+    file: KnownFile
+    count: int
+    member: str = ""
+
+
+Form = tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file to download, and what to take out of it if it is an archive that is not kept.
+
+    Attributes:
+        url: where it is.
+        file: what must arrive.
+        unpack: for each member that is wanted, the file that it becomes; empty keeps the download.
+    """
+
+    url: str
+    file: KnownFile
+    unpack: Mapping[str, KnownFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What is known of a corpus.
+
+    Attributes:
+        name: as commands take it.
+        title: what it is, in a few words.
+        folder: where it lies in the data folder.
+        forms: ways in which it may lie there, the one that is downloaded first.
+        downloads: what makes the first form.
+        unit: what ``count`` counts.
+        count: reads a part wholly, from a path and a member, and counts its examples.
+        citation: whom to cite, and under which terms the corpus comes.
+    """
+
+    name: str
+    title: str
+    folder: str
+    forms: tuple[Form, ...]
+    downloads: tuple[Download, ...]
+    unit: str
+    count: Callable[[Path, str], int]
+    citation: str
+
+
+_SST = {
+    "train": KnownFile(
+        "train.txt", 2_160_058, "e2f3f41b0b1e6d4dddc0effe3bfc2d27ed8928079aa9a03d652311614fc5feb7"
+    ),
+    "dev": KnownFile(
+        "dev.txt", 280_825, "0e9336aed6e4730e19f58d00a77b3f0297efdb755f7b5e598c98a05e3f97ea40"
+    ),
+    "test": KnownFile(
+        "test.txt", 559_614, "6e54806dee95cf80cd918e7dfb3f6770f6df24bf826f289a4d1f709e1c8f6761"
+    ),
+}
+
+_TREC_TRAIN = KnownFile(
+    "train_5500.label", 335_858, "9e4c8bdcaffb96ed61041bd64b564183d52793a8e91d84fc3a8646885f466ec3"
+)
+_TREC_TEST = KnownFile(
+    "TREC_10.label", 23_354, "033f22c028c2bbba9ca682f68ffe204dc1aa6e1cf35dd6207f2d4ca67f0d0e8e"
+)
+
+_TWEETS_ZIP = KnownFile(
+    "trainingandtestdata.zip",
+    81_363_704,
+    "004a3772c8a7ff9bbfeb875880f47f0679d93fc63e5cf9cff72d54a8a6162e57",
+)
+_TWEETS_TRAIN = KnownFile("training.1600000.processed.noemoticon.csv", 238_803_811)
+_TWEETS_TRAIN_TWO_COLUMNS = KnownFile(
+    "sentiment140.train.csv.xz",
+    34_276_868,
+    "8b38dc2812e765d7ca81087b41ef9d5324bf25708193fff478fdf5bb1bcc6b3b",
+)
+_TWEETS_TEST = KnownFile(
+    "testdata.manual.2009.06.14.csv",
+    74_326,
+    "c77669cc86ae85d3807d65fc13fed0c395266db518d4eaa0ff1f19bf6efbbdd3",
+)
+
+_GLOVE = KnownFile(
+    "glove.6B.100d.txt",
+    347_116_733,
+    "95dde4dfd627ab26608d33e76d1195ec059734bd29089ea52cadb08d07c64544",
+)
+_GLOVE_SUBSET = KnownFile(
+    "glove.100d.subset.txt.xz",
+    6_667_312,
+    "ac83a1443ca5ec0431fb51329ceb908a8143df974560175bd91003688328139e",
+)
+
+_ALL = (
+    Corpus(
+        name="sst",
+        title="Stanford Sentiment Treebank, labelled trees",
+        folder="sst",
+        forms=(
+            (
+                Part("train", _SST["train"], 8_544),
+                Part("dev", _SST["dev"], 1_101),
+                Part("test", _SST["test"], 2_210),
+            ),
+        ),
+        downloads=(
+            Download(
+                "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip",
+                KnownFile(
+                    "trainDevTestTrees_PTB.zip",
+                    789_539,
+                    "5c613a4f673fc74097d523a2c83f38e0cc462984d847b82c7aaf36b01cbbbfcc",
+                ),
+                {f"trees/{file.name}": file for file in _SST.values()},
+            ),
+        ),
+        unit="trees",
+        count=count_trees,
+        citation="Socher et al., Recursive Deep Models for Semantic Compositionality Over a "
+        "Sentiment Treebank, EMNLP 2013 (its authors ask to be cited)",
+    ),
+    Corpus(
+        name="trec",
+        title="TREC questions by type",
+        folder="trec",
+        forms=((Part("train", _TREC_TRAIN, 5_452), Part("test", _TREC_TEST, 500)),),
+        downloads=tuple(
+            Download(f"https://cogcomp.org/Data/QA/QC/{file.name}", file)
+            for file in (_TREC_TRAIN, _TREC_TEST)
+        ),
+        unit="questions",
+        count=count_questions,
+        citation="Li and Roth, Learning Question Classifiers, COLING 2002 (no licence is stated)",
+    ),
+    Corpus(
+        name="twitter",
+        title="Sentiment140, tweets labelled by emoticons",
+        folder="twitter",
+        forms=(
+            (
+                Part("train", _TWEETS_ZIP, 1_600_000, member=_TWEETS_TRAIN.name),
+                Part("test", _TWEETS_ZIP, 359, member=_TWEETS_TEST.name),
+            ),
+            (Part("train", _TWEETS_TRAIN, 1_600_000), Part("test", _TWEETS_TEST, 359)),
+            (Part("train", _TWEETS_TRAIN_TWO_COLUMNS, 1_600_000), Part("test", _TWEETS_TEST, 359)),
+        ),
+        downloads=(
+            Download("https://cs.stanford.edu/people/alecmgo/trainingandtestdata.zip", _TWEETS_ZIP),
+        ),
+        unit="tweets",
+        count=count_tweets,
+        citation="Go, Bhayani and Huang, Twitter Sentiment Classification using Distant "
+        "Supervision, Stanford 2009 (its authors ask to be cited)",
+    ),
+    Corpus(
+        name="glove",
+        title="GloVe word vectors, 100 dimensions",
+        folder="vectors",
+        forms=((Part("vectors", _GLOVE, 400_000),), (Part("vectors", _GLOVE_SUBSET, 37_690),)),
+        downloads=(
+            Download(
+                "https://nlp.stanford.edu/data/glove.6B.zip",
+                KnownFile(
+                    "glove.6B.zip",
+                    862_182_613,
+                    "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
+                ),
+                {_GLOVE.name: _GLOVE},
+            ),
+        ),
+        unit="vectors of 100 dimensions",
+        count=count_vectors,
+        citation="Pennington, Socher and Manning, GloVe: Global Vectors for Word Representation, "
+        "EMNLP 2014 (Public Domain Dedication and License)",
+    ),
+)
+
+CORPORA: Mapping[str, Corpus] = {corpus.name: corpus for corpus in _ALL}
+
+
+UNFINISHED = ".part"  # ends the name of a file that is not downloaded wholly
+
+
+class Source(NamedTuple):
+    """Where to read a part of a corpus: a file, or a member of an archive."""
+
+    path: Path
+    member: str = ""
+
+
+def get_corpus(name: str, corpora: Mapping[str, Corpus] = CORPORA) -> Corpus:
+    """The corpus of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in corpora:
+        raise UserError(
+            f"{shown(name)} is no corpus; known are {', '.join(corpora)}"
+            f"{did_you_mean(name, corpora)}"
+        )
+    return corpora[name]
+
+
+def find_corpus(
+    name: str, data: Path, *, check: bool = True, corpora: Mapping[str, Corpus] = CORPORA
+) -> dict[str, Source]:
+    """Where the parts of a corpus are, by their roles.
+
+    Args:
+        name: ``sst``, ``trec``, ``twitter`` or ``glove``.
+        data: the data folder; see ``dcnn.data.corpora.registry``.
+        check: whether the files must be the known ones; a sample made on purpose is not.
+        corpora: the corpora that are known.
+
+    Raises:
+        DataError: a file is missing or not the right one; the message says how to get it.
+    """
+    corpus = get_corpus(name, corpora)
+    folder = data / corpus.folder
+    form = require_form(corpus, data)
+    if check:
+        for file in files_of(form):
+            check_file(corpus, folder / file.name, file)
+    return {part.role: Source(folder / part.file.name, part.member) for part in form}
+
+
+def require_form(corpus: Corpus, data: Path) -> Form:
+    """The form in which a corpus is there.
+
+    Raises:
+        DataError: a file is missing; the message says how to get it.
+    """
+    form = find_form(corpus, data)
+    if form is None:
+        raise _missing(corpus, data)
+    return form
+
+
+def find_form(corpus: Corpus, data: Path) -> Form | None:
+    """The first form of which every file exists, or none."""
+    for form in corpus.forms:
+        if not _absent(form, data / corpus.folder):
+            return form
+    return None
+
+
+def files_of(form: Form) -> list[KnownFile]:
+    """The files of a form, each once: two parts may be members of the same archive."""
+    return list({part.file.name: part.file for part in form}.values())
+
+
+def check_file(corpus: Corpus, path: Path, known: KnownFile) -> None:
+    """Compare a file with what is known of it.
+
+    Raises:
+        DataError: it is another one, or damaged.
+    """
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    if size == known.size and not known.sha256:
+        return
+    sha256 = file_sha256(path)
+    if (size, sha256) == (known.size, known.sha256):
+        return
+    if size == known.size:
+        fault = f"has the SHA-256 {sha256} where {known.sha256} is expected: it was altered"
+    else:
+        state = "it was cut short" if size < known.size else "it was altered"
+        fault = f"has {size:,} bytes where {known.size:,} are expected: {state}"
+    for form in corpus.forms:
+        for other in files_of(form):
+            if (size, sha256) == (other.size, other.sha256):
+                fault = f"is {other.name} under another name"
+    raise DataError(f"{path} {fault}; delete it and run: dcnn data fetch {corpus.name}")
+
+
+def _absent(form: Form, folder: Path) -> list[KnownFile]:
+    return [file for file in files_of(form) if not (folder / file.name).is_file()]
+
+
+def _missing(corpus: Corpus, data: Path) -> DataError:
+    """What is missing of the form of which most is there, and how to get the corpus."""
+    folder = data / corpus.folder
+    form = max(corpus.forms, key=lambda form: len(files_of(form)) - len(_absent(form, folder)))
+    absent = ", ".join(file.name for file in _absent(form, folder))
+    urls = ", ".join(download.url for download in corpus.downloads)
+    unfinished = sorted(path.name for path in folder.glob(f"*{UNFINISHED}"))
+    half = f" ({', '.join(unfinished)} is half a download)" if unfinished else ""
+    return DataError(
+        f"{corpus.title}: {folder} lacks {absent}{half}; "
+        f"run: dcnn data fetch {corpus.name} --data {data}, or put it there by hand from {urls}"
+    )
+
+
+DATA_VARIABLE = "DCNN_DATA"
+CACHE_VARIABLE = "DCNN_CACHE"
+
+
+def data_folder(given: Path | None = None) -> Path:
+    """The folder of the corpora: ``given``, else ``DCNN_DATA``, else the platform's for data."""
+    return given or _chosen(DATA_VARIABLE) or _platform_folder("data")
+
+
+def cache_folder(given: Path | None = None) -> Path:
+    """The folder of what can be made again: ``given``, else ``DCNN_CACHE``, else the platform's."""
+    return given or _chosen(CACHE_VARIABLE) or _platform_folder("cache")
+
+
+def _chosen(variable: str) -> Path | None:
+    value = os.environ.get(variable)
+    return Path(value).expanduser() if value else None
+
+
+def _platform_folder(kind: str) -> Path:
+    home = Path.home()
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return (Path(local) if local else home / "AppData" / "Local") / "dcnn" / kind
+    if sys.platform == "darwin":
+        library = {"data": "Application Support", "cache": "Caches"}
+        return home / "Library" / library[kind] / "dcnn"
+    defaults = {"data": home / ".local" / "share", "cache": home / ".cache"}
+    base = os.environ.get(f"XDG_{kind.upper()}_HOME")
+    return (Path(base) if base else defaults[kind]) / "dcnn"

@@ -1,0 +1,31 @@
+"""The TREC questions (Li and Roth 2002; Sect. 5.3): ``COARSE:fine question``, a question a line."""
+
+from pathlib import Path
+
+from dcnn.data.readers import LabelledTexts
+from dcnn.errors import DataError
+from dcnn.files import open_bytes
+
+
+def read_trec(path: Path, fine: bool = False) -> LabelledTexts:
+    """Read ``train_5500.label`` or ``TREC_10.label``; the files are latin-1.
+
+    Args:
+        path: the file.
+        fine: whether labels are the 50 fine types (``LOC:city``) instead of the 6 coarse (``LOC``).
+    """
+    texts, labels, lines = [], [], []
+    with open_bytes(path) as stream:
+        for number, raw in enumerate(stream, start=1):
+            label, space, question = raw.decode("latin-1").strip().partition(" ")
+            coarse, colon, _ = label.partition(":")
+            if not (space and colon):
+                raise DataError(
+                    f"{path}, line {number}: expected 'COARSE:fine question'; got {raw[:60]!r}"
+                )
+            texts.append(question)
+            labels.append(label if fine else coarse)
+            lines.append(number)
+    if not texts:
+        raise DataError(f"{path} is empty; fetch the TREC questions again")
+    return LabelledTexts(texts, labels, None, str(path), lines)

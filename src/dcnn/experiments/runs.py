@@ -1,0 +1,435 @@
+"""Training the seeds of a neural model side by side: teachers first where there are any.
+
+On a GPU all runs are one stack; on a CPU each is a stack of its own, and the command runs several
+processes instead.
+
+
+From an experiment's name to the files in ``results/``: read, train, predict test once, write.
+"""
+
+import datetime
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dcnn import artifact as model_folder
+from dcnn.artifact import Artifact
+from dcnn.config import Config
+from dcnn.data.batching import Examples
+from dcnn.data.corpora.registry import find_corpus
+from dcnn.errors import ConfigError, TrainingError
+from dcnn.experiments import results as provenance
+from dcnn.experiments.ngrams import choose_setting, fit_ngrams
+from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of
+from dcnn.experiments.results import Result, fingerprint, write_result
+from dcnn.experiments.tasks import Task, load_task
+from dcnn.files import file_sha256
+from dcnn.ops.choice import backend_name
+from dcnn.text.sentences import Ints, Sentences
+from dcnn.training.fit import find_vectors, initialize, make_model
+from dcnn.training.objective import target_distributions
+from dcnn.training.stack import EpochReport, Outcome, Plan, Stack
+
+# Beyond this a stack gains little speed, and its embeddings with Adagrad's sums fill a GPU.
+RUNS_AT_ONCE = {"cuda": 30, "cpu": 1}
+
+Report = Callable[[str, EpochReport], None]
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """A run that has ended.
+
+    Attributes:
+        seed: its seed.
+        config: its settings.
+        weights: by name.
+        dev_accuracy: on dev, or the mean over the folds of the cross-validation.
+        epochs: epochs that led to the weights.
+        test_probabilities: (test examples, classes).
+        seconds: wall time of all runs that were trained side by side.
+        sentences_per_second: sentences that all of them learned from, over that time.
+        side_by_side: the seeds of these runs. On a GPU they share one source of dropout, so that
+            a seed gives the same run only together with the same others.
+    """
+
+    seed: int
+    config: Config
+    weights: dict[str, NDArray[np.float32]]
+    dev_accuracy: float | None
+    epochs: int
+    test_probabilities: NDArray[np.float32]
+    seconds: float
+    sentences_per_second: float
+    side_by_side: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network to train: its settings, seed included, and the examples it may see (none: all)."""
+
+    config: Config
+    subset: Ints | None = None
+
+
+class Trainer:
+    """Trains many networks of one architecture on one task, as many at once as the device bears."""
+
+    def __init__(self, task: Task, recipe: Recipe, device: str, report: Report) -> None:
+        self.task, self.recipe, self.device, self.report = task, recipe, device, report
+        vocabulary, classes = len(task.encoder.vocabulary), len(task.classes)
+        self.vectors = find_vectors(task.encoder, recipe.config)
+        self.model = make_model(recipe.config, vocabulary, classes, self.vectors)
+        self.sentences_seen = 0
+
+    def train(self, jobs: Sequence[Job], name: str) -> Iterator[tuple[list[Outcome], Stack]]:
+        """Every job, a stack at a time; its own teachers learn from the same examples before it."""
+        teachers = self.recipe.distillation.teachers
+        targets: list[NDArray[np.float32] | None] = [None] * len(jobs)
+        if teachers:
+            lessons = [
+                Job(job.config.with_training(seed=_teacher_seed(job.config, number)), job.subset)
+                for job in jobs
+                for number in range(teachers)
+            ]
+            stacks = self._train(lessons, [None] * len(lessons), f"{name}, teachers")
+            taught = [
+                predicted
+                for _, stack in stacks
+                for predicted in stack.probabilities(self.learned_by_students.sentences)
+            ]
+            targets = [
+                self._mixed(job.config, np.mean(taught[place : place + teachers], axis=0))
+                for job, place in zip(jobs, range(0, len(taught), teachers), strict=True)
+            ]
+            jobs = [self._student(job) for job in jobs]
+        yield from self._train(jobs, targets, name)
+
+    @cached_property
+    def learned_by_students(self) -> Examples:
+        """The training examples, and after them those that have no label of their own."""
+        train, unlabelled = self.task.train, self.task.unlabelled
+        if unlabelled is None:
+            return train
+        unknown = np.zeros((len(unlabelled), len(self.task.classes)), np.float32)
+        own = target_distributions(train.targets, len(self.task.classes))
+        weights = None
+        if train.weights is not None:
+            weights = np.append(train.weights, np.ones(len(unlabelled), train.weights.dtype))
+        sentences = Sentences.from_flat(
+            np.append(train.sentences.ids, unlabelled.ids),
+            np.append(train.sentences.lengths, unlabelled.lengths),
+        )
+        return Examples(sentences, np.concatenate([own, unknown]), weights)
+
+    def _student(self, job: Job) -> Job:
+        """The same job with the student's own word dropout."""
+        own = max(job.config.training.word_dropout, self.recipe.distillation.word_dropout)
+        return replace(job, config=job.config.with_training(word_dropout=own))
+
+    def _mixed(self, config: Config, taught: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The targets of a student: its own and its teachers', or these alone."""
+        share, smoothing = self.recipe.distillation.share, config.training.label_smoothing
+        own = target_distributions(self.task.train.targets, len(self.task.classes), smoothing)
+        mixed = taught.astype(np.float32)
+        mixed[: len(own)] = share * taught[: len(own)] + (1 - share) * own
+        return mixed
+
+    def _train(
+        self,
+        jobs: Sequence[Job],
+        targets: Sequence[NDArray[np.float32] | None],
+        name: str,
+    ) -> Iterator[tuple[list[Outcome], Stack]]:
+        at_once = RUNS_AT_ONCE[self.device]
+        for start in range(0, len(jobs), at_once):
+            part = slice(start, start + at_once)
+            plans = [
+                self._plan(job, target)
+                for job, target in zip(jobs[part], targets[part], strict=True)
+            ]
+            taught = targets[start] is not None
+            examples = self.learned_by_students if taught else self.task.train
+            stack = Stack(self.model, examples, plans, self.device)
+            runs = f"{start + 1}" if len(plans) == 1 else f"{start + 1}-{start + len(plans)}"
+            title = name if len(jobs) == 1 else f"{name} {runs} of {len(jobs)}"
+            outcomes = stack.train(self.task.dev, partial(self.report, title))
+            self.sentences_seen += sum(
+                plan.training.epochs * len(subset)
+                for plan, subset in zip(plans, stack.subsets, strict=True)
+            )
+            yield outcomes, stack
+            del stack  # its memory is for the next one
+
+    def _plan(self, job: Job, targets: NDArray[np.float32] | None) -> Plan:
+        self.model.to("cpu")
+        initialize(self.model, job.config, self.vectors)
+        weights = {name: value.detach().clone() for name, value in self.model.named_parameters()}
+        return Plan(job.config.training, weights, job.subset, targets)
+
+    def cross_validated(self, configs: Sequence[Config]) -> list[float]:
+        """For each config, the share of the training examples that its folds predict rightly."""
+        count, folds = len(self.task.train), self.recipe.data.folds
+        if folds > count:
+            raise ConfigError(f"folds={folds} must be at most the {count} training examples")
+        jobs, held_out = [], []
+        for config in configs:
+            order = np.random.default_rng((config.training.seed, folds)).permutation(count)
+            for fold in range(folds):
+                held_out.append(np.sort(order[fold::folds]))
+                jobs.append(Job(config, np.setdiff1d(order, held_out[-1])))
+        predicted = [
+            probabilities.argmax(axis=1)
+            for _, stack in self.train(jobs, "cross-validation")
+            for probabilities in stack.probabilities(self.task.train.sentences)
+        ]
+        truth = self.task.train.targets
+        hits = [
+            int((labels[part] == truth[part]).sum())
+            for labels, part in zip(predicted, held_out, strict=True)
+        ]
+        return [sum(hits[place : place + folds]) / count for place in range(0, len(hits), folds)]
+
+
+def train_networks(
+    task: Task, recipe: Recipe, seeds: Sequence[int], device: str, report: Report
+) -> list[TrainedNetwork]:
+    """Train ``seeds`` side by side; each reads the test set once, when its weights are settled."""
+    started = time.monotonic()
+    trainer = Trainer(task, recipe, device, report)
+    configs = [recipe.config.with_training(seed=seed) for seed in seeds]
+    folded = trainer.cross_validated(configs) if task.dev is None else None
+    ended = [
+        (outcome, stack.weights_of(run), probabilities)
+        for outcomes, stack in trainer.train([Job(config) for config in configs], "training")
+        for run, (outcome, probabilities) in enumerate(
+            zip(outcomes, stack.probabilities(task.test.sentences), strict=True)
+        )
+    ]
+    failed = [
+        str(seed) for seed, (outcome, _, _) in zip(seeds, ended, strict=True) if outcome.failed
+    ]
+    if failed:
+        raise TrainingError(
+            f"seed {', '.join(failed)}: training diverged; lower training.learning_rate"
+        )
+    seconds = time.monotonic() - started
+    return [
+        TrainedNetwork(
+            seed=seeds[number],
+            config=configs[number],
+            weights={name: value.cpu().numpy() for name, value in weights.items()},
+            dev_accuracy=outcome.dev_accuracy if folded is None else folded[number],
+            epochs=outcome.epochs,
+            test_probabilities=probabilities,
+            seconds=seconds,
+            sentences_per_second=trainer.sentences_seen / seconds,
+            side_by_side=tuple(seeds),
+        )
+        for number, (outcome, weights, probabilities) in enumerate(ended)
+    ]
+
+
+def _teacher_seed(config: Config, number: int) -> int:
+    """A seed of its own for every teacher, far from those that people give."""
+    entropy = (config.training.seed, number, 2)
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+
+
+GLOVE = "glove"  # in a recipe's text.vectors: the file that `dcnn data fetch glove` brings
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where an experiment finds its data and leaves its results.
+
+    Attributes:
+        experiment: sst2, sst5, trec or twitter.
+        data: the data folder.
+        results: the results folder.
+        device: cpu or cuda.
+        cache: of encoded corpora; none is the user's.
+        check: whether corpus files must be the known ones.
+        save: where trained model folders are left, or none.
+        processes: for tokenizing.
+        commit: of the code, as it is when the experiment begins.
+    """
+
+    experiment: str
+    data: Path
+    results: Path
+    device: str
+    cache: Path | None = None
+    check: bool = True
+    save: Path | None = None
+    processes: int = 1
+    commit: str = field(default_factory=provenance.commit)
+
+    def load(self, recipe: Recipe) -> tuple[Task, Recipe]:
+        """The corpus, and the recipe with the place of its vectors filled in."""
+        sources = find_corpus(corpus_of(self.experiment), self.data, check=self.check)
+        if recipe.config.text.vectors == GLOVE:
+            vectors = find_corpus(GLOVE, self.data, check=self.check)["vectors"].path
+            text = replace(recipe.config.text, vectors=str(vectors))
+            recipe = replace(recipe, config=replace(recipe.config, text=text))
+        return load_task(self.experiment, recipe, sources, self.cache, self.processes), recipe
+
+
+@dataclass(frozen=True)
+class FinishedNetwork:
+    """A run's result, and what an ensemble of several needs of it."""
+
+    result: Result
+    test_probabilities: NDArray[np.float32]
+    test_truth: NDArray[Any]
+
+
+def run_networks(
+    setting: Setting, recipe: Recipe, seeds: Sequence[int], report: Report
+) -> list[FinishedNetwork]:
+    """Train ``seeds`` side by side, and write a result each."""
+    if setting.save is not None and recipe.data.authors_tokens:
+        raise ConfigError(
+            "data.authors_tokens: a model folder splits texts at spaces and not as the authors' "
+            "code did; leave out --save, or the setting"
+        )
+    torch.set_num_threads(1)
+    task, located = setting.load(recipe)
+    finished = []
+    networks = train_networks(task, located, seeds, setting.device, report)
+    for network in networks:
+        result = _network_result(setting, task, recipe, located, network)
+        write_result(setting.results, result)
+        finished.append(
+            FinishedNetwork(result, network.test_probabilities, np.asarray(task.test.targets))
+        )
+    if setting.save is not None:
+        for network in networks:
+            _save_model(setting, task, recipe, network)
+    return finished
+
+
+def write_ensemble(setting: Setting, networks: Sequence[FinishedNetwork]) -> Result:
+    """The mean of the networks' probabilities: a line of its own, never mixed with single runs."""
+    first = networks[0]
+    predicted = np.mean([one.test_probabilities for one in networks], axis=0).argmax(axis=1)
+    correct = predicted == first.test_truth
+    result = replace(
+        first.result,
+        model="dcnn-ensemble",
+        dev_accuracy=None,
+        test_accuracy=float(correct.mean()),
+        test_predictions=tuple(predicted.tolist()),
+        test_correct=tuple(correct.tolist()),
+        epochs=None,
+        sentences_per_second=None,
+        parameters=sum(one.result.parameters or 0 for one in networks),
+        notes={"seeds": [one.result.seed for one in networks]},
+    )
+    write_result(setting.results, result)
+    return result
+
+
+def _network_result(
+    setting: Setting, task: Task, recipe: Recipe, located: Recipe, network: TrainedNetwork
+) -> Result:
+    notes: dict[str, Any] = {"side_by_side": list(network.side_by_side)}
+    if located.config.text.vectors:
+        vectors = Path(located.config.text.vectors)
+        notes["vectors"] = {"file": vectors.name, "sha256": file_sha256(vectors)}
+    kind = recipe.config.model.kind
+    return _result(
+        setting,
+        task,
+        network.test_probabilities.argmax(axis=1),
+        model=kind,
+        recipe=recipe.name,
+        seed=network.seed,
+        dev_accuracy=network.dev_accuracy,
+        epochs=network.epochs,
+        seconds=round(network.seconds, 1),
+        sentences_per_second=round(network.sentences_per_second),
+        parameters=sum(value.size for value in network.weights.values()),
+        # The other networks have no layer to fuse.
+        backend=backend_name(torch.device(setting.device)) if kind == "dcnn" else "torch",
+        settings=recipe.to_dict(),
+        notes=notes,
+    )
+
+
+def _save_model(setting: Setting, task: Task, recipe: Recipe, network: TrainedNetwork) -> None:
+    assert setting.save is not None  # noqa: S101
+    name = f"{setting.experiment}-{recipe.config.model.kind}-{recipe.name}-seed{network.seed}"
+    config = recipe.config.with_training(seed=network.seed)
+    facts: dict[str, Any] = {
+        "data": setting.experiment,
+        "examples": task.sizes,
+        "dev_accuracy": network.dev_accuracy,
+        "epochs": network.epochs,
+    }
+    artifact = Artifact(config, task.classes, task.encoder, network.weights, facts)
+    model_folder.save(setting.save / name, artifact, overwrite=True)
+
+
+def run_ngrams(setting: Setting, recipe: Recipe, model: str) -> Result:
+    """Fit an n-gram model, on whole sentences or on phrases too, whichever dev prefers."""
+    started = time.monotonic()
+    choices = [recipe]
+    if corpus_of(setting.experiment) == "sst":
+        choices.append(replace(recipe, data=replace(recipe.data, phrases=False)))
+    candidates = []
+    for choice in choices:
+        task, _ = setting.load(choice)
+        value, accuracy = choose_setting(model, task, choice.data.folds)
+        candidates.append((accuracy, value, task, choice))
+    accuracy, value, task, chosen = max(candidates, key=lambda candidate: candidate[0])
+    fitted = fit_ngrams(model, task, value)
+    result = _result(
+        setting,
+        task,
+        fitted.test_predictions,
+        model=model,
+        recipe=NGRAM_RECIPE,
+        seed=0,
+        dev_accuracy=accuracy if fitted.dev_accuracy is None else fitted.dev_accuracy,
+        epochs=None,
+        seconds=round(time.monotonic() - started, 1),
+        sentences_per_second=None,
+        parameters=None,
+        backend="scikit-learn",
+        settings=chosen.to_dict(),
+        notes={"setting": value, "features": fitted.features},
+    )
+    write_result(setting.results, result)
+    return result
+
+
+def _result(
+    setting: Setting, task: Task, predicted: NDArray[Any], notes: dict[str, Any], **facts: Any
+) -> Result:
+    """A result with what all models have in common."""
+    truth = task.test.targets
+    correct = predicted == truth
+    return Result(
+        experiment=setting.experiment,
+        selection=task.selection,
+        test_accuracy=float(correct.mean()),
+        test_predictions=tuple(predicted.tolist()),
+        test_correct=tuple(correct.tolist()),
+        test_truth_sha256=fingerprint(truth.tolist()),
+        classes=task.classes,
+        examples=task.sizes,
+        hardware=provenance.hardware(setting.device),
+        versions=provenance.versions(),
+        commit=setting.commit,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        notes=notes | ({} if setting.check else {"sample": True}),
+        **facts,
+    )

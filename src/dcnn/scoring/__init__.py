@@ -1,1 +1,0 @@
-"""Predictions as files: columns of one, and a folder of scored shards, here or on Ray."""

@@ -1,0 +1,216 @@
+"""What a training run tells whoever listens: the library reports, the command line draws.
+
+A run's curves for TensorBoard, in the files that it reads.
+
+Steps are noted at fixed numbers, so that a run that was resumed leaves the curves of one that was
+not: the log says where it goes on, and TensorBoard drops what a killed run wrote past that point.
+A log that cannot be written never ends a training.
+
+"""
+
+import importlib.util
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from dcnn.artifact import settings_table
+from dcnn.config import Config
+from dcnn.errors import MissingExtraError, StorageError
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the run stands after a step.
+
+    Attributes:
+        epoch: number of the current epoch, from 1.
+        epochs: how many there will be at most.
+        step: steps done in all.
+        steps: steps there will be at most.
+        loss: mean training loss of the epoch so far.
+        sentences_per_second: measured since the run started or was resumed.
+        seconds_left: estimate for all epochs.
+        learning_rate: of the step.
+    """
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    sentences_per_second: float
+    seconds_left: float
+    learning_rate: float = 0.0
+
+
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """One look at the dev set.
+
+    Attributes:
+        epoch: number of the epoch, from 1.
+        step: steps done.
+        loss: mean training loss of the epoch so far.
+        dev_loss: cross-entropy on the dev set.
+        dev_accuracy: share of the dev set classified correctly.
+        best: whether these are the best weights so far.
+        dev_micro_f1: where a text may have several labels, what decides instead of the accuracy,
+            which is then the share of texts with all their labels and no other.
+    """
+
+    epoch: int
+    step: int
+    loss: float
+    dev_loss: float
+    dev_accuracy: float
+    best: bool
+    dev_micro_f1: float | None = None
+
+    @property
+    def measure(self) -> str:
+        """What decides, in words."""
+        if self.dev_micro_f1 is None:
+            return f"dev accuracy {100 * self.dev_accuracy:.2f} %"
+        return f"dev micro F1 {100 * self.dev_micro_f1:.2f} %"
+
+
+class Listener:
+    """Hears what happens; by default does nothing. Set ``stop`` to end the run after a step."""
+
+    stop: bool = False
+
+    def on_resume(self, epoch: int, step: int) -> None:
+        """The run goes on from a checkpoint."""
+
+    def on_step(self, progress: Progress) -> None:
+        """A step is done."""
+
+    def on_evaluation(self, record: EvaluationRecord) -> None:
+        """The dev set has been evaluated."""
+
+
+class Listeners(Listener):
+    """Several that hear the same; ``stop`` is set here, for all."""
+
+    def __init__(self, *members: Listener) -> None:
+        self.members = members
+
+    def on_resume(self, epoch: int, step: int) -> None:
+        """Tell all."""
+        for member in self.members:
+            member.on_resume(epoch, step)
+
+    def on_step(self, progress: Progress) -> None:
+        """Tell all."""
+        for member in self.members:
+            member.on_step(progress)
+
+    def on_evaluation(self, record: EvaluationRecord) -> None:
+        """Tell all."""
+        for member in self.members:
+            member.on_evaluation(record)
+
+
+STEPS_BETWEEN = 10  # a scalar takes some 50 us, a step of a small network a millisecond
+FLUSH_SECONDS = 5  # sooner than checkpoints, so that a killed run's curves reach to the last one
+
+logger = logging.getLogger("dcnn")
+
+
+def require_tensorboard() -> None:
+    """Say before any work is done that no log can be written.
+
+    Raises:
+        MissingExtraError: the package is not installed.
+    """
+    if importlib.util.find_spec("tensorboard") is None:
+        raise MissingExtraError("--tensorboard", "tensorboard")
+
+
+class TensorBoardLog(Listener):
+    """Writes loss, learning rate, speed, and what the dev set says, beside the settings.
+
+    Args:
+        folder: of this run; other runs have others.
+        config: the run's settings.
+
+    Raises:
+        StorageError: there can be no such folder.
+    """
+
+    def __init__(self, folder: Path, config: Config) -> None:
+        self.folder, self.config = folder, config
+        self._writer: SummaryWriter | None = None
+        self._next_step = 0
+        self._failed = False
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"{folder} cannot be made ({error.strerror}); name another"
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            try:
+                self._writer.close()
+            except OSError as error:
+                self._give_up(error)
+
+    def on_resume(self, epoch: int, step: int) -> None:  # noqa: ARG002
+        """Let what was written after ``step`` be forgotten: it will be written again."""
+        self._next_step = step + 1
+
+    def on_step(self, progress: Progress) -> None:
+        """Note the first step, and every tenth."""
+        if progress.step == 1 or progress.step % STEPS_BETWEEN == 0:
+            values = {
+                "training/loss": progress.loss,
+                "training/learning_rate": progress.learning_rate,
+                "training/sentences_per_second": progress.sentences_per_second,
+            }
+            self._write(values, progress.step)
+
+    def on_evaluation(self, record: EvaluationRecord) -> None:
+        """Note every look at the dev set."""
+        values = {"dev/loss": record.dev_loss, "dev/accuracy": record.dev_accuracy}
+        if record.dev_micro_f1 is not None:  # what decides, where a text may have several labels
+            values["dev/micro_f1"] = record.dev_micro_f1
+        self._write(values, record.step)
+
+    def _write(self, values: dict[str, float], step: int) -> None:
+        if self._failed:
+            return
+        try:
+            writer = self._open()
+            for name, value in values.items():
+                writer.add_scalar(name, value, step)
+        except OSError as error:  # of the thread that writes, too
+            self._give_up(error)
+
+    def _open(self) -> "SummaryWriter":
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(
+                str(self.folder), purge_step=self._next_step, flush_secs=FLUSH_SECONDS
+            )
+            if not self._next_step:
+                self._writer.add_text("settings", settings_table(self.config), 0)
+        return self._writer
+
+    def _give_up(self, error: OSError) -> None:
+        if not self._failed:
+            logger.warning(
+                "%s: the log for TensorBoard ends here (%s); training goes on",
+                self.folder,
+                error.strerror or error,
+            )
+        self._failed = True

@@ -1,0 +1,208 @@
+"""Several processes that train one network together, as ``torchrun`` starts them.
+
+Each has a part of every batch. The gradients are added up over all of them, after which every one
+takes the same step: the weights are those of a single process but for the order of the sums, and
+stay the same in all to the last bit, since all add up the same numbers in the same order.
+
+NCCL carries what is on GPUs, gloo all else. The gradient of the embeddings of the native backend is
+sparse, and stays so on the way: a batch has some thousand words, the table may have millions.
+
+"""
+
+import gc
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
+
+from dcnn.errors import ConfigError, UserError, WorkerLostError
+
+# Others may be encoding their files, or preparing the corpus of all. One that dies is noticed at
+# once; this is for a host that falls silent.
+PATIENCE = timedelta(hours=1)
+
+_MEETING = "dcnn/meeting"
+
+
+@dataclass(frozen=True)
+class Workers:
+    """One of several processes, and its way to the others.
+
+    Attributes:
+        rank: its number, from 0; the first one writes and prints.
+        size: how many there are.
+        local_rank: its number on this host.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes and prints."""
+        return self.rank == 0
+
+    def add_up(self, model: nn.Module, loss: Tensor, stop: bool) -> tuple[Tensor, Tensor]:
+        """Replace the gradients of ``model`` by their sums over all processes.
+
+        Returns:
+            the sum of the losses, and how many of the processes want to stop.
+        """
+        gradients = [(value, value.grad) for value in model.parameters() if value.grad is not None]
+        dense = [gradient for _, gradient in gradients if not gradient.is_sparse]
+        sparse = [value for value, gradient in gradients if gradient.is_sparse]
+        rows = [gradient.coalesce() for _, gradient in gradients if gradient.is_sparse]
+        # One message for all that is small: loss, stop, who has how many rows, gradients.
+        head = loss.new_zeros(2 + self.size * len(rows), dtype=torch.float32)
+        head[0], head[1] = loss, float(stop)
+        for number, part in enumerate(rows):
+            head[2 + number * self.size + self.rank] = part._nnz()
+        message = torch.cat([head, *(gradient.reshape(-1) for gradient in dense)])
+        with _with_the_others():
+            dist.all_reduce(message)
+        sizes = [len(head), *(gradient.numel() for gradient in dense)]
+        head, *sums = torch.split(message, sizes)
+        for gradient, total in zip(dense, sums, strict=True):
+            gradient.copy_(total.view_as(gradient))
+        counts = head[2:].view(len(rows), self.size).tolist()
+        for value, part, of_ranks in zip(sparse, rows, counts, strict=True):
+            value.grad = self._add_rows(part, [int(count) for count in of_ranks])
+        return head[0].to(loss.dtype), head[1]
+
+    def _add_rows(self, part: Tensor, counts: Sequence[int]) -> Tensor:
+        """The sum of sparse gradients, of which each process has ``counts`` rows."""
+        width = part.shape[1]
+        # Ids and values in one message, the ids as four bytes each that are no number.
+        own = part.values().new_zeros(max(counts), 1 + width)
+        own[: len(part.values()), 0] = part.indices()[0].int().view(torch.float32)
+        own[: len(part.values()), 1:] = part.values()
+        gathered = [torch.empty_like(own) for _ in counts]
+        with _with_the_others():
+            dist.all_gather(gathered, own)
+        rows = torch.cat([rows[:count] for rows, count in zip(gathered, counts, strict=True)])
+        ids = rows[:, 0].contiguous().view(torch.int32).long()
+        total = torch.sparse_coo_tensor(ids[None], rows[:, 1:], part.shape, check_invariants=False)
+        return total.coalesce()
+
+    def sums(self, *values: float) -> list[float]:
+        """Each value added up over all processes."""
+        total = torch.tensor(values, dtype=torch.float64)
+        with _with_the_others():
+            dist.all_reduce(total)
+        return [float(value) for value in total]
+
+    def wait(self) -> None:
+        """Until all have come here."""
+        with _with_the_others():
+            dist.all_reduce(torch.zeros(1))  # a barrier would go through NCCL where there is one
+
+    @contextmanager
+    def first_before_others(self) -> Iterator[None]:
+        """The first process does it before the others, so that it alone tells what is wrong."""
+        if not self.is_first:
+            self.wait()
+        yield
+        if self.is_first:
+            self.wait()
+
+    def text_of_first(self, text: str) -> str:
+        """What the first process has for ``text``."""
+        data = torch.zeros(1024, dtype=torch.uint8)
+        encoded = text.encode()
+        data[: len(encoded)] = torch.tensor(list(encoded), dtype=torch.uint8)
+        with _with_the_others():
+            dist.broadcast(data, 0)
+        return bytes(data.tolist()).rstrip(b"\0").decode()
+
+    def require_agreement(self, what: str, value: str) -> None:
+        """Check that all processes have the same value.
+
+        Raises:
+            UserError: this one has another than the first.
+        """
+        of_first = self.text_of_first(value)
+        if self.sums(float(of_first != value))[0]:
+            raise UserError(
+                f"the processes differ in {what}: {of_first} in process 0 and {value} in process "
+                f"{self.rank}; give all hosts the same files and settings, and an --out that all "
+                "of them see"
+            )
+
+
+@contextmanager
+def _with_the_others() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # gloo and NCCL have no other
+        reason = str(error).partition("\n")[0][:200]
+        raise WorkerLostError(
+            f"another process of this training has ended or cannot be reached ({reason}); its own "
+            "message says why; the same command with --resume goes on from the last checkpoint"
+        ) from error
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Workers]:
+    """Meet the other processes that ``torchrun`` started, and part from them in the end.
+
+    Args:
+        device: where to train: ``auto``, ``cpu`` or ``cuda``.
+
+    Raises:
+        ConfigError: there are more processes on this host than GPUs.
+        WorkerLostError: the others cannot be met.
+    """
+    rank, size, local_rank, local_size = (
+        int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    )
+    on_gpus = device != "cpu" and torch.cuda.is_available()
+    if on_gpus:
+        gpus = torch.cuda.device_count()
+        if local_size > gpus:
+            raise ConfigError(
+                f"torchrun started {local_size} processes on this host, which has {gpus} GPUs; "
+                f"pass it --nproc-per-node {gpus}, or train with --device cpu"
+            )
+        torch.cuda.set_device(local_rank)
+    with _with_the_others():
+        _meet("cpu:gloo,cuda:nccl" if on_gpus else "gloo", rank)
+    workers = Workers(rank, size, local_rank)
+    try:
+        yield workers
+        # A model or an optimizer that is alive when gloo's threads end may abort the process.
+        gc.collect()
+        workers.wait()
+    finally:
+        with suppress(RuntimeError):
+            dist.destroy_process_group()
+
+
+def _meet(backend: str, rank: int) -> None:
+    """Form the group under a name of its own.
+
+    ``torchrun`` keeps the store by which processes find one another when it starts them again, with
+    the addresses of those that were killed in it. The first process names every meeting anew; the
+    name is taken down as soon as all have met, so that nobody reads an old one.
+    """
+    store, _, size = next(rendezvous("env://", timeout=PATIENCE))
+    if rank == 0:
+        store.set(_MEETING, uuid.uuid4().hex)
+    name = store.get(_MEETING).decode()
+    dist.init_process_group(
+        backend,
+        timeout=PATIENCE,
+        store=dist.PrefixStore(name, store),  # type: ignore[attr-defined]
+        rank=rank,
+        world_size=size,
+    )
+    dist.all_reduce(torch.zeros(1))
+    if rank == 0:
+        store.delete_key(_MEETING)
