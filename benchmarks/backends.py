@@ -26,7 +26,7 @@ from dcnn.data.corpora.registry import data_folder
 from dcnn.errors import DcnnError
 from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import Recipe, load_recipe
-from dcnn.experiments.runs import Setting, train_networks
+from dcnn.experiments.runs import ExperimentEnv, train_networks
 from dcnn.ops import select as backends
 from dcnn.training.fit import choose_device
 
@@ -44,7 +44,9 @@ def alone(recipe: Recipe, epochs: int | None) -> Recipe:
     return replace(recipe, config=recipe.config.with_training(epochs=epochs))
 
 
-def measure(setting: Setting, recipe: Recipe, backend: str, seeds: int) -> list[dict[str, Any]]:
+def measure(
+    setting: ExperimentEnv, recipe: Recipe, backend: str, seeds: int
+) -> list[dict[str, Any]]:
     """A run a seed with ``backend``, which is forced."""
     os.environ[backends.VARIABLE] = backend
     choose_device(setting.device)  # says what is missing before the corpus is read
@@ -118,7 +120,7 @@ def main() -> None:
     torch.set_num_threads(1)
     default = ["torch", "native"] if options.device == "cpu" else ["torch", "triton"]
     recipe = alone(load_recipe("sst2", options.recipe), options.epochs)
-    setting = Setting(
+    setting = ExperimentEnv(
         "sst2", data_folder(options.data), options.out.parent, options.device,
         check=not options.sample,
     )  # fmt: skip

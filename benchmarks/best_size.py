@@ -22,7 +22,7 @@ from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.results import EXPERIMENTS
-from dcnn.experiments.runs import Setting
+from dcnn.experiments.runs import ExperimentEnv
 from dcnn.metrics import softmax
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
@@ -34,7 +34,7 @@ CALLS = 2000
 
 def best_network(experiment: str) -> tuple[Artifact, np.ndarray]:
     """The network with its initial weights, and the ids of a sentence of median length."""
-    setting = Setting(experiment, data_folder(None), RESULT.parent, "cpu", processes=2)
+    setting = ExperimentEnv(experiment, data_folder(None), RESULT.parent, "cpu", processes=2)
     recipe = load_recipe(experiment, "best", "dcnn")
     task, located = setting.load(recipe)
     vectors = find_vectors(task.encoder, located.config)

@@ -81,7 +81,7 @@ def run(name: str, corpora: Path | None, seed: int) -> dict[str, object]:
         for texts, labels in parts
     ]
     artifact, _ = fit(*sets[:2], classes, DEFAULT.with_training(seed=seed), device="cpu")
-    temperature = artifact.facts["calibration"]["temperature"]
+    temperature = artifact.metadata["calibration"]["temperature"]
     predictor = Predictor(artifact)
     found: dict[str, object] = {"corpus": name, "seed": seed, "temperature": temperature}
     for part, examples in zip(("dev", "test"), sets[1:], strict=True):

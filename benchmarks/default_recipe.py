@@ -70,7 +70,7 @@ def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Spli
     """Train one model and score it on test."""
     train, dev, test = splits
     classes = sorted(set(train[1]))
-    facts: dict[str, object] = {"dev_accuracy": None, "epochs": None, "backend": "scikit-learn"}
+    metadata: dict[str, object] = {"dev_accuracy": None, "epochs": None, "backend": "scikit-learn"}
     started = datetime.datetime.now(datetime.UTC)
     if model in NETWORKS:
         train_set, dev_set = (
@@ -79,7 +79,7 @@ def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Spli
         )
         config = settings_of(model, seed)
         artifact, _ = fit(train_set, dev_set, classes, config, device="cpu")
-        facts = artifact.facts
+        metadata = artifact.metadata
         predicted = [prediction.label for prediction in Predictor(artifact).predict(test[0])]
     else:
         predicted = list(ngram_classifier(model).fit(*train).predict(test[0]))
@@ -91,12 +91,12 @@ def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Spli
         "recipe": "default",
         "seed": seed,
         **({"settings": settings_of(model, seed).to_dict()} if model in NETWORKS else {}),
-        "dev_accuracy": facts["dev_accuracy"],
+        "dev_accuracy": metadata["dev_accuracy"],
         "test_accuracy": accuracy,
-        "epochs": facts["epochs"],
+        "epochs": metadata["epochs"],
         "seconds": round((ended - started).total_seconds(), 1),
-        "sentences_per_second": facts.get("sentences_per_second"),
-        "backend": facts["backend"],
+        "sentences_per_second": metadata.get("sentences_per_second"),
+        "backend": metadata["backend"],
         "hardware": provenance.hardware("cpu"),
         "versions": provenance.versions(),
         "commit": provenance.commit(),

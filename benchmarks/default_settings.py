@@ -93,10 +93,10 @@ def table(names: list[str], report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def run(plan: dict[str, Any], corpora: Path, at_once: int, path: Path) -> None:
+def run(spec: dict[str, Any], corpora: Path, at_once: int, path: Path) -> None:
     """Train and judge all settings, and keep it at ``path``."""
-    settings = [*map(tuple, plan["settings"]), *LINEAR]
-    jobs = list(product(plan["corpora"], [corpora], settings, range(plan["seeds"])))
+    settings = [*map(tuple, spec["settings"]), *LINEAR]
+    jobs = list(product(spec["corpora"], [corpora], settings, range(spec["seeds"])))
     started = time.monotonic()
     scores: dict[tuple[str, tuple[str, ...] | str], list[float]] = {}
     # Spawned, not forked: torch's threads do not survive a fork.
@@ -108,13 +108,13 @@ def run(plan: dict[str, Any], corpora: Path, at_once: int, path: Path) -> None:
     rows = [
         {
             "setting": setting if isinstance(setting, str) else list(setting),
-            "mean": round(float(np.mean([scores[name, setting] for name in plan["corpora"]])), 5),
-            "corpora": {name: scores[name, setting] for name in plan["corpora"]},
+            "mean": round(float(np.mean([scores[name, setting] for name in spec["corpora"]])), 5),
+            "corpora": {name: scores[name, setting] for name in spec["corpora"]},
         }
         for setting in settings
     ]
     report = {
-        "seeds": plan["seeds"],
+        "seeds": spec["seeds"],
         "default": Config().to_dict(),
         "seconds": round(time.monotonic() - started, 1),
         "hardware": provenance.hardware("cpu"),
@@ -137,12 +137,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", type=Path, help="render the result into this page")
     options = parser.parse_args()
-    plan = tomllib.loads(options.file.read_text())
+    spec = tomllib.loads(options.file.read_text())
     path = RESULTS / f"{options.file.stem}.json"
     if options.corpora is not None:
-        run(plan, options.corpora, options.jobs, path)
+        run(spec, options.corpora, options.jobs, path)
     if options.write is not None:
-        block = table(plan["names"], json.loads(path.read_text()))
+        block = table(spec["names"], json.loads(path.read_text()))
         write_blocks([options.write], {options.file.stem: block})
 
 

@@ -32,7 +32,7 @@ from dcnn.data.batching import Examples
 from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import load_recipe
-from dcnn.experiments.runs import Job, Setting, Trainer
+from dcnn.experiments.runs import ExperimentEnv, Job, Trainer
 from dcnn.experiments.tables import write_blocks
 from dcnn.export import Exported, decided_by_rounding, export, open_session, run_onnx
 from dcnn.metrics import softmax
@@ -51,7 +51,7 @@ Probabilities = Callable[[Sentences], np.ndarray]
 
 def trained(epochs: int) -> tuple[Artifact, Examples]:
     """The network, and the dev set."""
-    setting = Setting("sst2", data_folder(None), RESULT.parent, "cpu", processes=2)
+    setting = ExperimentEnv("sst2", data_folder(None), RESULT.parent, "cpu", processes=2)
     recipe = load_recipe("sst2", "tuned", "dcnn")
     recipe = replace(
         recipe,
@@ -65,8 +65,8 @@ def trained(epochs: int) -> tuple[Artifact, Examples]:
     )
     ((_, stack),) = trainer.train([Job(recipe.config)], "training")
     weights = {name: value.cpu().numpy() for name, value in stack.weights_of(0).items()}
-    facts = {"data": "sst2", "epochs": epochs}
-    return Artifact(recipe.config, task.classes, task.encoder, weights, facts), task.dev
+    metadata = {"data": "sst2", "epochs": epochs}
+    return Artifact(recipe.config, task.classes, task.encoder, weights, metadata), task.dev
 
 
 def opened(exported: Exported) -> Probabilities:

@@ -31,8 +31,8 @@ import small_corpora
 from dcnn import artifact as model_folder
 from dcnn.compare import (
     Contestant,
-    Course,
     Fitted,
+    RunOptions,
     our_contenders,
     rival_contenders,
     size_on_disk,
@@ -53,26 +53,26 @@ RESULTS = Path(__file__).parent.parent / "results" / "languages"
 TOKENS = ("words", "bpe", "unigram", "characters")
 SEEDS = 3
 PENALTIES = (1.0, 10.0)  # C of logistic regression
-Fit = Callable[[Course, int, Path], Fitted]
+Fit = Callable[[RunOptions, int, Path], Fitted]
 
 
 def network(tokens: str) -> Fit:
     """A DCNN with the default settings."""
 
-    def train(course: Course, seed: int, folder: Path) -> Fitted:
+    def train(run_options: RunOptions, seed: int, folder: Path) -> Fitted:
         config = DEFAULT.with_settings([f"text.tokenizer={tokens}"]).with_training(seed=seed)
         sets = [
-            TextSet(part.texts, part.class_numbers(course.classes))
-            for part in (course.train, course.dev)
+            TextSet(part.texts, part.class_numbers(run_options.classes))
+            for part in (run_options.train, run_options.dev)
         ]
-        artifact, _ = fit(*sets, course.classes, config, device="cpu")
+        artifact, _ = fit(*sets, run_options.classes, config, device="cpu")
         model_folder.save(folder, artifact)
         return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 
     return train
 
 
-def logistic_regression(course: Course, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
+def logistic_regression(run_options: RunOptions, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
     """TF-IDF of words and pairs of words."""
     found = []
     for penalty in PENALTIES:
@@ -82,9 +82,14 @@ def logistic_regression(course: Course, seed: int, folder: Path) -> Fitted:  # n
             ),
             LogisticRegression(C=penalty, max_iter=1000),
         )
-        model.fit(course.train.texts, course.train.class_numbers(course.classes))
+        model.fit(run_options.train.texts, run_options.train.class_numbers(run_options.classes))
         found.append(
-            (model.score(course.dev.texts, course.dev.class_numbers(course.classes)), model)
+            (
+                model.score(
+                    run_options.dev.texts, run_options.dev.class_numbers(run_options.classes)
+                ),
+                model,
+            )
         )
     best = max(found, key=lambda pair: pair[0])[1]
     # It has no format of its own; a pickle is what people keep such a model as.
@@ -100,19 +105,23 @@ MODELS: dict[str, Fit] = {
 SEEDED = [name for name in MODELS if name not in ("tfidf-lr", "svm")]
 
 
-def one_run(course: Course, model: str, seed: int) -> dict[str, object]:
+def one_run(run_options: RunOptions, model: str, seed: int) -> dict[str, object]:
     """Train a model, and look at it."""
     with tempfile.TemporaryDirectory() as place:
         started = time.process_time()
-        fitted = MODELS[model](course, seed, Path(place) / "model")
+        fitted = MODELS[model](run_options, seed, Path(place) / "model")
         seconds = time.process_time() - started
         scores = {
             name: evaluate(
-                part.class_numbers(course.classes), fitted.probabilities(part.texts), course.classes
+                part.class_numbers(run_options.classes),
+                fitted.probabilities(part.texts),
+                run_options.classes,
             )
-            for name, part in (("dev", course.dev), ("test", course.test))
+            for name, part in (("dev", run_options.dev), ("test", run_options.test))
         }
-        turn = cycle(course.dev.texts)  # another one each time: no cache may remember the answer
+        turn = cycle(
+            run_options.dev.texts
+        )  # another one each time: no cache may remember the answer
         latency = take_turns(
             [Contestant(model, lambda: fitted.probabilities([next(turn)]))],
             5,
@@ -143,17 +152,17 @@ def run_corpus(name: str, folder: Path, models: Sequence[str], seeds: int) -> No
     train, dev, test = small_corpora.load(name, folder)
     if dev is None:
         train, dev = hold_out(train, DEFAULT.training)
-    course = Course(train, dev, test, sorted(set(train.labels)))
+    run_options = RunOptions(train, dev, test, sorted(set(train.labels)))
     for model in models:
         for seed in range(seeds if model in SEEDED else 1):
             if (model, seed) in done:
                 continue
-            runs.append(one_run(course, model, seed))
+            runs.append(one_run(run_options, model, seed))
             report = {
                 "corpus": name,
                 "examples": {"train": len(train.texts), "dev": len(dev.texts)}
                 | {"test": len(test.texts)},
-                "classes": len(course.classes),
+                "classes": len(run_options.classes),
                 "settings": DEFAULT.to_dict(),
                 "hardware": provenance.hardware("cpu"),
                 "versions": provenance.versions(),

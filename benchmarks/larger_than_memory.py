@@ -43,7 +43,7 @@ SETTINGS = (
     "model.k_top=3",
     "training.batch_size=256",
     "training.l2_embeddings=0",  # else every step goes through the whole table
-    "training.evaluations=4",
+    "training.evaluations_per_epoch=4",
 )
 
 

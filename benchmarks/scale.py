@@ -34,7 +34,7 @@ from dcnn.experiments import results as provenance
 from dcnn.models import build_model
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.training.batches import CorpusFeed
-from dcnn.training.callbacks import Listener
+from dcnn.training.callbacks import Callback
 from dcnn.training.trainer import Run
 from larger_than_memory import write_shards
 
@@ -85,7 +85,7 @@ def measure_training(corpus: Corpus, config: TrainingConfig) -> dict[str, float]
     batches, made = cpu_seconds(lambda: [feed.batch(0, number) for number in range(steps)])
     model = build_model(DCNNConfig(), len(corpus.encoder.vocabulary), len(corpus.classes))
     model.initialize(torch.Generator().manual_seed(0))
-    run = Run(model, feed, None, config, torch.device("cpu"), Listener())
+    run = Run(model, feed, None, config, torch.device("cpu"), Callback())
     run.step()
     before = run.state.sentences
     training, _ = cpu_seconds(lambda: [run.step() for _ in range(steps - 1)])

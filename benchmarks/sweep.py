@@ -23,7 +23,7 @@ import torch
 from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import Recipe, load_recipe
-from dcnn.experiments.runs import Job, Setting, Trainer
+from dcnn.experiments.runs import ExperimentEnv, Job, Trainer
 from dcnn.training.fit import choose_device
 from dcnn.training.stack import EpochReport
 
@@ -49,7 +49,7 @@ def together(recipes: list[Recipe]) -> list[list[int]]:
     return list(groups.values())
 
 
-def sweep(setting: Setting, recipes: list[Recipe], seeds: int) -> list[dict]:
+def sweep(setting: ExperimentEnv, recipes: list[Recipe], seeds: int) -> list[dict]:
     """Dev accuracies of every recipe, in their order."""
     torch.set_num_threads(1)
     found: dict[int, dict] = {}
@@ -77,7 +77,7 @@ def sweep(setting: Setting, recipes: list[Recipe], seeds: int) -> list[dict]:
 
 
 def sweep_in_processes(
-    setting: Setting, recipes: list[Recipe], seeds: int, jobs: int
+    setting: ExperimentEnv, recipes: list[Recipe], seeds: int, jobs: int
 ) -> list[dict]:
     """The same on a CPU, a process a recipe and ``jobs`` of them at a time."""
     # Spawned, not forked: torch's threads do not survive a fork.
@@ -94,12 +94,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="on a CPU")
     parser.add_argument("--data", type=Path)
     options = parser.parse_args()
-    plan = tomllib.loads(options.file.read_text())
-    start = load_recipe(plan["experiment"], plan["recipe"], plan.get("model", "dcnn"))
-    recipes = [start.with_settings(settings) for settings in plan["settings"]]
+    spec = tomllib.loads(options.file.read_text())
+    start = load_recipe(spec["experiment"], spec["recipe"], spec.get("model", "dcnn"))
+    recipes = [start.with_settings(settings) for settings in spec["settings"]]
     device = choose_device(options.device).type
-    setting = Setting(
-        plan["experiment"],
+    setting = ExperimentEnv(
+        spec["experiment"],
         data_folder(options.data),
         RESULTS,
         device,
@@ -107,11 +107,11 @@ def main() -> None:
     )
     started = time.monotonic()
     if device == "cpu":
-        outcomes = sweep_in_processes(setting, recipes, plan["seeds"], options.jobs)
+        outcomes = sweep_in_processes(setting, recipes, spec["seeds"], options.jobs)
     else:
-        outcomes = sweep(setting, recipes, plan["seeds"])
+        outcomes = sweep(setting, recipes, spec["seeds"])
     report = {
-        **{name: plan[name] for name in ("experiment", "recipe", "seeds")},
+        **{name: spec[name] for name in ("experiment", "recipe", "seeds")},
         "model": start.config.model.kind,
         "start": start.to_dict(),
         "seconds": round(time.monotonic() - started, 1),
@@ -120,7 +120,7 @@ def main() -> None:
         "commit": setting.commit,
         "settings": [
             {"changed": changed, "mean": round(float(np.mean(outcome["dev"])), 5), **outcome}
-            for changed, outcome in zip(plan["settings"], outcomes, strict=True)
+            for changed, outcome in zip(spec["settings"], outcomes, strict=True)
         ],
     }
     RESULTS.mkdir(parents=True, exist_ok=True)

@@ -20,10 +20,10 @@ import torch
 from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import load_recipe
-from dcnn.experiments.runs import Setting
+from dcnn.experiments.runs import ExperimentEnv
 from dcnn.models import build_model
 from dcnn.training.fit import choose_device
-from dcnn.training.stack import Plan, Stack
+from dcnn.training.stack import RunSpec, Stack
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "tweets.json"
 
@@ -53,7 +53,7 @@ def measure(options: argparse.Namespace, device: str, folder: Path) -> dict:
     """The parts in their order, in seconds."""
     started = time.perf_counter()
     recipe = load_recipe("twitter", "tuned", "dcnn")
-    setting = Setting(
+    setting = ExperimentEnv(
         "twitter", data_folder(options.data), folder, device, processes=options.processes
     )
     task, located = setting.load(recipe)
@@ -64,7 +64,7 @@ def measure(options: argparse.Namespace, device: str, folder: Path) -> dict:
     model = build_model(config.model, len(task.encoder.vocabulary), len(task.classes))
     model.initialize(torch.Generator().manual_seed(config.training.seed))
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
-    stack = Stack(model, task.train, [Plan(config.training, weights)], device)
+    stack = Stack(model, task.train, [RunSpec(config.training, weights)], device)
     seconds["move to the device"] = time.perf_counter() - begun
 
     ends = [time.perf_counter()]

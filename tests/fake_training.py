@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from dcnn.config import Config
 from dcnn.errors import TrainingError, TrainingStoppedError
-from dcnn.training.callbacks import EvaluationRecord, Listener, Progress
+from dcnn.training.callbacks import Callback, EvaluationRecord, Progress
 from dcnn.tuning.search import Trained
 
 
@@ -40,18 +40,18 @@ class FakeTraining:
     epoch_seconds: float = 10.0
     configs: list[Config] = field(default_factory=list)
 
-    def __call__(self, config: Config, listener: Listener) -> Trained:
+    def __call__(self, config: Config, callback: Callback) -> Trained:
         call = len(self.configs)
         self.configs.append(config)
         for epoch in range(1, 7):
             self.clock.now += self.epoch_seconds
-            listener.on_step(Progress(epoch, 6, epoch, 6, 0.5, 1.0, 1.0))
+            callback.on_step(Progress(epoch, 6, epoch, 6, 0.5, 1.0, 1.0))
             if call == self.interrupt_at and epoch == 2:
                 raise KeyboardInterrupt
             accuracy = goodness(config) * epoch / 6
             if accuracy < self.diverge_below / 6:
                 raise TrainingError("the loss is nan")
-            listener.on_evaluation(EvaluationRecord(epoch, epoch, 0.5, 0.5, accuracy, True))
-            if listener.stop and epoch < 6:
+            callback.on_evaluation(EvaluationRecord(epoch, epoch, 0.5, 0.5, accuracy, True))
+            if callback.stop and epoch < 6:
                 raise TrainingStoppedError("stopped")
         return Trained(goodness(config), 0.5, 6, 1000)

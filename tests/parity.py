@@ -337,7 +337,7 @@ def reference_logits(model, ids, lengths, dropout=None):
     features = x.reshape(len(x), -1)
     if dropout is not None:
         features = features * dropout.double().numpy()
-    return features @ weights["top.weight"].T + weights["top.bias"], margin
+    return features @ weights["head.weight"].T + weights["head.bias"], margin
 
 
 def _margin(x, valid, filters, k, fold):

@@ -16,11 +16,11 @@ from dcnn.metrics import (
 from dcnn.plots import reliability_svg
 
 
-def draw(seed, count, classes, *, many, sharpness=1.0):
+def draw(seed, count, classes, *, multi_label, sharpness=1.0):
     """Logits, and a truth drawn from the probabilities of the logits over ``sharpness``."""
     generator = np.random.default_rng(seed)
     honest = generator.normal(0, 2, (count, classes))
-    if many:
+    if multi_label:
         truth = (generator.random(honest.shape) < sigmoid(honest)).astype(float)
     else:
         chosen = (honest + generator.gumbel(size=honest.shape)).argmax(axis=1)
@@ -30,9 +30,9 @@ def draw(seed, count, classes, *, many, sharpness=1.0):
 
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("sharpness", [0.25, 1.0, 3.0])
-def test_the_temperature_that_made_the_logits_too_sharp_is_found(many, sharpness):
-    logits, truth = draw(0, 4000, 4, many=many, sharpness=sharpness)
-    found = calibrate(logits, truth, many=many)
+def test_the_temperature_that_made_the_logits_too_sharp_is_found(multi_label, sharpness):
+    logits, truth = draw(0, 4000, 4, multi_label=multi_label, sharpness=sharpness)
+    found = calibrate(logits, truth, multi_label=multi_label)
     assert found.temperature == pytest.approx(sharpness, rel=0.06)
     if sharpness != 1.0:
         assert found.error_after < 0.4 * found.error_before
@@ -40,13 +40,15 @@ def test_the_temperature_that_made_the_logits_too_sharp_is_found(many, sharpness
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_what_dev_finds_helps_other_texts_too(many):
-    logits, truth = draw(1, 3000, 4, many=many, sharpness=3.0)
-    temperature = calibrate(logits[:1000], truth[:1000], many=many).temperature
-    head = sigmoid if many else softmax
+def test_what_dev_finds_helps_other_texts_too(multi_label):
+    logits, truth = draw(1, 3000, 4, multi_label=multi_label, sharpness=3.0)
+    temperature = calibrate(logits[:1000], truth[:1000], multi_label=multi_label).temperature
+    head = sigmoid if multi_label else softmax
     before, after = (
         calibration_error(
-            reliability(*confidences(head(logits[1000:] / one), truth[1000:], many=many))
+            reliability(
+                *confidences(head(logits[1000:] / one), truth[1000:], multi_label=multi_label)
+            )
         )
         for one in (1.0, temperature)
     )
@@ -54,15 +56,15 @@ def test_what_dev_finds_helps_other_texts_too(many):
 
 
 @given(st.integers(0, 999), st.integers(1, 40), st.integers(2, 5), st.booleans())
-def test_no_other_temperature_makes_the_dev_set_more_likely(seed, count, classes, many):
-    logits, truth = draw(seed, count, classes, many=many, sharpness=2.0)
-    found = calibrate(logits, truth, many=many)
+def test_no_other_temperature_makes_the_dev_set_more_likely(seed, count, classes, multi_label):
+    logits, truth = draw(seed, count, classes, multi_label=multi_label, sharpness=2.0)
+    found = calibrate(logits, truth, multi_label=multi_label)
     doubt = 1 / (count + 2)
-    believed = np.where(truth > 0, 1 - doubt, doubt / (1 if many else classes - 1))
+    believed = np.where(truth > 0, 1 - doubt, doubt / (1 if multi_label else classes - 1))
 
     def loss(temperature):
         scaled = logits / temperature
-        if many:
+        if multi_label:
             return (np.logaddexp(0, scaled) - believed * scaled).sum()
         return -(believed * np.log(softmax(scaled))).sum()
 
@@ -72,13 +74,15 @@ def test_no_other_temperature_makes_the_dev_set_more_likely(seed, count, classes
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_a_dev_set_without_a_fault_leaves_some_doubt(many):
+def test_a_dev_set_without_a_fault_leaves_some_doubt(multi_label):
     truth = np.eye(2)[[0, 1, 0, 1, 1]]
-    found = calibrate((truth - 0.5) * 2e-3, truth, many=many)  # right, and hardly sure of it
+    found = calibrate(
+        (truth - 0.5) * 2e-3, truth, multi_label=multi_label
+    )  # right, and hardly sure of it
     assert found.temperature == pytest.approx(LOWEST)
     logits = (truth - 0.5) * 20  # right, and as good as certain
-    found = calibrate(logits, truth, many=many)
-    head = sigmoid if many else softmax
+    found = calibrate(logits, truth, multi_label=multi_label)
+    head = sigmoid if multi_label else softmax
     assert head(logits / found.temperature).max() == pytest.approx(6 / 7)
 
 
@@ -97,7 +101,7 @@ def test_bins_count_every_prediction_once_with_its_mean_and_its_hits():
 
 def test_with_many_labels_every_label_is_a_prediction():
     probabilities = np.array([[0.9, 0.2], [0.4, 0.7]])
-    confidence, right = confidences(probabilities, np.array([[1, 0], [1, 1]]), many=True)
+    confidence, right = confidences(probabilities, np.array([[1, 0], [1, 1]]), multi_label=True)
     assert confidence.tolist() == [0.9, 0.2, 0.4, 0.7]
     assert right.tolist() == [True, False, True, True]
 

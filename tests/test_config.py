@@ -44,7 +44,7 @@ def test_impossible_networks_are_refused(settings, message):
     [
         ({"epochs": 0}, "epochs=0 must be 1 or more"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be above 0"),
-        ({"l2_top": -1.0}, "l2_top=-1.0 must be 0 or more"),
+        ({"l2_head": -1.0}, "l2_head=-1.0 must be 0 or more"),
         ({"l2_filters": ()}, "l2_filters=[] must be one or more values"),
         ({"ema": 1.0}, "ema=1.0 must be at least 0 and below 1"),
         ({"dev_fraction": 0.0}, "dev_fraction=0.0 must be above 0 and below 1"),
@@ -97,9 +97,9 @@ def test_another_kind_of_network_starts_from_its_own_defaults():
     same = Config().with_settings(["model.dim=8", "model.kind=dcnn"])
     assert same.model == DCNNConfig(dim=8)
     alone = DEFAULT.with_settings(["model.kind=nbow"])
-    assert (alone.model, alone.training.members) == (NBoWConfig(), 1)
-    together = DEFAULT.with_settings(["model.kind=nbow", "training.members=4"])
-    assert together.members == 4
+    assert (alone.model, alone.training.n_ensemble) == (NBoWConfig(), 1)
+    together = DEFAULT.with_settings(["model.kind=nbow", "training.n_ensemble=4"])
+    assert together.n_ensemble == 4
 
 
 @given(
@@ -145,3 +145,18 @@ def test_a_bad_toml_file_is_named(tmp_path, content, message):
 def test_a_missing_toml_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"gone\.toml: no such file"):
         load_toml(tmp_path / "gone.toml")
+
+
+@pytest.mark.parametrize(
+    ("setting", "now"),
+    [
+        ("training.members=2", "n_ensemble"),
+        ("training.l2_top=0.1", "l2_head"),
+        ("training.evaluations=2", "evaluations_per_epoch"),
+        ("text.subwords=100", "n_subwords"),
+    ],
+)
+def test_an_old_name_of_a_setting_gets_the_new_one(setting, now):
+    name = setting.split(".")[1].split("=")[0]
+    with pytest.raises(ConfigError, match=f"the setting '{name}' is now called {now}"):
+        Config().with_settings([setting])

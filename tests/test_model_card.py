@@ -11,16 +11,16 @@ from dcnn.config import Config
 accuracies = st.floats(0, 1)
 
 
-def read(name="m", facts=None, **others) -> ModelCard:
-    card = render_card(name, Config(), ("neg", "pos"), facts or {}, **others)
+def read(name="m", metadata=None, **others) -> ModelCard:
+    card = render_card(name, Config(), ("neg", "pos"), metadata or {}, **others)
     assert has_front_matter(card)
     return ModelCard(card.encode("utf-8", "replace").decode())
 
 
 @given(st.text(min_size=1), st.text(min_size=1), accuracies, accuracies)
 def test_the_hub_reads_the_figures_of_the_run(name, data, dev, test):
-    facts = {"data": data, "dev_accuracy": dev, "test_accuracy": test}
-    metadata = read(name, facts).data
+    metadata = {"data": data, "dev_accuracy": dev, "test_accuracy": test}
+    metadata = read(name, metadata).data
     assert metadata.library_name == "dcnn"
     assert metadata.pipeline_tag == "text-classification"
     first, second = metadata.eval_results
@@ -34,18 +34,18 @@ def test_the_hub_reads_the_figures_of_the_run(name, data, dev, test):
 
 @pytest.mark.parametrize("dev", [None, float("nan"), float("inf"), "0.9", True])
 def test_what_was_not_measured_is_not_claimed(dev):
-    assert read(facts={"data": "d.csv", "dev_accuracy": dev}).data.eval_results is None
+    assert read(metadata={"data": "d.csv", "dev_accuracy": dev}).data.eval_results is None
 
 
 def test_weights_that_were_rounded_carry_no_figure_of_others():
-    card = read(facts={"dev_accuracy": 0.9}, dtype="int8")
+    card = read(metadata={"dev_accuracy": 0.9}, dtype="int8")
     assert card.data.eval_results is None
     assert "those of the float32 weights" in card.text
 
 
 def test_of_several_labels_the_score_that_chose_is_told_and_labels_keep_their_cell():
-    facts = {"dev_accuracy": 0.25, "dev_micro_f1": 0.75, "test_micro_f1": 0.5}
-    card = read(facts=facts, thresholds=(0.3, 0.4))
+    metadata = {"dev_accuracy": 0.25, "dev_micro_f1": 0.75, "test_micro_f1": 0.5}
+    card = read(metadata=metadata, thresholds=(0.3, 0.4))
     found = [(one.metric_type, one.metric_value, one.metric_name) for one in card.data.eval_results]
     assert found == [
         ("f1", 0.75, "micro F1 on dev, which chose the epoch"),

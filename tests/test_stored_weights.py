@@ -19,7 +19,7 @@ tables = arrays.arrays(
 
 
 def weights_of(table, scale=1.0):
-    return {EMBEDDINGS: (table * np.float32(scale)), "top.bias": table[0] * np.float32(scale)}
+    return {EMBEDDINGS: (table * np.float32(scale)), "head.bias": table[0] * np.float32(scale)}
 
 
 @given(tables, magnitudes)

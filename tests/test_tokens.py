@@ -74,7 +74,7 @@ def test_an_onnx_file_takes_their_ids(folders, name, tmp_path):
 def test_the_size_of_a_folder_is_known_beforehand(folders, name):
     artifact = model_folder.load(folders / name)
     sizes = FolderSizes("m", TEXTS, artifact.config, artifact.classes)
-    learned = model_folder.folder_size("m", replace(artifact, facts={}))
+    learned = model_folder.folder_size("m", replace(artifact, metadata={}))
     assert learned - 3000 < sizes.of(artifact.config) - 4096 < learned + 3000
 
 

@@ -21,5 +21,5 @@ def make_artifact(
     weights = {
         name: generator.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()
     }
-    facts = {"dev_accuracy": 0.5}
-    return Artifact(config, tuple(classes), encoder, weights, facts, thresholds=thresholds)
+    metadata = {"dev_accuracy": 0.5}
+    return Artifact(config, tuple(classes), encoder, weights, metadata, thresholds=thresholds)

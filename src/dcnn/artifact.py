@@ -18,7 +18,7 @@ as JSON.
 
 The model folder: the only place that reads or writes one.
 
-    config.json        format version, network, classes, settings, facts of the run
+    config.json        format version, network, classes, settings, metadata of the run
     model.safetensors  the weights: float32, float16, or int8 (see ``dcnn.artifact``)
     tokenizer.json     tokenizer preset, the pieces of words where they were learned, vocabulary
     README.md          a model card, for people and for the Hugging Face hub
@@ -26,9 +26,9 @@ The model folder: the only place that reads or writes one.
 A folder is written beside its place and renamed into it. Nothing is pickled. Loading checks the
 version, the names, shapes, dtypes and sizes of all weights before it allocates any of them.
 
-A folder is written in the oldest format version that can say what it holds: float32 weights of
-words in version 1; the smaller types, pieces of words and characters in version 2; and networks
-that give a text several labels, each from its threshold on, in version 3.
+Format version 4 is what is written. Versions 1 to 3, of release 0.1, are read too: they have older
+names for a few settings and weights, and leave out what the first folders did not have (the dtype
+before version 2, the thresholds of multi-label models before version 3).
 
 """
 
@@ -44,7 +44,7 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from dcnn.config import Config
+from dcnn.config import Config, renamed
 from dcnn.errors import ConfigError, ModelFolderError, UserError
 from dcnn.files import write_folder_atomically
 from dcnn.text.encoder import Encoder
@@ -152,7 +152,7 @@ def render_card(
     name: str,
     config: Config,
     classes: Sequence[object],
-    facts: dict[str, Any],
+    metadata: dict[str, Any],
     dtype: StoredDtype = "float32",
     thresholds: Sequence[float] | None = None,
     repository: str = "",
@@ -163,7 +163,7 @@ def render_card(
         name: of the model.
         config: its settings.
         classes: its labels.
-        facts: the plain values that training noted.
+        metadata: the plain values that training noted.
         dtype: how its weights are stored.
         thresholds: of its labels, where a text may have several.
         repository: where the hub has it, ``OWNER/NAME``, for a card that is read there.
@@ -172,7 +172,7 @@ def render_card(
     more = f" and {len(classes) - _SHOWN_CLASSES} more" if len(classes) > _SHOWN_CLASSES else ""
     pull = f"dcnn pull {repository} --out {name}\n" if repository else ""
     sections = [
-        front_matter(name, config, facts, dtype),
+        front_matter(name, config, metadata, dtype),
         f"# {name}",
         f"A sentence classifier ({config.model.kind}) made with "
         "[dcnn](https://pypi.org/project/dcnn).",
@@ -182,7 +182,9 @@ def render_card(
         f'```sh\n{pull}dcnn predict {name} "a text"\n```',
         *_threshold_section(classes, thresholds),
         "## How it was made",
-        _table(("fact", "value"), _flatten(facts)) if facts else "Nothing was noted of the run.",
+        _table(("fact", "value"), _flatten(metadata))
+        if metadata
+        else "Nothing was noted of the run.",
         "## Settings",
         settings_table(config),
     ]
@@ -190,7 +192,7 @@ def render_card(
 
 
 def front_matter(
-    name: str, config: Config, facts: dict[str, Any], dtype: StoredDtype = "float32"
+    name: str, config: Config, metadata: dict[str, Any], dtype: StoredDtype = "float32"
 ) -> str:
     """What the hub reads: kind of task, library, tags, and the scores of the run."""
     lines = [
@@ -200,7 +202,7 @@ def front_matter(
         "tags:",
         "- sentence-classification",
         f"- {config.model.kind}",
-        *_model_index(name, facts, dtype),
+        *_model_index(name, metadata, dtype),
         FENCE,
     ]
     return "\n".join(lines)
@@ -217,17 +219,17 @@ def has_front_matter(card: str) -> bool:
     return first.rstrip() == FENCE and any(line.rstrip() == FENCE for line in others)
 
 
-def _model_index(name: str, facts: dict[str, Any], dtype: StoredDtype) -> list[str]:
+def _model_index(name: str, metadata: dict[str, Any], dtype: StoredDtype) -> list[str]:
     """The scores as the hub's leaderboards read them; none that was not measured."""
     if dtype != "float32":
         return []  # those of the run are of the weights before they were rounded
     results: list[str] = []
     for split, meaning in _SPLITS.items():
-        figures = [(*names, facts.get(f"{split}_{fact}")) for *names, fact in _MEASURES]
+        figures = [(*names, metadata.get(f"{split}_{fact}")) for *names, fact in _MEASURES]
         for kind, measure, value in figures:
             if not (isinstance(value, float) and math.isfinite(value)):
                 continue
-            data = _quoted(facts.get("data", "unknown"))
+            data = _quoted(metadata.get("data", "unknown"))
             results += [
                 "  - task:",
                 "      type: text-classification",
@@ -281,8 +283,8 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-FORMAT_VERSION = 3
-_VERSION_1_TOKENIZERS = ("words", "tweet", "whitespace")
+FORMAT_VERSION = 4
+_HEADS_BEFORE_4 = {"head.weight": "top.weight", "head.bias": "top.bias"}
 CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
 FILES = (CONFIG, WEIGHTS, TOKENIZER, CARD)
 
@@ -298,7 +300,7 @@ class Artifact:
         classes: the labels, in the order of the network's outputs.
         encoder: from strings to ids.
         weights: name to array, as ``config.model.parameter_shapes`` says.
-        facts: what is known of the run: data, metrics, time. Plain values, for the card.
+        metadata: what is known of the run: data, metrics, time. Plain values, for the card.
         dtype: how a folder stores the weights; here they are float32 in any case.
         thresholds: the probability from which on each label is given, where a text may have
             several labels or none; none where a text has exactly one.
@@ -308,12 +310,12 @@ class Artifact:
     classes: tuple[Label, ...]
     encoder: Encoder
     weights: Weights
-    facts: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     dtype: StoredDtype = "float32"
     thresholds: tuple[float, ...] | None = None
 
     @property
-    def many(self) -> bool:
+    def multi_label(self) -> bool:
         """Whether a text may have several labels."""
         return self.thresholds is not None
 
@@ -371,21 +373,19 @@ def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
     # The path of the vectors belongs to the machine that trained, not to the model.
     text = replace(artifact.config.text, vectors=Path(artifact.config.text.vectors).name)
     config = replace(artifact.config, text=text)
-    newer = artifact.dtype != "float32" or config.text.tokenizer not in _VERSION_1_TOKENIZERS
-    version = 3 if artifact.thresholds is not None else 2 if newer else 1
     description = {
-        "format_version": version,
-        **({"dtype": artifact.dtype} if version > 1 else {}),
-        **({"thresholds": artifact.thresholds} if version > 2 else {}),
+        "format_version": FORMAT_VERSION,
+        "dtype": artifact.dtype,
+        "thresholds": artifact.thresholds,
         **config.to_dict(),
         "classes": list(artifact.classes),
         "vocabulary_size": len(artifact.encoder.vocabulary),
-        "facts": artifact.facts,
+        "metadata": artifact.metadata,
     }
     packed = pack(artifact.weights, artifact.dtype)
     weights = {name: np.ascontiguousarray(value) for name, value in packed.items()}
     card = render_card(
-        name, config, artifact.classes, artifact.facts, artifact.dtype, artifact.thresholds
+        name, config, artifact.classes, artifact.metadata, artifact.dtype, artifact.thresholds
     )
     return {
         WEIGHTS: safetensors.numpy.save(weights),
@@ -406,7 +406,8 @@ def load(path: Path) -> Artifact:
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         if not (path / name).is_file():
             raise ModelFolderError(f"{path} is not a complete model folder: {name} is missing")
-    config, classes, vocabulary_size, facts, dtype, thresholds = _read_config(path / CONFIG)
+    description = _read_config(path / CONFIG)
+    _, config, classes, vocabulary_size, metadata, dtype, thresholds = description
     try:
         encoder = Encoder.from_json(_read_text(path / TOKENIZER))
     except (ValueError, RecursionError) as error:  # JSON errors are ValueErrors too
@@ -417,8 +418,12 @@ def load(path: Path) -> Artifact:
             f"{vocabulary_size}: the files do not belong together"
         )
     shapes = config.model.parameter_shapes(vocabulary_size, len(classes))
-    weights = _read_weights(path / WEIGHTS, stored_form(shapes, dtype))
-    return Artifact(config, classes, encoder, weights, facts, dtype, thresholds)
+    form = stored_form(shapes, dtype)
+    if description.version < 4:
+        form = {_HEADS_BEFORE_4.get(name, name): value for name, value in form.items()}
+    weights = _read_weights(path / WEIGHTS, form)
+    weights = {name: weights[old] for name, old in zip(shapes, form, strict=False)}
+    return Artifact(config, classes, encoder, weights, metadata, dtype, thresholds)
 
 
 def _read_text(path: Path) -> str:
@@ -431,10 +436,11 @@ def _read_text(path: Path) -> str:
 class _Description(NamedTuple):
     """What config.json says."""
 
+    version: int
     config: Config
     classes: tuple[Label, ...]
     vocabulary_size: int
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
     dtype: StoredDtype
     thresholds: tuple[float, ...] | None
 
@@ -458,24 +464,25 @@ def _read_config(path: Path) -> _Description:
     if dtype not in STORED_DTYPES:
         raise ModelFolderError(f"{path}: dtype={dtype!r} must be one of {', '.join(STORED_DTYPES)}")
     thresholds = values.pop("thresholds", None) if version > 2 else None
-    classes, facts = values.pop("classes", None), values.pop("facts", {})
+    classes = values.pop("classes", None)
+    metadata = values.pop("metadata" if version > 3 else "facts", {})
     vocabulary_size = values.pop("vocabulary_size", None)
     if not _are_labels(classes):
         raise ModelFolderError(f"{path}: classes must be a list of two or more distinct labels")
-    if version > 2 and not _are_thresholds(thresholds, len(classes)):
+    if thresholds is not None and not _are_thresholds(thresholds, len(classes)):
         raise ModelFolderError(
-            f"{path}: thresholds must be {len(classes)} numbers from 0 to 1, one a label"
+            f"{path}: thresholds must be {len(classes)} numbers from 0 to 1, one per label"
         )
     if not isinstance(vocabulary_size, int) or vocabulary_size < 1:
         raise ModelFolderError(f"{path}: vocabulary_size={vocabulary_size!r} must be 1 or more")
-    if not isinstance(facts, dict):
-        raise ModelFolderError(f"{path}: facts must be an object")
+    if not isinstance(metadata, dict):
+        raise ModelFolderError(f"{path}: metadata must be an object")
     try:
-        config = Config.from_dict(values, str(path))
+        config = Config.from_dict(values if version > 3 else renamed(values), str(path))
     except ConfigError as error:
         raise ModelFolderError(str(error)) from error
     given = None if thresholds is None else tuple(map(float, thresholds))
-    return _Description(config, tuple(classes), vocabulary_size, facts, dtype, given)
+    return _Description(version, config, tuple(classes), vocabulary_size, metadata, dtype, given)
 
 
 def _are_labels(classes: object) -> bool:

@@ -48,7 +48,7 @@ class GivenExamples:
     columns: Columns | None
 
     @property
-    def many(self) -> bool:
+    def multi_label(self) -> bool:
         """Whether a text may have several labels."""
         return isinstance(self.labels, LabelSets)
 
@@ -62,7 +62,7 @@ class TargetedTexts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainDevSplit:
     """What to learn from, what to stop by, and the labels, sorted."""
 
     train: TargetedTexts
@@ -113,7 +113,7 @@ def given_indicators(y: Any, texts: list[str], classes: NDArray[Any]) -> NDArray
 
 def make_lesson(
     given: GivenExamples, sample_weight: ArrayLike | None, dev: Any, config: TrainingConfig
-) -> Lesson:
+) -> TrainDevSplit:
     """Number the labels, and take the dev set or hold one out.
 
     Args:
@@ -135,12 +135,12 @@ def make_lesson(
     weights = None if sample_weight is None else _checked_weights(sample_weight, len(given.texts))
     train = TargetedTexts(given.texts, targets, weights)
     if dev is None:
-        return Lesson(*_hold_out(train, given.labels, config), classes)
+        return TrainDevSplit(*_hold_out(train, given.labels, config), classes)
     apart = _dev_examples(dev, given.columns)
     if not apart.texts:
         raise DataError("dev has no texts; give at least one, or leave dev out")
-    numbers = dev_targets(apart.labels, classes, given.many)
-    return Lesson(train, TargetedTexts(apart.texts, numbers), classes)
+    numbers = dev_targets(apart.labels, classes, given.multi_label)
+    return TrainDevSplit(train, TargetedTexts(apart.texts, numbers), classes)
 
 
 def _checked_weights(sample_weight: ArrayLike, count: int) -> NDArray[np.float32]:
@@ -258,14 +258,14 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: float = NETWORK.dropout,
         tokenizer: str = DEFAULT.text.tokenizer,
         lowercase: bool = DEFAULT.text.lowercase,
-        subwords: int = DEFAULT.text.subwords,
+        subwords: int = DEFAULT.text.n_subwords,
         min_count: int = DEFAULT.text.min_count,
         max_size: int = DEFAULT.text.max_size,
         vectors: str = DEFAULT.text.vectors,
         vectors_scale: float = DEFAULT.text.vectors_scale,
         vectors_projection: float = DEFAULT.text.vectors_projection,
         vectors_words: int = DEFAULT.text.vectors_words,
-        members: int = DEFAULT.training.members,
+        n_ensemble: int = DEFAULT.training.n_ensemble,
         epochs: int = DEFAULT.training.epochs,
         batch_size: int = DEFAULT.training.batch_size,
         learning_rate: float = DEFAULT.training.learning_rate,
@@ -276,14 +276,14 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         decay_embeddings: float = DEFAULT.training.decay_embeddings,
         l2_projection: float = DEFAULT.training.l2_projection,
         l2_filters: Sequence[float] = DEFAULT.training.l2_filters,
-        l2_top: float = DEFAULT.training.l2_top,
+        l2_head: float = DEFAULT.training.l2_head,
         max_grad_norm: float = DEFAULT.training.max_grad_norm,
         label_smoothing: float = DEFAULT.training.label_smoothing,
         class_weights: str = DEFAULT.training.class_weights,
         word_dropout: float = DEFAULT.training.word_dropout,
         ema: float = DEFAULT.training.ema,
         patience: int = DEFAULT.training.patience,
-        evaluations: int = DEFAULT.training.evaluations,
+        evaluations: int = DEFAULT.training.evaluations_per_epoch,
         dev_fraction: float = DEFAULT.training.dev_fraction,
         calibrate: bool = DEFAULT.training.calibrate,
         random_state: Any = DEFAULT.training.seed,
@@ -306,7 +306,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.vectors_scale = vectors_scale
         self.vectors_projection = vectors_projection
         self.vectors_words = vectors_words
-        self.members = members
+        self.n_ensemble = n_ensemble
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -317,7 +317,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.decay_embeddings = decay_embeddings
         self.l2_projection = l2_projection
         self.l2_filters = l2_filters
-        self.l2_top = l2_top
+        self.l2_head = l2_head
         self.max_grad_norm = max_grad_norm
         self.label_smoothing = label_smoothing
         self.class_weights = class_weights
@@ -386,19 +386,19 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         config = self.config
         given = given_examples(X, y, text_column, label_column)
-        if not given.many:
+        if not given.multi_label:
             check_classification_targets(given.labels)
         lesson = make_lesson(given, sample_weight, dev, config.training)
-        with _progress_bar() if self.verbose else nullcontext() as listener:
+        with _progress_bar() if self.verbose else nullcontext() as callback:
             artifact, summary = fit(
                 TextSet(*lesson.train),
                 TextSet(*lesson.dev),
                 lesson.classes.tolist(),
                 config,
                 device=self.device,
-                listener=listener,
+                callback=callback,
                 threads=self.n_jobs,
-                many=given.many,
+                multi_label=given.multi_label,
             )
         self.classes_ = lesson.classes
         self.thresholds_ = artifact.thresholds
@@ -482,8 +482,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classifier.classes_ = np.array(artifact.classes)
         classifier.thresholds_ = artifact.thresholds
         classifier.predictor_ = Predictor(artifact)
-        classifier.n_epochs_ = artifact.facts.get("epochs", 0)
-        classifier.dev_accuracy_ = artifact.facts.get("dev_accuracy")
+        classifier.n_epochs_ = artifact.metadata.get("epochs", 0)
+        classifier.dev_accuracy_ = artifact.metadata.get("dev_accuracy")
         return classifier
 
     def __sklearn_tags__(self) -> Any:

@@ -207,7 +207,7 @@ Probabilities = NDArray[Any]  # (texts, classes)
 
 
 @dataclass(frozen=True)
-class Course:
+class RunOptions:
     """What every contender is given.
 
     Attributes:
@@ -245,7 +245,7 @@ class Contender:
     name: str
     recipe: str
     seeded: bool
-    fit: Callable[[Course, int, Path], Fitted]
+    fit: Callable[[RunOptions, int, Path], Fitted]
 
 
 def our_contenders() -> dict[str, Contender]:
@@ -286,31 +286,31 @@ def one_hot(numbers: NDArray[Any], classes: int) -> Probabilities:
     return certain
 
 
-def _network(kind: str) -> Callable[[Course, int, Path], Fitted]:
-    def train(course: Course, seed: int, folder: Path) -> Fitted:
+def _network(kind: str) -> Callable[[RunOptions, int, Path], Fitted]:
+    def train(run_options: RunOptions, seed: int, folder: Path) -> Fitted:
         config = DEFAULT.with_settings([f"model.kind={kind}"]).with_training(seed=seed)
         # As `dcnn train` would: the same split for the same seed, hence the same model.
-        learned, dev = course.train, course.dev
+        learned, dev = run_options.train, run_options.dev
         if dev is None:
-            learned, dev = hold_out(course.train, config.training)
+            learned, dev = hold_out(run_options.train, config.training)
         sets = (
-            TextSet(learned.texts, learned.class_numbers(course.classes)),
-            TextSet(dev.texts, dev.class_numbers(course.classes)),
+            TextSet(learned.texts, learned.class_numbers(run_options.classes)),
+            TextSet(dev.texts, dev.class_numbers(run_options.classes)),
         )
-        artifact, _ = fit(*sets, course.classes, config, device="cpu")
+        artifact, _ = fit(*sets, run_options.classes, config, device="cpu")
         model_folder.save(folder, artifact)
         return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 
     return train
 
 
-def _grams(name: str) -> Callable[[Course, int, Path], Fitted]:
-    def train(course: Course, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
-        truth = course.train.class_numbers(course.classes)
-        model = ngram_classifier(name).fit(course.train.texts, truth)
+def _grams(name: str) -> Callable[[RunOptions, int, Path], Fitted]:
+    def train(run_options: RunOptions, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
+        truth = run_options.train.class_numbers(run_options.classes)
+        model = ngram_classifier(name).fit(run_options.train.texts, truth)
 
         def probabilities(texts: Sequence[str]) -> Probabilities:
-            return one_hot(model.predict(texts), len(course.classes))
+            return one_hot(model.predict(texts), len(run_options.classes))
 
         # It has no format of its own; a pickle is what people keep such a model as.
         return Fitted(probabilities, len(pickle.dumps(model)))
@@ -415,7 +415,7 @@ def is_installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def _fasttext_rivals(course: Course, seed: int, folder: Path) -> Fitted:
+def _fasttext_rivals(run_options: RunOptions, seed: int, folder: Path) -> Fitted:
     import fasttext
 
     tokenizer = Tokenizer()
@@ -423,11 +423,11 @@ def _fasttext_rivals(course: Course, seed: int, folder: Path) -> Fitted:
     def line(text: str) -> str:
         return " ".join(tokenizer(text))
 
-    numbers = course.train.class_numbers(course.classes)
+    numbers = run_options.train.class_numbers(run_options.classes)
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as place:
         data = Path(place) / "train.txt"
-        pairs = zip(numbers, course.train.texts, strict=True)
+        pairs = zip(numbers, run_options.train.texts, strict=True)
         lines = (f"{_LABEL}{number} {line(text)}\n" for number, text in pairs)
         data.write_text("".join(lines), encoding="utf-8")
         model = fasttext.train_supervised(
@@ -438,7 +438,7 @@ def _fasttext_rivals(course: Course, seed: int, folder: Path) -> Fitted:
     model.save_model(str(kept))
 
     def probabilities(texts: Sequence[str]) -> Probabilities:
-        found = np.zeros((len(texts), len(course.classes)))
+        found = np.zeros((len(texts), len(run_options.classes)))
         # The inner object: the wrapper's `predict` fails with numpy 2 in some of its builds.
         for row, text in zip(found, texts, strict=True):
             for share, label in model.f.predict(line(text) + "\n", len(row), 0.0, "strict"):
@@ -448,12 +448,12 @@ def _fasttext_rivals(course: Course, seed: int, folder: Path) -> Fitted:
     return Fitted(probabilities, size_on_disk(kept))
 
 
-def _setfit(course: Course, seed: int, folder: Path) -> Fitted:
+def _setfit(run_options: RunOptions, seed: int, folder: Path) -> Fitted:
     from datasets import Dataset
     from setfit import SetFitModel, Trainer, TrainingArguments
 
     places: dict[int, list[int]] = defaultdict(list)
-    for place, number in enumerate(course.train.class_numbers(course.classes).tolist()):
+    for place, number in enumerate(run_options.train.class_numbers(run_options.classes).tolist()):
         places[number].append(place)
     draw = random.Random(seed)  # noqa: S311
     chosen = [
@@ -463,7 +463,7 @@ def _setfit(course: Course, seed: int, folder: Path) -> Fitted:
     ]
     examples = Dataset.from_dict(
         {
-            "text": [course.train.texts[place] for place, _ in chosen],
+            "text": [run_options.train.texts[place] for place, _ in chosen],
             "label": [number for _, number in chosen],
         }
     )
@@ -494,7 +494,7 @@ class Run:
 
 def measure(
     contenders: Sequence[Contender],
-    course: Course,
+    run_options: RunOptions,
     seeds: int,
     folder: Path,
     report: Callable[[str], None],
@@ -505,16 +505,16 @@ def measure(
     for contender in contenders:
         runs[contender.name] = []
         for seed in range(seeds if contender.seeded else 1):
-            run = _run(contender, course, seed, folder / f"{contender.name}-seed{seed}")
+            run = _run(contender, run_options, seed, folder / f"{contender.name}-seed{seed}")
             runs[contender.name].append(run)
             which = f" seed {seed}" if contender.seeded else ""
             accuracy = 100 * run.evaluation.accuracy
             report(f"{contender.name}{which}: {accuracy:.2f} % on test, {run.seconds:.1f} s")
     fitted = {name: those[0].fitted for name, those in runs.items()}
-    texts = course.test.texts
+    texts = run_options.test.texts
     one = take_turns([_one_text(*pair, texts) for pair in fitted.items()], ONE_ROUNDS, ONE_CALLS)
     some = (texts * (MANY_TEXTS // len(texts) + 1))[:MANY_TEXTS]
-    many = take_turns([_all_texts(*pair, some) for pair in fitted.items()], MANY_ROUNDS)
+    multi_label = take_turns([_all_texts(*pair, some) for pair in fitted.items()], MANY_ROUNDS)
     return [
         Score(
             name=contender.name,
@@ -524,20 +524,20 @@ def measure(
             train_seconds=float(np.mean([run.seconds for run in those])),
             size=those[0].fitted.size,
             latency=one[contender.name],
-            texts_per_second=many[contender.name].rate(len(some)).median,
+            texts_per_second=multi_label[contender.name].rate(len(some)).median,
         )
         for contender, those in ((contender, runs[contender.name]) for contender in contenders)
     ]
 
 
-def _run(contender: Contender, course: Course, seed: int, folder: Path) -> Run:
+def _run(contender: Contender, run_options: RunOptions, seed: int, folder: Path) -> Run:
     started = time.perf_counter()
-    fitted = contender.fit(course, seed, folder)
+    fitted = contender.fit(run_options, seed, folder)
     seconds = time.perf_counter() - started
-    truth = course.test.class_numbers(course.classes)
-    probabilities = fitted.probabilities(course.test.texts)
+    truth = run_options.test.class_numbers(run_options.classes)
+    probabilities = fitted.probabilities(run_options.test.texts)
     correct = (probabilities.argmax(axis=1) == truth).tolist()
-    return Run(fitted, evaluate(truth, probabilities, course.classes), correct, seconds)
+    return Run(fitted, evaluate(truth, probabilities, run_options.classes), correct, seconds)
 
 
 def _one_text(name: str, fitted: Fitted, texts: Sequence[str]) -> Contestant:

@@ -65,11 +65,35 @@ def to_plain(section: object) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(json.dumps(asdict(cast("Any", section)))))
 
 
+# Settings of release 0.1 by section, and what they are called now.
+RENAMED_SETTINGS = {
+    "text": {"subwords": "n_subwords"},
+    "training": {
+        "members": "n_ensemble",
+        "evaluations": "evaluations_per_epoch",
+        "l2_top": "l2_head",
+    },
+}
+
+
+def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables of settings that release 0.1 wrote, with the names that the settings have now."""
+    return {
+        section: {RENAMED_SETTINGS.get(section, {}).get(name, name): v for name, v in table.items()}
+        if isinstance(table, Mapping)
+        else table
+        for section, table in values.items()
+    }
+
+
 def check_names(where: str, values: Mapping[str, Any], known: list[str]) -> None:
     """Refuse names that are not ``known``, with the nearest one as a hint."""
     for name in values:
         if name in known:
             continue
+        for names in RENAMED_SETTINGS.values():
+            if names.get(name) in known:
+                raise ConfigError(f"{where}: the setting '{name}' is now called {names[name]}")
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
         raise ConfigError(f"{where}: unknown setting '{name}'; {hint}")
@@ -123,7 +147,7 @@ def _checked(where: str, name: str, hint: Any, value: Any) -> object:
 
 
 Shapes = dict[str, tuple[int, ...]]
-SMALLEST_MEMBER = 8  # rows of the sentence matrix; with fewer a network learns little
+MIN_ENSEMBLE_ROWS = 8  # rows of the sentence matrix; with fewer a network learns little
 TokenizerName = Literal["words", "tweet", "whitespace", "bpe", "unigram", "characters"]
 
 
@@ -145,7 +169,7 @@ class TextConfig:
             ``whitespace`` (text that is tokenized already), ``bpe`` or ``unigram`` (pieces of
             words, learned from the training texts) or ``characters``.
         lowercase: whether case is dropped; ``tweet`` always drops it.
-        subwords: how many pieces ``bpe`` and ``unigram`` learn.
+        n_subwords: how many pieces ``bpe`` and ``unigram`` learn.
         min_count: a word seen less often in training becomes the unknown word.
         max_size: at most this many words are kept, the most frequent ones; 0 is no limit.
         vectors: a file of pretrained vectors to start the embeddings from, or empty.
@@ -159,7 +183,7 @@ class TextConfig:
 
     tokenizer: TokenizerName = "words"
     lowercase: bool = True
-    subwords: int = 4000
+    n_subwords: int = 4000
     min_count: int = 1
     max_size: int = 0
     vectors: str = ""
@@ -183,7 +207,7 @@ class TextConfig:
             f"vectors={self.vectors!r} are of words, and tokenizer={self.tokenizer!r} gives other "
             "tokens; set text.tokenizer to words, tweet or whitespace",
         )
-        _require(self.subwords >= 1, f"subwords={self.subwords} must be 1 or more")
+        _require(self.n_subwords >= 1, f"n_subwords={self.n_subwords} must be 1 or more")
         _require(self.vectors_words >= 0, f"vectors_words={self.vectors_words} must be 0 or more")
         _require(self.min_count >= 1, f"min_count={self.min_count} must be 1 or more")
         _require(self.max_size >= 0, f"max_size={self.max_size} must be 0 (no limit) or more")
@@ -266,7 +290,7 @@ class DCNNConfig:
             shapes[f"layers.{index}.filters"] = (maps, maps_below, self.rows(index), width)
             shapes[f"layers.{index}.bias"] = (maps, self.rows(index + 1))
             maps_below = maps
-        return shapes | _top_shapes(self.features, classes)
+        return shapes | _head_shapes(self.features, classes)
 
 
 @dataclass(frozen=True)
@@ -299,7 +323,7 @@ class MaxTDNNConfig:
             "embeddings": (vocabulary, self.dim),
             "layers.0.filters": (1, 1, self.dim, self.width),
             "layers.0.bias": (1, self.dim),
-        } | _top_shapes(self.dim, classes)
+        } | _head_shapes(self.dim, classes)
 
 
 @dataclass(frozen=True)
@@ -326,11 +350,11 @@ class NBoWConfig:
 
     def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
         """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
-        return {"embeddings": (vocabulary, self.dim)} | _top_shapes(self.dim, classes)
+        return {"embeddings": (vocabulary, self.dim)} | _head_shapes(self.dim, classes)
 
 
-def _top_shapes(features: int, classes: int) -> Shapes:
-    return {"top.weight": (classes, features), "top.bias": (classes,)}
+def _head_shapes(features: int, classes: int) -> Shapes:
+    return {"head.weight": (classes, features), "head.bias": (classes,)}
 
 
 ModelConfig = DCNNConfig | MaxTDNNConfig | NBoWConfig
@@ -344,9 +368,9 @@ class TrainingConfig:
     """How the objective is minimised (Sect. 5.1).
 
     Attributes:
-        members: at most this many equal parts of the rows learn each by itself, as networks of
+        n_ensemble: at most this many equal parts of the rows learn each by itself, as networks of
             their own; what is kept is their mean, one network. See ``SentenceModel.divide``, and
-            ``Config.members`` for how many they are.
+            ``Config.n_ensemble`` for how many they are.
         epochs: passes over the training set, at most.
         batch_size: sentences a step.
         learning_rate: Adagrad's.
@@ -358,7 +382,7 @@ class TrainingConfig:
             learning rate.
         l2_projection: L2 on the projection of pretrained vectors, where there is one.
         l2_filters: L2 on the filters of each layer; the last value serves the layers above it too.
-        l2_top: L2 on the fully connected weights.
+        l2_head: L2 on the fully connected weights.
         max_grad_norm: gradients are scaled down to this norm, of members to as much for each in the
             mean; 0 is no limit.
         label_smoothing: the share of a hard target spread over all classes.
@@ -367,14 +391,14 @@ class TrainingConfig:
         ema: decay of the moving average of the weights that is evaluated and kept; 0 is none.
         patience: evaluations without better weights (by dev accuracy, then by dev loss) before
             training stops; 0 is never.
-        evaluations: times the dev set is evaluated in an epoch.
+        evaluations_per_epoch: times the dev set is evaluated in an epoch.
         dev_fraction: the share of the training set held out when no dev set is given.
         calibrate: whether the probabilities are made honest at the end, by a temperature found on
             the dev set; see ``dcnn.metrics``.
         seed: the one source of all randomness.
     """
 
-    members: int = 1
+    n_ensemble: int = 1
     epochs: int = 12
     batch_size: int = 32
     learning_rate: float = 0.1
@@ -385,20 +409,20 @@ class TrainingConfig:
     decay_embeddings: float = 0.0
     l2_projection: float = 1e-3
     l2_filters: tuple[float, ...] = (3e-5, 3e-6)
-    l2_top: float = 1e-4
+    l2_head: float = 1e-4
     max_grad_norm: float = 5.0
     label_smoothing: float = 0.0
     class_weights: Literal["none", "balanced"] = "none"
     word_dropout: float = 0.1
     ema: float = 0.0
     patience: int = 5
-    evaluations: int = 1
+    evaluations_per_epoch: int = 1
     dev_fraction: float = 0.1
     calibrate: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("members", "epochs", "batch_size", "evaluations"):
+        for name in ("n_ensemble", "epochs", "batch_size", "evaluations_per_epoch"):
             value = getattr(self, name)
             _require(value >= 1, f"{name}={value} must be 1 or more")
         for name in ("learning_rate", "eps"):
@@ -408,7 +432,7 @@ class TrainingConfig:
             "l2_embeddings",
             "decay_embeddings",
             "l2_projection",
-            "l2_top",
+            "l2_head",
             "max_grad_norm",
             "reset_every",
             "patience",
@@ -437,10 +461,10 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     @property
-    def members(self) -> int:
+    def n_ensemble(self) -> int:
         """How many networks the rows are divided among: as many as the settings allow."""
         rows, unit = self.model.dim, self.model.smallest_rows
-        most = min(self.training.members, max(1, rows // SMALLEST_MEMBER))
+        most = min(self.training.n_ensemble, max(1, rows // MIN_ENSEMBLE_ROWS))
         return max(count for count in range(1, most + 1) if rows // unit % count == 0)
 
     @classmethod
@@ -493,7 +517,7 @@ class Config:
             )
         if tables.get("model", {}).get("kind", self.model.kind) != self.model.kind:
             # Another kind of network starts from its own defaults, undivided.
-            values["model"], values["training"]["members"] = {}, 1
+            values["model"], values["training"]["n_ensemble"] = {}, 1
         return self.from_dict({name: values[name] | tables.get(name, {}) for name in values}, where)
 
     def with_training(self, **changes: object) -> Self:
@@ -514,7 +538,7 @@ def model_from_dict(values: Mapping[str, Any], where: str) -> ModelConfig:
 
 
 NETWORK = DCNNConfig(dim=96, widths=(7,), maps=(8,), k_top=2)
-DEFAULT = Config(model=NETWORK, training=TrainingConfig(members=8))
+DEFAULT = Config(model=NETWORK, training=TrainingConfig(n_ensemble=8))
 
 
 def load_toml(path: Path) -> Config:

@@ -135,31 +135,31 @@ class Words:
     width: str
 
 
-def build_network(config: ModelConfig, stored: Stored, many: bool = False) -> Graph:
+def build_network(config: ModelConfig, stored: Stored, multi_label: bool = False) -> Graph:
     """The whole graph, with weights as ``stored_weights.pack`` gives them.
 
-    With ``many`` every label has a probability of its own.
+    With ``multi_label`` every label has a probability of its own.
     """
     graph = Graph()
     match config:
         case DCNNConfig():
             orders = row_orders(config)
             features = _dcnn(graph, config, stored, _read(graph, stored, orders[0]), orders)
-            top = _in_order(stored["top.weight"], config, orders[-1])
+            top = _in_order(stored["head.weight"], config, orders[-1])
         case MaxTDNNConfig():
             features = _max_tdnn(graph, config, stored, _read(graph, stored))
-            top = stored["top.weight"]
+            top = stored["head.weight"]
         case NBoWConfig():
             words = _read(graph, stored)
             total = graph.add("ReduceSum", words.matrix, graph.integers(2), keepdims=0)
             features = graph.add("Tanh", total)
-            top = stored["top.weight"]
+            top = stored["head.weight"]
     weight, bias = (
         graph.weights(value, name)
-        for value, name in ((top, "top.weight"), (stored["top.bias"], "top.bias"))
+        for value, name in ((top, "head.weight"), (stored["head.bias"], "head.bias"))
     )
     logits = graph.add("Gemm", features, weight, bias, transB=1)
-    if many:
+    if multi_label:
         graph.add("Sigmoid", logits)
     else:
         graph.add("Softmax", logits, axis=-1)
@@ -332,7 +332,7 @@ Floats = NDArray[np.float32]
 def onnx_bytes(artifact: Artifact) -> bytes:
     """The file's content, with weights of the artifact's ``dtype``."""
     stored = pack(artifact.weights, artifact.dtype)
-    graph = build_network(artifact.config.model, stored, artifact.many)
+    graph = build_network(artifact.config.model, stored, artifact.multi_label)
     whole = helper.make_graph(
         graph.nodes,
         f"dcnn {artifact.config.model.kind}",
@@ -369,7 +369,7 @@ def metadata(artifact: Artifact) -> dict[str, str]:
         "kind": artifact.config.model.kind,
         "dtype": artifact.dtype,
         "dcnn_version": __version__,
-    } | ({"thresholds": json.dumps(artifact.thresholds)} if artifact.many else {})
+    } | ({"thresholds": json.dumps(artifact.thresholds)} if artifact.multi_label else {})
 
 
 def check_against_model(content: bytes, artifact: Artifact, seed: int = 0) -> float:

@@ -361,7 +361,7 @@ def _card(name: str, artifact: Artifact, there: bytes | None, repository: str) -
         name,
         artifact.config,
         artifact.classes,
-        artifact.facts,
+        artifact.metadata,
         artifact.dtype,
         artifact.thresholds,
     )
@@ -370,5 +370,5 @@ def _card(name: str, artifact: Artifact, there: bytes | None, repository: str) -
         return card.encode("utf-8", "replace")
     if has_front_matter(there.decode("utf-8", "replace")):
         return there
-    metadata = front_matter(name, artifact.config, artifact.facts, artifact.dtype)
+    metadata = front_matter(name, artifact.config, artifact.metadata, artifact.dtype)
     return f"{metadata}\n\n".encode("utf-8", "replace") + there

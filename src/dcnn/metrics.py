@@ -117,23 +117,25 @@ class Calibration:
         return {name: round(value, 6) for name, value in asdict(self).items()}
 
 
-def calibrate(logits: NDArray[Any], targets: NDArray[Any], *, many: bool = False) -> Calibration:
+def calibrate(
+    logits: NDArray[Any], targets: NDArray[Any], *, multi_label: bool = False
+) -> Calibration:
     """Find the temperature for ``logits`` (N, labels).
 
     Args:
         logits: of the dev set, one example or more.
-        targets: (N, labels) distributions; with ``many`` noughts and ones.
-        many: whether a text may have several labels, each with a probability of its own.
+        targets: (N, labels) distributions; with ``multi_label`` noughts and ones.
+        multi_label: whether a text may have several labels, each with a probability of its own.
     """
     scores: Doubles = logits.astype(np.float64)
     truth: Doubles = targets.astype(np.float64)
-    temperature = _temperature(scores, truth, many)
-    before, after = (_measured(scores / one, truth, many) for one in (1.0, temperature))
+    temperature = _temperature(scores, truth, multi_label)
+    before, after = (_measured(scores / one, truth, multi_label) for one in (1.0, temperature))
     return Calibration(temperature, before[0], after[0], before[1], after[1])
 
 
 def confidences(
-    probabilities: NDArray[Any], truth: NDArray[Any], *, many: bool = False
+    probabilities: NDArray[Any], truth: NDArray[Any], *, multi_label: bool = False
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """What ``reliability`` takes: a confidence a prediction, and whether it is right.
 
@@ -143,19 +145,19 @@ def confidences(
     Args:
         probabilities: (N, labels).
         truth: (N, labels) distributions, or noughts and ones.
-        many: whether a text may have several labels.
+        multi_label: whether a text may have several labels.
     """
-    if many:
+    if multi_label:
         return probabilities.ravel(), truth.ravel() > 0
     return probabilities.max(axis=1), probabilities.argmax(axis=1) == truth.argmax(axis=1)
 
 
-def _temperature(logits: Doubles, truth: Doubles, many: bool) -> float:
+def _temperature(logits: Doubles, truth: Doubles, multi_label: bool) -> float:
     doubt = 1 / (len(logits) + 2)
-    others = 2 if many else logits.shape[1]
+    others = 2 if multi_label else logits.shape[1]
     # The doubt goes to the other labels; with several labels, to the other answer of each.
     believed = truth * (1 - doubt) + (1 - truth) * doubt / (others - 1)
-    head: Callable[[Any], Any] = sigmoid if many else softmax
+    head: Callable[[Any], Any] = sigmoid if multi_label else softmax
 
     def slope(log_inverse: float) -> float:
         """Of the negative log-likelihood, in 1/T."""
@@ -170,16 +172,16 @@ def _temperature(logits: Doubles, truth: Doubles, many: bool) -> float:
     return float(np.exp(-(low + high) / 2))
 
 
-def _measured(logits: Doubles, truth: Doubles, many: bool) -> tuple[float, float]:
+def _measured(logits: Doubles, truth: Doubles, multi_label: bool) -> tuple[float, float]:
     """Calibration error and mean negative log-likelihood."""
-    if many:
+    if multi_label:
         losses = np.logaddexp(0, logits) - truth * logits
         probabilities: Any = sigmoid(logits)
     else:
         shifted = logits - logits.max(axis=1, keepdims=True)
         losses = truth * (np.log(np.exp(shifted).sum(axis=1, keepdims=True)) - shifted)
         probabilities = softmax(logits)
-    bins = reliability(*confidences(probabilities, truth, many=many))
+    bins = reliability(*confidences(probabilities, truth, multi_label=multi_label))
     return calibration_error(bins), float(losses.sum(axis=1).mean())
 
 
@@ -404,7 +406,7 @@ def evaluate_labels(
             for label, p, r, f, n in zip(labels, precision, recall, f1, support, strict=True)
         ),
         calibration_error=calibration_error(
-            reliability(*confidences(probabilities, truth, many=True))
+            reliability(*confidences(probabilities, truth, multi_label=True))
         ),
     )
 

@@ -99,9 +99,9 @@ class Predictor:
         return type(self), (self.artifact, self.threads)
 
     @property
-    def many(self) -> bool:
+    def multi_label(self) -> bool:
         """Whether a text may have several labels."""
-        return self.artifact.many
+        return self.artifact.multi_label
 
     @property
     def backend(self) -> str:
@@ -135,7 +135,7 @@ class Predictor:
         Raises:
             UserError: so it is.
         """
-        if self.many:
+        if self.multi_label:
             raise UserError(
                 f"abstaining below {below:g} is for models that give one label; this one "
                 "gives every label from its threshold on, and may give none"
@@ -148,12 +148,12 @@ class Predictor:
         return tuple(self.classes[i] for i in order if float(row[i]) >= thresholds[i])
 
     def probabilities(self, texts: Iterable[str]) -> Floats:
-        """(texts, classes), in the order of ``classes``; with ``many`` each on its own."""
+        """(texts, classes), in the order of ``classes``; with ``multi_label`` each on its own."""
         return self.head(self.logits(self.artifact.encoder.encode_all(checked_texts(texts))))
 
     def head(self, logits: Floats) -> Floats:
         """Probabilities of logits (..., classes)."""
-        return sigmoid(logits) if self.many else softmax(logits)
+        return sigmoid(logits) if self.multi_label else softmax(logits)
 
     def logits(self, sentences: Sentences) -> Floats:
         """(sentences, classes), before the head."""
@@ -165,7 +165,7 @@ class Predictor:
             words = weights["embeddings"][batch.ids]  # (B, s, d)
             sentence_matrix = words.transpose(0, 2, 1)[:, None]  # (B, 1, d, s)
             features = self._features(sentence_matrix, batch.lengths)
-            logits[batch.order] = features @ weights["top.weight"].T + weights["top.bias"]
+            logits[batch.order] = features @ weights["head.weight"].T + weights["head.bias"]
         return logits
 
     def _features(self, x: Floats, lengths: Ints) -> Floats:

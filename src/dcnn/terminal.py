@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from dcnn.metrics import Evaluation, LabelEvaluation
-from dcnn.training.callbacks import EvaluationRecord, Listener
+from dcnn.training.callbacks import Callback, EvaluationRecord
 from dcnn.training.callbacks import Progress as TrainingProgress
 
 # Beyond this many classes a confusion matrix no longer fits a screen: show the worst pairs.
@@ -32,7 +32,7 @@ def make_console(stderr: bool = False, quiet: bool = False) -> Console:
     return Console(stderr=stderr, quiet=quiet, markup=False, highlight=False, emoji=False)
 
 
-class TrainingBar(Listener):
+class TrainingBar(Callback):
     """A progress bar with epoch, loss, speed and time left, and a line an evaluation.
 
     Where the output is no terminal, the lines alone.

@@ -52,4 +52,4 @@ def test_the_model_folder_is_left_and_named(shown):
     assert "The DCNN is in demo-model" in out
     model = load(folder / "demo-model")
     assert model.classes == ("negative", "positive")
-    assert model.facts["test_accuracy"] >= 0.9
+    assert model.metadata["test_accuracy"] >= 0.9

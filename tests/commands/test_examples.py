@@ -29,7 +29,7 @@ def test_a_label_column_of_noughts_is_kept_and_told(write_flags, caplog):
     columns = TableOptions(label_columns=NAMES)
     train = write_flags("train.csv", [0, 0, 0, 0])
     test = write_flags("test.csv", [0, 1, 0, 0])  # may have it, as the column is a label
-    examples, _, _ = read_examples(train, None, test, columns, many=True)
+    examples, _, _ = read_examples(train, None, test, columns, multi_label=True)
     assert learned_labels(examples, columns) == ["money", "sport", "war"]
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1
@@ -38,14 +38,14 @@ def test_a_label_column_of_noughts_is_kept_and_told(write_flags, caplog):
 
 def test_columns_that_say_something_are_not_told_of(write_flags, caplog):
     train = write_flags("train.csv", [0, 1, 0, 0])
-    read_examples(train, None, None, TableOptions(label_columns=NAMES), many=True)
+    read_examples(train, None, None, TableOptions(label_columns=NAMES), multi_label=True)
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_a_label_of_no_column_is_still_unknown(write_flags):
     columns = TableOptions(label_columns=NAMES[:2])
     train, _, _ = read_examples(
-        write_flags("train.csv", [0, 1, 0, 0]), None, None, columns, many=True
+        write_flags("train.csv", [0, 1, 0, 0]), None, None, columns, multi_label=True
     )
     assert learned_labels(train, columns) == ["money", "sport"]
 
@@ -54,7 +54,9 @@ def test_a_single_column_with_ones_is_nothing_to_learn_from(tmp_path):
     path = tmp_path / "train.csv"
     path.write_text("text,sport,war\nthe team,1,0\nthe bank,0,0\nthe war,0,0\n")
     with pytest.raises(DataError, match="the label 'sport' alone"):
-        read_examples(path, None, None, TableOptions(label_columns=("sport", "war")), many=True)
+        read_examples(
+            path, None, None, TableOptions(label_columns=("sport", "war")), multi_label=True
+        )
 
 
 def test_the_model_has_every_label_that_was_named(write_flags, tmp_path):

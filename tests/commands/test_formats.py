@@ -70,7 +70,7 @@ def test_the_same_rows_give_the_same_model_to_the_bit(tmp_path: Path) -> None:
     assert len(set(weights)) == 1
     other = train(shards / "[02].*", tmp_path / "c")
     assert other != weights[0]
-    assert model_folder.load(tmp_path / "a").facts["data"] == "shards"
+    assert model_folder.load(tmp_path / "a").metadata["data"] == "shards"
 
 
 def test_dev_and_test_may_be_shards(tmp_path: Path) -> None:
@@ -249,12 +249,12 @@ def test_evaluation_and_detectors_take_shards_of_any_format(dcnn, tmp_path, mode
     write_columns(tmp_path / "one.csv", rows)
     for start, name in enumerate(("a.parquet", "b.arrow", "c.jsonl")):
         write_columns(tmp_path / "in" / name, pa.table(rows).slice(start * 9, 9))
-    one, many = (dcnn("evaluate", "model", data, "--json") for data in ("one.csv", "in/*"))
-    assert many.code == 0, many.err
-    assert json.loads(one.out) == json.loads(many.out)
-    one, many = (
+    one, multi_label = (dcnn("evaluate", "model", data, "--json") for data in ("one.csv", "in/*"))
+    assert multi_label.code == 0, multi_label.err
+    assert json.loads(one.out) == json.loads(multi_label.out)
+    one, multi_label = (
         dcnn("detectors", "model", "--corpus", data, "--json", "--text-column", "text")
         for data in ("one.csv", "in")
     )
-    assert many.code == 0, many.err
-    assert one.out == many.out
+    assert multi_label.code == 0, multi_label.err
+    assert one.out == multi_label.out

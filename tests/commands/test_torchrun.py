@@ -95,8 +95,8 @@ def test_two_processes_give_the_weights_of_one(torchrun, shards, tmp_path, monke
     assert out.count("The model is in two") == 1
     assert 0 < difference(tmp_path / "one", tmp_path / "two") < TOLERANCE
     one, two = (load(tmp_path / name) for name in ("one", "two"))
-    assert two.facts["processes"] == 2
-    assert one.facts["dev_accuracy"] == two.facts["dev_accuracy"]
+    assert two.metadata["processes"] == 2
+    assert one.metadata["dev_accuracy"] == two.metadata["dev_accuracy"]
     assert not (tmp_path / "two.checkpoint").exists()
 
 

@@ -53,8 +53,8 @@ def test_a_model_is_trained_scored_and_saved(dcnn, tmp_path, data):
     assert "dcnn predict m 'a text'" in done.err
     model = load(tmp_path / "m")
     assert model.classes == ("neg", "pos")
-    assert model.facts["data"] == "train.csv"
-    assert 0 <= model.facts["test_accuracy"] <= 1
+    assert model.metadata["data"] == "train.csv"
+    assert 0 <= model.metadata["test_accuracy"] <= 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "test.csv", "train.csv"]
 
 
@@ -91,7 +91,7 @@ def test_weights_and_a_dev_file_are_used(dcnn, tmp_path):
     assert weighted.code == 0, weighted.err
     assert "30 training and 10 dev examples" in weighted.err
     assert dcnn(*command, "--out", "plain").code == 0
-    first, second = (load(tmp_path / name).weights["top.weight"] for name in ("weighted", "plain"))
+    first, second = (load(tmp_path / name).weights["head.weight"] for name in ("weighted", "plain"))
     assert (first != second).any()
 
 
@@ -259,7 +259,7 @@ def test_a_diverged_run_says_how_to_start_again(dcnn, tmp_path):
     path = tmp_path / "m.checkpoint"
     with safetensors.safe_open(path, "np") as stream:
         metadata, tensors = stream.metadata(), {k: stream.get_tensor(k) for k in stream.keys()}  # noqa: SIM118
-    tensors["model/top.weight"][:] = float("nan")
+    tensors["model/head.weight"][:] = float("nan")
     safetensors.numpy.save_file(tensors, path, metadata)
     done = dcnn("train", "train.csv", "--out", "m", *LONG, "--resume")
     assert done.code == 1
@@ -302,7 +302,7 @@ def test_a_corpus_is_learned_from_disk_in_shards(dcnn, tmp_path):
     assert "60 examples of 3 files are encoded in cache" in done.err
     assert "54 training and 6 dev examples, 2 labels" in done.err
     assert "Test (" in done.err
-    assert load(tmp_path / "a").facts["examples"] == {"train": 54, "dev": 6}
+    assert load(tmp_path / "a").metadata["examples"] == {"train": 54, "dev": 6}
 
     (shards / "1.csv").write_bytes(b"text,label\nfine\xff,pos\n")
     done = dcnn("train", shards, "--out", "c", *options, DCNN_CACHE="cache")

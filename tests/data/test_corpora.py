@@ -103,7 +103,7 @@ def test_trec_is_learned_from_random_vectors_in_a_minute(corpora, dcnn, tmp_path
     done = dcnn("train", "train.csv", "--test", "test.csv", "--out", "m")
     assert done.code == 0, done.err
     # Five seeds gave 86.8 or more; the rest is room for another machine's rounding.
-    assert load(tmp_path / "m").facts["test_accuracy"] >= 0.85
+    assert load(tmp_path / "m").metadata["test_accuracy"] >= 0.85
 
 
 @pytest.mark.corpora

@@ -17,10 +17,10 @@ def known(name, content):
     return KnownFile(name, len(content), hashlib.sha256(content).hexdigest())
 
 
-def make_corpus(url, content=CONTENT, members=()):
+def make_corpus(url, content=CONTENT, n_ensemble=()):
     name = url.rsplit("/", 1)[1]
-    unpack = {f"inside/{file.name}": file for file in members}
-    files = members or [known(name, content)]
+    unpack = {f"inside/{file.name}": file for file in n_ensemble}
+    files = n_ensemble or [known(name, content)]
     return Corpus(
         name="toy",
         title="Toy corpus",
@@ -192,22 +192,22 @@ def archive(server):
 
 
 def test_an_archive_is_unpacked_and_not_kept(server, archive, folder):
-    members = [known(name, name.encode() * 1000) for name in ("one.txt", "two.txt")]
-    fetch(make_corpus(server.url("/a.zip"), archive, members), folder)
+    n_ensemble = [known(name, name.encode() * 1000) for name in ("one.txt", "two.txt")]
+    fetch(make_corpus(server.url("/a.zip"), archive, n_ensemble), folder)
     assert names(folder) == ["one.txt", "two.txt"]
     assert (folder / "two.txt").read_bytes() == b"two.txt" * 1000
 
 
 def test_an_archive_that_is_there_is_only_unpacked(server, archive, folder):
-    members = [known("one.txt", b"one.txt" * 1000)]
+    n_ensemble = [known("one.txt", b"one.txt" * 1000)]
     folder.mkdir()
     (folder / "a.zip").write_bytes(archive)
-    fetch(make_corpus(server.url("/a.zip"), archive, members), folder)
+    fetch(make_corpus(server.url("/a.zip"), archive, n_ensemble), folder)
     assert (names(folder), server.asked) == (["one.txt"], [])
 
 
 def test_a_member_that_is_not_the_known_one_is_not_installed(server, archive, folder):
-    members = [known("one.txt", b"one.txt" * 1000), known("two.txt", b"another")]
+    n_ensemble = [known("one.txt", b"one.txt" * 1000), known("two.txt", b"another")]
     with pytest.raises(FetchError, match=r"the SHA-256 of inside/two\.txt in it is"):
-        fetch(make_corpus(server.url("/a.zip"), archive, members), folder)
+        fetch(make_corpus(server.url("/a.zip"), archive, n_ensemble), folder)
     assert "two.txt" not in names(folder)

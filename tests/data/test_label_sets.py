@@ -76,7 +76,7 @@ WAYS = {
 @pytest.mark.parametrize(("write", "options"), WAYS.values(), ids=WAYS)
 def test_every_way_to_write_sets_gives_the_same(tmp_path, write, options):
     found = read_labelled(write(tmp_path), options)
-    assert found.many
+    assert found.multi_label
     assert found.texts == TEXTS
     assert found.label_sets == SETS
     expected = [[1, 1], [0, 0], [0, 0], [1, 0]]
@@ -180,10 +180,10 @@ def test_what_cannot_be_learned_or_is_not_known_is_said(tmp_path):
         with pytest.raises(DataError, match=message):
             check_training_labels(alone, splits=True)
     with pytest.raises(DataError, match="several labels a row, where t has one"):
-        check_form(found, many=False, of="t")
+        check_form(found, multi_label=False, of="t")
     single = read_labelled(write_json(tmp_path / "f.jsonl", ["a", "b", "a", "b"]))
     with pytest.raises(DataError, match="one label a row, where t has several"):
-        check_form(single, many=True, of="t")
+        check_form(single, multi_label=True, of="t")
 
 
 @given(

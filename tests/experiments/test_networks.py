@@ -57,7 +57,7 @@ def test_each_seed_learns_and_reports():
         assert (predicted == task.test.targets).mean() > 0.9
         assert network.dev_accuracy > 0.9
         assert network.config.training.seed == network.seed
-    assert not np.allclose(first.weights["top.weight"], second.weights["top.weight"])
+    assert not np.allclose(first.weights["head.weight"], second.weights["head.weight"])
     assert first.side_by_side == (0, 1)
     assert len(reports) == 2 * 12
     assert reports[0][1].epochs == 12
@@ -77,22 +77,22 @@ def test_without_dev_the_folds_give_the_accuracy_and_all_examples_the_weights():
 class Watched:
     """Remembers what the stacks of a training are given, and trains nothing."""
 
-    def __init__(self, monkeypatch, answer=lambda plan: 0.5, failed=False):
-        self.plans, self.examples, self.answer = [], [], answer
+    def __init__(self, monkeypatch, answer=lambda spec: 0.5, failed=False):
+        self.specs, self.examples, self.answer = [], [], answer
         watched = self
 
         class Stack:
-            def __init__(self, model, examples, plans, device):
-                watched.plans += plans
-                watched.examples += [examples] * len(plans)
-                self.plans = plans
-                self.subsets = [np.arange(len(examples)) for _ in plans]
+            def __init__(self, model, examples, specs, device):
+                watched.specs += specs
+                watched.examples += [examples] * len(specs)
+                self.specs = specs
+                self.subsets = [np.arange(len(examples)) for _ in specs]
 
             def train(self, dev, report):
-                return [Outcome(0.5, epochs=1, failed=failed) for _ in self.plans]
+                return [Outcome(0.5, epochs=1, failed=failed) for _ in self.specs]
 
             def probabilities(self, sentences):
-                answers = [watched.answer(plan) for plan in self.plans]
+                answers = [watched.answer(spec) for spec in self.specs]
                 return [np.full((len(sentences), 2), (1 - p, p), np.float32) for p in answers]
 
             def weights_of(self, run):
@@ -106,15 +106,15 @@ def test_folds_and_their_teachers_never_see_what_is_held_out(monkeypatch):
     train(task, make_recipe(folds=4, teachers=2), [0, 1])
     everything = set(range(len(task.train)))
     by_fold = {}
-    for plan in watched.plans:
-        if plan.subset is not None:
-            by_fold.setdefault(tuple(plan.subset), []).append(plan)
+    for spec in watched.specs:
+        if spec.subset is not None:
+            by_fold.setdefault(tuple(spec.subset), []).append(spec)
     assert len(by_fold) == 2 * 4  # every seed has its own folds
-    assert all(len(plans) == 3 for plans in by_fold.values())  # two teachers and the student
+    assert all(len(specs) == 3 for specs in by_fold.values())  # two teachers and the student
     held_out = [sorted(everything - set(subset)) for subset in by_fold]
     assert all(len(part) == len(everything) // 4 for part in held_out)
     assert sorted(chain.from_iterable(held_out)) == sorted([*everything, *everything])
-    students_and_teachers_on_everything = [p for p in watched.plans if p.subset is None]
+    students_and_teachers_on_everything = [p for p in watched.specs if p.subset is None]
     assert len(students_and_teachers_on_everything) == 2 * 3
 
 
@@ -122,10 +122,10 @@ def test_each_student_has_the_mean_of_its_own_teachers(monkeypatch):
     chances = iter([0.1, 0.3, 0.6, 0.8])
     answers = {}
 
-    def answer(plan):
-        if plan.targets is not None:
+    def answer(spec):
+        if spec.targets is not None:
             return 0.5
-        return answers.setdefault(plan.training.seed, next(chances))
+        return answers.setdefault(spec.training.seed, next(chances))
 
     watched, task = Watched(monkeypatch, answer), make_task()
     recipe = make_recipe(teachers=2, share=0.25)
@@ -133,21 +133,21 @@ def test_each_student_has_the_mean_of_its_own_teachers(monkeypatch):
     train(task, replace(recipe, config=smooth), [0, 1])
     assert len(answers) == 4  # seeds of their own
     assert not set(answers) & {0, 1}
-    first, second = (plan.targets for plan in watched.plans if plan.targets is not None)
+    first, second = (spec.targets for spec in watched.specs if spec.targets is not None)
     own = np.where(task.train.targets == 1, 0.9, 0.1)
     np.testing.assert_allclose(first[:, 1], 0.25 * 0.2 + 0.75 * own, rtol=1e-5)
     np.testing.assert_allclose(second[:, 1], 0.25 * 0.7 + 0.75 * own, rtol=1e-5)
 
 
 def test_what_has_no_label_is_for_students_alone_as_their_teachers_say(monkeypatch):
-    watched, task = Watched(monkeypatch, lambda plan: 0.3), make_task()
+    watched, task = Watched(monkeypatch, lambda spec: 0.3), make_task()
     unlabelled = task.test.sentences.select(np.arange(7))
     recipe = replace(
         make_recipe(share=0.25),
         distillation=DistillationConfig(2, 0.25, swaps=1, word_dropout=0.05),
     )
     train(replace(task, unlabelled=unlabelled), recipe, [0])
-    teacher, _, student = watched.plans
+    teacher, _, student = watched.specs
     seen_by_teacher, _, seen_by_student = watched.examples
     assert seen_by_teacher is task.train
     assert teacher.training.word_dropout == 0
@@ -188,11 +188,13 @@ def test_a_student_learns_from_its_own_teachers():
         "training, teachers 2 of 2"
     ] * 4 + ["training"] * 4
     (alone,) = train(task, make_recipe(epochs=4), [0])
-    assert not np.allclose(network.weights["top.weight"], alone.weights["top.weight"])
+    assert not np.allclose(network.weights["head.weight"], alone.weights["head.weight"])
 
 
 def test_teachers_that_share_nothing_change_little():
     task = make_task(noise=0.1)
     (taught,) = train(task, make_recipe(teachers=1, epochs=3, share=1e-6), [0])
     (alone,) = train(task, make_recipe(epochs=3), [0])
-    np.testing.assert_allclose(taught.weights["top.weight"], alone.weights["top.weight"], atol=1e-3)
+    np.testing.assert_allclose(
+        taught.weights["head.weight"], alone.weights["head.weight"], atol=1e-3
+    )

@@ -86,9 +86,9 @@ def test_the_interval_of_a_difference_turns_round_with_it(first_runs, second_run
 
 @pytest.mark.parametrize("runs", [1, 5])
 def test_intervals_shrink_with_the_number_of_examples(runs):
-    few, many = random_runs(runs, 100, 0), random_runs(runs, 10_000, 0)
+    few, multi_label = random_runs(runs, 100, 0), random_runs(runs, 10_000, 0)
     for bootstrap in (bootstrap_mean, lambda correct: bootstrap_difference(correct, ~correct)):
-        wide, narrow = bootstrap(few), bootstrap(many)
+        wide, narrow = bootstrap(few), bootstrap(multi_label)
         assert narrow.high - narrow.low < (wide.high - wide.low) / 3
 
 

@@ -103,7 +103,7 @@ def test_rounding_excuses_a_few_sentences_and_not_all(artifact, monkeypatch):
 
 def test_a_graph_whose_answer_is_no_number_is_not_the_model(artifact):
     broken = replace(
-        artifact, weights=artifact.weights | {"top.bias": np.array([np.nan, 0], np.float32)}
+        artifact, weights=artifact.weights | {"head.bias": np.array([np.nan, 0], np.float32)}
     )
     with pytest.raises(DcnnError, match="differs from the model by inf"):
         check_against_model(onnx_bytes(broken), artifact)
@@ -111,9 +111,9 @@ def test_a_graph_whose_answer_is_no_number_is_not_the_model(artifact):
 
 @pytest.mark.parametrize("out", ["m.onnx", "small"])
 def test_a_value_too_large_for_half_precision_is_named(tmp_path, artifact, out):
-    weights = artifact.weights | {"top.bias": np.array([7e4, 0], np.float32)}
+    weights = artifact.weights | {"head.bias": np.array([7e4, 0], np.float32)}
     for dtype in ("float16", "int8"):
-        with pytest.raises(UserError, match=r"'top.bias' holds values up to 7e\+04"):
+        with pytest.raises(UserError, match=r"'head.bias' holds values up to 7e\+04"):
             export(replace(artifact, weights=weights), tmp_path / out, dtype)
     assert names(tmp_path) == []
 

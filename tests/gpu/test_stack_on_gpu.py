@@ -8,7 +8,7 @@ from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.models import build_model
 from dcnn.text.sentences import Sentences
-from dcnn.training.stack import Plan, Stack
+from dcnn.training.stack import RunSpec, Stack
 
 pytestmark = [
     pytest.mark.gpu,
@@ -17,7 +17,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("members", [1, 2])
-def test_losses_and_weights_are_those_of_the_cpu(members):
+def test_losses_and_weights_are_those_of_the_cpu(n_ensemble):
     generator = np.random.default_rng(0)
     sentences = [generator.integers(1, 50, generator.integers(1, 12)).tolist() for _ in range(200)]
     examples = Examples(
@@ -27,7 +27,7 @@ def test_losses_and_weights_are_those_of_the_cpu(members):
     losses, weights = [], []
     for device in ("cpu", "cuda"):
         model = build_model(network, 50, 2)
-        model.divide(members)
+        model.divide(n_ensemble)
         model.initialize(torch.Generator().manual_seed(0))
         initial = {name: value.detach().clone() for name, value in model.named_parameters()}
         # One batch an epoch, so that the order, which is drawn on the device, does not matter.
@@ -35,7 +35,7 @@ def test_losses_and_weights_are_those_of_the_cpu(members):
             TrainingConfig(epochs=12, batch_size=256, word_dropout=0, ema=0.9),
             TrainingConfig(epochs=12, batch_size=256, word_dropout=0, learning_rate=0.05),
         ]
-        stack = Stack(model, examples, [Plan(config, initial) for config in configs], device)
+        stack = Stack(model, examples, [RunSpec(config, initial) for config in configs], device)
         reports = []
         stack.train(report=lambda report, reports=reports: reports.append(report.losses))
         losses.append(reports)

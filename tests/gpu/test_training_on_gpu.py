@@ -60,11 +60,11 @@ def difference(first, second):
 
 
 @pytest.mark.parametrize("members", [1, 4])
-def test_an_ensemble_is_that_of_the_cpu(members):
+def test_an_ensemble_is_that_of_the_cpu(n_ensemble):
     texts, labels = zip(*opinions(120), strict=True)
     data = TextSet(texts, np.array([label == "pos" for label in labels]).astype(int))
     network = DCNNConfig(dim=32, widths=(4, 3), maps=(3, 4), k_top=2, dropout=0)
-    training = TrainingConfig(epochs=3, batch_size=16, word_dropout=0, members=members)
+    training = TrainingConfig(epochs=3, batch_size=16, word_dropout=0, n_ensemble=n_ensemble)
     logits = []
     for device in ("cpu", "cuda"):
         config = Config(model=network, training=training)
@@ -90,6 +90,6 @@ def test_nccl_gives_what_one_process_gives(shards, tmp_path, where):
     train(tmp_path, *arguments, "--out", "plain")
     out = train(tmp_path, *arguments, "--out", "nccl", launcher=launcher)
     assert "training on cuda" in out
-    assert load(tmp_path / "nccl").facts["processes"] == 1
+    assert load(tmp_path / "nccl").metadata["processes"] == 1
     # Sums of gradients are added in another order from run to run.
     assert difference(tmp_path / "plain", tmp_path / "nccl") < 5e-3

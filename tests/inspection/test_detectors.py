@@ -101,7 +101,7 @@ def test_faint_detectors_come_last():
 
 def test_a_topmost_detector_pushes_by_value_times_weight():
     index = rank_detectors(Predictor(make_artifact()), TEXTS, top=2)
-    weights = index.predictor.artifact.weights["top.weight"].reshape(2, 3, 2, 3)
+    weights = index.predictor.artifact.weights["head.weight"].reshape(2, 3, 2, 3)
     detector = Detector(2, 1, 0)
     entries = index.corpus.entries[detector][:2]
     carried = np.mean([e.value * weights[:, 1, 0, e.met.column] for e in entries], axis=0)
@@ -226,7 +226,11 @@ def test_names_do_not_depend_on_how_many_ngrams_are_shown():
     words = VOCABULARY_TEXT.split()
     generator = np.random.default_rng(0)
     texts = [" ".join(generator.choice(words, 9)) for _ in range(80)]
-    few, many = (rank_detectors(Predictor(make_artifact()), texts, top=top) for top in (5, 100))
-    assert len(many.top(many.detectors[-1])) > 30
-    assert [few.name(d) for d in few.detectors] == [many.name(d) for d in many.detectors]
-    assert len(many.carried(many.detectors[-1])) == 30
+    few, multi_label = (
+        rank_detectors(Predictor(make_artifact()), texts, top=top) for top in (5, 100)
+    )
+    assert len(multi_label.top(multi_label.detectors[-1])) > 30
+    assert [few.name(d) for d in few.detectors] == [
+        multi_label.name(d) for d in multi_label.detectors
+    ]
+    assert len(multi_label.carried(multi_label.detectors[-1])) == 30

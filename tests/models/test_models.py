@@ -134,14 +134,14 @@ def test_sst_binary_has_the_sizes_of_the_paper():
     assert sizes["layers.0.filters"] == 2016
     assert sizes["layers.1.filters"] == 10080
     assert sizes["layers.0.bias"] + sizes["layers.1.bias"] == 312
-    assert shapes["top.weight"] == (2, 4 * 14 * 12)
+    assert shapes["head.weight"] == (2, 4 * 14 * 12)
 
 
 def test_initial_values_are_the_authors():
     model = build_model(SST_BINARY, 15448, 2)
     model.initialize(torch.Generator().manual_seed(0))
     for name, value in model.named_parameters():
-        if name == "top.bias":
+        if name == "head.bias":
             assert not value.any()
         elif "bias" in name:
             assert value.min() >= 0

@@ -45,7 +45,7 @@ def test_no_sentences_give_no_logits(artifact):
     assert network_of(artifact).logits(np.zeros(0), np.zeros(1)).shape == (0, 3)
 
 
-@pytest.mark.parametrize("name", ["layers.0.filters", "layers.1.bias", "top.weight"])
+@pytest.mark.parametrize("name", ["layers.0.filters", "layers.1.bias", "head.weight"])
 def test_weights_that_do_not_fit_together_are_refused(name):
     weights = dict(make_artifact(CONFIGS[0]).weights)
     weights[name] = weights[name][:, :-1]

@@ -130,7 +130,7 @@ def test_a_mapped_axis_is_an_axis_of_runs(config, monkeypatch):
 
 def weights_of(model):
     layers = [part for layer in model.convolutions for part in (layer.filters, layer.bias)]
-    return [model.embeddings, model.top.weight, model.top.bias, *layers]
+    return [model.embeddings, model.head.weight, model.head.bias, *layers]
 
 
 @pytest.mark.parametrize(

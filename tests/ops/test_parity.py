@@ -54,7 +54,7 @@ def backends_of(names):
 def module_of(name):
     """Where the layer of a backend is to come from."""
     kind = name.partition(" ")[0]
-    return f"dcnn.ops.{kind}_backend"
+    return f"dcnn.ops.{kind}_{'training' if kind == 'native' else 'backend'}"
 
 
 def assert_layer(backend, case):
@@ -261,8 +261,8 @@ def test_threads_and_batch_mates_change_no_bit_of_a_prediction(backend, config):
     predictor, sentences = predictor_of(case, model, *batch)
     together = predictor.logits(sentences)
     for threads in (2, 5):
-        many, _ = predictor_of(case, model, *batch, threads)
-        np.testing.assert_array_equal(many.logits(sentences), together)
+        multi_label, _ = predictor_of(case, model, *batch, threads)
+        np.testing.assert_array_equal(multi_label.logits(sentences), together)
     for number in range(len(sentences)):
         alone = predictor.logits(sentences.select(np.array([number])))
         np.testing.assert_array_equal(alone[0], together[number])
@@ -273,10 +273,10 @@ def test_threads_and_batch_mates_change_no_bit_of_a_prediction(backend, config):
 def test_threads_change_no_bit_of_a_layer(backend, threads):
     case = LAYERS["many sentences"]
     alone = native.layer(*case.arrays(), case.fold)
-    for one, many in zip(
+    for one, multi_label in zip(
         alone, native.layer(*case.arrays(), case.fold, threads=threads), strict=True
     ):
-        np.testing.assert_array_equal(one, many)
+        np.testing.assert_array_equal(one, multi_label)
     # The layer of training is the same one.
     trained = backend.layer()(*backend.tensors(case.arrays()), case.fold)
     for one, other in zip(alone, trained, strict=True):

@@ -43,7 +43,7 @@ def through_triton(model):
             for number in range(model.config.depth)
             for part in ("filters", "bias")
         ]
-        top = (weights["top.weight"], weights["top.bias"])
+        top = (weights["head.weight"], weights["head.bias"])
         settings = (model.config.fold, model.config.k_top)
         return triton_network.network(
             ids, lengths, dropout, *settings, weights["embeddings"], *top, *layers
@@ -82,7 +82,7 @@ def assert_same(found, expected):
 def test_a_step_is_that_of_the_torch_backend(config, drops, batch, monkeypatch):
     model = make_model(config)
     weights = dict(model.named_parameters())
-    dropout = (torch.rand(4, model.top.in_features).to(DEVICE) < 0.5) * 2.0 if drops else None
+    dropout = (torch.rand(4, model.head.in_features).to(DEVICE) < 0.5) * 2.0 if drops else None
     found = step(through_triton(model), weights, *batch, dropout)
     assert_same(found, step(through_torch(model, monkeypatch), weights, *batch, dropout))
 
@@ -95,7 +95,7 @@ def test_a_mapped_axis_is_the_axis_of_runs(batch, monkeypatch):
         for name, _ in models[0].named_parameters()
     }
     ids, lengths = (torch.stack([value, value.flip(0)]) for value in batch)
-    dropout = (torch.rand(2, 4, models[0].top.in_features).to(DEVICE) < 0.5) * 2.0
+    dropout = (torch.rand(2, 4, models[0].head.in_features).to(DEVICE) < 0.5) * 2.0
     found = step(vmap(through_triton(models[0])), weights, ids, lengths, dropout)
     with monkeypatch.context() as patch:
         plain = vmap(through_torch(models[0], patch))

@@ -16,7 +16,7 @@ from dcnn import artifact as model_folder
 from dcnn.batch_predict import shards as scoring
 from dcnn.batch_predict.files import ColumnForm
 from dcnn.batch_predict.ray import check_reachable
-from dcnn.batch_predict.shards import ATTEMPTS, Manner, load_scorer, plan_shards, score_shard
+from dcnn.batch_predict.shards import ATTEMPTS, ScoringConfig, load_scorer, plan_shards, score_shard
 from dcnn.cli.predicting import predict
 from dcnn.commands.predict import run_predict
 from dcnn.commands.score import ScoreOptions, run_score
@@ -170,7 +170,7 @@ def test_nothing_half_written_stays_or_is_read(tmp_path, model, corpus):
 
 def test_a_shard_that_kills_its_workers_is_given_up_and_named(tmp_path, model, corpus):
     (shard, *_) = plan_shards(corpus, tmp_path / "out")
-    manner = Manner(scoring.model_fingerprint(model), TableOptions("text"))
+    manner = ScoringConfig(scoring.model_fingerprint(model), TableOptions("text"))
     for attempt in range(ATTEMPTS):
         assert not score_shard(load_scorer(model, manner), manner, shard).fault
         shard.target.unlink()
@@ -180,7 +180,7 @@ def test_a_shard_that_kills_its_workers_is_given_up_and_named(tmp_path, model, c
 
 
 def test_a_model_that_is_replaced_meanwhile_is_refused(model):
-    manner = Manner(scoring.model_fingerprint(model), TableOptions("text"))
+    manner = ScoringConfig(scoring.model_fingerprint(model), TableOptions("text"))
     path = model / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text())))
     with pytest.raises(ModelFolderError, match="has been replaced meanwhile"):
@@ -272,8 +272,8 @@ LABELS = {
 @pytest.mark.parametrize(
     ("top", "below", "many"), [(1, 0.0, False), (9, 0.0, False), (2, 0.6, False), (1, 0.0, True)]
 )
-def test_columns_say_what_predictions_do(classes, top, below, many):
-    thresholds = (0.3, 0.5, 0.7)[: len(classes)] if many else None
+def test_columns_say_what_predictions_do(classes, top, below, multi_label):
+    thresholds = (0.3, 0.5, 0.7)[: len(classes)] if multi_label else None
     predictor = Predictor(make_artifact(classes=classes, thresholds=thresholds))
     texts = texts_of(60)
     predictions = predictor.predict(texts, below)
@@ -285,7 +285,7 @@ def test_columns_say_what_predictions_do(classes, top, below, many):
     said = str if str in kinds or 10**30 in classes else (lambda label: label)
     rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
     for row, one in zip(rows, predictions, strict=True):
-        if many:
+        if multi_label:
             expected = [[said(x) for x, _ in one.ranked_labels], [p for _, p in one.ranked_labels]]
         else:
             ranked = [(None if one.abstained else said(x), p) for x, p in one.ranked[:top]]

@@ -13,7 +13,7 @@ from dcnn.experiments.tasks import load_task
 from dcnn.models import build_model
 from dcnn.text.encoder import Encoder
 from dcnn.training import trainer as run
-from dcnn.training.callbacks import Listener
+from dcnn.training.callbacks import Callback
 from dcnn.training.trainer import train
 from parity import GPU, computing_with
 
@@ -62,7 +62,7 @@ def corpus(request, tmp_path_factory):
     return sst2(request.getfixturevalue("corpora"), tmp_path_factory.mktemp("sst2"))
 
 
-class Losses(Listener):
+class Losses(Callback):
     """What every step reports."""
 
     def __init__(self):
@@ -88,7 +88,7 @@ def learn(name, corpus):
         model.initialize(torch.Generator().manual_seed(0))
         losses = Losses()
         device = torch.device(backend.device)
-        summary = train(model, examples, dev, config, device=device, listener=losses)
+        summary = train(model, examples, dev, config, device=device, callback=losses)
     return losses.seen[:FIRST_STEPS], summary.dev_accuracy
 
 

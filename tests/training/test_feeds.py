@@ -11,7 +11,7 @@ from dcnn.data.store import Split
 from dcnn.errors import TrainingStoppedError
 from dcnn.models import build_model
 from dcnn.training.batches import CorpusFeed, MemoryFeed
-from dcnn.training.callbacks import Listener
+from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import class_factors, example_weights
 from dcnn.training.trainer import train
@@ -100,7 +100,7 @@ def new_model(corpus):
     return model
 
 
-class StopAt(Listener):
+class StopAt(Callback):
     def __init__(self, step):
         self.step, self.records = step, []
 
@@ -115,12 +115,12 @@ class StopAt(Listener):
 def test_a_stopped_run_goes_on_to_the_same_weights(corpus, tmp_path, step):
     whole, resumed = new_model(corpus), new_model(corpus)
     dev = corpus.dev()
-    listener = StopAt(0)
-    train(whole, feed_of(corpus), dev, CONFIG, listener=listener)
-    assert [record.epoch for record in listener.records] == [1, 1, 2, 2]
+    callback = StopAt(0)
+    train(whole, feed_of(corpus), dev, CONFIG, callback=callback)
+    assert [record.epoch for record in callback.records] == [1, 1, 2, 2]
     checkpoint = Checkpoint(tmp_path / "c", {})
     with pytest.raises(TrainingStoppedError):
-        train(resumed, feed_of(corpus), dev, CONFIG, checkpoint=checkpoint, listener=StopAt(step))
+        train(resumed, feed_of(corpus), dev, CONFIG, checkpoint=checkpoint, callback=StopAt(step))
     resumed = new_model(corpus)
     train(resumed, feed_of(corpus), dev, CONFIG, checkpoint=checkpoint, resume=True)
     for name, value in whole.state_dict().items():

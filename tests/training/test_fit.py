@@ -48,10 +48,10 @@ def test_the_facts_say_what_was_used():
     artifact, summary = fit(
         DATA, DATA, ["neg", "pos"], Config(model=NETWORK).with_training(epochs=2), device="cpu"
     )
-    assert artifact.facts["examples"] == {"train": 8, "dev": 8}
-    assert artifact.facts["backend"] == backend_name(torch.device("cpu"))
-    assert artifact.facts["device"] == "cpu"
-    assert artifact.facts["dev_accuracy"] == summary.dev_accuracy
+    assert artifact.metadata["examples"] == {"train": 8, "dev": 8}
+    assert artifact.metadata["backend"] == backend_name(torch.device("cpu"))
+    assert artifact.metadata["device"] == "cpu"
+    assert artifact.metadata["dev_accuracy"] == summary.dev_accuracy
 
 
 def test_the_temperature_is_in_the_weights_and_changes_no_label():
@@ -59,8 +59,8 @@ def test_the_temperature_is_in_the_weights_and_changes_no_label():
     classes, texts = ["neg", "pos"], ["good film", "bad film", "film", "good", "bad bad film"]
     plain, _ = fit(DATA, DATA, classes, config.with_training(calibrate=False), device="cpu")
     fitted, _ = fit(DATA, DATA, classes, config, device="cpu")
-    found = fitted.facts["calibration"]
-    assert "calibration" not in plain.facts
+    found = fitted.metadata["calibration"]
+    assert "calibration" not in plain.metadata
     assert found["temperature"] != 1
     sentences = plain.encoder.encode_all(texts)
     np.testing.assert_allclose(
@@ -78,4 +78,4 @@ def test_the_temperature_is_in_the_weights_and_changes_no_label():
 
 def test_without_a_dev_set_there_is_no_temperature():
     artifact, _ = fit(DATA, None, ["neg", "pos"], Config(model=NETWORK), device="cpu")
-    assert "calibration" not in artifact.facts
+    assert "calibration" not in artifact.metadata

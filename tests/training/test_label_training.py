@@ -17,7 +17,7 @@ from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 from dcnn.training import native_step
-from dcnn.training.callbacks import Listener
+from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.fit import TextSet, fit
 from dcnn.training.objective import (
@@ -47,7 +47,9 @@ def make_texts(count, seed):
 @pytest.fixture(scope="module")
 def fitted():
     config = Config(model=SMALL).with_training(epochs=12, batch_size=8, learning_rate=0.2)
-    return fit(make_texts(300, 0), make_texts(80, 1), LABELS, config, device="cpu", many=True)
+    return fit(
+        make_texts(300, 0), make_texts(80, 1), LABELS, config, device="cpu", multi_label=True
+    )
 
 
 def test_the_loss_is_torchs_summed_over_labels():
@@ -83,7 +85,7 @@ def test_the_native_step_has_the_gradients_of_autograd(weighted, monkeypatch):
     expected.backward()
     gradients = [parameter.grad for parameter in model.parameters()]
     monkeypatch.setenv("DCNN_BACKEND", "native")
-    loss = native_step.set_gradients(model, batch, targets, weights, many=True)
+    loss = native_step.set_gradients(model, batch, targets, weights, multi_label=True)
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=1e-6)
     for parameter, gradient in zip(model.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad.to_dense(), gradient, rtol=1e-5, atol=1e-6)
@@ -96,11 +98,11 @@ def test_known_answers_are_learned_and_scored_as_scikit_learn_does(fitted):
     given = np.array([[label in one.labels for label in LABELS] for one in predictions])
     f1 = metrics.f1_score(test.targets, given, average="macro")
     assert f1 > 0.97
-    assert artifact.facts["dev_micro_f1"] >= summary.dev_micro_f1 - 1e-9
+    assert artifact.metadata["dev_micro_f1"] >= summary.dev_micro_f1 - 1e-9
     dev = make_texts(80, 1)
     chosen = choose_thresholds(dev.targets, Predictor(artifact).probabilities(dev.texts))
     assert artifact.thresholds == pytest.approx(chosen, abs=1e-5)
-    assert artifact.facts["calibration"]["temperature"] != pytest.approx(1, abs=0.02)
+    assert artifact.metadata["calibration"]["temperature"] != pytest.approx(1, abs=0.02)
     best = max(summary.history, key=lambda record: (record.dev_micro_f1, -record.dev_loss))
     assert [record for record in summary.history if record.best][-1] == best
     assert best.dev_micro_f1 == summary.dev_micro_f1
@@ -132,7 +134,7 @@ def make_model(config=SMALL, seed=0):
     return model
 
 
-class StopAfter(Listener):
+class StopAfter(Callback):
     def on_step(self, progress):
         self.stop = progress.step >= 13
 
@@ -141,7 +143,7 @@ def test_a_stopped_run_resumes_to_the_same_weights(tmp_path):
     settings = TrainingConfig(epochs=3, batch_size=4, word_dropout=0.2, evaluations=2, patience=0)
     data, dev = examples(40, 0), examples(12, 1)
     straight, model = make_model(), make_model(seed=5)
-    expected = train(straight, data, dev, settings, many=True)
+    expected = train(straight, data, dev, settings, multi_label=True)
     checkpoint = Checkpoint(tmp_path / "run.checkpoint", {})
     with pytest.raises(TrainingStoppedError):
         train(
@@ -150,10 +152,10 @@ def test_a_stopped_run_resumes_to_the_same_weights(tmp_path):
             dev,
             settings,
             checkpoint=checkpoint,
-            listener=StopAfter(),
-            many=True,
+            callback=StopAfter(),
+            multi_label=True,
         )
-    found = train(model, data, dev, settings, checkpoint=checkpoint, resume=True, many=True)
+    found = train(model, data, dev, settings, checkpoint=checkpoint, resume=True, multi_label=True)
     assert found.history == expected.history
     for name, value in straight.state_dict().items():
         assert torch.equal(value, model.state_dict()[name]), name
@@ -164,7 +166,7 @@ def test_micro_f1_decides_and_not_the_share_of_texts_that_are_all_right():
     noise = [replace(examples(40, seed), targets=generator.integers(0, 2, (40, 2)).astype(float))
              for seed in (0, 1)]  # fmt: skip
     settings = TrainingConfig(epochs=8, batch_size=8, patience=0, learning_rate=0.3)
-    history = train(make_model(), *noise, settings, many=True).history
+    history = train(make_model(), *noise, settings, multi_label=True).history
     by_f1 = max(history, key=lambda record: (record.dev_micro_f1, -record.dev_loss))
     by_accuracy = max(history, key=lambda record: (record.dev_accuracy, -record.dev_loss))
     assert by_f1 != by_accuracy
@@ -175,7 +177,9 @@ def test_a_network_without_a_native_step_learns_too():
     data = examples(60, 0)
     model = make_model(NBoWConfig(dim=8))
     before = evaluate_label_weights(model, model.state_dict(), data)
-    train(model, data, data, TrainingConfig(epochs=15, batch_size=8, word_dropout=0), many=True)
+    train(
+        model, data, data, TrainingConfig(epochs=15, batch_size=8, word_dropout=0), multi_label=True
+    )
     after = evaluate_label_weights(model, model.state_dict(), data)
     assert after[1] < 0.5 * before[1]
     assert after[2] > before[2]
@@ -185,4 +189,4 @@ def test_balanced_classes_are_refused():
     config = Config(model=SMALL).with_training(class_weights="balanced")
     data = make_texts(10, 0)
     with pytest.raises(ConfigError, match="class_weights='balanced' is for texts of one label"):
-        fit(data, data, LABELS, config, device="cpu", many=True)
+        fit(data, data, LABELS, config, device="cpu", multi_label=True)

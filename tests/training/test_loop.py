@@ -9,7 +9,7 @@ from dcnn.data.batching import Examples
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
 from dcnn.models import build_model
 from dcnn.text.sentences import Sentences
-from dcnn.training.callbacks import Listener
+from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import evaluate_weights
 from dcnn.training.trainer import train
@@ -49,7 +49,7 @@ def assert_same_weights(first, second):
         assert torch.equal(first[name], second[name]), name
 
 
-class Recorder(Listener):
+class Recorder(Callback):
     def __init__(self, stop_after=None):
         self.steps, self.evaluations, self.resumed = [], [], []
         self.stop_after = stop_after
@@ -105,11 +105,11 @@ def test_a_stopped_run_resumes_to_the_same_weights(tmp_path, ema, stop_after):
     with pytest.raises(TrainingStoppedError, match=f"after {stop_after} steps"):
         train(
             make_model(), data, dev, settings,
-            checkpoint=checkpoint, listener=Recorder(stop_after),
+            checkpoint=checkpoint, callback=Recorder(stop_after),
         )  # fmt: skip
     model, recorder = make_model(seed=5), Recorder()  # other initial values must not matter
     summary = train(
-        model, data, dev, settings, checkpoint=checkpoint, resume=True, listener=recorder
+        model, data, dev, settings, checkpoint=checkpoint, resume=True, callback=recorder
     )
     assert recorder.resumed == [(stop_after // 10 + 1, stop_after)]
     assert_same_weights(weights_of(model), weights_of(straight))
@@ -123,7 +123,7 @@ def test_a_finished_checkpoint_resumes_to_its_result(tmp_path):
     model, again = make_model(), make_model(seed=9)
     train(model, data, dev, QUICK, checkpoint=checkpoint)
     recorder = Recorder()
-    train(again, data, dev, QUICK, checkpoint=checkpoint, resume=True, listener=recorder)
+    train(again, data, dev, QUICK, checkpoint=checkpoint, resume=True, callback=recorder)
     assert not recorder.steps
     assert_same_weights(weights_of(model), weights_of(again))
 
@@ -150,9 +150,9 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
 def test_a_setting_that_is_younger_than_a_checkpoint_had_its_default(tmp_path):
     path, data = tmp_path / "run.checkpoint", make_examples()
     train(make_model(), data, data, QUICK, checkpoint=Checkpoint(path, {"data": "x"}))
-    assert Checkpoint(path, {"data": "x", "training.members": 1}).load() is not None
+    assert Checkpoint(path, {"data": "x", "training.n_ensemble": 1}).load() is not None
     with pytest.raises(UserError, match=r"training\.members was 1 and is now 8"):
-        Checkpoint(path, {"data": "x", "training.members": 8}).load()
+        Checkpoint(path, {"data": "x", "training.n_ensemble": 8}).load()
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\x00" * 100])
@@ -167,7 +167,7 @@ def test_early_stopping_keeps_the_best_weights():
     data, dev = make_examples(), make_examples(10, seed=3)
     model, recorder = make_model(), Recorder()
     settings = TrainingConfig(epochs=60, batch_size=4, patience=2, learning_rate=0.3)
-    summary = train(model, data, dev, settings, listener=recorder)
+    summary = train(model, data, dev, settings, callback=recorder)
     assert summary.epochs < 60
     assert [record.best for record in recorder.evaluations[-3:]] == [True, False, False]
     best = max(recorder.evaluations, key=lambda r: (r.dev_accuracy, -r.dev_loss))
@@ -187,14 +187,14 @@ def test_without_a_dev_set_the_last_weights_are_kept():
 def test_evaluations_are_spread_over_the_epoch():
     recorder = Recorder()
     settings = TrainingConfig(epochs=1, batch_size=4, evaluations=3)
-    train(make_model(), make_examples(40), make_examples(8), settings, listener=recorder)
+    train(make_model(), make_examples(40), make_examples(8), settings, callback=recorder)
     assert [record.step for record in recorder.evaluations] == [4, 7, 10]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run():
     model = make_model()
     with torch.no_grad():
-        model.top.weight.fill_(float("nan"))
+        model.head.weight.fill_(float("nan"))
     with pytest.raises(TrainingError, match="the loss is nan in epoch 1, step 1") as error:
         train(model, make_examples(), None, QUICK)
     assert "lower training.learning_rate=0.05" in str(error.value)
@@ -202,7 +202,7 @@ def test_a_loss_that_is_not_finite_stops_the_run():
 
 def test_progress_tells_epoch_loss_speed_and_time_left():
     recorder = Recorder()
-    train(make_model(), make_examples(), None, QUICK, listener=recorder)
+    train(make_model(), make_examples(), None, QUICK, callback=recorder)
     assert len(recorder.steps) == recorder.steps[-1].steps == 40
     assert [p.epoch for p in recorder.steps] == sorted([1, 2, 3, 4] * 10)
     assert all(p.sentences_per_second > 0 and p.loss > 0 for p in recorder.steps)
@@ -231,7 +231,7 @@ def trained_weights(data=None, **settings):
 )
 def test_every_setting_reaches_the_weights(change):
     plain, changed = trained_weights(), trained_weights(**change)
-    assert not torch.equal(plain["top.weight"], changed["top.weight"])
+    assert not torch.equal(plain["head.weight"], changed["head.weight"])
 
 
 def test_balanced_classes_reach_the_weights():
@@ -239,7 +239,7 @@ def test_balanced_classes_reach_the_weights():
     skewed = Examples(data.sentences, np.where(np.arange(40) < 30, 0, data.targets))
     plain = trained_weights(skewed)
     balanced = trained_weights(skewed, class_weights="balanced")
-    assert not torch.equal(plain["top.weight"], balanced["top.weight"])
+    assert not torch.equal(plain["head.weight"], balanced["head.weight"])
 
 
 def test_the_weights_that_are_kept_under_an_average_are_the_average():
@@ -247,25 +247,25 @@ def test_the_weights_that_are_kept_under_an_average_are_the_average():
     first = weights_of(make_model())
     steps = []
 
-    class Collect(Listener):
+    class Collect(Callback):
         def on_step(self, progress):
             steps.append(weights_of(model))
 
     model = make_model()
     quiet = {"word_dropout": 0.0, "ema": 0.99}
-    train(model, make_examples(40), None, TrainingConfig(**settings | quiet), listener=Collect())
-    expected = first["top.weight"]
+    train(model, make_examples(40), None, TrainingConfig(**settings | quiet), callback=Collect())
+    expected = first["head.weight"]
     for number, weights in enumerate(steps, start=1):
         decay = (1 + number) / (10 + number)
-        expected = decay * expected + (1 - decay) * weights["top.weight"]
-    torch.testing.assert_close(weights_of(model)["top.weight"], expected)
+        expected = decay * expected + (1 - decay) * weights["head.weight"]
+    torch.testing.assert_close(weights_of(model)["head.weight"], expected)
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run():
     model = make_model(NBoWConfig(dim=4, dropout=0))
     with torch.no_grad():
-        model.top.weight.fill_(3e38)  # the logits overflow in the backward pass first
-        model.top.weight[0] *= -1
+        model.head.weight.fill_(3e38)  # the logits overflow in the backward pass first
+        model.head.weight[0] *= -1
         model.embeddings.fill_(0)
     with pytest.raises(TrainingError, match="training diverged"):
         train(model, make_examples(), None, QUICK)
@@ -289,7 +289,7 @@ def test_gradients_are_held_to_the_norm():
         before = weights_of(model)
         settings = TrainingConfig(
             epochs=1, batch_size=40, max_grad_norm=limit, eps=1.0, word_dropout=0,
-            l2_embeddings=0, l2_filters=(0,), l2_top=0,
+            l2_embeddings=0, l2_filters=(0,), l2_head=0,
         )  # fmt: skip
         train(model, make_examples(), None, settings)
         changes = [(model.state_dict()[name] - before[name]).square().sum() for name in before]

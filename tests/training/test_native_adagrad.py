@@ -41,7 +41,7 @@ def test_one_pass_equals_the_separate_operations(shape, averages, name):
 
 
 def test_many_steps_are_those_of_torchs_optimizer(monkeypatch):
-    config = TrainingConfig(l2_embeddings=1e-1, l2_filters=(1e-2, 1e-3), l2_top=1e-4)
+    config = TrainingConfig(l2_embeddings=1e-1, l2_filters=(1e-2, 1e-3), l2_head=1e-4)
     weights = []
     for name, kind in (("native", native_adagrad.NativeAdagrad), ("torch", Adagrad)):
         monkeypatch.setenv("DCNN_BACKEND", name)
@@ -87,11 +87,11 @@ def test_gradients_are_clipped_down_and_never_up(largest, factor):
     optimizer = make_optimizer(model, TrainingConfig())
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    model.top.bias.grad[:] = torch.tensor([3.0, 4.0])
+    model.head.bias.grad[:] = torch.tensor([3.0, 4.0])
     assert float(clip_gradients(model, optimizer, largest)) == pytest.approx(5)
     assert optimizer.clip == pytest.approx(factor, rel=1e-5)
     optimizer.step()
-    sums = optimizer.state[model.top.bias]["sum"]
+    sums = optimizer.state[model.head.bias]["sum"]
     np.testing.assert_allclose(sums, [(3 * factor) ** 2, (4 * factor) ** 2], rtol=1e-5)
     assert optimizer.clip == 1  # of that step alone
 

@@ -13,7 +13,7 @@ from dcnn.training.adagrad import (
 
 CONFIG = DCNNConfig(dim=8, widths=(4, 3, 2), maps=(2, 2, 2), k_top=2)
 TRAINING = TrainingConfig(
-    learning_rate=0.1, l2_embeddings=1e-1, l2_filters=(1e-2, 1e-3), l2_top=1e-4, eps=1e-6
+    learning_rate=0.1, l2_embeddings=1e-1, l2_filters=(1e-2, 1e-3), l2_head=1e-4, eps=1e-6
 )
 
 
@@ -39,11 +39,11 @@ def test_each_group_has_its_own_l2_term_and_biases_none(model):
         "layers.0.filters": 1e-2,
         "layers.1.filters": 1e-3,
         "layers.2.filters": 1e-3,
-        "top.weight": 1e-4,
+        "head.weight": 1e-4,
         "layers.0.bias": 0,
         "layers.1.bias": 0,
         "layers.2.bias": 0,
-        "top.bias": 0,
+        "head.bias": 0,
     }
 
 
@@ -62,7 +62,7 @@ def test_accumulators_start_again_from_zero(model):
     optimizer = make_optimizer(model, TRAINING)
     model(torch.tensor([[1]]), torch.tensor([1])).sum().backward()
     optimizer.step()
-    assert optimizer.state[model.top.weight]["sum"].any()
+    assert optimizer.state[model.head.weight]["sum"].any()
     reset_accumulators(optimizer)
     assert not any(state["sum"].any() for state in optimizer.state.values())
 
@@ -79,20 +79,20 @@ def test_the_schedule_at_a_quarter(model, schedule, rate):
 def test_embeddings_decay_by_a_share_of_the_current_rate(model):
     config = TrainingConfig(learning_rate=0.1, schedule="linear", decay_embeddings=0.2)
     optimizer = make_optimizer(model, config)
-    before, top = model.embeddings.detach().clone(), model.top.weight.detach().clone()
+    before, top = model.embeddings.detach().clone(), model.head.weight.detach().clone()
     set_learning_rate(optimizer, config, progress=0.5)
     decay_embeddings(model, optimizer, config)
     torch.testing.assert_close(model.embeddings.detach(), before * (1 - 0.05 * 0.2))
-    assert torch.equal(model.top.weight, top)
+    assert torch.equal(model.head.weight, top)
 
 
 def test_the_average_follows_the_weights(model):
     average = WeightAverage(model, decay=0.5)
-    start = model.top.weight.detach().clone()
+    start = model.head.weight.detach().clone()
     with torch.no_grad():
-        model.top.weight.add_(1)
+        model.head.weight.add_(1)
     average.update(model)  # early decay is 2 / 11
-    torch.testing.assert_close(average.weights["top.weight"], start + 9 / 11)
+    torch.testing.assert_close(average.weights["head.weight"], start + 9 / 11)
     for _ in range(60):
         average.update(model)
-    torch.testing.assert_close(average.weights["top.weight"], model.top.weight.detach())
+    torch.testing.assert_close(average.weights["head.weight"], model.head.weight.detach())

@@ -12,9 +12,9 @@ from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 from dcnn.text.vectors import WordVectors
-from dcnn.training.callbacks import Listener
+from dcnn.training.callbacks import Callback
 from dcnn.training.fit import TextSet, fit, initialize, make_model
-from dcnn.training.stack import Plan, Stack
+from dcnn.training.stack import RunSpec, Stack
 from dcnn.training.trainer import Run, train
 
 NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2, dropout=0.0)
@@ -102,7 +102,7 @@ def test_a_stack_trains_it_as_a_single_run_does():
     model = started(config)
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
     train(model, EXAMPLES, None, config.training)
-    stack = Stack(started(config), EXAMPLES, [Plan(config.training, weights)])
+    stack = Stack(started(config), EXAMPLES, [RunSpec(config.training, weights)])
     stack.train()
     for name, value in stack.weights_of(0).items():
         alone = model.merged(model.state_dict())[name]
@@ -112,7 +112,7 @@ def test_a_stack_trains_it_as_a_single_run_does():
 def test_a_resumed_run_goes_on_with_the_projection_it_had():
     config = projecting(epochs=2, batch_size=2)
     runs = [
-        Run(started(config), EXAMPLES, None, config.training, torch.device("cpu"), Listener())
+        Run(started(config), EXAMPLES, None, config.training, torch.device("cpu"), Callback())
         for _ in range(2)
     ]
     runs[0].step()

@@ -11,7 +11,7 @@ from dcnn.data.batching import Examples
 from dcnn.errors import TrainingError
 from dcnn.models import build_model
 from dcnn.text.sentences import Sentences
-from dcnn.training.stack import Plan, Stack
+from dcnn.training.stack import RunSpec, Stack
 from dcnn.training.stack_data import NONE, DeviceSentences, stacked_order
 from dcnn.training.trainer import train
 
@@ -40,12 +40,12 @@ def initial(network, seed):
     return {name: value.detach().clone() for name, value in model.named_parameters()}
 
 
-def stacked(network, examples, plans):
+def stacked(network, examples, specs):
     """The weights of every run."""
-    stack = Stack(build_model(network, VOCABULARY, CLASSES), examples, plans)
-    for outcome, plan in zip(stack.train(), plans, strict=True):
-        assert outcome.epochs == plan.training.epochs
-    return [stack.weights_of(run) for run in range(len(plans))]
+    stack = Stack(build_model(network, VOCABULARY, CLASSES), examples, specs)
+    for outcome, spec in zip(stack.train(), specs, strict=True):
+        assert outcome.epochs == spec.training.epochs
+    return [stack.weights_of(run) for run in range(len(specs))]
 
 
 def alone(network, examples, config, dev=None):
@@ -79,24 +79,24 @@ def test_each_run_is_what_it_is_alone(network):
         TrainingConfig(**{"epochs": 5, "batch_size": 64, "word_dropout": 0, "seed": seed} | values)
         for seed, values in enumerate(SETTINGS)
     ]
-    plans = [Plan(config, initial(network, config.seed)) for config in configs]
-    for weights, config in zip(stacked(network, examples, plans), configs, strict=True):
+    specs = [RunSpec(config, initial(network, config.seed)) for config in configs]
+    for weights, config in zip(stacked(network, examples, specs), configs, strict=True):
         assert_same(weights, alone(network, examples, config))
 
 
 def test_every_setting_of_the_law_above_changes_the_weights():
     network, examples = NETWORKS[0], make_examples()
     plain = TrainingConfig(epochs=5, batch_size=64, word_dropout=0)
-    plans = [
-        Plan(
+    specs = [
+        RunSpec(
             TrainingConfig(**{"epochs": 5, "batch_size": 64, "word_dropout": 0} | values),
             initial(network, 0),
         )
         for values in SETTINGS
     ]
-    base, *others = stacked(network, examples, [Plan(plain, initial(network, 0)), *plans])
+    base, *others = stacked(network, examples, [RunSpec(plain, initial(network, 0)), *specs])
     for weights in others:
-        assert (weights["top.weight"] - base["top.weight"]).abs().max() > 1e-4
+        assert (weights["head.weight"] - base["head.weight"]).abs().max() > 1e-4
 
 
 def test_example_weights_and_own_targets_count_as_alone():
@@ -104,8 +104,8 @@ def test_example_weights_and_own_targets_count_as_alone():
     weights = np.random.default_rng(3).uniform(0, 2, 40).astype(np.float32)
     examples = make_examples(weights=weights)
     own = np.random.default_rng(4).dirichlet(np.ones(CLASSES), 40).astype(np.float32)
-    plans = [Plan(QUIET, initial(network, 0)), Plan(QUIET, initial(network, 0), targets=own)]
-    first, second = stacked(network, examples, plans)
+    specs = [RunSpec(QUIET, initial(network, 0)), RunSpec(QUIET, initial(network, 0), targets=own)]
+    first, second = stacked(network, examples, specs)
     assert_same(first, alone(network, examples, QUIET))
     relabelled = Examples(examples.sentences, own, weights)
     assert_same(second, alone(network, relabelled, QUIET))
@@ -114,8 +114,8 @@ def test_example_weights_and_own_targets_count_as_alone():
 def test_a_subset_is_all_that_a_run_sees():
     network, examples = NETWORKS[0], make_examples()
     subset = np.arange(0, 40, 2)
-    plans = [Plan(QUIET, initial(network, 0)), Plan(QUIET, initial(network, 0), subset)]
-    _, half = stacked(network, examples, plans)
+    specs = [RunSpec(QUIET, initial(network, 0)), RunSpec(QUIET, initial(network, 0), subset)]
+    _, half = stacked(network, examples, specs)
     part = Examples(examples.sentences.select(subset), examples.targets[subset])
     assert_same(half, alone(network, part, QUIET))
 
@@ -123,9 +123,9 @@ def test_a_subset_is_all_that_a_run_sees():
 def test_the_best_weights_on_dev_are_kept():
     network, examples, dev = NETWORKS[0], make_examples(), make_examples(30, seed=9)
     config = TrainingConfig(epochs=12, batch_size=8, learning_rate=0.2, word_dropout=0)
-    plans = [Plan(config, initial(network, seed)) for seed in (0, 1)]
+    specs = [RunSpec(config, initial(network, seed)) for seed in (0, 1)]
     model = build_model(network, VOCABULARY, CLASSES)
-    stack = Stack(model, examples, plans)
+    stack = Stack(model, examples, specs)
     outcomes = stack.train(dev)
     for outcome, probabilities in zip(outcomes, stack.probabilities(dev.sentences), strict=True):
         assert len(outcome.history) == 12
@@ -140,7 +140,7 @@ def test_dev_is_evaluated_several_times_an_epoch():
     network, examples, dev = NETWORKS[0], make_examples(), make_examples(30, seed=9)
     config = TrainingConfig(epochs=3, batch_size=8, evaluations=2, word_dropout=0)
     stack = Stack(
-        build_model(network, VOCABULARY, CLASSES), examples, [Plan(config, initial(network, 0))]
+        build_model(network, VOCABULARY, CLASSES), examples, [RunSpec(config, initial(network, 0))]
     )
     epochs = []
     (outcome,) = stack.train(dev, lambda report: epochs.append(report.epoch))
@@ -154,8 +154,8 @@ def test_the_same_seeds_give_the_same_weights_and_others_do_not():
 
     def weights(seed):
         config = TrainingConfig(epochs=2, batch_size=8, seed=seed)
-        (weights,) = stacked(network, examples, [Plan(config, initial(network, 0))])
-        return weights["top.weight"]
+        (weights,) = stacked(network, examples, [RunSpec(config, initial(network, 0))])
+        return weights["head.weight"]
 
     torch.testing.assert_close(weights(1), weights(1), rtol=0, atol=0)
     assert not torch.allclose(weights(1), weights(2))
@@ -204,17 +204,19 @@ def test_what_the_laws_above_leave_out_acts_too(network, settings):
     kept = np.flatnonzero(keep)
     part = Examples(examples.sentences.select(kept), examples.targets[kept])
     base = {"epochs": 2, "batch_size": 64, "word_dropout": 0.0}
-    (plain,) = stacked(NETWORKS[0], part, [Plan(TrainingConfig(**base), initial(NETWORKS[0], 0))])
-    (acted,) = stacked(
-        network, part, [Plan(TrainingConfig(**base | settings), initial(network, 0))]
+    (plain,) = stacked(
+        NETWORKS[0], part, [RunSpec(TrainingConfig(**base), initial(NETWORKS[0], 0))]
     )
-    assert (plain["top.weight"] - acted["top.weight"]).abs().max() > 1e-4
+    (acted,) = stacked(
+        network, part, [RunSpec(TrainingConfig(**base | settings), initial(network, 0))]
+    )
+    assert (plain["head.weight"] - acted["head.weight"]).abs().max() > 1e-4
 
 
 def test_balanced_classes_weigh_as_alone():
     examples = make_examples()
     config = TrainingConfig(epochs=3, batch_size=64, word_dropout=0, class_weights="balanced")
-    (weights,) = stacked(NETWORKS[0], examples, [Plan(config, initial(NETWORKS[0], 0))])
+    (weights,) = stacked(NETWORKS[0], examples, [RunSpec(config, initial(NETWORKS[0], 0))])
     assert_same(weights, alone(NETWORKS[0], examples, config))
 
 
@@ -225,7 +227,7 @@ def test_dropout_and_order_follow_from_the_seed():
         Stack(
             build_model(network, VOCABULARY, CLASSES),
             examples,
-            [Plan(TrainingConfig(seed=seed), initial(network, 0))],
+            [RunSpec(TrainingConfig(seed=seed), initial(network, 0))],
         )
         for seed in (0, 1)
     ]
@@ -244,18 +246,18 @@ def test_dropout_and_order_follow_from_the_seed():
 )
 def test_settings_that_runs_must_share_are_refused_otherwise(name, values):
     network = NETWORKS[0]
-    plans = [Plan(TrainingConfig(**{name: value}), initial(network, 0)) for value in values]
+    specs = [RunSpec(TrainingConfig(**{name: value}), initial(network, 0)) for value in values]
     with pytest.raises(ValueError, match=f"runs of a stack share {name}; got "):
-        Stack(build_model(network, VOCABULARY, CLASSES), make_examples(), plans)
+        Stack(build_model(network, VOCABULARY, CLASSES), make_examples(), specs)
 
 
-@pytest.mark.parametrize("part", ["top.weight", "embeddings"])
+@pytest.mark.parametrize("part", ["head.weight", "embeddings"])
 def test_a_run_that_diverges_leaves_the_others_alone(part):
     network, examples = NETWORKS[0], make_examples()
     broken = initial(network, 0)
     broken[part][:, 0] = torch.nan
-    plans = [Plan(QUIET, broken), Plan(QUIET, initial(network, 1))]
-    stack = Stack(build_model(network, VOCABULARY, CLASSES), examples, plans)
+    specs = [RunSpec(QUIET, broken), RunSpec(QUIET, initial(network, 1))]
+    stack = Stack(build_model(network, VOCABULARY, CLASSES), examples, specs)
     outcomes = stack.train()
     assert [outcome.failed for outcome in outcomes] == [True, False]
     assert_same(stack.weights_of(1), alone(network, examples, replace(QUIET, seed=1)))
@@ -264,7 +266,7 @@ def test_a_run_that_diverges_leaves_the_others_alone(part):
 def test_a_batch_is_never_larger_than_the_corpus():
     examples = make_examples()
     config = replace(QUIET, batch_size=2**30)
-    (weights,) = stacked(NETWORKS[0], examples, [Plan(config, initial(NETWORKS[0], 0))])
+    (weights,) = stacked(NETWORKS[0], examples, [RunSpec(config, initial(NETWORKS[0], 0))])
     assert_same(weights, alone(NETWORKS[0], examples, QUIET))
 
 
@@ -272,12 +274,12 @@ def test_a_loss_beyond_all_bounds_is_divergence():
     network = NETWORKS[0]
     config = replace(QUIET, learning_rate=1e9, max_grad_norm=0)
     with pytest.raises(TrainingError, match=r"training diverged; lower training\.learning_rate"):
-        stacked(network, make_examples(), [Plan(config, initial(network, 0))])
+        stacked(network, make_examples(), [RunSpec(config, initial(network, 0))])
 
 
 def test_divergence_is_named():
     network, examples = NETWORKS[0], make_examples()
     broken = initial(network, 0)
-    broken["top.weight"][0, 0] = torch.nan
+    broken["head.weight"][0, 0] = torch.nan
     with pytest.raises(TrainingError, match="the loss is nan in epoch 1: training diverged"):
-        stacked(network, examples, [Plan(QUIET, broken), Plan(QUIET, broken)])
+        stacked(network, examples, [RunSpec(QUIET, broken), RunSpec(QUIET, broken)])

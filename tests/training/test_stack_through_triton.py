@@ -10,7 +10,7 @@ from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.models import build_model
 from dcnn.text.sentences import Sentences
-from dcnn.training.stack import Plan, Stack
+from dcnn.training.stack import RunSpec, Stack
 from parity import GPU, computing_with
 
 VOCABULARY, CLASSES = 20, 3
@@ -33,9 +33,9 @@ def initial(network, seed):
     return {name: value.detach().clone() for name, value in model.named_parameters()}
 
 
-def trained(backend, network, plans):
+def trained(backend, network, specs):
     with computing_with(backend) as place:
-        stack = Stack(build_model(network, VOCABULARY, CLASSES), EXAMPLES, plans, place.device)
+        stack = Stack(build_model(network, VOCABULARY, CLASSES), EXAMPLES, specs, place.device)
         assert stack.backend == backend.partition(" ")[0]
         outcomes = stack.train()
     return {name: value.cpu() for name, value in stack.kept.items()}, outcomes
@@ -47,13 +47,13 @@ def trained(backend, network, plans):
 def test_weights_are_those_of_torch(network):
     pytest.importorskip("triton")
     other = replace(CONFIG, seed=1, ema=0.9, decay_embeddings=0.1)
-    plans = [
-        Plan(CONFIG, initial(network, 0)),
-        Plan(other, initial(network, 1), subset=np.array([1, 3]), targets=SOFT),
+    specs = [
+        RunSpec(CONFIG, initial(network, 0)),
+        RunSpec(other, initial(network, 1), subset=np.array([1, 3]), targets=SOFT),
     ]
     # On the same device: the order of the examples is drawn there.
-    expected, _ = trained("torch cuda" if GPU else "torch", network, plans)
-    found, _ = trained("triton", network, plans)
+    expected, _ = trained("torch cuda" if GPU else "torch", network, specs)
+    found, _ = trained("triton", network, specs)
     for name, value in found.items():
         torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-5)
 
@@ -63,8 +63,8 @@ def test_a_run_that_is_broken_from_the_words_up_shows():
     pytest.importorskip("triton")
     broken = initial(TINY_DCNN, 0)
     broken["embeddings"][:] = torch.nan
-    plans = [Plan(CONFIG, broken), Plan(replace(CONFIG, seed=1), initial(TINY_DCNN, 1))]
-    _, outcomes = trained("triton", TINY_DCNN, plans)
+    specs = [RunSpec(CONFIG, broken), RunSpec(replace(CONFIG, seed=1), initial(TINY_DCNN, 1))]
+    _, outcomes = trained("triton", TINY_DCNN, specs)
     assert [outcome.failed for outcome in outcomes] == [True, False]
 
 
@@ -73,8 +73,8 @@ def test_words_are_lost_at_the_share_of_their_run():
     configs = [CONFIG, replace(CONFIG, word_dropout=0.999)]
     with computing_with("triton") as place:
         model = build_model(TINY_DCNN, VOCABULARY, CLASSES)
-        plans = [Plan(config, initial(TINY_DCNN, 0)) for config in configs]
-        stack = Stack(model, EXAMPLES, plans, place.device)
+        specs = [RunSpec(config, initial(TINY_DCNN, 0)) for config in configs]
+        stack = Stack(model, EXAMPLES, specs, place.device)
         ids, _ = stack._words(torch.arange(5, device=place.device).expand(2, 5), 6)
     assert ids[0].any()
     assert not ids[1].any()

@@ -13,7 +13,7 @@ from dcnn.commands.train import TrainOptions, run_train
 from dcnn.config import Config
 from dcnn.data.readers import TableOptions
 from dcnn.errors import MissingExtraError, UserError
-from dcnn.training.callbacks import EvaluationRecord, Listener, Listeners, Progress, TensorBoardLog
+from dcnn.training.callbacks import Callback, EvaluationRecord, Listeners, Progress, TensorBoardLog
 
 STEPS = 45
 SETTINGS = ("model.dim=4", "model.widths=[3]", "model.maps=[2]", "model.k_top=2")
@@ -137,7 +137,7 @@ def test_logs_in_the_place_of_the_model_are_refused_before_training(tmp_path, lo
 
 
 def test_all_listeners_hear_everything_and_one_word_stops_them():
-    class Heard(Listener):
+    class Heard(Callback):
         def __init__(self) -> None:
             self.told: list[object] = []
 

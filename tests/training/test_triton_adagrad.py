@@ -10,9 +10,9 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 pytest.importorskip("triton")
 
-SHAPES = {"embeddings": (1500, 2), "layers.0.filters": (5, 7), "top.bias": (1,)}
+SHAPES = {"embeddings": (1500, 2), "layers.0.filters": (5, 7), "head.bias": (1,)}
 CONFIGS = [
-    TrainingConfig(max_grad_norm=0.5, decay_embeddings=0.1, l2_embeddings=0.2, l2_top=0.3),
+    TrainingConfig(max_grad_norm=0.5, decay_embeddings=0.1, l2_embeddings=0.2, l2_head=0.3),
     TrainingConfig(max_grad_norm=0, schedule="linear", learning_rate=0.3, eps=1e-3),
 ]
 
@@ -42,12 +42,12 @@ def test_three_steps_equal_the_separate_operations(ema):
 
 
 def test_a_gradient_of_nothing_moves_nothing_and_one_that_is_no_number_shows():
-    weights = {"top.bias": torch.ones(2, 3).to(DEVICE)}
+    weights = {"head.bias": torch.ones(2, 3).to(DEVICE)}
     optimizer = StackedAdagrad(weights, [CONFIGS[0], CONFIGS[0]])
     optimizer._backend = "triton"
     gradient = torch.zeros(2, 3)
     gradient[1, 0] = torch.nan
-    optimizer._l2["top.bias"].zero_()
-    optimizer.step({"top.bias": gradient.to(DEVICE)}, torch.zeros(2, device=DEVICE))
-    assert weights["top.bias"][0].tolist() == [1, 1, 1]
-    assert weights["top.bias"][1].isnan().all()  # the norm is none, so no step can be right
+    optimizer._l2["head.bias"].zero_()
+    optimizer.step({"head.bias": gradient.to(DEVICE)}, torch.zeros(2, device=DEVICE))
+    assert weights["head.bias"][0].tolist() == [1, 1, 1]
+    assert weights["head.bias"][1].isnan().all()  # the norm is none, so no step can be right

@@ -23,7 +23,7 @@ from fake_training import FakeClock, FakeTraining, goodness
 
 
 def make_search(
-    study=None, training=None, start=None, fitted=None, seed=0, listener=None, **limits
+    study=None, training=None, start=None, fitted=None, seed=0, callback=None, **limits
 ):
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     training = training or FakeTraining()
@@ -34,7 +34,7 @@ def make_search(
         training,
         Limits(**limits),
         seed,
-        listener,
+        callback,
         training.clock,
     )
 
@@ -186,7 +186,7 @@ def test_a_trial_that_time_cuts_off_is_tried_again_with_more_time(tmp_path):
             training.epoch_seconds = 40.0
 
     search = make_search(
-        open_study(path, {}), training, seconds=300.0, listener=SlowAfterTheStart()
+        open_study(path, {}), training, seconds=300.0, callback=SlowAfterTheStart()
     )
     search.run()
     assert len(training.configs) == 2
@@ -202,7 +202,7 @@ def test_a_stop_of_the_users_ends_the_search_and_keeps_what_has_ended():
         def on_trial(self, number):
             self.stop = number == 2
 
-    search = make_search(trials=9, listener=StopAtTheThird())
+    search = make_search(trials=9, callback=StopAtTheThird())
     with pytest.raises(TrainingStoppedError):
         search.run()
     assert len(search.records) == 2

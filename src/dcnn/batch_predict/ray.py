@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dcnn.batch_predict.shards import Manner, Outcome, Shard, load_scorer, score_shard
+from dcnn.batch_predict.shards import Outcome, ScoringConfig, Shard, load_scorer, score_shard
 from dcnn.errors import DcnnError, MissingExtraError, UserError
 
 CONNECT_SECONDS = 5.0
@@ -25,7 +25,7 @@ OBJECT_STORE = 1 << 27  # bytes; only names and counts go through it
 class ScoringWorker:
     """One of the pool: loads the model once, then scores the shards it is given."""
 
-    def __init__(self, model: str, manner: Manner) -> None:
+    def __init__(self, model: str, manner: ScoringConfig) -> None:
         self.predictor = load_scorer(Path(model), manner)
         self.manner = manner
 
@@ -49,7 +49,7 @@ def require_ray() -> None:
 
 def score_on_ray(
     model: Path,
-    manner: Manner,
+    manner: ScoringConfig,
     shards: Sequence[Shard],
     workers: int | None = None,
     address: str | None = None,

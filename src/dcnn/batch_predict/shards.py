@@ -45,7 +45,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Manner:
+class ScoringConfig:
     """What, beside the texts, decides the content of a scored shard.
 
     Attributes:
@@ -134,7 +134,7 @@ def model_fingerprint(model: Path) -> str:
     return hashlib.sha256("".join(file_sha256(model / name) for name in files).encode()).hexdigest()
 
 
-def load_scorer(model: Path, manner: Manner) -> Predictor:
+def load_scorer(model: Path, manner: ScoringConfig) -> Predictor:
     """The model, if it is still the one that the command was given.
 
     Raises:
@@ -146,7 +146,7 @@ def load_scorer(model: Path, manner: Manner) -> Predictor:
     return predictor
 
 
-def score_shard(predictor: Predictor, manner: Manner, shard: Shard) -> Outcome:
+def score_shard(predictor: Predictor, manner: ScoringConfig, shard: Shard) -> Outcome:
     """Write the predictions of a shard, unless they are there; in bounded memory."""
     name = shard.target.name
     try:
@@ -167,7 +167,7 @@ def score_shard(predictor: Predictor, manner: Manner, shard: Shard) -> Outcome:
         return Outcome(name, fault=str(error))
 
 
-def _made_from(manner: Manner, shard: Shard) -> str:
+def _made_from(manner: ScoringConfig, shard: Shard) -> str:
     return json.dumps({"input": file_sha256(shard.source), **asdict(manner)}, sort_keys=True)
 
 
@@ -182,7 +182,9 @@ def _rows_of(target: Path, made_from: str) -> int | None:
     return None
 
 
-def _write(predictor: Predictor, manner: Manner, shard: Shard, made_from: str) -> tuple[int, int]:
+def _write(
+    predictor: Predictor, manner: ScoringConfig, shard: Shard, made_from: str
+) -> tuple[int, int]:
     """Returns how many rows it has, and how many of them got no label."""
     rows = abstained = 0
     form = ColumnForm.of(predictor, manner.top, manner.abstain_below)

@@ -22,9 +22,9 @@ from dcnn.config import TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.ops import select as backends
 from dcnn.ops.choice import backend_name
-from dcnn.training.callbacks import Listener
+from dcnn.training.callbacks import Callback
 from dcnn.training.fit import choose_device
-from dcnn.training.stack import Plan, Stack
+from dcnn.training.stack import RunSpec, Stack
 from dcnn.training.trainer import Run
 
 DEVICE = "cuda"
@@ -62,7 +62,7 @@ def _step_row(workload: Workload, examples: Examples, batch: int, chosen: str) -
             None,
             config,
             torch.device(DEVICE),
-            Listener(),
+            Callback(),
         )
     contestants = [
         Contestant("ours", _repeated(ours), partial(computing_with, chosen)),
@@ -79,7 +79,7 @@ def _stacked_step(
 ) -> Callable[[], object]:
     model = torch_model(workload.artifact())
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
-    stack = Stack(model, examples, [Plan(config, weights)], DEVICE)
+    stack = Stack(model, examples, [RunSpec(config, weights)], DEVICE)
     generator = torch.Generator(DEVICE).manual_seed(0)
     size = (1, config.batch_size)
     indices = torch.randint(EXAMPLES, size, generator=generator, device=DEVICE)

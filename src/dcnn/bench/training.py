@@ -14,7 +14,7 @@ from dcnn.config import Config, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.opinions import Opinion, generate
 from dcnn.ops import select as backends
-from dcnn.training.callbacks import Listener
+from dcnn.training.callbacks import Callback
 from dcnn.training.fit import TextSet, choose_device, fit
 from dcnn.training.trainer import Run
 
@@ -61,7 +61,7 @@ def step_contestant(workload: Workload, name: str, backend: str, threads: int) -
     model = torch_model(workload.artifact())
     condition = partial(computing_with, backend, threads)
     with condition():  # the optimizer is chosen now, the layers at every step
-        run = Run(model, examples, None, config, torch.device("cpu"), Listener())
+        run = Run(model, examples, None, config, torch.device("cpu"), Callback())
     return Contestant(name, run.step, condition)
 
 

@@ -112,7 +112,7 @@ def train(
       dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
       dcnn train posts.csv --out my-model --labels-separator '|'
       dcnn train posts.csv --out my-model --label-columns toxic,spam,off-topic
-      dcnn train reviews.csv --out my-model --set text.tokenizer=unigram --set text.subwords=8000
+      dcnn train reviews.csv --out my-model --set text.tokenizer=unigram --set text.n_subwords=8000
       dcnn train reviews.csv --out my-model --resume
       dcnn train reviews.csv --out my-model --tensorboard logs
     """

@@ -45,7 +45,7 @@ def run_compare(options: CompareOptions) -> None:
         raise UserError(f"--out {out} exists and is not empty; name a new folder")
     train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
     try:
-        from dcnn.compare import Course, markdown, measure, ranked, remarks
+        from dcnn.compare import RunOptions, markdown, measure, ranked, remarks
     except ImportError:
         raise MissingExtraError("Comparing", "train") from None
     contenders, left_out = _choose(options.models)
@@ -54,10 +54,10 @@ def run_compare(options: CompareOptions) -> None:
     if not contenders:
         raise UserError("--models: none of them is installed; add one of ours, such as dcnn")
     assert test is not None  # noqa: S101
-    course = Course(train, dev, test, sorted_labels(train.labels))
+    run_options = RunOptions(train, dev, test, sorted_labels(train.labels))
     with _folder(options.out) as folder:
         scores = measure(
-            contenders, course, options.seeds, Path(folder), lambda line: console.print(line)
+            contenders, run_options, options.seeds, Path(folder), lambda line: console.print(line)
         )
     places = ranked(scores)
     lines = remarks(places, len(test.texts), options.seeds)

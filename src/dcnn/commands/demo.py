@@ -70,11 +70,11 @@ def run_demo(out: Path, seed: int) -> None:
 
     _print_accuracies(console, results, corpus["test"])
     _print_sample(console, dcnn)
-    facts = dcnn.facts | {
+    metadata = dcnn.metadata | {
         "data": "the built-in corpus of generated opinion sentences",
         "test_accuracy": float(result.hits.mean()),
     }
-    model_folder.save(out, replace(dcnn, facts=facts), overwrite=True)
+    model_folder.save(out, replace(dcnn, metadata=metadata), overwrite=True)
     console.print(
         f"The DCNN is in {out} and knows {len(dcnn.encoder.vocabulary) - 1} words; try:"
         f'\n  {_own_name()} predict {out} "The story is dull, but the ending is a delight."',
@@ -98,7 +98,7 @@ def _run_network(
             CLASSES,
             config.with_training(seed=seed),
             device="cpu",
-            listener=bar,
+            callback=bar,
         )
     seconds = time.perf_counter() - started
     console.print(

@@ -41,19 +41,21 @@ def run_evaluate(options: EvaluateOptions) -> None:
     """Score the model on the data and print a table, or JSON."""
     _check_picture(options.reliability)
     predictor = Predictor.load(options.model)
-    if predictor.many and options.abstain_below is not None:
+    if predictor.multi_label and options.abstain_below is not None:
         raise UserError(
             f"--abstain-below {options.abstain_below:g} is for models that give one label; "
             f"{options.model} gives every label from its threshold on"
         )
     examples = read_labelled(options.data, options.columns)
     labels = [str(label) for label in predictor.classes]
-    check_form(examples, many=predictor.many, of=f"the training set of {options.model}")
+    check_form(
+        examples, multi_label=predictor.multi_label, of=f"the training set of {options.model}"
+    )
     check_known_labels(examples, labels)
     probabilities = predictor.probabilities(examples.texts)
     if options.reliability is not None:
         truth = examples.indicators(labels)
-        _draw(options, options.reliability, probabilities, truth, predictor.many)
+        _draw(options, options.reliability, probabilities, truth, predictor.multi_label)
     if predictor.artifact.thresholds is not None:
         thresholds = predictor.artifact.thresholds
         _tell_labels(options, examples, probabilities, thresholds, labels)
@@ -114,10 +116,10 @@ def _draw(
     path: Path,
     probabilities: NDArray[np.float32],
     truth: NDArray[np.float32],
-    many: bool,
+    multi_label: bool,
 ) -> None:
-    bins = reliability(*confidences(probabilities, truth, many=many))
-    right = "share of labels that apply" if many else "share that is right"
+    bins = reliability(*confidences(probabilities, truth, multi_label=multi_label))
+    right = "share of labels that apply" if multi_label else "share that is right"
     picture = reliability_svg(bins, f"{options.model.name} on {options.data.name}", right)
     with write_atomically(path) as stream:
         stream.write(picture.encode("utf-8", "replace"))

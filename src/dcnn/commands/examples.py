@@ -25,14 +25,14 @@ def read_examples(
     test: Path | None,
     columns: TableOptions,
     *,
-    many: bool = False,
+    multi_label: bool = False,
 ) -> tuple[LabelledTexts, LabelledTexts | None, LabelledTexts | None]:
     """Training, dev and test examples, all checked before any training starts.
 
-    ``many`` allows several labels a row.
+    ``multi_label`` allows several labels a row.
     """
     train = read_labelled(data, columns)
-    if train.many and not many:
+    if train.multi_label and not multi_label:
         raise DataError(
             f"{train.source} has several labels a row, which only `dcnn train` and `dcnn evaluate` "
             "take; give a column with one label a row"
@@ -43,7 +43,7 @@ def read_examples(
     known = set(learned_labels(train, columns))
     _warn_of_noughts(train, columns)
     for examples in filter(None, others):
-        check_form(examples, many=train.many, of=train.source)
+        check_form(examples, multi_label=train.multi_label, of=train.source)
         check_known_labels(examples, known)
     return train, others[0], others[1]
 

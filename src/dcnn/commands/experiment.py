@@ -20,7 +20,7 @@ from dcnn.experiments.results import MODELS, Result, has_result, read_result, re
 from dcnn.terminal import make_console
 
 if TYPE_CHECKING:
-    from dcnn.experiments.runs import FinishedNetwork, Setting
+    from dcnn.experiments.runs import ExperimentEnv, FinishedNetwork
     from dcnn.training.stack import EpochReport
 
 NETWORKS = ("dcnn", "max-tdnn", "nbow")
@@ -69,11 +69,11 @@ def run_experiment(options: ExperimentOptions) -> None:
         for seed in range(options.seeds if name in NETWORKS else 1):
             _is_done(options, name, recipe, seed)
     try:
-        from dcnn.experiments.runs import Setting
+        from dcnn.experiments.runs import ExperimentEnv
         from dcnn.training.fit import choose_device
     except ImportError:
         raise MissingExtraError("An experiment", "train") from None
-    setting = Setting(
+    setting = ExperimentEnv(
         experiment=options.experiment,
         data=data,
         results=options.results,
@@ -108,7 +108,7 @@ def _require_writable(folder: Path) -> None:
 
 
 def _run_network(
-    console: Console, setting: "Setting", recipe: Recipe, options: ExperimentOptions
+    console: Console, setting: "ExperimentEnv", recipe: Recipe, options: ExperimentOptions
 ) -> None:
     kind = recipe.config.model.kind
     missing = [seed for seed in range(options.seeds) if not _is_done(options, kind, recipe, seed)]
@@ -177,7 +177,7 @@ def _differences(recipe: Recipe, there: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _side_by_side(
-    setting: "Setting", recipe: Recipe, groups: list[list[int]], jobs: int
+    setting: "ExperimentEnv", recipe: Recipe, groups: list[list[int]], jobs: int
 ) -> Iterator["list[FinishedNetwork]"]:
     work = partial(_train, setting, recipe)
     if len(groups) == 1 or jobs == 1:
@@ -208,7 +208,7 @@ def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _train(setting: "Setting", recipe: Recipe, seeds: list[int]) -> "list[FinishedNetwork]":
+def _train(setting: "ExperimentEnv", recipe: Recipe, seeds: list[int]) -> "list[FinishedNetwork]":
     """In a process of its own on a CPU, so it makes its own console."""
     from dcnn.experiments.runs import run_networks
 
@@ -229,7 +229,11 @@ def _train(setting: "Setting", recipe: Recipe, seeds: list[int]) -> "list[Finish
 
 
 def _run_ngrams(
-    console: Console, setting: "Setting", recipe: Recipe, options: ExperimentOptions, name: str
+    console: Console,
+    setting: "ExperimentEnv",
+    recipe: Recipe,
+    options: ExperimentOptions,
+    name: str,
 ) -> None:
     from dcnn.experiments.runs import run_ngrams
 

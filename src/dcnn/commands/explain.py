@@ -35,7 +35,7 @@ def run_explain(
         first = each[0].to_dict()
         # Of one label it is what it always was; several come as a list.
         several = {"explanations": [one.to_dict() for one in each]}
-        print(json.dumps(several if predictor.many and of_class is None else first))
+        print(json.dumps(several if predictor.multi_label and of_class is None else first))
         return
     console = make_console()
     for number, explanation in enumerate(each):
@@ -60,7 +60,9 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
         console.print(f"  {ngram.relevance:+.2f}  {printable(ngram)}", soft_wrap=True)
     changes, unit = explanation.changes, explanation.graph.unit
     what = (
-        f"whether it is {printable(explanation.label)}" if explanation.graph.many else "the label"
+        f"whether it is {printable(explanation.label)}"
+        if explanation.graph.multi_label
+        else "the label"
     )
     console.print(
         f"\nDeleting one {unit} changes {what}:"
@@ -79,7 +81,7 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
 
 
 def _answer(explanation: Explanation) -> Text:
-    if explanation.graph.many:
+    if explanation.graph.multi_label:
         return _answers(explanation)
     (label, probability), *others = explanation.prediction.ranked
     text = Text(f"{printable(label)} {probability:.4f}", style="bold")

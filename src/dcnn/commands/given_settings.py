@@ -18,10 +18,10 @@ def given_config(path: Path | None, settings: Sequence[str]) -> Config:
     """
     config = (load_toml(path) if path else DEFAULT).with_settings(settings)
     text = config.text
-    if text.subwords != TextConfig.subwords and text.tokenizer not in ("bpe", "unigram"):
+    if text.n_subwords != TextConfig.n_subwords and text.tokenizer not in ("bpe", "unigram"):
         raise ConfigError(
-            f"text.subwords={text.subwords} is how many pieces bpe and unigram learn, and "
+            f"text.n_subwords={text.n_subwords} is how many pieces bpe and unigram learn, and "
             f"text.tokenizer={text.tokenizer} learns none; set text.tokenizer to bpe or unigram, "
-            "or leave text.subwords out"
+            "or leave text.n_subwords out"
         )
     return config

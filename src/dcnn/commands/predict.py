@@ -41,9 +41,9 @@ def run_predict(
     predictor = Predictor.load(model)
     abstains = abstain_below is not None
     form = LineForm(as_json, top, abstains, labels_separator)
-    check_top(top, predictor.many)
+    check_top(top, predictor.multi_label)
     if not columnar:
-        form.check(predictor.classes, predictor.many)
+        form.check(predictor.classes, predictor.multi_label)
     if abstain_below is not None:
         predictor.check_abstains(abstain_below)
     seen = abstained = 0

@@ -13,13 +13,13 @@ from dcnn.predictor import Prediction
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
-def check_top(top: int, many: bool) -> None:
+def check_top(top: int, multi_label: bool) -> None:
     """Refuse to rank labels where a text may have several.
 
     Raises:
         UserError: so it is.
     """
-    if many and top > 1:
+    if multi_label and top > 1:
         raise UserError(
             f"--top {top} is for models that give one label; this one gives every label from its "
             "threshold on; --json tells the probabilities of all"
@@ -50,13 +50,13 @@ class LineForm:
     abstains: bool = False
     separator: str = "|"
 
-    def check(self, classes: Sequence[Label], many: bool) -> None:
+    def check(self, classes: Sequence[Label], multi_label: bool) -> None:
         """Find before any work what such lines cannot say.
 
         Raises:
             UserError: a label holds the separator, where labels share a field.
         """
-        if not many or self.as_json:
+        if not multi_label or self.as_json:
             return
         if not self.separator or _CONTROLS.search(self.separator):
             raise UserError(

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from dcnn.batch_predict.files import check_columnar
 from dcnn.batch_predict.ray import require_ray, score_on_ray
 from dcnn.batch_predict.shards import (
-    Manner,
     Outcome,
+    ScoringConfig,
     Shard,
     clear_half_written,
     load_scorer,
@@ -85,12 +85,12 @@ def run_score(options: ScoreOptions) -> None:
         require_ray()
     # What is wrong with the model is said before any worker starts.
     predictor = Predictor.load(options.model)
-    check_top(options.top, predictor.many)
+    check_top(options.top, predictor.multi_label)
     if options.abstain_below:
         predictor.check_abstains(options.abstain_below)
     shards = plan_shards(options.source, options.output)
     column = find_text_column([shard.source for shard in shards], options.columns)
-    manner = Manner(
+    manner = ScoringConfig(
         model_fingerprint(options.model),
         replace(options.columns, text_column=column),
         options.top,
@@ -105,7 +105,7 @@ def run_score(options: ScoreOptions) -> None:
 
 
 def _outcomes(
-    options: ScoreOptions, manner: Manner, shards: list[Shard]
+    options: ScoreOptions, manner: ScoringConfig, shards: list[Shard]
 ) -> Generator[Outcome, None, None]:
     if options.engine == "ray":
         return score_on_ray(options.model, manner, shards, options.workers, options.address)

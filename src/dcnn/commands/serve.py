@@ -76,11 +76,11 @@ def run_serve(options: ServeOptions) -> None:
         f"Serving {', '.join(folders)} on {address} (docs: {address}docs); Ctrl-C ends.", flush=True
     )
 
-    def work(number: int, listener: socket.socket, alive: int | None = None) -> None:
+    def work(number: int, callback: socket.socket, alive: int | None = None) -> None:
         metrics.worker = number
         metrics.forget_in_flight()
         app = make_app(registry, options.limits, metrics, options.key, options.log_requests, hosts)
-        serve(app, listener, alive)
+        serve(app, callback, alive)
 
     if options.workers == 1:
         work(0, sockets[0])
@@ -103,5 +103,5 @@ def _tell(texts: int) -> None:
         print(f"\r{texts:,} texts", end="\r", file=sys.stderr, flush=True)
 
 
-def _is_loopback(listener: socket.socket) -> bool:
-    return ip_address(listener.getsockname()[0]).is_loopback
+def _is_loopback(callback: socket.socket) -> bool:
+    return ip_address(callback.getsockname()[0]).is_loopback

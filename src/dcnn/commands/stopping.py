@@ -11,18 +11,18 @@ from dcnn.commands.torchrun import is_first
 from dcnn.errors import TrainingStoppedError
 
 if TYPE_CHECKING:
-    from dcnn.training.callbacks import Listener
+    from dcnn.training.callbacks import Callback
 
 
 @contextmanager
-def stop_on_signal(listener: "Listener", *, patient: bool = False) -> Iterator[None]:
+def stop_on_signal(callback: "Callback", *, patient: bool = False) -> Iterator[None]:
     """Let the first Ctrl-C end the run after a step, with all saved; the second one at once.
 
     Unless ``patient``: a launcher passes on what the terminal has sent to all already.
     """
 
     def stop(number: int, _: object) -> None:
-        listener.stop = True
+        callback.stop = True
         if not patient:
             signal.signal(number, signal.default_int_handler)
 

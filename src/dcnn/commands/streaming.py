@@ -88,7 +88,7 @@ def read_corpus(
     with first_reads_first(workers):
         reading = Reading.of(paths, columns, tokenizer)
         for examples in filter(None, others):  # before the hours that the encoding may take
-            check_form(examples, many=False, of=str(data))
+            check_form(examples, multi_label=False, of=str(data))
     if workers is None:
         return _prepare(console, data, paths, reading, others, config, cache, holds_out)
     own = paths[workers.rank :: workers.size]

@@ -46,14 +46,14 @@ from dcnn.errors import (
 from dcnn.metrics import evaluate, evaluate_labels
 from dcnn.predictor import Predictor
 from dcnn.terminal import TrainingBar, make_console, print_evaluation, print_label_evaluation
-from dcnn.training.callbacks import Listener, Listeners, TensorBoardLog, require_tensorboard
+from dcnn.training.callbacks import Callback, Listeners, TensorBoardLog, require_tensorboard
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dcnn.training.callbacks import EvaluationRecord
     from dcnn.training.distributed import Workers
-    from dcnn.training.fit import Course
+    from dcnn.training.fit import RunOptions
     from dcnn.training.trainer import TrainingSummary
 
 
@@ -160,26 +160,26 @@ def _finish(
     """Say how it went, score, and save."""
     console.print(
         f"Trained {summary.epochs} of {config.training.epochs} epochs in {summary.seconds:.1f} s "
-        f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.facts['device']}), "
+        f"({summary.sentences_per_second:,.0f} sentences/s on {artifact.metadata['device']}), "
         f"and kept the best: epoch {(best := _best(summary)).epoch}, {best.measure}",
         soft_wrap=True,
     )
     _tell_calibration(console, artifact)
-    facts = artifact.facts | {
+    metadata = artifact.metadata | {
         "data": options.data.name or options.data.resolve().name,
         "dcnn": __version__,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
     if test is not None:
-        facts |= _score(console, artifact, test)
-    model_folder.save(options.out, replace(artifact, facts=facts), replaces)
+        metadata |= _score(console, artifact, test)
+    model_folder.save(options.out, replace(artifact, metadata=metadata), replaces)
     options.checkpoint.unlink(missing_ok=True)
     hint = f"try: dcnn predict {options.out} 'a text'"
     console.print(f"The model is in {options.out}; {hint}", soft_wrap=True)
 
 
 def _tell_calibration(console: Console, artifact: Artifact) -> None:
-    if (found := artifact.facts.get("calibration")) is not None:
+    if (found := artifact.metadata.get("calibration")) is not None:
         console.print(
             f"Calibrated on dev: temperature {found['temperature']:.2f}, calibration error "
             f"{100 * found['error_before']:.2f} % before, {100 * found['error_after']:.2f} % after",
@@ -221,18 +221,18 @@ def _learn_in_memory(
 ) -> _Learned:
     with first_reads_first(workers):
         train, dev, test = read_examples(
-            options.data, options.dev, options.test, options.columns, many=True
+            options.data, options.dev, options.test, options.columns, multi_label=True
         )
     if dev is None:
         train, dev = hold_out(train, config.training)
     classes = learned_labels(train, options.columns)
-    _say_sizes(console, len(train.texts), len(dev.texts), len(classes), train.many)
+    _say_sizes(console, len(train.texts), len(dev.texts), len(classes), train.multi_label)
     fit_module = _import_fit()
     data = fit_module.TextSet(train.texts, _targets(train, classes), train.weights)
     held_out = fit_module.TextSet(dev.texts, _targets(dev, classes))
-    with _training(console, options, config, workers) as course:
+    with _training(console, options, config, workers) as run_options:
         artifact, summary = fit_module.fit(
-            data, held_out, classes, config, many=train.many, **vars(course)
+            data, held_out, classes, config, multi_label=train.multi_label, **vars(run_options)
         )
     return artifact, summary, test
 
@@ -255,15 +255,17 @@ def _learn_from_disk(
     _say_sizes(console, len(corpus), held_out, len(corpus.classes))
     fit_module = _import_fit()
     given = dev and fit_module.TextSet(dev.texts, dev.class_numbers(corpus.classes))
-    with _training(console, options, config, workers) as course:
-        artifact, summary = fit_module.fit_corpus(corpus, given, config, course)
+    with _training(console, options, config, workers) as run_options:
+        artifact, summary = fit_module.fit_corpus(corpus, given, config, run_options)
     return artifact, summary, test
 
 
-def _say_sizes(console: Console, train: int, dev: int, classes: int, many: bool = False) -> None:
+def _say_sizes(
+    console: Console, train: int, dev: int, classes: int, multi_label: bool = False
+) -> None:
     console.print(
         f"{train:,} training and {dev:,} dev examples, {classes} labels"
-        f"{', any number of them a text' if many else ''}"
+        f"{', any number of them a text' if multi_label else ''}"
     )
 
 
@@ -278,9 +280,9 @@ def _import_fit() -> ModuleType:
 @contextmanager
 def _training(
     console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
-) -> "Iterator[Course]":
+) -> "Iterator[RunOptions]":
     """What a training needs while it runs; and how its errors end."""
-    course_of = _import_fit().Course
+    course_of = _import_fit().RunOptions
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -288,7 +290,7 @@ def _training(
     with (
         TrainingBar(console) as bar,
         _tensorboard(options, config) as log,
-        stop_on_signal(listener := Listeners(bar, log), patient=workers is not None),
+        stop_on_signal(callback := Listeners(bar, log), patient=workers is not None),
     ):
         try:
             yield course_of(
@@ -296,7 +298,7 @@ def _training(
                 checkpoint_path=options.checkpoint,
                 resume=options.resume,
                 checkpoint_seconds=options.checkpoint_seconds,
-                listener=listener,
+                callback=callback,
                 threads=options.threads,
                 workers=workers,
             )
@@ -310,15 +312,15 @@ def _training(
             ) from None
 
 
-def _tensorboard(options: TrainOptions, config: Config) -> AbstractContextManager[Listener]:
+def _tensorboard(options: TrainOptions, config: Config) -> AbstractContextManager[Callback]:
     """What logs the run; of several processes the first one does."""
     if options.log_folder is None or not is_first():
-        return nullcontext(Listener())
+        return nullcontext(Callback())
     return TensorBoardLog(options.log_folder, config)
 
 
 def _targets(examples: LabelledTexts, classes: Sequence[str]) -> "NDArray[Any]":
-    return examples.indicators(classes) if examples.many else examples.class_numbers(classes)
+    return examples.indicators(classes) if examples.multi_label else examples.class_numbers(classes)
 
 
 def _config(options: TrainOptions) -> Config:

@@ -34,7 +34,7 @@ from dcnn.terminal import TrainingBar, make_console
 from dcnn.text.subwords import unit_of
 
 if TYPE_CHECKING:
-    from dcnn.training.callbacks import Listener
+    from dcnn.training.callbacks import Callback
     from dcnn.training.fit import TextSet
     from dcnn.tuning.search import Search, Train
 
@@ -223,8 +223,8 @@ def _trainer(
 
     logger = logging.getLogger("dcnn")
 
-    def train(config: Config, listener: "Listener") -> Trained:
-        artifact, summary = fit(*sets, classes, config, device=device, listener=listener)
+    def train(config: Config, callback: "Callback") -> Trained:
+        artifact, summary = fit(*sets, classes, config, device=device, callback=callback)
         logger.setLevel(logging.WARNING)  # the backend is the same for all of them: said once
         best = [record for record in summary.history if record.best][-1]
         size = model_folder.folder_size(name, artifact)
@@ -258,14 +258,14 @@ def _refit(
     with TrainingBar(console, quiet=True) as bar, stop_on_signal(bar):
         try:
             artifact, summary = fit(
-                *sets, examples.classes, best.config, device=device, listener=bar
+                *sets, examples.classes, best.config, device=device, callback=bar
             )
         except (TrainingStoppedError, KeyboardInterrupt):
             raise TrainingStoppedError(
                 f"stopped while training the best again; all trials are kept, and {GO_ON}"
             ) from None
     console.print(f"Dev accuracy {100 * (summary.dev_accuracy or 0):.2f} % again.")
-    return replace(artifact, facts=artifact.facts | _facts(options, search))
+    return replace(artifact, metadata=artifact.metadata | _facts(options, search))
 
 
 def _facts(options: TuneOptions, search: "Search") -> dict[str, Any]:

@@ -289,7 +289,7 @@ class Reading:
         reader = ShardReader(options, labels=True)
         reader.look_at(paths)
         assert reader.first is not None and reader.columns is not None  # noqa: S101, PT018
-        if reader.form.many or reader.columns.flags:
+        if reader.form.multi_label or reader.columns.flags:
             raise DataError(
                 f"{reader.first} has several labels a row, and a corpus on disk one; "
                 "train in memory with --no-stream, or give a column with one label a row"
@@ -393,20 +393,20 @@ class _Work:
         self, path: Path, key: str, folder: Path, tell: Callable[[int], None]
     ) -> EncodedFile:
         reading = self.reading
-        form = LabelForm(many=False, source=str(reading.first))
+        form = LabelForm(multi_label=False, source=str(reading.first))
         reader = ShardReader(reading.options, True, reading.first, reading.columns, form=form)
-        facts: list[BlockFacts] = []
+        metadata: list[BlockFacts] = []
         with write_folder_atomically(folder) as temporary:
             for number, rows in enumerate(_in_blocks(reader, path, reading.block_rows)):
                 block = temporary / _block_name(number)
-                facts.append(write_block(block, rows, reading.tokenizer))
+                metadata.append(write_block(block, rows, reading.tokenizer))
                 tell(len(rows))
             kinds = [kind.__name__ for kind in reader.kinds]
             checksums = [file_sha256(block) for block in sorted(temporary.iterdir())]
-            described = [asdict(block) for block in facts]
+            described = [asdict(block) for block in metadata]
             entry = {"key": key, "kinds": kinds, "sha256": checksums, "blocks": described}
             (temporary / ENTRY).write_text(json.dumps(entry), encoding="utf-8")
-        return EncodedFile(str(path), key, facts, kinds)
+        return EncodedFile(str(path), key, metadata, kinds)
 
 
 def _block_name(number: int) -> str:
@@ -444,11 +444,11 @@ def _load(folder: Path, key: str, source: Path) -> EncodedFile | None:
     """What is in ``folder``, or none if it is not complete and undamaged."""
     try:
         entry: Any = json.loads((folder / ENTRY).read_bytes())
-        facts = [BlockFacts(**block) for block in entry["blocks"]]
-        found = [file_sha256(folder / _block_name(number)) for number in range(len(facts))]
+        metadata = [BlockFacts(**block) for block in entry["blocks"]]
+        found = [file_sha256(folder / _block_name(number)) for number in range(len(metadata))]
         if entry["key"] != key or entry["sha256"] != found:
             return None
-        return EncodedFile(str(source), key, facts, entry["kinds"])
+        return EncodedFile(str(source), key, metadata, entry["kinds"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 

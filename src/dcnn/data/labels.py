@@ -36,23 +36,23 @@ class LabelForm:
     """Whether rows have one label or a set of them, and the file that said so first.
 
     Attributes:
-        many: whether they have sets; none before the first row.
+        multi_label: whether they have sets; none before the first row.
         source: the file of the first row.
     """
 
-    many: bool | None = None
+    multi_label: bool | None = None
     source: str = ""
 
-    def check(self, where: Place, value: object, many: bool) -> None:
+    def check(self, where: Place, value: object, multi_label: bool) -> None:
         """Note the form of the first row, and refuse a row that has the other one."""
-        if self.many is None:
-            self.many, self.source = many, where.origin.source
-        if self.many and value is None:
+        if self.multi_label is None:
+            self.multi_label, self.source = multi_label, where.origin.source
+        if self.multi_label and value is None:
             raise DataError(
                 f"{where}: the labels are missing ({value}); write an empty list where none applies"
             )
-        if self.many != many:
-            here, there = _FORMS[many], _FORMS[self.many]
+        if self.multi_label != multi_label:
+            here, there = _FORMS[multi_label], _FORMS[self.multi_label]
             raise DataError(
                 f"{where}: the label {shown(value)} is {here}, where {self.source} has {there}; "
                 f"write the labels of all rows alike, or split strings with {SEPARATOR_OPTION}"
@@ -65,12 +65,12 @@ _FORMS = {True: "a list of labels", False: "a single label"}
 def labels_of(where: Place, column: str, separator: str | None) -> tuple[str, ...]:
     """The labels of a record: the members of a list, or the parts of a string."""
     value = value_of(where, column)
-    members: Sequence[object] = [value]
+    n_ensemble: Sequence[object] = [value]
     if isinstance(value, list):
-        members = value
+        n_ensemble = value
     elif isinstance(value, str) and separator:
-        members = [part for part in value.split(separator) if part.strip()]
-    return tuple(dict.fromkeys(label_from(where, column, member) for member in members))
+        n_ensemble = [part for part in value.split(separator) if part.strip()]
+    return tuple(dict.fromkeys(label_from(where, column, member) for member in n_ensemble))
 
 
 def flagged(where: Place, columns: Sequence[str]) -> tuple[str, ...]:
@@ -195,11 +195,11 @@ def _cannot_be_saved(label: object) -> bool:
 
 
 def dev_targets(
-    labels: NDArray[Any] | LabelSets, classes: NDArray[Any], many: bool
+    labels: NDArray[Any] | LabelSets, classes: NDArray[Any], multi_label: bool
 ) -> NDArray[Any]:
     """The targets of a dev set, in the form of the training set's."""
-    if isinstance(labels, LabelSets) != many:
-        one, other = ("one label", "several") if many else ("several labels", "one")
+    if isinstance(labels, LabelSets) != multi_label:
+        one, other = ("one label", "several") if multi_label else ("several labels", "one")
         raise DataError(f"the dev set has {one} a text, where y has {other}; give both alike")
     if isinstance(labels, LabelSets):
         return labels.among(classes)

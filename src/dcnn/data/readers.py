@@ -325,9 +325,9 @@ class ShardReader:
         if columns.label is None:
             return None, None
         value = value_of(where, columns.label)
-        many = isinstance(value, list) or self.options.labels_separator is not None
-        self.form.check(where, value, many)
-        if many:
+        multi_label = isinstance(value, list) or self.options.labels_separator is not None
+        self.form.check(where, value, multi_label)
+        if multi_label:
             return None, labels_of(where, columns.label, self.options.labels_separator)
         return label_of(where, columns.label), None
 
@@ -406,7 +406,7 @@ class LabelledTexts:
     label_sets: list[tuple[str, ...]] | None = None
 
     @property
-    def many(self) -> bool:
+    def multi_label(self) -> bool:
         """Whether an example may have several labels."""
         return self.label_sets is not None
 
@@ -439,7 +439,7 @@ class LabelledTexts:
         """The examples at ``indices``, in that order."""
         return LabelledTexts(
             texts=[self.texts[i] for i in indices],
-            labels=[] if self.many else [self.labels[i] for i in indices],
+            labels=[] if self.multi_label else [self.labels[i] for i in indices],
             weights=None if self.weights is None else self.weights[list(indices)],
             source=self.source,
             lines=[self.lines[i] for i in indices],
@@ -590,7 +590,7 @@ def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
         DataError: there are fewer than two labels, or a label to be split has a single example.
     """
     counts = Counter(label for labels in examples.each for label in labels)
-    if examples.many and len(counts) < 2:
+    if examples.multi_label and len(counts) < 2:
         found = f"the label {shown(next(iter(counts)))} alone" if counts else "no label at all"
         raise DataError(
             f"{examples.source} has {found}; add rows with others, choose with {LABEL_OPTION}, "
@@ -599,7 +599,7 @@ def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
     if len(counts) == 1:
         raise one_label_only(examples.source, examples.labels[0])
     single = [label for label, count in counts.items() if count == 1]
-    if splits and single and not examples.many:
+    if splits and single and not examples.multi_label:
         where = examples.where(examples.labels.index(single[0]))
         others = f" (one of {len(single)} such labels)" if len(single) > 1 else ""
         raise DataError(
@@ -638,20 +638,20 @@ def check_known_labels(examples: LabelledTexts, known: Collection[str]) -> None:
                 )
 
 
-def check_form(examples: LabelledTexts, *, many: bool, of: str) -> None:
+def check_form(examples: LabelledTexts, *, multi_label: bool, of: str) -> None:
     """Check that two sets agree on whether a text has one label or several.
 
     Args:
         examples: a set.
-        many: whether a text has several in the other.
+        multi_label: whether a text has several in the other.
         of: the other, for the message.
 
     Raises:
         DataError: they do not agree.
     """
-    if examples.many == many:
+    if examples.multi_label == multi_label:
         return
-    if many:
+    if multi_label:
         raise DataError(
             f"{examples.source} has one label a row, where {of} has several; give lists, "
             f"{SEPARATOR_OPTION} or columns of labels"

@@ -147,12 +147,12 @@ class Corpus:
     @cached_property
     def first_rows(self) -> Ints:
         """The row that each block starts with, and the number of all rows."""
-        return np.cumsum([0, *(facts.rows for _, _, facts in self.blocks)])
+        return np.cumsum([0, *(metadata.rows for _, _, metadata in self.blocks)])
 
     @cached_property
     def table_starts(self) -> Ints:
         """Where the table of each block starts."""
-        return np.cumsum([0, *(facts.words + 1 for _, _, facts in self.blocks)])
+        return np.cumsum([0, *(metadata.words + 1 for _, _, metadata in self.blocks)])
 
     def dev(self) -> Examples:
         """The examples that are held out."""
@@ -191,7 +191,7 @@ class Corpus:
 
     def _examples(self, place: int, lengths: Ints, rows: Ints) -> Examples:
         """The examples at ``rows``, ascending, of a block; nothing outside of these is read."""
-        block, (_, _, facts) = self.stored(place), self.blocks[place]
+        block, (_, _, metadata) = self.stored(place), self.blocks[place]
         offsets = np.cumsum(np.concatenate([[0], lengths]))
         first, last = int(rows[0]), int(rows[-1]) + 1
         numbers = block.numbers(int(offsets[first]), int(offsets[last]))
@@ -199,7 +199,7 @@ class Corpus:
         sentences = Sentences(ids, offsets[first : last + 1] - offsets[first])
         if len(rows) < last - first:
             sentences = sentences.select(rows - first)
-        own = np.array([self.classes.index(label) for label in facts.labels])
+        own = np.array([self.classes.index(label) for label in metadata.labels])
         weights = block.weights()
         return Examples(
             sentences, own[block.targets()[rows]], None if weights is None else weights[rows]
@@ -253,7 +253,9 @@ def load_corpus(cache: Path, key: str) -> Corpus:
     try:
         index: Any = json.loads((folder / INDEX).read_bytes())
         files = [
-            EncodedFile(**file | {"blocks": [BlockFacts(**facts) for facts in file["blocks"]]})
+            EncodedFile(
+                **file | {"blocks": [BlockFacts(**metadata) for metadata in file["blocks"]]}
+            )
             for file in index["files"]
         ]
         corpus = Corpus(
@@ -344,7 +346,9 @@ def _make(
     cache: Path,
     key: str,
 ) -> Corpus:
-    blocks = [(file, number, facts) for file in files for number, facts in enumerate(file.blocks)]
+    blocks = [
+        (file, number, metadata) for file in files for number, metadata in enumerate(file.blocks)
+    ]
     encoder = Encoder(tokenizer_of(text), Vocabulary([]))
     corpus = Corpus(key, tuple(classes), encoder, np.empty(0, np.int64), (), cache, blocks)
     corpus = replace(corpus, held_out=_hold_out(corpus, split))
@@ -372,24 +376,24 @@ def _hold_out(corpus: Corpus, split: Split | None) -> Ints:
     if split is None:
         return np.empty(0, np.int64)
     counts = dict.fromkeys(corpus.classes, 0)
-    for _, _, facts in corpus.blocks:
-        for label, count in zip(facts.labels, facts.counts, strict=True):
+    for _, _, metadata in corpus.blocks:
+        for label, count in zip(metadata.labels, metadata.counts, strict=True):
             counts[label] += count
     ordinals = ordinals_held_out(counts, split.fraction, split.seed)
     targets = (corpus.stored(place).targets() for place in range(len(corpus.blocks)))
-    labels = (facts.labels for _, _, facts in corpus.blocks)
+    labels = (metadata.labels for _, _, metadata in corpus.blocks)
     return rows_held_out(ordinals, zip(labels, targets, strict=True))
 
 
 def _mass(corpus: Corpus) -> tuple[float, ...]:
     mass = dict.fromkeys(corpus.classes, 0.0)
-    for place, (_, _, facts) in enumerate(corpus.blocks):
+    for place, (_, _, metadata) in enumerate(corpus.blocks):
         block = corpus.stored(place)
         targets, weights = block.targets(), block.weights()
-        values = np.ones(facts.rows) if weights is None else weights.astype(np.float64)
+        values = np.ones(metadata.rows) if weights is None else weights.astype(np.float64)
         values[corpus.held_out_of(place)] = 0
-        sums = np.bincount(targets, values, len(facts.labels))
-        for label, value in zip(facts.labels, sums.tolist(), strict=True):
+        sums = np.bincount(targets, values, len(metadata.labels))
+        for label, value in zip(metadata.labels, sums.tolist(), strict=True):
             mass[label] += value
     if not any(mass.values()):
         raise DataError("every training example has weight 0; give at least one a weight above 0")

@@ -35,7 +35,7 @@ from dcnn.ops.choice import backend_name
 from dcnn.text.sentences import Ints, Sentences
 from dcnn.training.fit import find_vectors, initialize, make_model
 from dcnn.training.objective import target_distributions
-from dcnn.training.stack import EpochReport, Outcome, Plan, Stack
+from dcnn.training.stack import EpochReport, Outcome, RunSpec, Stack
 
 # Beyond this a stack gains little speed, and its embeddings with Adagrad's sums fill a GPU.
 RUNS_AT_ONCE = {"cuda": 30, "cpu": 1}
@@ -151,28 +151,28 @@ class Trainer:
         at_once = RUNS_AT_ONCE[self.device]
         for start in range(0, len(jobs), at_once):
             part = slice(start, start + at_once)
-            plans = [
+            specs = [
                 self._plan(job, target)
                 for job, target in zip(jobs[part], targets[part], strict=True)
             ]
             taught = targets[start] is not None
             examples = self.learned_by_students if taught else self.task.train
-            stack = Stack(self.model, examples, plans, self.device)
-            runs = f"{start + 1}" if len(plans) == 1 else f"{start + 1}-{start + len(plans)}"
+            stack = Stack(self.model, examples, specs, self.device)
+            runs = f"{start + 1}" if len(specs) == 1 else f"{start + 1}-{start + len(specs)}"
             title = name if len(jobs) == 1 else f"{name} {runs} of {len(jobs)}"
             outcomes = stack.train(self.task.dev, partial(self.report, title))
             self.sentences_seen += sum(
-                plan.training.epochs * len(subset)
-                for plan, subset in zip(plans, stack.subsets, strict=True)
+                spec.training.epochs * len(subset)
+                for spec, subset in zip(specs, stack.subsets, strict=True)
             )
             yield outcomes, stack
             del stack  # its memory is for the next one
 
-    def _plan(self, job: Job, targets: NDArray[np.float32] | None) -> Plan:
+    def _plan(self, job: Job, targets: NDArray[np.float32] | None) -> RunSpec:
         self.model.to("cpu")
         initialize(self.model, job.config, self.vectors)
         weights = {name: value.detach().clone() for name, value in self.model.named_parameters()}
-        return Plan(job.config.training, weights, job.subset, targets)
+        return RunSpec(job.config.training, weights, job.subset, targets)
 
     def cross_validated(self, configs: Sequence[Config]) -> list[float]:
         """For each config, the share of the training examples that its folds predict rightly."""
@@ -247,7 +247,7 @@ GLOVE = "glove"  # in a recipe's text.vectors: the file that `dcnn data fetch gl
 
 
 @dataclass(frozen=True)
-class Setting:
+class ExperimentEnv:
     """Where an experiment finds its data and leaves its results.
 
     Attributes:
@@ -292,7 +292,7 @@ class FinishedNetwork:
 
 
 def run_networks(
-    setting: Setting, recipe: Recipe, seeds: Sequence[int], report: Report
+    setting: ExperimentEnv, recipe: Recipe, seeds: Sequence[int], report: Report
 ) -> list[FinishedNetwork]:
     """Train ``seeds`` side by side, and write a result each."""
     if setting.save is not None and recipe.data.authors_tokens:
@@ -316,7 +316,7 @@ def run_networks(
     return finished
 
 
-def write_ensemble(setting: Setting, networks: Sequence[FinishedNetwork]) -> Result:
+def write_ensemble(setting: ExperimentEnv, networks: Sequence[FinishedNetwork]) -> Result:
     """The mean of the networks' probabilities: a line of its own, never mixed with single runs."""
     first = networks[0]
     predicted = np.mean([one.test_probabilities for one in networks], axis=0).argmax(axis=1)
@@ -338,7 +338,7 @@ def write_ensemble(setting: Setting, networks: Sequence[FinishedNetwork]) -> Res
 
 
 def _network_result(
-    setting: Setting, task: Task, recipe: Recipe, located: Recipe, network: TrainedNetwork
+    setting: ExperimentEnv, task: Task, recipe: Recipe, located: Recipe, network: TrainedNetwork
 ) -> Result:
     notes: dict[str, Any] = {"side_by_side": list(network.side_by_side)}
     if located.config.text.vectors:
@@ -364,21 +364,23 @@ def _network_result(
     )
 
 
-def _save_model(setting: Setting, task: Task, recipe: Recipe, network: TrainedNetwork) -> None:
+def _save_model(
+    setting: ExperimentEnv, task: Task, recipe: Recipe, network: TrainedNetwork
+) -> None:
     assert setting.save is not None  # noqa: S101
     name = f"{setting.experiment}-{recipe.config.model.kind}-{recipe.name}-seed{network.seed}"
     config = recipe.config.with_training(seed=network.seed)
-    facts: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "data": setting.experiment,
         "examples": task.sizes,
         "dev_accuracy": network.dev_accuracy,
         "epochs": network.epochs,
     }
-    artifact = Artifact(config, task.classes, task.encoder, network.weights, facts)
+    artifact = Artifact(config, task.classes, task.encoder, network.weights, metadata)
     model_folder.save(setting.save / name, artifact, overwrite=True)
 
 
-def run_ngrams(setting: Setting, recipe: Recipe, model: str) -> Result:
+def run_ngrams(setting: ExperimentEnv, recipe: Recipe, model: str) -> Result:
     """Fit an n-gram model, on whole sentences or on phrases too, whichever dev prefers."""
     started = time.monotonic()
     choices = [recipe]
@@ -412,7 +414,11 @@ def run_ngrams(setting: Setting, recipe: Recipe, model: str) -> Result:
 
 
 def _result(
-    setting: Setting, task: Task, predicted: NDArray[Any], notes: dict[str, Any], **facts: Any
+    setting: ExperimentEnv,
+    task: Task,
+    predicted: NDArray[Any],
+    notes: dict[str, Any],
+    **metadata: Any,
 ) -> Result:
     """A result with what all models have in common."""
     truth = task.test.targets
@@ -431,5 +437,5 @@ def _result(
         commit=setting.commit,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         notes=notes | ({} if setting.check else {"sample": True}),
-        **facts,
+        **metadata,
     )

@@ -112,7 +112,7 @@ class Explanation:
         return {
             "text": self.prediction.text,
             "label": self.prediction.label,
-            **({"labels": list(self.prediction.labels)} if self.graph.many else {}),
+            **({"labels": list(self.prediction.labels)} if self.graph.multi_label else {}),
             "probabilities": {str(label): p for label, p in self.prediction.ranked},
             "class": self.label,
             "logit": self.logit,

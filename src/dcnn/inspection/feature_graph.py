@@ -97,7 +97,7 @@ class FeatureGraph:
         nodes: every node but the root; the F of the topmost layer are the last.
         edges: every edge but the F into the root.
         root_weight: (F, classes) the weights of the edges into the root.
-        many: whether a text may have several labels, each with a probability of its own.
+        multi_label: whether a text may have several labels, each with a probability of its own.
         unit: what a reader calls one of ``words``: ``word``, ``piece`` or ``character``.
     """
 
@@ -108,13 +108,13 @@ class FeatureGraph:
     nodes: Nodes
     edges: Edges
     root_weight: Floats
-    many: bool = False
+    multi_label: bool = False
     unit: str = "word"
 
     @property
     def probabilities(self) -> Floats:
         """(classes,)."""
-        return sigmoid(self.logits) if self.many else softmax(self.logits)
+        return sigmoid(self.logits) if self.multi_label else softmax(self.logits)
 
     @property
     def depth(self) -> int:
@@ -159,7 +159,7 @@ def build_graph(trace: Trace) -> FeatureGraph:
         nodes=_nodes(trace, alive),
         edges=_edges(trace.layers, numbers),
         root_weight=trace.top_weight.T,  # features and topmost nodes have the same order
-        many=trace.many,
+        multi_label=trace.multi_label,
         unit=trace.unit,
     )
 

@@ -226,9 +226,7 @@ def _draw(axes: Axes, layout: Layout) -> None:
 
 
 def _edge_png(edge: PlacedEdge, order: int) -> PathPatch:
-    curve = Outline(
-        [edge.start, *edge.controls, edge.end], [Outline.MOVETO, *[Outline.CURVE4] * 3]
-    )
+    curve = Outline([edge.start, *edge.controls, edge.end], [Outline.MOVETO, *[Outline.CURVE4] * 3])
     return PathPatch(
         curve, fc="none", ec=edge.colour, linewidth=edge.width * POINT, alpha=0.55, zorder=order
     )

@@ -63,7 +63,7 @@ class Trace:
         top_weight: (classes, features), the fully connected layer's own.
         top_bias: (classes,), its own too.
         logits: (classes,).
-        many: whether a text may have several labels.
+        multi_label: whether a text may have several labels.
         unit: what a reader calls one of ``words``: ``word``, ``piece`` or ``character``.
     """
 
@@ -74,7 +74,7 @@ class Trace:
     top_weight: Floats
     top_bias: Floats
     logits: Floats
-    many: bool = False
+    multi_label: bool = False
     unit: str = "word"
 
 
@@ -103,16 +103,16 @@ def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
         filters, bias = (weights[f"layers.{number - 1}.{part}"] for part in ("filters", "bias"))
         layers.append(_trace_layer(below, filters, bias, k, config.fold))
         below = layers[-1].values  # (o, d', k)
-    logits = weights["top.weight"] @ below.ravel() + weights["top.bias"]
+    logits = weights["head.weight"] @ below.ravel() + weights["head.bias"]
     return Trace(
         words=tuple(words),
         classes=artifact.classes,
         matrix=matrix,
         layers=tuple(layers),
-        top_weight=weights["top.weight"],
-        top_bias=weights["top.bias"],
+        top_weight=weights["head.weight"],
+        top_bias=weights["head.bias"],
         logits=logits,
-        many=artifact.many,
+        multi_label=artifact.multi_label,
         unit=artifact.encoder.unit,
     )
 

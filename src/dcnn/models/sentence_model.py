@@ -11,7 +11,7 @@ from dcnn.config import ModelConfig
 # The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
 # U(0, 1) for the biases of the layers.
 WEIGHT_DEVIATION = 0.05
-WIDEST_TOP = 256  # classes of all members that are one matrix, most of it zeros
+WIDEST_HEAD = 256  # classes of all members that are one matrix, most of it zeros
 ONE_THREAD = 1 << 15  # numbers that torch does not spread over threads
 
 
@@ -41,11 +41,11 @@ class SentenceModel(nn.Module):
             ConvolutionalLayer(shapes[f"layers.{i}.filters"], shapes[f"layers.{i}.bias"])
             for i in range(config.depth)
         )
-        classes, features = shapes["top.weight"]
-        self.top = nn.Linear(features, classes)
+        classes, features = shapes["head.weight"]
+        self.head = nn.Linear(features, classes)
         self.projection: nn.Parameter | None = None
         self.register_buffer("vectors", None, persistent=False)
-        self.feature_shape, self.members = config.feature_shape, 1
+        self.feature_shape, self.n_ensemble = config.feature_shape, 1
         self.dropout = config.dropout
 
     def project(self, vectors: Tensor) -> None:
@@ -61,7 +61,7 @@ class SentenceModel(nn.Module):
         self.vectors: Tensor | None = vectors
         self.projection = nn.Parameter(torch.empty(vectors.shape[1], self.embeddings.shape[1]))
 
-    def divide(self, members: int) -> None:
+    def divide(self, n_ensemble: int) -> None:
         """While training, let equal parts of the rows be networks of their own, the members.
 
         Rows meet in the fully connected layer alone, apart from those that are folded together. So
@@ -70,7 +70,7 @@ class SentenceModel(nn.Module):
         start: a member has its share of the last layer's rows, all that is folded into them, and a
         loss of its own. Only the bias of the top is common to all.
         """
-        self.members = members
+        self.n_ensemble = n_ensemble
 
     def merged(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """``weights`` as a network without projection and members has them.
@@ -78,8 +78,8 @@ class SentenceModel(nn.Module):
         It is the same function of the ids.
         """
         merged = dict(weights)
-        if self.members > 1:
-            merged["top.weight"] = merged["top.weight"] / self.members
+        if self.n_ensemble > 1:
+            merged["head.weight"] = merged["head.weight"] / self.n_ensemble
         projection = merged.pop("projection", None)
         if projection is not None and self.vectors is not None:
             merged["embeddings"] = merged["embeddings"] + self.vectors @ projection
@@ -92,8 +92,8 @@ class SentenceModel(nn.Module):
             for layer in self.convolutions:
                 layer.filters.normal_(0, WEIGHT_DEVIATION, generator=generator)
                 layer.bias.uniform_(0, 1, generator=generator)
-            self.top.weight.normal_(0, WEIGHT_DEVIATION, generator=generator)
-            self.top.bias.zero_()
+            self.head.weight.normal_(0, WEIGHT_DEVIATION, generator=generator)
+            self.head.bias.zero_()
 
     @property
     def convolutions(self) -> list[ConvolutionalLayer]:
@@ -116,7 +116,7 @@ class SentenceModel(nn.Module):
         if self.dropout == 0:
             return None
         keep = 1 - self.dropout
-        mask = self.embeddings.new_empty(sentences, self.top.in_features)
+        mask = self.embeddings.new_empty(sentences, self.head.in_features)
         if mask.device.type != "cpu":
             return mask.bernoulli_(keep, generator=generator).div_(keep)
         # Not bernoulli_, which on a CPU takes several times as long.
@@ -134,16 +134,16 @@ class SentenceModel(nn.Module):
 
         With ``apart`` they are (B * members, classes): what each member says of each sentence.
         """
-        weight, bias = self.top.weight, self.top.bias
-        if self.members == 1:
+        weight, bias = self.head.weight, self.head.bias
+        if self.n_ensemble == 1:
             return self.logits(ids, lengths, dropout, weight, bias)
         if not apart:
-            return self.logits(ids, lengths, dropout, weight / self.members, bias)
-        if self.members * len(bias) > WIDEST_TOP:
+            return self.logits(ids, lengths, dropout, weight / self.n_ensemble, bias)
+        if self.n_ensemble * len(bias) > WIDEST_HEAD:
             return self._logits_apart(ids, lengths, dropout)
         # All tops at once; a member's weights are zero for the features of the others.
         weights = (self._owned()[:, None] * weight).flatten(0, 1)  # (members * classes, features)
-        logits = self.logits(ids, lengths, dropout, weights, bias.repeat(self.members))
+        logits = self.logits(ids, lengths, dropout, weights, bias.repeat(self.n_ensemble))
         return logits.reshape(-1, len(bias))
 
     def _logits_apart(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None) -> Tensor:
@@ -151,18 +151,18 @@ class SentenceModel(nn.Module):
         features = self.encode(ids, lengths)
         features = features if dropout is None else features * dropout
         maps, rows, values = self.feature_shape
-        apart = (-1, maps, self.members, rows // self.members, values)
+        apart = (-1, maps, self.n_ensemble, rows // self.n_ensemble, values)
         products = torch.einsum(
-            "bomrk,comrk->bmc", features.view(apart), self.top.weight.view(apart)
+            "bomrk,comrk->bmc", features.view(apart), self.head.weight.view(apart)
         )
-        return (products + self.top.bias).flatten(0, 1)
+        return (products + self.head.bias).flatten(0, 1)
 
     def _owned(self) -> Tensor:
         """(members, features): whether a feature is the member's."""
         _, rows, values = self.feature_shape
-        features = torch.arange(self.top.in_features, device=self.top.weight.device)
-        owner = features // values % rows // (rows // self.members)
-        return owner == torch.arange(self.members, device=features.device)[:, None]
+        features = torch.arange(self.head.in_features, device=self.head.weight.device)
+        owner = features // values % rows // (rows // self.n_ensemble)
+        return owner == torch.arange(self.n_ensemble, device=features.device)[:, None]
 
     def logits(
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None, weight: Tensor, bias: Tensor

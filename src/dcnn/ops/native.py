@@ -237,7 +237,7 @@ def check_network(
             raise ValueError(f"filters {tuple(filters)} and bias {tuple(bias)} do not fit in")
     features = maps * rows * k_top
     if top[1] != features:
-        raise ValueError(f"top.weight {tuple(top)} does not fit {features} values")
+        raise ValueError(f"head.weight {tuple(top)} does not fit {features} values")
     return features
 
 
@@ -301,7 +301,7 @@ class Network:
 
         filters = [floats(f"layers.{i}.filters") for i in range(depth)]
         biases = [floats(f"layers.{i}.bias") for i in range(depth)]
-        top_weight, top_bias = floats("top.weight"), floats("top.bias")
+        top_weight, top_bias = floats("head.weight"), floats("head.bias")
         self._embeddings = floats("embeddings")  # the library reads them where they are
         self.classes = len(top_bias)
         shapes = [(f.shape, bias.shape) for f, bias in zip(filters, biases, strict=True)]

@@ -173,30 +173,30 @@ def _sizes(
     k_top: int,
     vocabulary: int,
     classes: int,
-    members: int,
+    n_ensemble: int,
 ) -> tuple[_Sizes, Any]:
     """The sizes of a network, and the array that they point to."""
     shapes = (native.LayerSizes * len(filters))(
         *(native.layer_sizes(shape, fold) for shape in filters)
     )
     place = ctypes.addressof(shapes)
-    return _Sizes(len(filters), k_top, vocabulary, classes, members, place), shapes
+    return _Sizes(len(filters), k_top, vocabulary, classes, n_ensemble, place), shapes
 
 
 class _Call:
     """The arguments of one run as the library takes them, and what keeps their memory alive."""
 
     def __init__(
-        self, batch: Sequence[Tensor | None], fold: bool, k_top: int, members: int
+        self, batch: Sequence[Tensor | None], fold: bool, k_top: int, n_ensemble: int
     ) -> None:
         self._alive: list[Any] = [batch]
-        self._batch, self._fold, self._k_top, self._members = batch, fold, k_top, members
+        self._batch, self._fold, self._k_top, self._n_ensemble = batch, fold, k_top, n_ensemble
 
     def sizes(self, weights: Sequence[Tensor]) -> int:
         """``weights`` are embeddings, top weight and bias, then filters and bias of each layer."""
         embeddings, _, top_bias, *layers = weights
         shapes = tuple(filters.shape for filters in layers[::2])
-        counts = len(embeddings), len(top_bias), self._members
+        counts = len(embeddings), len(top_bias), self._n_ensemble
         return self._address(*_sizes(shapes, self._fold, self._k_top, *counts))
 
     def batch(self) -> int:
@@ -248,7 +248,7 @@ def _of_run(run: int | None, tensors: Sequence[Any]) -> list[Any]:
 
 
 def forward(
-    batch: Sequence[Any], fold: bool, k_top: int, weights: Sequence[Tensor], members: int = 1
+    batch: Sequence[Any], fold: bool, k_top: int, weights: Sequence[Tensor], n_ensemble: int = 1
 ) -> tuple[Tensor, list[Tensor]]:
     """Logits, and for the way back the values and then the positions that every layer pooled.
 
@@ -260,15 +260,15 @@ def forward(
         fold: whether every layer folds.
         k_top: values a row keeps at the top.
         weights: as for ``network``.
-        members: parts of the rows with logits of their own.
+        n_ensemble: parts of the rows with logits of their own.
     """
     ids, lengths, dropout = batch
-    if members < 1 or weights[-1].shape[-1] % members:
-        raise ValueError(f"{weights[-1].shape[-1]} rows cannot be divided among {members}")
+    if n_ensemble < 1 or weights[-1].shape[-1] % n_ensemble:
+        raise ValueError(f"{weights[-1].shape[-1]} rows cannot be divided among {n_ensemble}")
     _check(ids, lengths, dropout, weights, fold, k_top)
     batch, weights = _dense([ids.long(), lengths.long(), dropout]), _dense(weights)
     layers, depth = weights[3:], len(weights[3:]) // 2
-    logits = weights[0].new_empty(*ids.shape[:-1], members * weights[2].shape[-1])
+    logits = weights[0].new_empty(*ids.shape[:-1], n_ensemble * weights[2].shape[-1])
     kept = [dynamic_k(ids.shape[-1], number, depth, k_top) for number in range(1, depth + 1)]
     values = [
         weights[0].new_empty(*ids.shape[:-1], k, *bias.shape[-2:])
@@ -276,7 +276,7 @@ def forward(
     ]
     positions = [torch.empty_like(value, dtype=torch.int32) for value in values]
     for run in _runs(ids):
-        call, own = _Call(_of_run(run, batch), fold, k_top, members), _of_run(run, weights)
+        call, own = _Call(_of_run(run, batch), fold, k_top, n_ensemble), _of_run(run, weights)
         native.check(
             native.library().dcnn_training_forward(
                 call.sizes(own),
@@ -298,7 +298,7 @@ def backward(
     weights: Sequence[Tensor],
     pooled: Sequence[Tensor],
     gradient_logits: Tensor,
-    members: int = 1,
+    n_ensemble: int = 1,
     *,
     sparse: bool = False,
 ) -> list[Tensor]:
@@ -311,7 +311,7 @@ def backward(
         weights: likewise.
         pooled: what ``forward`` gave beside the logits.
         gradient_logits: (B, members * classes).
-        members: likewise.
+        n_ensemble: likewise.
         sparse: whether the gradient of the embeddings is sparse; not with an axis of runs.
     """
     ids, lengths, dropout = batch
@@ -327,7 +327,7 @@ def backward(
         of_words, sparsely = torch.zeros_like(embeddings), (None, None)
     gradients = [of_words, *map(torch.empty_like, others)]
     for run in _runs(ids):
-        call, own = _Call(_of_run(run, batch), fold, k_top, members), _of_run(run, weights)
+        call, own = _Call(_of_run(run, batch), fold, k_top, n_ensemble), _of_run(run, weights)
         kept = _of_run(run, pooled)
         native.check(
             native.library().dcnn_training_backward(

@@ -43,7 +43,7 @@ class AnswerForm:
         Raises:
             Refusal: it gives several labels, which are neither ranked nor left out.
         """
-        if predictor.many and self.top is not None and self.top > 1:
+        if predictor.multi_label and self.top is not None and self.top > 1:
             raise Refusal(
                 422,
                 f"top={self.top} is for models that give one label; this one gives every label "

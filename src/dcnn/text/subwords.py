@@ -252,7 +252,7 @@ def learn_tokenizer(
 
 
 def learn_subwords(config: TextConfig, texts: NumberedTexts) -> SubwordTokenizer:
-    """Learn ``config.subwords`` pieces from the words of texts and how often each occurs.
+    """Learn ``config.n_subwords`` pieces from the words of texts and how often each occurs.
 
     Raises:
         MissingExtraError: the library is not installed.
@@ -269,8 +269,10 @@ def learn_subwords(config: TextConfig, texts: NumberedTexts) -> SubwordTokenizer
         for part in shortened(word)
     ]
     if config.tokenizer == "bpe":
-        return SubwordTokenizer("bpe", config.lowercase, _learn_byte_pairs(config.subwords, parts))
-    return SubwordTokenizer("unigram", config.lowercase, _learn_unigram(config.subwords, parts))
+        return SubwordTokenizer(
+            "bpe", config.lowercase, _learn_byte_pairs(config.n_subwords, parts)
+        )
+    return SubwordTokenizer("unigram", config.lowercase, _learn_unigram(config.n_subwords, parts))
 
 
 def _learn_byte_pairs(size: int, parts: list[tuple[str, int]]) -> BytePairs:

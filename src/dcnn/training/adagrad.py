@@ -40,7 +40,7 @@ def l2_of(name: str, config: TrainingConfig) -> float:
         case ["projection"]:
             return config.l2_projection
         case ["top", "weight"]:
-            return config.l2_top
+            return config.l2_head
         case ["layers", index, "filters"]:
             return config.l2_filters[min(int(index), len(config.l2_filters) - 1)]
     return 0.0
@@ -67,7 +67,7 @@ def set_learning_rate(optimizer: Adagrad, config: TrainingConfig, progress: floa
 
 def clip_gradients(model: SentenceModel, optimizer: Adagrad, largest: float) -> Tensor:
     """Scale all gradients down to the norm ``largest`` a member; returns the norm that they had."""
-    largest *= model.members**0.5
+    largest *= model.n_ensemble**0.5
     if not isinstance(optimizer, NativeAdagrad):
         return torch.nn.utils.clip_grad_norm_(model.parameters(), largest)
     total = norm([value.grad for value in model.parameters() if value.grad is not None])
@@ -225,7 +225,7 @@ class StackedAdagrad:
     """Rate, schedule, L2, gradient norm and moving average of each run, in one pass over all."""
 
     def __init__(
-        self, weights: Weights, configs: Sequence[TrainingConfig], members: int = 1
+        self, weights: Weights, configs: Sequence[TrainingConfig], n_ensemble: int = 1
     ) -> None:
         self.weights = weights
         device = next(iter(weights.values())).device
@@ -237,7 +237,9 @@ class StackedAdagrad:
         self._linear = a_run(lambda config: float(config.schedule == "linear"))
         self._eps = a_run(lambda config: config.eps)
         self._decay = a_run(lambda config: config.decay_embeddings)
-        self._largest_norm = a_run(lambda config: config.max_grad_norm * members**0.5 or torch.inf)
+        self._largest_norm = a_run(
+            lambda config: config.max_grad_norm * n_ensemble**0.5 or torch.inf
+        )
         self._ema = a_run(lambda config: config.ema)
         self._l2 = {name: a_run(partial(l2_of, name)) for name in weights}
         self._sums = {name: torch.zeros_like(value) for name, value in weights.items()}

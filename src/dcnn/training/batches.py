@@ -58,13 +58,13 @@ class MemoryFeed:
         config: TrainingConfig,
         classes: int,
         rank: Rank = ALONE,
-        many: bool = False,
+        multi_label: bool = False,
     ) -> None:
         self._config, self._rank = config, rank
         self.examples = Examples(
             examples.sentences,
             smoothed_indicators(examples.targets, config.label_smoothing)
-            if many
+            if multi_label
             else target_distributions(examples.targets, classes, config.label_smoothing),
             example_weights(
                 examples.targets, classes, config.class_weights == "balanced", examples.weights

@@ -78,7 +78,7 @@ class EvaluationRecord:
         return f"dev micro F1 {100 * self.dev_micro_f1:.2f} %"
 
 
-class Listener:
+class Callback:
     """Hears what happens; by default does nothing. Set ``stop`` to end the run after a step."""
 
     stop: bool = False
@@ -93,25 +93,25 @@ class Listener:
         """The dev set has been evaluated."""
 
 
-class Listeners(Listener):
+class Listeners(Callback):
     """Several that hear the same; ``stop`` is set here, for all."""
 
-    def __init__(self, *members: Listener) -> None:
-        self.members = members
+    def __init__(self, *n_ensemble: Callback) -> None:
+        self.n_ensemble = n_ensemble
 
     def on_resume(self, epoch: int, step: int) -> None:
         """Tell all."""
-        for member in self.members:
+        for member in self.n_ensemble:
             member.on_resume(epoch, step)
 
     def on_step(self, progress: Progress) -> None:
         """Tell all."""
-        for member in self.members:
+        for member in self.n_ensemble:
             member.on_step(progress)
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
         """Tell all."""
-        for member in self.members:
+        for member in self.n_ensemble:
             member.on_evaluation(record)
 
 
@@ -131,7 +131,7 @@ def require_tensorboard() -> None:
         raise MissingExtraError("--tensorboard", "tensorboard")
 
 
-class TensorBoardLog(Listener):
+class TensorBoardLog(Callback):
     """Writes loss, learning rate, speed, and what the dev set says, beside the settings.
 
     Args:

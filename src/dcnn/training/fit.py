@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact, Label, Weights
-from dcnn.config import SMALLEST_MEMBER, Config
+from dcnn.config import MIN_ENSEMBLE_ROWS, Config
 from dcnn.data.batching import Examples, Floats
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
@@ -28,7 +28,7 @@ from dcnn.ops.choice import backend_name
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
 from dcnn.training.batches import ALONE, CorpusFeed
-from dcnn.training.callbacks import Listener
+from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import logits_of, target_distributions
 from dcnn.training.trainer import TrainingSummary, train
@@ -63,7 +63,7 @@ def make_model(
             "lower model.dim, model.maps, model.widths or text.max_size"
         )
     model = build_model(config.model, vocabulary, classes)
-    model.divide(config.members)
+    model.divide(config.n_ensemble)
     if vectors is not None and config.text.vectors_projection:
         table = torch.zeros(vocabulary, vectors.values.shape[1])
         table[torch.from_numpy(vectors.ids)] = torch.from_numpy(_projected_vectors(config, vectors))
@@ -125,7 +125,7 @@ class TextSet:
 
 
 @dataclass(frozen=True)
-class Course:
+class RunOptions:
     """How a training runs; none of it decides what is learned.
 
     Attributes:
@@ -133,7 +133,7 @@ class Course:
         checkpoint_path: where an unfinished run is kept; none is nowhere.
         resume: whether to go on from there.
         checkpoint_seconds: time between checkpoints.
-        listener: hears how it goes.
+        callback: hears how it goes.
         threads: CPU threads. One is the default: more help little on an idle machine, wait for one
             another on a busy one, and round differently.
         workers: the processes that train together, this among them; none is this one alone.
@@ -143,7 +143,7 @@ class Course:
     checkpoint_path: Path | None = None
     resume: bool = False
     checkpoint_seconds: float = 15.0
-    listener: Listener | None = None
+    callback: Callback | None = None
     threads: int = 1
     workers: "Workers | None" = None
 
@@ -158,51 +158,55 @@ def fit(
     checkpoint_path: Path | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 15.0,
-    listener: Listener | None = None,
+    callback: Callback | None = None,
     threads: int = 1,
     workers: "Workers | None" = None,
-    many: bool = False,
+    multi_label: bool = False,
 ) -> tuple[Artifact, TrainingSummary]:
     """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept.
 
     A temperature found on ``dev`` is part of the weights unless ``training.calibrate`` is false.
-    With ``many`` a text may have several of the classes, or none, and every one gets a threshold on
-    ``dev``. What else follows ``config`` is described in ``Course``.
+    With ``multi_label`` a text may have several of the classes, or none, and each gets a threshold
+    on ``dev``. What else follows ``config`` is described in ``RunOptions``.
     """
-    if many and config.training.class_weights != "none":
+    if multi_label and config.training.class_weights != "none":
         raise ConfigError(
             "class_weights='balanced' is for texts of one label; leave it out where a text may "
             "have several: each label has a threshold of its own"
         )
-    if many and workers is not None:
+    if multi_label and workers is not None:
         raise ConfigError(
             "several processes train on texts of one label only; where a text may have several, "
             "start without torchrun"
         )
-    course = Course(device, checkpoint_path, resume, checkpoint_seconds, listener, threads, workers)
-    place = _start(course)
+    run_options = RunOptions(
+        device, checkpoint_path, resume, checkpoint_seconds, callback, threads, workers
+    )
+    place = _start(run_options)
     encoder, sentences = Encoder.learn(data.texts, config.text)
     encoder = with_vector_words(encoder, config.text)
     examples = Examples(sentences, data.targets, data.weights)
     dev_examples = _encode(encoder, dev) if dev is not None else None
-    return _fit_encoded(encoder, examples, dev_examples, classes, config, course, place, many)
+    return _fit_encoded(
+        encoder, examples, dev_examples, classes, config, run_options, place, multi_label
+    )
 
 
 def fit_corpus(
-    corpus: Corpus, dev: TextSet | None, config: Config, course: Course
+    corpus: Corpus, dev: TextSet | None, config: Config, run_options: RunOptions
 ) -> tuple[Artifact, TrainingSummary]:
     """As ``fit``, for a corpus that is larger than memory; it may hold out a dev set itself."""
-    place = _start(course)
+    place = _start(run_options)
     encoder = with_vector_words(corpus.encoder, config.text)
     dev_examples = corpus.dev() if dev is None else _encode(encoder, dev)
-    return _fit_encoded(encoder, corpus, dev_examples, corpus.classes, config, course, place)
+    return _fit_encoded(encoder, corpus, dev_examples, corpus.classes, config, run_options, place)
 
 
-def _start(course: Course) -> torch.device:
+def _start(run_options: RunOptions) -> torch.device:
     """The device; and say which backend computes."""
-    place = choose_device(course.device)
-    if course.threads < 1:
-        raise ConfigError(f"threads={course.threads} must be 1 or more")
+    place = choose_device(run_options.device)
+    if run_options.threads < 1:
+        raise ConfigError(f"threads={run_options.threads} must be 1 or more")
     logger.info(
         "training on %s with the %s backend%s",
         place.type,
@@ -218,37 +222,41 @@ def _fit_encoded(
     dev: Examples | None,
     classes: Sequence[Label],
     config: Config,
-    course: Course,
+    run_options: RunOptions,
     place: torch.device,
-    many: bool = False,
+    multi_label: bool = False,
 ) -> tuple[Artifact, TrainingSummary]:
     vectors = find_vectors(encoder, config)
     model = make_model(config, len(encoder.vocabulary), len(classes), vectors)
-    if model.members < config.training.members:
+    if model.n_ensemble < config.training.n_ensemble:
         logger.info(
-            "training.members=%d: model.dim=%d rows are divided among %d, equally and %d or more "
-            "each",
-            config.training.members,
+            "training.n_ensemble=%d: model.dim=%d rows make an ensemble of %d, each of %d rows or "
+            "more",
+            config.training.n_ensemble,
             config.model.dim,
-            model.members,
-            SMALLEST_MEMBER,
+            model.n_ensemble,
+            MIN_ENSEMBLE_ROWS,
         )
     initialize(model, config, vectors)
     backend, checkpoint = backend_name(place), None
-    if course.checkpoint_path is not None:
+    if run_options.checkpoint_path is not None:
         identity = _identity(config, encoder, classes, examples, dev, vectors)
-        identity |= {"device": place.type, "threads": course.threads, "torch": torch.__version__}
+        identity |= {
+            "device": place.type,
+            "threads": run_options.threads,
+            "torch": torch.__version__,
+        }
         identity |= {"backend": backend}  # another one rounds differently
-        identity |= {"labels": "many"} if many else {}
-        checkpoint = Checkpoint(course.checkpoint_path, identity)
-    workers = course.workers
+        identity |= {"labels": "many"} if multi_label else {}
+        checkpoint = Checkpoint(run_options.checkpoint_path, identity)
+    workers = run_options.workers
     if workers is not None and checkpoint is not None:
         workers.require_agreement("their files or settings", _digest(checkpoint.identity))
     rank = (workers.rank, workers.size) if workers is not None else ALONE
     feed = (
         examples if isinstance(examples, Examples) else CorpusFeed(examples, config.training, rank)
     )
-    with _cpu_threads(course.threads):
+    with _cpu_threads(run_options.threads):
         summary = train(
             model,
             feed,
@@ -256,42 +264,44 @@ def _fit_encoded(
             config.training,
             device=place,
             checkpoint=checkpoint,
-            resume=course.resume,
-            checkpoint_seconds=course.checkpoint_seconds,
-            listener=course.listener,
+            resume=run_options.resume,
+            checkpoint_seconds=run_options.checkpoint_seconds,
+            callback=run_options.callback,
             workers=workers,
-            many=many,
+            multi_label=multi_label,
         )
     trained = model.merged(model.state_dict())
     weights = {name: value.cpu().numpy() for name, value in trained.items()}
-    facts: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "examples": {"train": len(examples), "dev": len(dev) if dev else 0},
         "dev_accuracy": summary.dev_accuracy,
         "epochs": summary.epochs,
         "seconds": round(summary.seconds, 1),
         "sentences_per_second": round(summary.sentences_per_second),
         "device": str(place),
-        "threads": course.threads,
+        "threads": run_options.threads,
         "backend": backend,
     }
-    if model.members > 1:
-        facts["members"] = model.members
+    if model.n_ensemble > 1:
+        metadata["members"] = model.n_ensemble
     if workers is not None:
-        facts["processes"] = workers.size
-    thresholds = (UNDECIDED,) * len(classes) if many else None
-    if dev is not None and (many or config.training.calibrate):
+        metadata["processes"] = workers.size
+    thresholds = (UNDECIDED,) * len(classes) if multi_label else None
+    if dev is not None and (multi_label or config.training.calibrate):
         logits = logits_of(model, dev.sentences)
         targets = target_distributions(dev.targets, len(classes))
         if config.training.calibrate:
-            calibration = calibrate(logits, targets, many=many)
+            calibration = calibrate(logits, targets, multi_label=multi_label)
             _cool(weights, calibration.temperature)
             logits = logits / np.float32(calibration.temperature)
-            facts["calibration"] = calibration.to_dict()
-        if many:
+            metadata["calibration"] = calibration.to_dict()
+        if multi_label:
             thresholds = choose_thresholds(targets, sigmoid(logits))
             scores = evaluate_labels(targets, sigmoid(logits), thresholds, classes)
-            facts |= {"dev_micro_f1": scores.micro_f1, "dev_macro_f1": scores.macro_f1}
-    return Artifact(config, tuple(classes), encoder, weights, facts, thresholds=thresholds), summary
+            metadata |= {"dev_micro_f1": scores.micro_f1, "dev_macro_f1": scores.macro_f1}
+    return Artifact(
+        config, tuple(classes), encoder, weights, metadata, thresholds=thresholds
+    ), summary
 
 
 def _cool(weights: Weights, temperature: float) -> None:
@@ -299,7 +309,7 @@ def _cool(weights: Weights, temperature: float) -> None:
 
     As part of the top layer it reaches every backend, export and explanation, and no label.
     """
-    for name in ("top.weight", "top.bias"):
+    for name in ("head.weight", "head.bias"):
         weights[name] = weights[name] / np.float32(temperature)
 
 

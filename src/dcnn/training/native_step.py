@@ -31,28 +31,28 @@ def set_gradients(
     batch: tuple[Tensor, Tensor, Tensor | None],
     targets: Tensor,
     weights: Tensor | None,
-    many: bool = False,
+    multi_label: bool = False,
 ) -> Tensor:
     """As ``Run`` does it with autograd: every member's own gradient; returns their mean loss.
 
     Args:
         model: gets a gradient in every parameter, in the place of an old one.
         batch: ids (B, s), lengths (B,) and dropout (B, features) or none.
-        targets: (B * members, classes) distributions, as ``for_members`` makes them.
+        targets: (B * members, classes) distributions, as ``repeat_for_ensemble`` makes them.
         weights: (B * members,) or none.
-        many: whether a text may have several labels: ``binary_cross_entropy`` then.
+        multi_label: whether a text may have several labels: ``binary_cross_entropy`` then.
     """
     config = model.config
     layers = [part for layer in model.convolutions for part in (layer.filters, layer.bias)]
-    parameters = [model.embeddings, model.top.weight, model.top.bias, *layers]
+    parameters = [model.embeddings, model.head.weight, model.head.bias, *layers]
     given = batch, config.fold, config.k_top, parameters
-    logits, pooled = native_training.forward(*given, model.members)
-    objective = _binary_cross_entropy if many else native_training.cross_entropy
+    logits, pooled = native_training.forward(*given, model.n_ensemble)
+    objective = _binary_cross_entropy if multi_label else native_training.cross_entropy
     loss, gradient = objective(logits.view(len(targets), -1), targets, weights)
-    if model.members > 1:
-        gradient *= model.members
+    if model.n_ensemble > 1:
+        gradient *= model.n_ensemble
     gradients = native_training.backward(
-        *given, pooled, gradient.view_as(logits), model.members, sparse=True
+        *given, pooled, gradient.view_as(logits), model.n_ensemble, sparse=True
     )
     for parameter, of_batch in zip(parameters, gradients, strict=True):
         parameter.grad = of_batch

@@ -48,9 +48,9 @@ def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None
     return (losses if weights is None else losses * weights).mean()
 
 
-def for_members(of_sentences: Tensor, members: int) -> Tensor:
+def repeat_for_ensemble(of_sentences: Tensor, n_ensemble: int) -> Tensor:
     """(B, ...) as (B * members, ...): what each member of an ensemble is told is the same."""
-    return of_sentences if members == 1 else of_sentences.repeat_interleave(members, dim=0)
+    return of_sentences if n_ensemble == 1 else of_sentences.repeat_interleave(n_ensemble, dim=0)
 
 
 def smoothed_indicators(targets: NDArray[Any], label_smoothing: float = 0.0) -> Floats:
@@ -113,7 +113,7 @@ def evaluate_weights(
     model: SentenceModel, weights: Mapping[str, Tensor], examples: Examples, device: torch.device
 ) -> tuple[float, float]:
     """Accuracy and mean cross-entropy of ``model`` with ``weights`` on ``examples``."""
-    targets = target_distributions(examples.targets, model.top.out_features)
+    targets = target_distributions(examples.targets, model.head.out_features)
     hits = torch.zeros((), device=device)
     loss = torch.zeros((), device=device)
     for batch in prediction_batches(examples.sentences):
@@ -131,9 +131,9 @@ def logits_of(
     model: SentenceModel, sentences: Sentences, weights: Mapping[str, Tensor] | None = None
 ) -> NDArray[np.float32]:
     """(sentences, labels) of ``model``, where it is; with ``weights`` in the place of its own."""
-    device = model.top.weight.device
+    device = model.head.weight.device
     weights = dict(model.state_dict() if weights is None else weights)
-    logits = np.empty((len(sentences), model.top.out_features), np.float32)
+    logits = np.empty((len(sentences), model.head.out_features), np.float32)
     for batch in prediction_batches(sentences):
         ids, lengths = torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths)
         found = functional_call(model, weights, (ids.to(device), lengths.to(device)))

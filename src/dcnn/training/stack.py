@@ -36,7 +36,7 @@ PREDICTED_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunSpec:
     """What is one run's own.
 
     Attributes:
@@ -88,12 +88,12 @@ class Stack:
         self,
         model: SentenceModel,
         examples: Examples,
-        plans: Sequence[Plan],
+        specs: Sequence[RunSpec],
         device: torch.device | str = "cpu",
     ) -> None:
-        self.model, self.plans, self.device = model.to(device), plans, torch.device(device)
+        self.model, self.specs, self.device = model.to(device), specs, torch.device(device)
         self.backend = backend_name(self.device)
-        self.configs = [plan.training for plan in plans]
+        self.configs = [spec.training for spec in specs]
         for name in ("batch_size", "evaluations", "class_weights"):
             values = sorted({str(getattr(config, name)) for config in self.configs})
             if len(values) > 1:
@@ -105,17 +105,17 @@ class Stack:
             self.importance = torch.from_numpy(weights).to(self.device)  # (N,)
         everything = torch.arange(len(examples), device=self.device)
         self.subsets = [
-            everything if plan.subset is None else torch.from_numpy(plan.subset).to(self.device)
-            for plan in plans
+            everything if spec.subset is None else torch.from_numpy(spec.subset).to(self.device)
+            for spec in specs
         ]
         self.weights = {
-            name: torch.stack([plan.weights[name] for plan in plans]).to(self.device)
+            name: torch.stack([spec.weights[name] for spec in specs]).to(self.device)
             for name, _ in model.named_parameters()
         }
         for value in self.weights.values():
             value.requires_grad_()
         self.kept = {name: value.detach().clone() for name, value in self.weights.items()}
-        self.optimizer = StackedAdagrad(self.weights, self.configs, model.members)
+        self.optimizer = StackedAdagrad(self.weights, self.configs, model.n_ensemble)
         seeds = [config.seed for config in self.configs]
         own_seed = int(np.random.SeedSequence([*seeds, 1]).generate_state(1)[0])
         self.generator = torch.Generator(self.device).manual_seed(own_seed)
@@ -125,20 +125,20 @@ class Stack:
 
     def _own_or_shared_targets(self, shared: NDArray[Any]) -> Tensor:
         smoothings = {config.label_smoothing for config in self.configs}
-        alike = len(smoothings) == 1 and all(plan.targets is None for plan in self.plans)
+        alike = len(smoothings) == 1 and all(spec.targets is None for spec in self.specs)
         distributions = [
             target_distributions(
-                shared if plan.targets is None else plan.targets,
-                self.model.top.out_features,
-                plan.training.label_smoothing,
+                shared if spec.targets is None else spec.targets,
+                self.model.head.out_features,
+                spec.training.label_smoothing,
             )
-            for plan in (self.plans[:1] if alike else self.plans)
+            for spec in (self.specs[:1] if alike else self.specs)
         ]
         return torch.from_numpy(np.stack(distributions)).to(self.device)
 
     def _importance(self, examples: Examples) -> NDArray[Any] | None:
         balanced = self.configs[0].class_weights == "balanced"
-        classes = self.model.top.out_features
+        classes = self.model.head.out_features
         return example_weights(examples.targets, classes, balanced, examples.weights)
 
     def train(
@@ -150,7 +150,7 @@ class Stack:
 
         Without a dev set these are the last ones.
         """
-        outcomes = [Outcome() for _ in self.plans]
+        outcomes = [Outcome() for _ in self.specs]
         most_epochs = max(config.epochs for config in self.configs)
         for epoch in range(most_epochs):
             for losses in self._epoch(epoch):
@@ -219,9 +219,9 @@ class Stack:
         if self._take_step is None:
             self._take_step = self.make_step(order[0], progress[0])
         # Evenly spread; the last is at the end of the epoch.
-        evaluations = min(self.configs[0].evaluations, len(order))
+        evaluations = min(self.configs[0].evaluations_per_epoch, len(order))
         for part in np.array_split(np.arange(len(order)), evaluations):
-            total = torch.zeros(len(self.plans), device=self.device)
+            total = torch.zeros(len(self.specs), device=self.device)
             for step in part:
                 total += self._take_step(order[step], longest[step], progress[step])
             losses: list[float] = (total / len(part)).tolist()
@@ -243,12 +243,12 @@ class Stack:
         ids, lengths = self._words(indices, columns)  # (R, B, s), (R, B)
         dropout = self.model.draw_dropout(indices.numel(), self.generator)
         masks = () if dropout is None else (dropout.view(*indices.shape, -1),)
-        members = self.model.members
+        n_ensemble = self.model.n_ensemble
         called = partial(self._call, apart=True)
         logits = vmap(called)(self.weights, ids, lengths, *masks)  # (R, B * members, classes)
-        loss = self._loss(logits, indices.repeat_interleave(members, dim=1))
+        loss = self._loss(logits, indices.repeat_interleave(n_ensemble, dim=1))
         # A member learns as if it were alone: its gradient is not the share of a mean.
-        weights, each = list(self.weights.values()), torch.full_like(loss, members)
+        weights, each = list(self.weights.values()), torch.full_like(loss, n_ensemble)
         gradients = torch.autograd.grad(loss, weights, each)
         self.optimizer.step(dict(zip(self.weights, gradients, strict=True)), progress)
         return loss.detach()
@@ -291,8 +291,8 @@ class Stack:
         self, sentences: Sentences, weights: Weights | None = None
     ) -> NDArray[np.float32]:
         """(R, N, classes) of every run, with the weights that are kept or with ``weights``."""
-        weights, runs = weights or self.kept, len(self.plans)
-        result = np.empty((runs, len(sentences), self.model.top.out_features), np.float32)
+        weights, runs = weights or self.kept, len(self.specs)
+        result = np.empty((runs, len(sentences), self.model.head.out_features), np.float32)
         predict = vmap(self._call, in_dims=(0, None, None))
         for batch in prediction_batches(sentences, max(PREDICTED_AT_ONCE // runs, 1)):
             ids, lengths = (torch.from_numpy(part) for part in (batch.ids, batch.lengths))

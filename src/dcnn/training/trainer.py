@@ -33,14 +33,14 @@ from dcnn.training.adagrad import (
     set_learning_rate,
 )
 from dcnn.training.batches import ALONE, Feed, MemoryFeed
-from dcnn.training.callbacks import EvaluationRecord, Listener, Progress
+from dcnn.training.callbacks import Callback, EvaluationRecord, Progress
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import (
     binary_cross_entropy,
     cross_entropy,
     evaluate_label_weights,
     evaluate_weights,
-    for_members,
+    repeat_for_ensemble,
 )
 
 if TYPE_CHECKING:
@@ -101,15 +101,15 @@ class Run:
         dev: Examples | None,
         config: TrainingConfig,
         device: torch.device,
-        listener: Listener,
+        callback: Callback,
         workers: "Workers | None" = None,
-        many: bool = False,
+        multi_label: bool = False,
     ) -> None:
-        self.model, self.dev, self.config, self.many = model, dev, config, many
-        self.device, self.listener, self.workers = device, listener, workers
+        self.model, self.dev, self.config, self.multi_label = model, dev, config, multi_label
+        self.device, self.callback, self.workers = device, callback, workers
         rank = (workers.rank, workers.size) if workers is not None else ALONE
         if isinstance(examples, Examples):
-            examples = MemoryFeed(examples, config, model.top.out_features, rank, many)
+            examples = MemoryFeed(examples, config, model.head.out_features, rank, multi_label)
         self.feed = examples
         if dev is not None and rank != ALONE:
             self.dev = dev.select(np.arange(rank[0], len(dev), rank[1]))
@@ -131,7 +131,7 @@ class Run:
     def stops(self) -> bool:
         """Whether somebody asked to stop; all processes find it so after the same step."""
         if self.workers is None:
-            return self.listener.stop
+            return self.callback.stop
         return self._may_look() and bool(self._want_to_stop > 0)
 
     def _may_look(self) -> bool:
@@ -158,7 +158,7 @@ class Run:
         if self._may_look() or epoch_ends:
             self._look_at_loss(self.feed.batches(state.epoch))
         # Whether one of the epoch's evaluations, evenly spread, falls on this step.
-        times = config.evaluations
+        times = config.evaluations_per_epoch
         if self.dev is not None and done * times // whole > before * times // whole:
             self._evaluate(self.dev)
         if epoch_ends:
@@ -184,7 +184,7 @@ class Run:
         loss = self._set_gradients((ids, lengths, dropout), self._tensor(batch.targets), weights)
         if self.workers is not None:
             loss, self._want_to_stop = self.workers.add_up(
-                self.model, loss.detach(), self.listener.stop
+                self.model, loss.detach(), self.callback.stop
             )
         if self.config.max_grad_norm:
             self._norm = clip_gradients(self.model, self.optimizer, self.config.max_grad_norm)
@@ -201,16 +201,16 @@ class Run:
         weights: Tensor | None,
     ) -> Tensor:
         """Give every parameter its gradient; returns the loss."""
-        members = self.model.members
-        targets = for_members(targets, members)
-        weights = None if weights is None else for_members(weights, members)
+        n_ensemble = self.model.n_ensemble
+        targets = repeat_for_ensemble(targets, n_ensemble)
+        weights = None if weights is None else repeat_for_ensemble(weights, n_ensemble)
         if isinstance(self.model, DCNN) and native_step.fits(self.model, self.optimizer):
-            return native_step.set_gradients(self.model, batch, targets, weights, self.many)
-        objective = binary_cross_entropy if self.many else cross_entropy
+            return native_step.set_gradients(self.model, batch, targets, weights, self.multi_label)
+        objective = binary_cross_entropy if self.multi_label else cross_entropy
         loss = objective(self.model(*batch, apart=True), targets, weights)
         self.optimizer.zero_grad(set_to_none=True)
         # A member learns as if it were alone: its gradient is not the share of a mean.
-        (loss * members).backward()  # type: ignore[no-untyped-call]
+        (loss * n_ensemble).backward()  # type: ignore[no-untyped-call]
         return loss
 
     def _look_at_loss(self, batches: int) -> None:
@@ -224,7 +224,7 @@ class Run:
         left = max(steps - state.step, 0) * (state.sentences / state.step) / rate
         learning_rate = float(self.optimizer.param_groups[0]["lr"])
         epoch, epochs = state.epoch + 1, self.config.epochs
-        self.listener.on_step(
+        self.callback.on_step(
             Progress(epoch, epochs, state.step, steps, loss, rate, left, learning_rate)
         )
 
@@ -240,7 +240,7 @@ class Run:
     def _evaluate(self, dev: Examples) -> None:
         state = self.state
         f1 = None
-        if self.many:
+        if self.multi_label:
             accuracy, loss, f1 = evaluate_label_weights(self.model, self._current(), dev)
         else:
             accuracy, loss = evaluate_weights(self.model, self._current(), dev, self.device)
@@ -264,7 +264,7 @@ class Run:
         train_loss = float(self._loss_sum) / state.batch
         record = EvaluationRecord(state.epoch + 1, state.step, train_loss, loss, accuracy, best, f1)
         state.history.append(asdict(record))
-        self.listener.on_evaluation(record)
+        self.callback.on_evaluation(record)
 
     def _current(self) -> Weights:
         """The weights that are evaluated: the average if there is one."""
@@ -289,8 +289,8 @@ class Run:
         }
         tensors = {
             f"{group}/{name}": tensor.detach()
-            for group, members in groups.items()
-            for name, tensor in members.items()
+            for group, n_ensemble in groups.items()
+            for name, tensor in n_ensemble.items()
         }
         return tensors, asdict(self.state)
 
@@ -320,7 +320,7 @@ class Run:
         self._started = time.monotonic()
         self._sentences_at_start = self.state.sentences
         self._seconds_before = self.state.seconds
-        self.listener.on_resume(self.state.epoch + 1, self.state.step)
+        self.callback.on_resume(self.state.epoch + 1, self.state.step)
 
     def conclude(self) -> TrainingSummary:
         """Put the weights that are kept into the model, and sum up."""
@@ -332,7 +332,7 @@ class Run:
             seconds=state.seconds,
             sentences_per_second=state.sentences / max(state.seconds, 1e-9),
             history=[EvaluationRecord(**record) for record in state.history],
-            dev_micro_f1=state.best_micro_f1 if self.many and self.dev is not None else None,
+            dev_micro_f1=state.best_micro_f1 if self.multi_label and self.dev is not None else None,
         )
 
 
@@ -346,14 +346,14 @@ def train(
     checkpoint: Checkpoint | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 15.0,
-    listener: Listener | None = None,
+    callback: Callback | None = None,
     workers: "Workers | None" = None,
-    many: bool = False,
+    multi_label: bool = False,
 ) -> TrainingSummary:
     """Train ``model`` in place; it ends with the weights that were best on ``dev``.
 
-    Without a dev set the weights of the last step are kept. With ``many`` a text may have several
-    labels: targets are noughts and ones (N, labels), and micro F1 on ``dev`` decides. With
+    Without a dev set the weights of the last step are kept. With ``multi_label`` a text may
+    have several labels: targets are 0/1 (N, labels), and micro F1 on ``dev`` decides. With
     ``workers``, each of several processes calls this with the same arguments; ``examples``, if a
     feed, is then its own part. The first one writes the checkpoints, and all read them.
 
@@ -362,8 +362,8 @@ def train(
         TrainingStoppedError: the listener asked to stop.
         UserError: the checkpoint to resume from is damaged or belongs to another run.
     """
-    place, listener = torch.device(device), listener or Listener()
-    run = Run(model.to(device), examples, dev, config, place, listener, workers, many)
+    place, callback = torch.device(device), callback or Callback()
+    run = Run(model.to(device), examples, dev, config, place, callback, workers, multi_label)
     saved = checkpoint.load() if checkpoint is not None and resume else None
     if checkpoint is not None and saved is not None:
         try:

@@ -37,7 +37,7 @@ from optuna.trial import FrozenTrial, TrialState
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig
 from dcnn.data.readers import LabelledTexts
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
-from dcnn.training.callbacks import EvaluationRecord, Listener, Progress
+from dcnn.training.callbacks import Callback, EvaluationRecord, Progress
 
 Value = int | float
 VERSION = 2  # a study goes on only in the space it began in
@@ -99,7 +99,7 @@ class SearchSpace:
             _choice("training.batch_size", training.batch_size, (16, 32, 64)),
             _choice("text.min_count", self.start.text.min_count, (1, 2, 3)),
             _choice("model.dim", model.dim, (16, 32, 48, 64, 96, 144)),
-            _choice("training.members", training.members, (1, 4, 8)),
+            _choice("training.n_ensemble", training.n_ensemble, (1, 4, 8)),
         ]
         if isinstance(model, DCNNConfig):
             choices = [*self._layers(model), *choices]
@@ -365,7 +365,7 @@ UNPRUNED_LOOKS = 2  # at the dev set: the first ones only tell who starts quickl
 REFIT_MARGIN = 1.1  # a training takes not always as long
 TOO_LARGE_IN_A_ROW = 50  # then nothing else will fit either
 
-Train = Callable[[Config, Listener], Trained]
+Train = Callable[[Config, Callback], Trained]
 Clock = Callable[[], float]
 
 
@@ -382,7 +382,7 @@ class Limits:
     trials: int | None = None
 
 
-class SearchListener(Listener):
+class SearchListener(Callback):
     """Hears of trials as well; ``stop`` ends the search."""
 
     def on_trial(self, number: int) -> None:
@@ -405,7 +405,7 @@ class Search:
         train: trains one.
         limits: when to end.
         seed: of what is drawn.
-        listener: hears how it goes.
+        callback: hears how it goes.
         clock: seconds, from any start.
     """
 
@@ -417,12 +417,12 @@ class Search:
         train: Train,
         limits: Limits,
         seed: int = 0,
-        listener: SearchListener | None = None,
+        callback: SearchListener | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
         self.study, self.space, self.fitted, self.train = study, space, fitted, train
         self.limits, self.seed, self.clock = limits, seed, clock
-        self.listener = listener or SearchListener()
+        self.callback = callback or SearchListener()
         _close_what_was_left_open(study)
         self.records = finished_trials(study)
         self.study.pruner = MedianPruner(UNPRUNED_TRIALS, UNPRUNED_LOOKS + 1)
@@ -489,7 +489,7 @@ class Search:
         if config is None:
             self._end(trial, TOO_LARGE, began)
             return
-        self.listener.on_trial(number)
+        self.callback.on_trial(number)
         watch = TrialWatch(self, trial, number, began)
         try:
             trained = self.train(config, watch)
@@ -516,14 +516,14 @@ class Search:
         state = TrialState.COMPLETE if outcome == COMPLETE else TrialState.PRUNED
         ended = self.study.tell(trial, value, state)
         self.records.append(record_of(ended, len(self.records)))
-        self.listener.on_finished(self.records[-1], self.best)
+        self.callback.on_finished(self.records[-1], self.best)
 
     def _cut_off(self, trial: Trial, began: float) -> None:
         trial.set_user_attr(SECONDS, self.clock() - began)
         self.study.tell(trial, state=TrialState.FAIL)
 
 
-class TrialWatch(Listener):
+class TrialWatch(Callback):
     """Follows the training of one trial, and ends it where it lags behind or time is up."""
 
     def __init__(self, search: Search, trial: Trial, number: int, began: float) -> None:
@@ -534,19 +534,19 @@ class TrialWatch(Listener):
     @property
     def stop(self) -> bool:  # type: ignore[override]
         """Whether to end after this step, for whatever reason."""
-        return self.pruned or self.out_of_time or self.search.listener.stop
+        return self.pruned or self.out_of_time or self.search.callback.stop
 
     def on_step(self, progress: Progress) -> None:
         """Look at the clock."""
-        self.search.listener.on_step(progress)
+        self.search.callback.on_step(progress)
         left = self.search.seconds_left(self.search.clock() - self.began)
-        self.search.listener.on_time(left)
+        self.search.callback.on_time(left)
         if left is not None and left < 0 and self.number > 0:
             self.out_of_time = True
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
         """Report, and compare with the others at the same point."""
-        self.search.listener.on_evaluation(record)
+        self.search.callback.on_evaluation(record)
         self._looks += 1
         # Training keeps its best weights, so its best is what it has reached.
         self._best = max(self._best, record.dev_accuracy)

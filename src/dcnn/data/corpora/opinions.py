@@ -567,8 +567,11 @@ class _Writer:
         other = filling if skeleton.twin else self._fill(skeleton.form, -label)
         if not filling or not other:
             return ()
-        members = ((skeleton.form, filling, label), (skeleton.twin or skeleton.form, other, -label))
-        for form, words, polarity in members:
+        n_ensemble = (
+            (skeleton.form, filling, label),
+            (skeleton.twin or skeleton.form, other, -label),
+        )
+        for form, words, polarity in n_ensemble:
             self.uses.update((words[slot.key], polarity) for slot in form.slots if slot.sign)
         return tuple(
             Opinion(
@@ -580,7 +583,7 @@ class _Writer:
                     (words[noun], words[slot.key]) for slot in form.slots for noun in slot.subjects
                 ),
             )
-            for form, words, polarity in members
+            for form, words, polarity in n_ensemble
         )
 
     def _fill(self, form: Form, label: int) -> dict[str, str]:
