@@ -91,17 +91,17 @@ BENCH := results/bench
 bench: setup  ## Measure every benchmark anew into results/bench and render the tables
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	for case in predict-one predict-batch train-step startup layer; do \
-	    $(BIN)/dcnn bench $$case --out $(BENCH)/$$case.json || exit 1; done
+	    $(BIN)/python benchmarks/run.py $$case --out $(BENCH)/$$case.json || exit 1; done
 	$(BIN)/python benchmarks/scaling.py
-	$(BIN)/dcnn bench tables --write README.md --write docs/performance.md
+	$(BIN)/python benchmarks/run.py tables --write README.md --write docs/performance.md
 
 bench-gpu: setup  ## Measure training on a CUDA device, from a step to all tweets
-	$(BIN)/dcnn bench gpu --out $(BENCH)/gpu.json
+	$(BIN)/python benchmarks/run.py gpu --out $(BENCH)/gpu.json
 	$(BIN)/python benchmarks/tweets.py --device cuda
-	$(BIN)/dcnn bench tables --write README.md --write docs/performance.md
+	$(BIN)/python benchmarks/run.py tables --write README.md --write docs/performance.md
 
 figures: setup  ## Draw the paper's four figures into docs/figures; FIGURES_MODEL names the model of Fig. 4
-	FIGURES_MODEL="$(FIGURES_MODEL)" $(BIN)/python benchmarks/figures.py
+	FIGURES_MODEL="$(FIGURES_MODEL)" $(BIN)/python benchmarks/draw_figures.py
 
 # What the theme's makers announce on every build is no fault of these pages.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs

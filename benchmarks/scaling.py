@@ -1,49 +1,156 @@
-"""Time and memory against length, filter width, batch, threads and vocabulary, as curves.
+"""Time and memory of a prediction against length, filter width, batch, threads and vocabulary.
 
     python benchmarks/scaling.py             # measures, writes the figures and draws
     python benchmarks/scaling.py --draw      # draws what was measured before
 
-The network is SST binary's, and eager torch computes the same beside ours. The figures go to
-``results/bench/scaling.json``, the pictures to ``docs/pictures``; ``dcnn bench tables --write
-docs/performance.md`` puts a sentence below each.
+The network is SST binary's; ours and eager torch compute the same. The figures go to
+``results/bench/scaling.json``, the charts to ``docs/pictures``; ``python benchmarks/run.py tables
+--write docs/performance.md`` puts a sentence below each chart.
 """
 
 import argparse
 import datetime
+import re
+import resource
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from curves import AXES, PICTURES, SCALING, Axis, Curve, Scaling, read_scaling, write_scaling
 from dcnn.artifact import Artifact
-from dcnn.bench.conditions import describe_backend
-from dcnn.bench.curves import (
-    AXES,
-    PICTURES,
-    SCALING,
-    Axis,
-    Curve,
-    Scaling,
-    read_scaling,
-    write_scaling,
-)
-from dcnn.bench.report import machine_load
-from dcnn.bench.scaling import curves
-from dcnn.bench.workload import Workload
+from dcnn.compare import Contestant, take_turns
 from dcnn.experiments import results as provenance
 from dcnn.predictor import Predictor
+from prediction import eager_prediction, our_prediction
+from report import MEGABYTE, MILLISECONDS, machine_load
+from startup import run
+from workload import Workload, cores, describe_backend
 
 ROOT = Path(__file__).parent.parent
 RESULT = ROOT / "results" / "bench" / f"{SCALING}.json"
+CALLS_WORDS = 4096  # calls per turn: as many as make about so many words, at most 50
+DIGITS = 4
+STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is predicted at one point of a curve."""
+
+    workload: Workload
+    sentences: int = 1
+    words: int = 18
+    threads: int = 1
+
+    @classmethod
+    def at(cls, axis: str, size: int, workload: Workload) -> "Situation":
+        """The point ``size`` of ``axis``, one of ``AXES``; the rest as there."""
+        match axis:
+            case "length":
+                return cls(workload, words=size)
+            case "width":
+                widths = (size, *workload.model.widths[1:])
+                wider = replace(workload.model, widths=widths)
+                return cls(replace(workload, model=wider), words=256)
+            case "batch":
+                return cls(workload, sentences=size, words=20)
+            case "threads":
+                return cls(workload, sentences=256, words=20, threads=size)
+            case "vocabulary":
+                return cls(replace(workload, vocabulary=size))
+        raise AssertionError(axis)
+
+    def contestant(self, backend: str, artifact: Artifact) -> Contestant:
+        """``ours`` or ``torch`` with the model of ``artifact``, on the same sentences."""
+        make = our_prediction if backend == "ours" else eager_prediction
+        return make(artifact, self.workload.sentences(self.sentences, self.words), self.threads)
+
+
+def sizes(axis: str, largest: int = 4096) -> tuple[int, ...]:
+    """The points of an axis; ``largest`` is that of the length."""
+    return {
+        "length": tuple(2**i for i in range(largest.bit_length())),
+        "width": (7, 14, 28, 56),
+        "batch": (1, 4, 16, 64, 256, 1024),
+        "threads": tuple(range(1, cores() + 1)),
+        "vocabulary": (1000, 10_000, 100_000, 1_000_000),
+    }[axis]
+
+
+def curves(workload: Workload, largest: int = 4096) -> Iterator[Curve]:
+    """Every curve, time before memory."""
+    for axis in AXES:
+        points = sizes(axis, largest)
+        times = [_times(Situation.at(axis, size, workload)) for size in points]
+        yield Curve(axis, "time", points, *_columns(times))
+        if axis == "threads":  # they share the memory of the process
+            continue
+        peaks = [tuple(_memory(axis, size, who) for who in ("ours", "torch")) for size in points]
+        yield Curve(axis, "memory", points, *_columns(peaks))
+
+
+def _times(situation: Situation) -> tuple[float, ...]:
+    artifact = situation.workload.artifact()
+    contestants = [situation.contestant(backend, artifact) for backend in ("ours", "torch")]
+    calls = max(min(CALLS_WORDS // (situation.sentences * situation.words), 50), 1)
+    measures = take_turns(contestants, situation.workload.rounds, calls)
+    return tuple(measure.median * MILLISECONDS for measure in measures.values())
+
+
+def _memory(axis: str, size: int, backend: str) -> float:
+    command = [sys.executable, __file__, "--memory", backend, axis, str(size)]
+    return float(run(command)) / MEGABYTE
+
+
+def _columns(points: list[tuple[float, ...]]) -> Iterator[tuple[float, ...]]:
+    for column in zip(*points, strict=True):
+        yield tuple(float(f"{value:.{DIGITS}g}") for value in column)
+
+
+def peak() -> int:
+    """Bytes of the largest resident memory since the start or the last reset."""
+    with suppress(OSError):
+        if found := re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text()):
+            return int(found[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+
+
+def reset_peak() -> None:
+    """Restart the peak at the current resident memory; possible on Linux only."""
+    with suppress(OSError):
+        CLEAR_REFS.write_text("5")
+
+
+def memory_growth(backend: str, axis: str, size: int, workload: Workload) -> int:
+    """Peak bytes of one prediction beyond what the process held before the model; at least 1.
+
+    The model counts, the temporary memory of building it does not (on Linux).
+    """
+    reset_peak()
+    before = peak()
+    situation = Situation.at(axis, size, workload)
+    artifact = (
+        situation.workload.artifact()
+    )  # both sides hold it: reading a text needs its vocabulary
+    contestant = situation.contestant(backend, artifact)
+    reset_peak()
+    with contestant.condition():
+        contestant.call()
+    return max(peak() - before, 1)
 
 
 def measure(rounds: int, largest: int) -> Scaling:
-    """All curves, with a line on each as it is done."""
+    """All curves; prints a line per curve."""
     load, workload, measured = machine_load(), Workload(rounds=rounds), []
     for curve in curves(workload, largest):
         print(f"{curve.axis:10} {curve.quantity:6} {curve.ours[-1]:10.3f} {curve.unit}", flush=True)
         measured.append(curve)
-    artifact: Artifact = workload.artifact()
     return Scaling(
-        ours=describe_backend(Predictor(artifact).backend),
+        ours=describe_backend(Predictor(workload.artifact()).backend),
         curves=tuple(measured),
         load=load,
         hardware=provenance.hardware("cpu"),
@@ -54,7 +161,7 @@ def measure(rounds: int, largest: int) -> Scaling:
 
 
 def draw(scaling: Scaling, folder: Path) -> None:
-    """A picture an axis: time and, where it was measured, memory."""
+    """A chart per axis: time and, where it was measured, memory."""
     try:
         import matplotlib
     except ImportError:
@@ -80,7 +187,7 @@ def draw(scaling: Scaling, folder: Path) -> None:
 
 
 def draw_curve(panel, curve: Curve, axis: Axis) -> None:
-    """Both figures over the sizes and, where growth is judged, a line in proportion to the size."""
+    """Both sides over the sizes and, where growth is judged, a line of linear growth."""
     panel.plot(curve.sizes, curve.ours, "o-", markersize=3, color="#0b6e4f", label="ours")
     panel.plot(curve.sizes, curve.torch, "s-", markersize=3, color="#c1554d", label="eager torch")
     if axis.judged_from is None:
@@ -97,15 +204,28 @@ def draw_curve(panel, curve: Curve, axis: Axis) -> None:
     panel.legend(fontsize=7, frameon=False)
 
 
+def print_memory(backend: str, axis: str, size: str) -> None:
+    """Print the bytes of one point; a process of its own calls this."""
+    # torch creates its first tensors and threads on first use; that is no part of the growth.
+    memory_growth(backend, "length", 1, Workload(vocabulary=100))
+    print(memory_growth(backend, axis, int(size), Workload()))
+
+
 def main() -> None:
-    """Measure unless told only to draw, write, draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draw", action="store_true", help="draw the figures that are there")
-    parser.add_argument("--rounds", type=int, default=10, help="turns of each (default 10)")
+    """Measure, unless asked to draw only; write; draw."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--draw", action="store_true", help="draw the figures that exist")
+    parser.add_argument("--rounds", type=int, default=10, help="turns per side (default 10)")
     parser.add_argument("--largest", type=int, default=4096, help="longest sentence")
-    parser.add_argument("--out", type=Path, default=RESULT, help="where the figures lie")
+    parser.add_argument("--out", type=Path, default=RESULT, help="file of the figures")
     parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / PICTURES)
+    parser.add_argument("--memory", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.memory:
+        print_memory(*options.memory)
+        return
     if not options.draw:
         write_scaling(options.out, measure(options.rounds, options.largest))
     draw(read_scaling(options.out), options.pictures)

@@ -12,7 +12,7 @@ def test_no_arguments_show_the_commands(dcnn):
     done = dcnn()
     assert "Usage" in done.out + done.err
     names = ("demo", "train", "predict", "evaluate", "explain", "detectors", "export")
-    for command in (*names, "data", "experiment", "bench", "tune", "compare", "push", "pull"):
+    for command in (*names, "data", "experiment", "tune", "compare", "push", "pull"):
         assert command in done.out + done.err
 
 
@@ -36,7 +36,6 @@ def test_no_arguments_show_the_commands(dcnn):
             "data verify",
         ),
         *(f"experiment {name}" for name in ("sst2", "sst5", "trec", "twitter", "tables")),
-        *(f"bench {name}" for name in ("predict-one", "startup", "tables")),
     ],
 )
 def test_every_help_has_an_example(dcnn, command):

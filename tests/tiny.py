@@ -1,7 +1,7 @@
-"""A network and sizes that take no time, for the benchmarks' own tests."""
+"""A tiny network and sizes, for the tests of the benchmarks."""
 
-from dcnn.bench.workload import Workload
 from dcnn.config import DCNNConfig
+from workload import Workload
 
 TINY = Workload(
     model=DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=3),

@@ -8,7 +8,7 @@ PAGE = """# Title
 
 <!-- not run: needs a GPU -->
 ```sh
-dcnn bench gpu
+dcnn train gpu.csv
 ```
 
 - in a list

@@ -116,7 +116,7 @@ def test_the_reference_of_the_commands_has_all_of_them_and_their_options(site_co
     from command_reference import command_reference
 
     text = command_reference()
-    for command in ("train", "serve", "data fetch", "experiment tables", "bench layer"):
+    for command in ("train", "serve", "data fetch", "experiment tables"):
         assert f"\n## dcnn {command}\n" in text
     train = text.partition("\n## dcnn train\n")[2].partition("\n## ")[0]
     assert "`--checkpoint-seconds" in train

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from dcnn import __version__
-from dcnn.cli.benchmarks import bench_app
 from dcnn.cli.corpora import data_app
 from dcnn.cli.experiments import experiment_app
 from dcnn.cli.exporting import export
@@ -31,7 +30,6 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(experiment_app, name="experiment")
-app.add_typer(bench_app, name="bench")
 for command in (
     demo,
     train,

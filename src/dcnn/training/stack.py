@@ -94,7 +94,7 @@ class Stack:
         self.model, self.specs, self.device = model.to(device), specs, torch.device(device)
         self.backend = backend_name(self.device)
         self.configs = [spec.training for spec in specs]
-        for name in ("batch_size", "evaluations", "class_weights"):
+        for name in ("batch_size", "evaluations_per_epoch", "class_weights"):
             values = sorted({str(getattr(config, name)) for config in self.configs})
             if len(values) > 1:
                 raise ValueError(f"runs of a stack share {name}; got {', '.join(values)}")

@@ -5,19 +5,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dcnn.bench.conditions import TORCH, computing_with, describe_backend
-from dcnn.bench.report import Outcome, Row
-from dcnn.bench.training import training_backend
-from dcnn.bench.workload import Workload
 from dcnn.compare import Contestant, take_turns
 from dcnn.config import DCNNConfig
 from dcnn.ops import select as backends
 from dcnn.ops.choice import choose_layer
 from dcnn.ops.reference import dynamic_k
+from report import MICROSECONDS, Outcome, Row
+from training import training_backend
+from workload import TORCH, Workload, computing_with, describe_backend
 
 BATCH, WORDS = 64, 18
 CALLS = 5
-MICROSECONDS = 1e6
 
 
 class LayerCall:

@@ -9,20 +9,19 @@ import numpy as np
 import torch
 
 from dcnn.artifact import Artifact
-from dcnn.bench.conditions import TORCH, computing_with, describe_backend, too_few_cores
-from dcnn.bench.eager_torch import EagerTorchPredictor, torch_model
-from dcnn.bench.report import Outcome, Row
-from dcnn.bench.workload import CLASSES, Workload
-from dcnn.compare import KIM, KIM_MAPS, KIM_WIDTHS, Contestant, KimCNN, take_turns, text_rivals
+from dcnn.compare import Contestant, take_turns
 from dcnn.data.readers import read_rows
 from dcnn.metrics import softmax
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
+from eager_torch import EagerTorchPredictor, torch_model
+from report import MICROSECONDS, Outcome, Row, plural
+from rivals import KIM, KIM_MAPS, KIM_WIDTHS, KimCNN, text_rivals
+from workload import CLASSES, TORCH, Workload, computing_with, describe_backend, too_few_cores
 
 ONE_WORDS, BATCH, BATCH_WORDS = 18, 256, 20
 THREADS = (2, 1)  # the bar is for two
 CHUNK = 4096  # texts of a file that are predicted together
-MICROSECONDS = 1e6
 
 
 def predict_one(workload: Workload) -> Outcome:
@@ -65,8 +64,8 @@ def predict_batch(workload: Workload) -> Outcome:
         contestants = ids_to_probabilities(artifact, sentences, threads)
         measures = take_turns(contestants, workload.rounds, calls=3)
         ours, theirs = (measures[contestant.name].rate(BATCH) for contestant in contestants)
-        plural = "threads" if threads > 1 else "thread"
-        name = f"batch of {BATCH}, {BATCH_WORDS} words, ids to probabilities, {threads} {plural}"
+        setup = f"batch of {BATCH}, {BATCH_WORDS} words, ids to probabilities"
+        name = f"{setup}, {plural(threads, 'thread')}"
         rows.append(Row.compare(name, "sentences/s", ours, theirs, TORCH))
         notes += too_few_cores(threads)
     rows.append(_file_row(workload, artifact))

@@ -20,19 +20,19 @@ from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.data.corpora.opinions import generate
 from dcnn.data.corpora.sst import NEUTRAL, read_trees
 from dcnn.inspection.detectors import Detector, DetectorIndex, rank_detectors
-from dcnn.inspection.figures.convolution import draw_convolutions
-from dcnn.inspection.figures.induced_graph import draw_induced_graph
-from dcnn.inspection.figures.network import draw_network
-from dcnn.inspection.figures.top_ngrams import (
+from dcnn.inspection.trace import trace_sentence
+from dcnn.predictor import Predictor
+from dcnn.training.fit import TextSet, fit
+from figures.convolution import draw_convolutions
+from figures.induced_graph import draw_induced_graph
+from figures.network import draw_network
+from figures.top_ngrams import (
     Block,
     detector_for_class,
     detector_for_word,
     draw_top_ngrams,
     ngrams_with,
 )
-from dcnn.inspection.trace import trace_sentence
-from dcnn.predictor import Predictor
-from dcnn.training.fit import TextSet, fit
 
 OUT = Path(__file__).parent.parent / "docs" / "figures"
 CLASSES = ("negative", "positive")

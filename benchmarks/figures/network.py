@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dcnn.inspection.figures.canvas import Array, Canvas, shade
 from dcnn.inspection.layout import FOR, GREY, INK, LINE
 from dcnn.inspection.trace import Trace, TracedLayer
 from dcnn.metrics import softmax
 from dcnn.ops import reference
+from figures.canvas import Array, Canvas, shade
 
 CELL = 30.0
 WIDTH = 900.0

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dcnn.inspection.figures.canvas import WHITE, Canvas, shade
 from dcnn.inspection.layout import GREY, INK
 from dcnn.inspection.trace import Trace
+from figures.canvas import WHITE, Canvas, shade
 
 HALF = 520.0  # width
 MARGIN = 30.0

@@ -1,14 +1,10 @@
-"""Training: a whole step, and a whole run on the built-in corpus."""
+"""Training on a CPU: one step, and a whole run on the built-in corpus."""
 
 from functools import partial
 
 import numpy as np
 import torch
 
-from dcnn.bench.conditions import TORCH, computing_with, describe_backend, too_few_cores
-from dcnn.bench.eager_torch import torch_model
-from dcnn.bench.report import Outcome, Row
-from dcnn.bench.workload import CLASSES, Workload
 from dcnn.compare import Contestant, take_turns
 from dcnn.config import Config, TrainingConfig
 from dcnn.data.batching import Examples
@@ -17,11 +13,14 @@ from dcnn.ops import select as backends
 from dcnn.training.callbacks import Callback
 from dcnn.training.fit import TextSet, choose_device, fit
 from dcnn.training.trainer import Run
+from eager_torch import torch_model
+from report import Outcome, Row, plural
+from workload import CLASSES, TORCH, Workload, computing_with, describe_backend, too_few_cores
 
 BATCH, WORDS, EXAMPLES = 64, 18, 1024
 CALLS = 5
 THREADS = (1, 2)
-ENDLESS = 1_000_000  # epochs of a run that is only timed
+ENDLESS = 1_000_000  # epochs: the run is timed, never finished
 
 
 def train_step(workload: Workload) -> Outcome:
@@ -35,8 +34,8 @@ def train_step(workload: Workload) -> Outcome:
         ]
         measures = take_turns(contestants, workload.rounds, CALLS)
         ours, theirs = (measures[contestant.name].rate(BATCH) for contestant in contestants)
-        plural = "threads" if threads > 1 else "thread"
-        name = f"training step of {BATCH} sentences of {WORDS} words, {threads} {plural}"
+        setup = f"training step of {BATCH} sentences of {WORDS} words"
+        name = f"{setup}, {plural(threads, 'thread')}"
         rows.append(Row.compare(name, "sentences/s", ours, theirs, TORCH))
         notes += too_few_cores(threads)
     rows.append(_whole_training(workload, chosen))
@@ -44,10 +43,10 @@ def train_step(workload: Workload) -> Outcome:
 
 
 def training_backend() -> str:
-    """What computes our layers in training on a CPU.
+    """The backend that trains on a CPU.
 
     Raises:
-        ConfigError: ``DCNN_BACKEND`` forces a backend that is not there or cannot train.
+        ConfigError: ``DCNN_BACKEND`` forces a backend that is missing or cannot train.
     """
     choose_device("cpu")
     return backends.for_training("cpu")
@@ -70,7 +69,7 @@ def _whole_training(workload: Workload, chosen: str) -> Row:
     train_texts, dev_texts = workload.training_texts
     data = _text_set(corpus["train"][:train_texts])
     dev = _text_set(corpus["dev"][:dev_texts])
-    # As many epochs for both: patience could end one of them earlier.
+    # Early stopping could end one side sooner than the other.
     config = Config(model=workload.model).with_training(epochs=workload.epochs, patience=0)
 
     def train() -> None:

@@ -1,34 +1,37 @@
 """Every case on a tiny network: its rows, their names and that both sides compute the same."""
 
 import json
+import os
 import sys
 
 import numpy as np
 import pytest
 import torch
 
+import eager_torch
+import gpu
+import prediction
+import rivals
+import startup
+import training
+import workload
 from dcnn import artifact as model_folder
-from dcnn import compare as rivals
-from dcnn.bench import conditions, eager_torch, gpu, prediction, processes, training
-from dcnn.bench.cases import RUNS, run_case
-from dcnn.bench.eager_torch import EagerTorchPredictor
-from dcnn.bench.layer import LayerCall
-from dcnn.bench.prediction import label_file, predict_batch, predict_one
-from dcnn.bench.processes import peak_memory, startup
-from dcnn.bench.report import CASES
-from dcnn.cli.benchmarks import _TITLES
 from dcnn.config import DCNNConfig
 from dcnn.errors import ConfigError, DcnnError
+from dcnn.ops import native
 from dcnn.predictor import Predictor
+from eager_torch import EagerTorchPredictor
+from layer import LayerCall
+from prediction import label_file, predict_batch, predict_one
+from report import CASES
+from run import run_case
+from startup import peak_memory
 from tiny import TINY
+from workload import busy_machine, computing_with, describe_backend, missing_native, too_few_cores
 
 
 def baselines(rows) -> list[str]:
     return [row.baseline_name for row in rows]
-
-
-def test_every_case_has_a_command_and_a_place_in_the_tables():
-    assert tuple(RUNS) == tuple(_TITLES) == CASES
 
 
 def test_one_sentence_is_compared_with_torch_and_others():
@@ -66,7 +69,7 @@ def _numbers(answer: object) -> np.ndarray:
 
 def test_a_batch_is_measured_on_two_threads_and_one_and_a_file_follows(monkeypatch):
     monkeypatch.setattr(prediction, "BATCH", 8)
-    monkeypatch.setattr(conditions, "cores", lambda: 1)
+    monkeypatch.setattr(workload, "cores", lambda: 1)
     outcome = predict_batch(TINY)
     assert [row.name.rpartition(", ")[2] for row in outcome.rows] == [
         "2 threads",
@@ -96,7 +99,7 @@ def test_torch_computes_what_ours_computes(tmp_path):
 def test_training_is_measured_a_step_and_whole(monkeypatch):
     monkeypatch.setattr(training, "BATCH", 8)
     monkeypatch.setattr(training, "EXAMPLES", 16)
-    monkeypatch.setattr(conditions, "cores", lambda: 1)
+    monkeypatch.setattr(workload, "cores", lambda: 1)
     outcome = training.train_step(TINY)
     assert [row.unit for row in outcome.rows] == ["sentences/s", "sentences/s", "s"]
     assert [row.name.rpartition(", ")[2] for row in outcome.rows[:2]] == ["1 thread", "2 threads"]
@@ -164,8 +167,8 @@ def test_a_start_is_compared_with_processes_that_only_import(monkeypatch):
         commands.append(command)
         return "25000000"
 
-    monkeypatch.setattr(processes, "run", fake_run)
-    rows = startup(TINY).rows
+    monkeypatch.setattr(startup, "run", fake_run)
+    rows = startup.startup(TINY).rows
     assert [row.unit for row in rows] == ["ms"] * 4 + ["MB"]
     assert baselines(rows)[1:4] == [
         "python -c 'import torch'",
@@ -174,7 +177,7 @@ def test_a_start_is_compared_with_processes_that_only_import(monkeypatch):
     ]
     assert rows[-1].ours == 25
     assert commands[0][1:4] == ["-m", "dcnn", "predict"]
-    assert commands[-1][:3] == [sys.executable, "-m", "dcnn.bench.peak_memory"]
+    assert commands[-1][:3] == [sys.executable, "-c", startup.PEAK_MEMORY]
 
 
 def test_the_peak_is_that_of_the_command():
@@ -190,7 +193,7 @@ def test_the_peak_is_that_of_the_command():
 
 def test_a_process_that_fails_is_an_error_with_its_last_line():
     with pytest.raises(DcnnError, match="ended with 3: no luck"):
-        processes.run(
+        startup.run(
             [sys.executable, "-c", "import sys; print('no luck', file=sys.stderr); exit(3)"]
         )
 
@@ -206,3 +209,64 @@ def test_the_process_in_torch_prints_what_ours_prints(tmp_path, monkeypatch, cap
 def test_a_report_is_json_for_programs():
     report = run_case("layer", TINY)
     assert json.loads(report.to_json())["rows"][0]["unit"] == "us"
+
+
+@pytest.fixture
+def not_compiled(monkeypatch, tmp_path):
+    monkeypatch.delenv("DCNN_BACKEND", raising=False)
+    monkeypatch.setattr(native, "library_path", lambda: tmp_path / "_native.so")
+    native._load.cache_clear()
+    yield
+    native._load.cache_clear()
+
+
+@pytest.mark.parametrize("before", [None, "native"])
+def test_backend_and_threads_are_what_they_were_afterwards(monkeypatch, before):
+    monkeypatch.delenv("DCNN_BACKEND", raising=False)
+    if before:
+        monkeypatch.setenv("DCNN_BACKEND", before)
+    threads = torch.get_num_threads()
+
+    def fail() -> None:
+        with computing_with("torch", threads + 1):
+            assert os.environ["DCNN_BACKEND"] == "torch"
+            assert torch.get_num_threads() == threads + 1
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert os.environ.get("DCNN_BACKEND") == before
+    assert torch.get_num_threads() == threads
+
+
+def test_without_a_library_a_note_says_what_ours_is(not_compiled):
+    (note,) = missing_native()
+    assert "native backend is not available (it was not compiled" in note
+    assert "prediction is numpy and training is torch itself" in note
+    assert "make native" in note
+
+
+def test_a_forced_backend_is_told(monkeypatch):
+    monkeypatch.setenv("DCNN_BACKEND", "reference")
+    (note,) = missing_native()
+    assert "DCNN_BACKEND=reference is forced" in note
+
+
+@pytest.mark.skipif(not native.available(), reason="needs the native backend")
+def test_with_the_library_there_is_nothing_to_say(monkeypatch):
+    monkeypatch.delenv("DCNN_BACKEND", raising=False)
+    assert missing_native() == []
+    assert describe_backend("native") == f"native ({native.instruction_set()})"
+    assert describe_backend("torch") == "torch"
+
+
+def test_two_threads_on_one_core_get_a_note(monkeypatch):
+    monkeypatch.setattr(workload, "cores", lambda: 1)
+    assert too_few_cores(1) == []
+    assert "2 threads share 1 core" in too_few_cores(2)[0]
+
+
+def test_a_busy_machine_gets_a_note(monkeypatch):
+    monkeypatch.setattr(workload, "cores", lambda: 2)
+    assert busy_machine(1.9) == []
+    assert "load 2.3, 2 cores" in busy_machine(2.3)[0]

@@ -10,24 +10,24 @@ from hypothesis import given, settings
 from dcnn.inspection import rank_detectors
 from dcnn.inspection.detector_lists import Detector
 from dcnn.inspection.feature_graph import to_networkx
-from dcnn.inspection.figures.canvas import Canvas, shade
-from dcnn.inspection.figures.convolution import draw_convolutions
-from dcnn.inspection.figures.induced_graph import (
+from dcnn.ops import reference
+from dcnn.predictor import Predictor
+from figures.canvas import Canvas, shade
+from figures.convolution import draw_convolutions
+from figures.induced_graph import (
     draw_induced_graph,
     edges_of,
     reaching_root,
     strongest_part,
 )
-from dcnn.inspection.figures.network import draw_network, stages
-from dcnn.inspection.figures.top_ngrams import (
+from figures.network import draw_network, stages
+from figures.top_ngrams import (
     Block,
     detector_for_class,
     detector_for_word,
     draw_top_ngrams,
     ngrams_with,
 )
-from dcnn.ops import reference
-from dcnn.predictor import Predictor
 from not_detector import NOT_DETECTOR, artifact_with_a_not_detector, corpus_with_not
 from small_networks import example, inspected
 

@@ -1,6 +1,6 @@
-"""The same model folder on eager torch: the baseline of files and of whole processes.
+"""The same model folder in eager torch: the baseline of files and of whole processes.
 
-python -m dcnn.bench.eager_torch MODEL TEXT
+python benchmarks/eager_torch.py MODEL TEXT
 """
 
 import sys
@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from dcnn.artifact import Artifact
-from dcnn.bench.conditions import computing_with
 from dcnn.data.batching import prediction_batches
 from dcnn.models import SentenceModel, build_model
 from dcnn.predictor import Floats, Predictor
 from dcnn.text.sentences import Sentences
+from workload import computing_with
 
 
 def torch_model(artifact: Artifact) -> SentenceModel:
@@ -21,7 +21,7 @@ def torch_model(artifact: Artifact) -> SentenceModel:
     classes, vocabulary = len(artifact.classes), len(artifact.encoder.vocabulary)
     model = build_model(artifact.config.model, vocabulary, classes)
     weights = {name: torch.from_numpy(value) for name, value in artifact.weights.items()}
-    model.load_state_dict(weights, assign=True)  # a copy would be held against torch's memory
+    model.load_state_dict(weights, assign=True)  # a copy would count as torch's memory
     return model.eval()
 
 
@@ -29,7 +29,7 @@ class EagerTorchPredictor(Predictor):
     """Reads texts as ``Predictor`` does and computes with torch's own operators."""
 
     def __init__(self, artifact: Artifact, threads: int = 1) -> None:
-        with computing_with("torch"):  # else the native network would be made beside it
+        with computing_with("torch"):  # without this, the native network would be built too
             super().__init__(artifact, threads)
         self.model = torch_model(artifact)
 

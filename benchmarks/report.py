@@ -1,35 +1,32 @@
-"""The rows of a benchmark and the file they are kept in.
+"""The report of a case: its rows, its file and its Markdown table.
 
-The place is ``results/bench/<case>.json``; ``docs/bench.schema.json`` describes the fields for
-other programs.
+The file is ``results/bench/<case>.json``; ``docs/bench.schema.json`` describes its fields.
 """
 
 import json
 import math
 import os
 import typing
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from dcnn.compare import Measure
 from dcnn.errors import DataError, StorageError
 from dcnn.experiments import results as provenance
 from dcnn.experiments.results import read_field
 from dcnn.files import open_bytes, write_atomically
 
-CASES = (
-    "predict-one",
-    "predict-batch",
-    "train-step",
-    "startup",
-    "layer",
-    "gpu",
-)  # as the tables order them
-# Unit: whether less of it is better.
+if typing.TYPE_CHECKING:
+    from dcnn.compare import Measure  # imports torch, which rendering the tables does not need
+
+CASES = ("predict-one", "predict-batch", "train-step", "startup", "layer", "gpu")  # table order
+MICROSECONDS, MILLISECONDS, MEGABYTE = 1e6, 1e3, 1e6
+# Unit: whether lower is better.
 UNITS = {"us": True, "ms": True, "s": True, "MB": True, "sentences/s": False}
-DIGITS = 5  # that are kept: a time has no more to say
+DIGITS = 5  # significant digits that are stored
+NOT_MEASURED = "not yet measured"
 
 
 @dataclass(frozen=True)
@@ -40,12 +37,12 @@ class Row:
         name: what was measured.
         unit: one of ``UNITS``.
         ours: our figure.
-        baseline: the other's figure.
-        baseline_name: what the other is.
+        baseline: the baseline's figure.
+        baseline_name: its name.
         ratio: how many times better ours is: faster, or smaller.
         ours_spread: quartiles of ours.
         baseline_spread: quartiles of the baseline.
-        repetitions: how often each was measured.
+        repetitions: measurements per side.
     """
 
     name: str
@@ -74,9 +71,9 @@ class Row:
 
     @classmethod
     def compare(
-        cls, name: str, unit: str, ours: Measure, baseline: Measure, baseline_name: str
+        cls, name: str, unit: str, ours: "Measure", baseline: "Measure", baseline_name: str
     ) -> Self:
-        """Put two measures of the same ``unit`` side by side."""
+        """A row of two measures in the same ``unit``."""
         better = baseline.median / ours.median if UNITS[unit] else ours.median / baseline.median
         return cls(
             name=name,
@@ -92,7 +89,7 @@ class Row:
 
 
 class Outcome(NamedTuple):
-    """What a case gives: the backend of ours in words, its rows, and what to say about them."""
+    """The result of a case: our backend, the rows, and notes."""
 
     ours: str
     rows: list[Row]
@@ -106,14 +103,14 @@ class Report:
 
     Attributes:
         case: one of ``CASES``.
-        ours: what computed our figures: a backend with its instruction set.
-        rows: the figures; the first one is what the case is about.
-        notes: what was left out, and what to mind.
-        load: programs that wanted to run when it began, on average: a quiet machine has about 0.
-        hardware: the machine, in words.
+        ours: our backend, with its instruction set.
+        rows: the figures, the headline first.
+        notes: what was left out, and caveats.
+        load: load average of the machine at the start; about 0 if it is idle.
+        hardware: CPU and GPU.
         versions: versions of Python and of the libraries.
         commit: commit of the code.
-        date: moment of the end, ISO 8601.
+        date: of the end, ISO 8601.
     """
 
     case: str
@@ -134,7 +131,7 @@ class Report:
 
     @classmethod
     def make(cls, case: str, outcome: Outcome, load: float) -> Self:
-        """Add where and with what it was measured."""
+        """Add machine, versions, commit and date."""
         return cls(
             case=case,
             ours=outcome.ours,
@@ -148,17 +145,17 @@ class Report:
         )
 
     def to_json(self) -> str:
-        """A text that ``read_report`` reads."""
+        """JSON, as ``read_report`` reads it."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def machine_load() -> float:
-    """The load of the last minute; 0 where the system does not tell it."""
+    """Load average of the last minute; 0 if the system has none."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
 
 
 def write_report(path: Path, report: Report) -> None:
-    """Write ``report``, whole or not at all.
+    """Write ``report`` atomically.
 
     Raises:
         StorageError: the disk refused.
@@ -167,7 +164,7 @@ def write_report(path: Path, report: Report) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(
-            f"{path.parent} could not be made ({error.strerror}); choose another folder"
+            f"{path.parent} cannot be created ({error.strerror}); choose another folder"
         ) from error
     with write_atomically(path) as stream:
         stream.write(report.to_json().encode() + b"\n")
@@ -191,7 +188,7 @@ def read_report(path: Path) -> Report:
 
 
 def _checked(kind: type, values: object, given: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The fields of ``kind`` as JSON has them, but those ``given``."""
+    """The fields of the dataclass ``kind`` from JSON, except those in ``given``."""
     names = [field.name for field in fields(kind) if field.name not in given]
     if not isinstance(values, dict) or sorted(values) != sorted(names):
         raise DataError(f"a {kind.__name__.lower()} must have the fields {', '.join(names)}")
@@ -201,3 +198,100 @@ def _checked(kind: type, values: object, given: tuple[str, ...] = ()) -> dict[st
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
+
+
+_HEADER = ("what", "unit", "ours", "quartiles", "baseline", "its figure", "quartiles", "ratio")
+
+
+def render_tables(folder: Path) -> str:
+    """A section per case: its table, machine and commit."""
+    parts = []
+    for name in CASES:
+        report = _report(folder, name)
+        shown = not_measured(command(name)) if report is None else _case(report)
+        parts.append(f"### {name}\n\n{shown}")
+    return "\n\n".join(parts)
+
+
+def summary_table(folder: Path) -> str:
+    """The first row of every case."""
+    lines, machines = [], []
+    for name in CASES:
+        report = _report(folder, name)
+        if report is None:
+            lines.append((f"`{command(name)}`", NOT_MEASURED, "-", "-"))
+            continue
+        row = report.rows[0]
+        ours, theirs = (f"{figure(value)} {row.unit}" for value in (row.ours, row.baseline))
+        name = f"{row.name}, on a GPU" if report.case == "gpu" else row.name
+        lines.append((name, ours, f"{theirs} ({row.baseline_name})", figure(row.ratio)))
+        machines.append(f"{report.hardware}; {report.ours}")
+    table = markdown(("what", "ours", "baseline", "ratio"), lines)
+    return "\n\n".join([table, *(f"{machine}." for machine in dict.fromkeys(machines))])
+
+
+def figure(value: float) -> str:
+    """Three significant digits."""
+    if value >= 100:
+        return f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def spread(quartiles: Sequence[float]) -> str:
+    """The two quartiles, the lower first."""
+    low, high = quartiles
+    return f"{figure(low)} to {figure(high)}"
+
+
+def _report(folder: Path, name: str) -> Report | None:
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        return None
+    report = read_report(path)
+    if report.case != name:
+        raise DataError(f"{path} holds the case {report.case!r}; it belongs in {report.case}.json")
+    return report
+
+
+def _case(report: Report) -> str:
+    lines = [
+        (
+            row.name,
+            row.unit,
+            figure(row.ours),
+            spread(row.ours_spread),
+            row.baseline_name,
+            figure(row.baseline),
+            spread(row.baseline_spread),
+            figure(row.ratio),
+        )
+        for row in report.rows
+    ]
+    libraries = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    origin = (
+        f"Ours: {report.ours}. {report.hardware}; load {report.load:.1f} at the start; "
+        f"{libraries}; commit {report.commit[:12]}, {report.date[:10]}."
+    )
+    notes = [f"{note[0].upper()}{note[1:]}." for note in report.notes]
+    return "\n\n".join([markdown(_HEADER, lines), " ".join([origin, *notes])])
+
+
+def not_measured(command: str) -> str:
+    """What a page shows until ``command`` has run."""
+    return f"{NOT_MEASURED.capitalize()}: `{command}`"
+
+
+def command(name: str) -> str:
+    """The command that measures the case ``name``."""
+    return f"python benchmarks/run.py {name} --out results/bench/{name}.json"
+
+
+def markdown(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    rows = [header, ["---"] * len(header), *lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def plural(count: int, noun: str) -> str:
+    """The count and its noun: 1 thread, 2 threads."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

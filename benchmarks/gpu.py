@@ -11,12 +11,6 @@ from functools import partial
 import numpy as np
 import torch
 
-from dcnn.bench.conditions import TORCH, computing_with
-from dcnn.bench.eager_torch import torch_model
-from dcnn.bench.layer import MICROSECONDS, LayerCall
-from dcnn.bench.report import Outcome, Row
-from dcnn.bench.training import ENDLESS
-from dcnn.bench.workload import CLASSES, Workload
 from dcnn.compare import Contestant, take_turns
 from dcnn.config import TrainingConfig
 from dcnn.data.batching import Examples
@@ -26,6 +20,11 @@ from dcnn.training.callbacks import Callback
 from dcnn.training.fit import choose_device
 from dcnn.training.stack import RunSpec, Stack
 from dcnn.training.trainer import Run
+from eager_torch import torch_model
+from layer import LayerCall
+from report import MICROSECONDS, Outcome, Row
+from training import ENDLESS
+from workload import CLASSES, TORCH, Workload, computing_with
 
 DEVICE = "cuda"
 BATCHES, WORDS = (256, 4096), 20

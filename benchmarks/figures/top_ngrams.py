@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from dcnn.inspection.detector_lists import Detection, Detector
 from dcnn.inspection.detectors import DetectorIndex
 from dcnn.inspection.explanation import class_number
-from dcnn.inspection.figures.canvas import Canvas
 from dcnn.inspection.layout import FOR, GREY, INK, LINE, shortened
+from figures.canvas import Canvas
 
 FONT = 15.0
 ROW = 25.0

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dcnn.inspection.figures.canvas import WHITE, Canvas, ink_on, shade
 from dcnn.inspection.layout import FOR, GREY, INK
 from dcnn.ops import reference
+from figures.canvas import WHITE, Canvas, ink_on, shade
 
 SEQUENCE = (2, 1, 0, 3, -1, 2, 1)
 FILTER = (1, 0, -1, 2, 1)
