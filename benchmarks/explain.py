@@ -24,7 +24,7 @@ from dcnn.artifact import Artifact
 from dcnn.config import Config
 from dcnn.experiments.results import commit, hardware, versions
 from dcnn.inspection import build_graph, explain, to_networkx, trace_sentence
-from dcnn.inspection.attribution import strongest_ngrams, word_relevance
+from dcnn.inspection.attribution import strongest_ngrams, word_attributions
 from dcnn.inspection.counterfactuals import deletions
 from dcnn.inspection.feature_graph import to_json
 from dcnn.inspection.picture import make_picture
@@ -57,14 +57,14 @@ def steps(predictor: Predictor) -> dict[str, Callable[[], object]]:
 
     def core() -> None:
         built = build_graph(trace_sentence(predictor.artifact, words))
-        word_relevance(built, 0)
+        word_attributions(built, 0)
         strongest_ngrams(built, 0)
 
     return {
         "trace": lambda: trace_sentence(predictor.artifact, words),
         "graph": lambda: build_graph(trace),
         "relevance of words and n-grams": lambda: (
-            word_relevance(graph, 0),
+            word_attributions(graph, 0),
             strongest_ngrams(graph, 0),
         ),
         "trace, graph and relevance": core,

@@ -42,7 +42,7 @@ def test_it_learns_and_predicts(fitted):
 def test_it_explains_what_it_predicts(fitted):
     found = fitted.explain("a very good film")
     assert found.label == "pos"
-    assert found.words[np.argmax(found.relevance)] == "good"
+    assert found.words[np.argmax(found.attributions)] == "good"
     assert fitted.explain("a very good film", of_class=fitted.classes_[0]).label == "neg"
     with pytest.raises(NotFittedError):
         DCNNClassifier().explain("good")

@@ -157,7 +157,7 @@ def test_every_label_that_is_given_is_explained_and_adds_up_to_its_logit():
         for one in each:
             logits = predictor.logits(predictor.artifact.encoder.encode_all([text]))[0]
             assert one.logit == pytest.approx(logits[one.of_class], abs=1e-5)
-            assert sum(one.relevance) + one.biases == pytest.approx(one.logit)
+            assert sum(one.attributions) + one.biases == pytest.approx(one.logit)
             assert one.picture().probability == pytest.approx(
                 float(sigmoid(logits)[one.of_class]), abs=1e-6
             )

@@ -55,7 +55,7 @@ def detector_for_class(index: DetectorIndex, label: object) -> Detector:
     number = class_number(index.predictor, str(label))
     ordered = [p.detector for p in index.for_class(str(label)) if p.detector.layer == 1]
     for detector in ordered:
-        if all(carried[number] > 0 for carried in index.carried(detector)):
+        if all(carried[number] > 0 for carried in index.ngram_contributions(detector)):
             return detector
     return ordered[0]
 

@@ -160,10 +160,10 @@ def test_figure_4_finds_the_detector_of_a_word_and_says_where_there_is_none(inde
 
 def test_figure_4_takes_a_class_s_detector_by_all_its_ngrams(index):
     detector = detector_for_class(index, "pos")
-    if not all(carried[1] > 0 for carried in index.carried(detector)):
-        every = [index.carried(d) for d in index.detectors]
+    if not all(carried[1] > 0 for carried in index.ngram_contributions(detector)):
+        every = [index.ngram_contributions(d) for d in index.detectors]
         assert not any(all(carried[1] > 0 for carried in ngrams) for ngrams in every)
-    assert index.push(detector)[1] > 0
+    assert index.class_contributions(detector)[1] > 0
 
 
 def test_figure_4_shows_the_ngrams_as_they_are(index):

@@ -49,7 +49,7 @@ def test_a_few_detectors_are_printed_with_their_ngrams(dcnn, tmp_path, model, te
     assert "60 sentences, 420 words in all, shown to 22 detectors." in done.out
     assert "Shown: 10 of 22" in done.out
     assert "--limit 22" in done.out
-    first = index.by_contrast()[0]
+    first = index.by_distinctiveness()[0]
     assert str(first) in done.out
     for found in index.top(first):
         assert f"{found.value:+.3f}" in done.out

@@ -32,10 +32,10 @@ def test_label_words_ngrams_and_deletions_are_printed(dcnn, tmp_path, model):
     answer, _, sentence, total, *rest = done.out.splitlines()
     for label, probability in found.prediction.ranked:
         assert f"{label} {probability:.4f}" in answer
-    words = zip(found.words, found.relevance, strict=True)
-    assert sentence == " ".join(f"{word}({relevance:+.2f})" for word, relevance in words)
+    words = zip(found.words, found.attributions, strict=True)
+    assert sentence == " ".join(f"{word}({attribution:+.2f})" for word, attribution in words)
     assert f"logit {found.logit:+.2f} = words" in total
-    assert f"  {found.ngrams[0].relevance:+.2f}  {found.ngrams[0]}" in rest
+    assert f"  {found.ngrams[0].attribution:+.2f}  {found.ngrams[0]}" in rest
     for change in found.changes:
         assert f"without '{change.word}' (word {change.position + 1}): {change.label}" in done.out
     assert ("No single deletion" in done.out) == (not found.changes)
@@ -47,10 +47,10 @@ def test_a_terminal_gets_colours_instead_of_numbers(tmp_path, model):
     console = Console(file=stream, force_terminal=True, color_system="truecolor", markup=False)
     print_explanation(console, found)
     printed = stream.getvalue()
-    strongest = max(range(len(found.words)), key=lambda i: abs(found.relevance[i]))
-    colour = "31;111;180" if found.relevance[strongest] > 0 else "209;73;91"
+    strongest = max(range(len(found.words)), key=lambda i: abs(found.attributions[i]))
+    colour = "31;111;180" if found.attributions[strongest] > 0 else "209;73;91"
     assert f"48;2;{colour}m {found.words[strongest]} " in printed
-    assert f"({found.relevance[strongest]:+.2f})" not in printed
+    assert f"({found.attributions[strongest]:+.2f})" not in printed
 
 
 @pytest.mark.parametrize("terminal", [{"color_system": "standard"}, {"no_color": True}])
@@ -58,7 +58,7 @@ def test_a_terminal_without_shades_gets_numbers(tmp_path, model, terminal):
     found = explain(Predictor.load(tmp_path / model), TEXT)
     stream = io.StringIO()
     print_explanation(Console(file=stream, force_terminal=True, markup=False, **terminal), found)
-    assert f"{found.words[0]}({found.relevance[0]:+.2f})" in stream.getvalue()
+    assert f"{found.words[0]}({found.attributions[0]:+.2f})" in stream.getvalue()
 
 
 def test_control_characters_do_not_reach_the_terminal(dcnn, tmp_path):

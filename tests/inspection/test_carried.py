@@ -1,9 +1,9 @@
-"""What nodes carry and words bring adds up, as the relevance of the feature graph does."""
+"""What nodes carry and words bring adds up, as the attribution of the feature graph does."""
 
 import numpy as np
 from hypothesis import given, settings
 
-from dcnn.inspection.attribution import descend, word_relevance
+from dcnn.inspection.attribution import descend, word_attributions
 from dcnn.inspection.detector_lists import Detector, Entry, Met
 from dcnn.inspection.detectors import Origins, brought_by_words, carried_by_nodes
 from dcnn.ops import reference
@@ -29,8 +29,8 @@ def test_nodes_of_any_layer_and_the_biases_above_make_the_logits(seen):
 def test_what_words_bring_to_the_topmost_nodes_is_their_relevance(seen):
     top = seen.trace.layers[-1].values.shape
     brought = [brought_by_words(seen.trace, seen.graph.depth, *at) for at in np.ndindex(top)]
-    relevance = seen.trace.top_weight[1] @ np.array(brought)
-    np.testing.assert_allclose(relevance, word_relevance(seen.graph, 1), atol=1e-4)
+    attribution = seen.trace.top_weight[1] @ np.array(brought)
+    np.testing.assert_allclose(attribution, word_attributions(seen.graph, 1), atol=1e-4)
 
 
 @given(inspected())

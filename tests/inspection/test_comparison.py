@@ -35,8 +35,8 @@ def test_the_largest_changes_come_first(both):
 def test_what_all_detectors_saw_is_the_relevance_of_the_words(both):
     changes = compare(*both, count=10_000).changes
     for which, explanation in enumerate(both):
-        seen = np.sum([change.seen[which] for change in changes], axis=0)
-        np.testing.assert_allclose(seen, explanation.relevance, atol=1e-5)
+        seen = np.sum([change.word_contributions[which] for change in changes], axis=0)
+        np.testing.assert_allclose(seen, explanation.attributions, atol=1e-5)
 
 
 def test_the_same_sentence_twice_changes_nothing(both):

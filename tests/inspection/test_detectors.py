@@ -58,10 +58,10 @@ def test_long_texts_are_passed_over_above_the_first_layer():
     alone = rank_detectors(Predictor(make_artifact()), TEXTS, layers=[2])
     for detector in alone.detectors:
         assert index.top(detector) == alone.top(detector)
-    assert index.push(Detector(1, 0, 0))
+    assert index.class_contributions(Detector(1, 0, 0))
     only = rank_detectors(Predictor(make_artifact()), ["good " * 1001])
     assert {detector.layer for detector in only.detectors} == {1}
-    assert only.push(Detector(1, 0, 0)) == (0.0, 0.0)
+    assert only.class_contributions(Detector(1, 0, 0)) == (0.0, 0.0)
     assert {r.detector.layer for r in only.for_text("very good")} == {1}
 
 
@@ -74,9 +74,9 @@ def test_a_detector_is_named_and_found_by_its_word(index):
     assert index.name(NOT_DETECTOR).startswith("_ not _ _")
     assert index.find("not")[0] == NOT_DETECTOR
     assert index.find("NOT")[0] == NOT_DETECTOR  # as the tokenizer has it
-    assert index.by_contrast()[0] == NOT_DETECTOR
+    assert index.by_distinctiveness()[0] == NOT_DETECTOR
     for detector in index.find("not"):
-        assert "not" in {w.word for w in index.outstanding(detector)}
+        assert "not" in {w.word for w in index.distinctive_words(detector)}
     assert index.find("plot") == []
     assert not index.is_faint(NOT_DETECTOR)
 
@@ -92,7 +92,7 @@ def test_faint_detectors_come_last():
     index = rank_detectors(Predictor(artifact), TEXTS, layers=[1])
     assert index.is_faint(Detector(1, 0, 0))
     assert not index.is_faint(NOT_DETECTOR)
-    order = [index.is_faint(detector) for detector in index.by_contrast()]
+    order = [index.is_faint(detector) for detector in index.by_distinctiveness()]
     assert order == sorted(order)
     assert [index.is_faint(d) for d in index.find("not")] == sorted(
         index.is_faint(d) for d in index.find("not")
@@ -105,7 +105,9 @@ def test_a_topmost_detector_pushes_by_value_times_weight():
     detector = Detector(2, 1, 0)
     entries = index.corpus.entries[detector][:2]
     carried = np.mean([e.value * weights[:, 1, 0, e.met.column] for e in entries], axis=0)
-    np.testing.assert_allclose(index.push(detector), carried - carried.mean(), atol=1e-6)
+    np.testing.assert_allclose(
+        index.class_contributions(detector), carried - carried.mean(), atol=1e-6
+    )
 
 
 def test_detectors_of_a_class_come_by_their_push(index):
@@ -114,8 +116,8 @@ def test_detectors_of_a_class_come_by_their_push(index):
         amounts = [push.amount for push in pushes]
         assert amounts == sorted(amounts, reverse=True)
         assert {push.detector for push in pushes} == set(index.detectors)
-        assert pushes[0].amount == index.push(pushes[0].detector)[number]
-    assert sum(index.push(NOT_DETECTOR)) == pytest.approx(0)
+        assert pushes[0].amount == index.class_contributions(pushes[0].detector)[number]
+    assert sum(index.class_contributions(NOT_DETECTOR)) == pytest.approx(0)
 
 
 def test_an_example_finds_what_fires_on_it(index):
@@ -142,7 +144,7 @@ def test_json_holds_all_of_it(index):
     described = values["detectors"][list(index.detectors).index(NOT_DETECTOR)]
     assert described["name"] == index.name(NOT_DETECTOR)
     assert described["top"][0]["words"] == list(index.top(NOT_DETECTOR)[0].words)
-    assert set(described["push"]) == {"neg", "pos"}
+    assert set(described["contributions"]) == {"neg", "pos"}
 
 
 def test_the_corpus_is_read_once_and_only_a_chunk_ahead(monkeypatch):
@@ -233,4 +235,4 @@ def test_names_do_not_depend_on_how_many_ngrams_are_shown():
     assert [few.name(d) for d in few.detectors] == [
         multi_label.name(d) for d in multi_label.detectors
     ]
-    assert len(multi_label.carried(multi_label.detectors[-1])) == 30
+    assert len(multi_label.ngram_contributions(multi_label.detectors[-1])) == 30

@@ -27,7 +27,7 @@ def test_it_explains_the_predicted_class(predictor):
     assert found.label == found.prediction.label
     assert " ".join(found.words) == "the plot is not dull , but the ending was xyzzy ."
     assert found.unknown == (10,)
-    assert found.logit == pytest.approx(sum(found.relevance) + found.biases)
+    assert found.logit == pytest.approx(sum(found.attributions) + found.biases)
     assert found.changes == [deletion for deletion in found.deletions if deletion.changes]
     assert len(found.deletions) == len(found.words)
     assert found.picture().label == found.label
@@ -39,8 +39,8 @@ def test_any_class_can_be_explained(predictor, of_class):
     found = explain(predictor, TEXT, of_class)
     assert str(found.label) == str(of_class)
     assert (
-        found.relevance
-        != explain(predictor, TEXT, "good" if of_class == "bad" else "bad").relevance
+        found.attributions
+        != explain(predictor, TEXT, "good" if of_class == "bad" else "bad").attributions
     )
 
 
@@ -48,8 +48,8 @@ def test_its_plain_values_are_json(predictor):
     values = json.loads(json.dumps(explain(predictor, TEXT, "bad").to_dict()))
     assert values["class"] == "bad"
     assert [word["word"] for word in values["words"] if not word["known"]] == ["xyzzy"]
-    relevance = sum(word["relevance"] for word in values["words"])
-    assert relevance + values["biases"] == pytest.approx(values["logit"])
+    attribution = sum(word["attribution"] for word in values["words"])
+    assert attribution + values["biases"] == pytest.approx(values["logit"])
     assert sum(values["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     assert len(values["deletions"]) == len(values["words"])
     assert values["closest_choices"][0]["margin"] <= values["closest_choices"][-1]["margin"]

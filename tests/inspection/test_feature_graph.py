@@ -24,7 +24,7 @@ def matrix_gradient(seen, of_class):
     matrix = model.sentence_matrix(ids).detach().requires_grad_()
     model.sentence_matrix = lambda _: matrix
     # Layer by layer: a backend that takes the whole network at once has no matrix to look at.
-    model.top(model.encode(ids, torch.tensor([len(seen.words)])))[0, of_class].backward()
+    model.head(model.encode(ids, torch.tensor([len(seen.words)])))[0, of_class].backward()
     return matrix.grad[0, 0].numpy()
 
 

@@ -67,7 +67,7 @@ def test_the_caption_states_the_share():
     lines = " ".join(line for _, line in place(picture).caption)
     assert f"The 4 strongest of {picture.top} topmost nodes" in lines
     assert (f"({picture.share:.0%})" in lines) == (0 <= picture.share <= 1)
-    biases = picture.logit - sum(picture.relevance)
+    biases = picture.logit - sum(picture.attributions)
     assert f"biases, not drawn: {biases:+.2f}" in lines
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcnn.inspection.attribution import descend, word_relevance
+from dcnn.inspection.attribution import descend, word_attributions
 from dcnn.inspection.feature_graph import to_networkx
 from dcnn.inspection.picture import make_picture
 from small_networks import example, inspected
@@ -35,8 +35,8 @@ def test_a_picture_of_everything_accounts_for_everything(seen):
     graph = seen.graph
     picture = make_picture(graph, 0, len(graph.top), len(graph.nodes))
     assert picture.shown == pytest.approx(picture.logit - graph.bias[0], abs=1e-5)
-    assert picture.followed == pytest.approx(word_relevance(graph, 0).sum(), abs=1e-5)
-    arriving = sum(edge.flow for edge in picture.edges if edge.target == "root")
+    assert picture.followed == pytest.approx(word_attributions(graph, 0).sum(), abs=1e-5)
+    arriving = sum(edge.contribution for edge in picture.edges if edge.target == "root")
     assert arriving == pytest.approx(picture.shown, abs=1e-5)
 
 
@@ -49,7 +49,7 @@ def test_the_strongest_edges_are_the_ones_kept():
     first = next(
         descend(graph, graph.top[[number]], graph.root_weight[[number], 0].astype(np.float64))
     )
-    assert abs(kept.flow) == pytest.approx(np.abs(first.flow).max())
+    assert abs(kept.contribution) == pytest.approx(np.abs(first.flow).max())
 
 
 def test_the_share_is_of_the_logit_of_the_class():

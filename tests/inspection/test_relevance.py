@@ -1,4 +1,4 @@
-"""A logit is a sum over the paths of the graph, and relevance is a part of that sum."""
+"""A logit is a sum over the paths of the graph, and attribution is a part of that sum."""
 
 from itertools import combinations
 
@@ -11,10 +11,10 @@ from dcnn.inspection.attribution import (
     CARRIED,
     NGram,
     descend,
-    phrase_relevance,
+    phrase_attribution,
     strongest_ngrams,
     strongest_nodes,
-    word_relevance,
+    word_attributions,
 )
 from small_networks import example, inspected, paths
 
@@ -27,7 +27,7 @@ def whole_descent(graph, of_class):
 def test_words_and_biases_add_up_to_the_logit(seen):
     for of_class in range(3):
         biases = sum(step.biases for step in whole_descent(seen.graph, of_class))
-        total = word_relevance(seen.graph, of_class).sum() + biases + seen.graph.bias[of_class]
+        total = word_attributions(seen.graph, of_class).sum() + biases + seen.graph.bias[of_class]
         assert total == pytest.approx(seen.graph.logits[of_class], abs=1e-5)
 
 
@@ -46,7 +46,7 @@ def test_a_words_relevance_is_the_sum_over_its_paths(seen):
     expected = np.zeros(len(seen.words))
     for word, _, amount in paths(seen, 1):
         expected[word] += amount
-    np.testing.assert_allclose(word_relevance(seen.graph, 1), expected, atol=1e-5)
+    np.testing.assert_allclose(word_attributions(seen.graph, 1), expected, atol=1e-5)
 
 
 @given(inspected(most_words=6, depth=2), st.data())
@@ -57,27 +57,27 @@ def test_a_phrases_relevance_is_the_sum_over_its_paths_that_meet(seen, data):
     reached = [{top for word, top, _ in all_paths if word == w} for w in phrase]
     meet = set.intersection(*reached)
     expected = sum(amount for word, top, amount in all_paths if word in phrase and top in meet)
-    assert phrase_relevance(seen.graph, 2, phrase) == pytest.approx(expected, abs=1e-5)
+    assert phrase_attribution(seen.graph, 2, phrase) == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_phrase_of_one_word_has_the_words_relevance():
     graph = example().graph
-    alone = [phrase_relevance(graph, 0, [word]) for word in range(len(graph.words))]
-    np.testing.assert_allclose(alone, word_relevance(graph, 0), atol=1e-9)
+    alone = [phrase_attribution(graph, 0, [word]) for word in range(len(graph.words))]
+    np.testing.assert_allclose(alone, word_attributions(graph, 0), atol=1e-9)
 
 
 def test_words_that_never_meet_are_no_phrase():
     seen = example(widths=(2,), maps=(2,), k_top=2)  # a node sees two words
     far_apart = [(a, b) for a, b in combinations(range(len(seen.words)), 2) if b > a + 1]
     assert far_apart
-    assert all(phrase_relevance(seen.graph, 0, pair) == 0 for pair in far_apart)
-    assert any(phrase_relevance(seen.graph, 0, (a, a + 1)) for a in range(len(seen.words) - 1))
+    assert all(phrase_attribution(seen.graph, 0, pair) == 0 for pair in far_apart)
+    assert any(phrase_attribution(seen.graph, 0, (a, a + 1)) for a in range(len(seen.words) - 1))
 
 
 @pytest.mark.parametrize("positions", [[], [-1], [0, 12]])
 def test_a_phrase_is_of_words_of_the_sentence(positions):
     with pytest.raises(ValueError, match="one or more from 0 to 11"):
-        phrase_relevance(example().graph, 0, positions)
+        phrase_attribution(example().graph, 0, positions)
 
 
 def test_the_strongest_nodes_come_first_whether_for_or_against():
@@ -103,10 +103,10 @@ def test_an_ngram_is_the_fewest_words_that_bring_half_of_a_node(seen):
     (ngram,) = ngrams
     assert ngram.words == tuple(seen.words[i] for i in ngram.positions)
     assert ngram.nodes == 1
-    assert ngram.relevance * direction == pytest.approx(
+    assert ngram.attribution * direction == pytest.approx(
         brought[list(ngram.positions)].sum(), abs=1e-5
     )
-    assert ngram.relevance * direction >= enough - 1e-5
+    assert ngram.attribution * direction >= enough - 1e-5
     fewer = np.sort(brought)[::-1][: len(ngram.positions) - 1]
     assert fewer.sum() < enough + 1e-5
 
@@ -116,7 +116,7 @@ def test_ngrams_of_all_nodes_are_told_once_each_the_most_relevant_first():
     ngrams = strongest_ngrams(graph, 0, count=len(graph.top))
     assert sum(ngram.nodes for ngram in ngrams) <= len(graph.top)
     assert len({ngram.positions for ngram in ngrams}) == len(ngrams)
-    strength = [abs(ngram.relevance) for ngram in ngrams]
+    strength = [abs(ngram.attribution) for ngram in ngrams]
     assert strength == sorted(strength, reverse=True)
 
 

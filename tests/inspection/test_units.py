@@ -12,7 +12,8 @@ from dcnn.commands.detectors import DetectorsOptions, run_detectors
 from dcnn.commands.explain import print_explanation
 from dcnn.data.readers import TableOptions
 from dcnn.errors import UserError
-from dcnn.inspection import detector_files, explain, rank_detectors
+from dcnn.inspection import explain, rank_detectors, render
+from dcnn.inspection.detectors import SelectedDetector
 from dcnn.inspection.explanation import MOST_WORDS
 from dcnn.inspection.render import to_html
 from dcnn.predictor import Predictor
@@ -84,11 +85,11 @@ def test_a_picture_names_them(unit, predictor):
 
 def test_detectors_name_them(unit, predictor, tmp_path, capsys):
     index = rank_detectors(predictor, [TEXT])
-    chosen = [detector_files.Chosen(index.detectors[0])]
-    page = detector_files.to_html(index, chosen)
+    chosen = [SelectedDetector(index.detectors[0])]
+    page = render.report_html(index, chosen)
     assert f"Search names, {unit}s," in page
     check(seen(page), unit)
-    check(detector_files.to_markdown(index, chosen), unit)
+    check(render.report_markdown(index, chosen), unit)
     assert index.name(index.detectors[0]) == f"no {unit} stands out"
     model_folder.save(tmp_path / "m", predictor.artifact)
     (tmp_path / "corpus.txt").write_text(TEXT)

@@ -20,7 +20,7 @@ from dcnn.errors import MissingExtraError, UserError
 from dcnn.inspection.feature_graph import build_graph
 from dcnn.inspection.layout import FOR, place
 from dcnn.inspection.picture import make_picture
-from dcnn.inspection.render import ENDINGS, writer_for
+from dcnn.inspection.render import GRAPH_WRITERS, graph_writer
 from dcnn.inspection.trace import trace_sentence
 from small_networks import example
 from untrained import make_artifact
@@ -39,7 +39,7 @@ HOSTILE = [
 def written(ending, words=None, classes=("neg", "pos")):
     artifact = make_artifact(classes=classes)
     graph = build_graph(trace_sentence(artifact, words or example().words))
-    content = writer_for(Path("graph" + ending))(graph, make_picture(graph, 0))
+    content = graph_writer(Path("graph" + ending))(graph, make_picture(graph, 0))
     return content, graph
 
 
@@ -68,7 +68,7 @@ def test_svg_is_well_formed_and_draws_every_part():
 def test_colour_tells_the_sign_and_width_the_amount():
     content, graph = written(".svg")
     picture = make_picture(graph, 0)
-    flows = {(edge.source, edge.target): edge.flow for edge in picture.edges}
+    flows = {(edge.source, edge.target): edge.contribution for edge in picture.edges}
     drawn = ElementTree.fromstring(content).findall(f"{SVG}path")
     for path in drawn:
         flow = flows[path.get("data-from"), path.get("data-to")]
@@ -148,13 +148,13 @@ def test_json_is_the_node_link_data():
 @pytest.mark.parametrize("name", ["graph.pdf", "graph", ".svg"])
 def test_an_unknown_ending_is_answered_with_the_known_ones(name):
     with pytest.raises(UserError, match="names no format; use one of") as error:
-        writer_for(Path(name))
-    for ending in ENDINGS:
+        graph_writer(Path(name))
+    for ending in GRAPH_WRITERS:
         assert ending in str(error.value)
 
 
 def test_an_ending_may_be_in_capitals():
-    assert writer_for(Path("GRAPH.SVG"))
+    assert graph_writer(Path("GRAPH.SVG"))
 
 
 @pytest.mark.parametrize(("missing", "ending"), [("matplotlib", ".png"), ("networkx", ".graphml")])
@@ -162,8 +162,8 @@ def test_a_missing_extra_is_named_with_its_install_command(missing, ending):
     script = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         "from pathlib import Path\n"
-        "from dcnn.inspection.render import writer_for\n"
-        f"try: writer_for(Path('graph{ending}'))\n"
+        "from dcnn.inspection.render import graph_writer\n"
+        f"try: graph_writer(Path('graph{ending}'))\n"
         f"except {MissingExtraError.__module__}.MissingExtraError as error: sys.exit(str(error))"
     ).replace("from pathlib", "import dcnn.errors\nfrom pathlib")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -50,7 +50,7 @@ def test_an_explanation_adds_up_to_the_logit(client, label):
         "explanations"
     ]
     assert found["class"] == label
-    words = sum(word["relevance"] for word in found["words"])
+    words = sum(word["attribution"] for word in found["words"])
     assert words + found["biases"] == pytest.approx(found["logit"], abs=1e-5)
     assert [word["word"] for word in found["words"]] == TEXT.split()
 
@@ -75,7 +75,7 @@ def test_the_graph_has_the_networks_own_numbers(client, registry):
     for node in drawn["nodes"]:
         place = tuple(node[name] for name in ("layer", "map", "row", "position"))
         assert node["value"] == pytest.approx(values[place])
-        assert len(node["seen"]) == len(found["words"])
+        assert len(node["word_contributions"]) == len(found["words"])
         assert sum(edge["target"] == node["id"] for edge in drawn["edges"]) <= 2
 
 

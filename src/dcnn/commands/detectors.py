@@ -15,11 +15,22 @@ from dcnn.config import DCNNConfig
 from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import UserError
 from dcnn.files import check_place, standard_output, write_atomically
-from dcnn.inspection.detector_files import Chosen, about, pushes, to_json, writer_for
 from dcnn.inspection.detector_lists import Detection, Detector
 from dcnn.inspection.detector_ranking import Progress as Report
-from dcnn.inspection.detectors import DetectorIndex, check_dcnn, known_words, rank_detectors
+from dcnn.inspection.detectors import (
+    DetectorIndex,
+    SelectedDetector,
+    check_dcnn,
+    known_words,
+    rank_detectors,
+)
 from dcnn.inspection.explanation import class_number
+from dcnn.inspection.render import (
+    class_contributions,
+    corpus_summary,
+    report_json,
+    report_writer,
+)
 from dcnn.predictor import Predictor
 from dcnn.terminal import make_console, printable
 
@@ -37,7 +48,7 @@ class DetectorsOptions:
         layer: one layer, or none for all.
         top: n-grams a detector.
         find: detectors by words.
-        of_class: detectors by what they push towards.
+        of_class: detectors by their contribution to a class.
         like: detectors by an example.
         detector: one, as LAYER:MAP:ROW.
         limit: detectors shown, or none for a few in the terminal and all elsewhere.
@@ -67,11 +78,11 @@ def run_detectors(options: DetectorsOptions) -> None:
         index = rank_detectors(predictor, texts, options.top, layers, report)
     chosen = _choose(index, options)
     if options.out is not None:
-        content = writer_for(options.out)(index, chosen[: options.limit])
+        content = report_writer(options.out)(index, chosen[: options.limit])
         with write_atomically(options.out) as stream:
             stream.write(content.encode("utf-8", "replace"))
     if options.as_json:
-        print(to_json(index, chosen[: options.limit]))
+        print(report_json(index, chosen[: options.limit]))
         return
     console = make_console()
     print_detectors(console, index, chosen[: options.limit or FEW])
@@ -92,7 +103,7 @@ def _check(options: DetectorsOptions) -> tuple[Predictor, list[int] | None]:
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} ask for different detectors; give one of them")
     if options.out is not None:
-        writer_for(options.out)
+        report_writer(options.out)
         check_place("--out", options.out)
     standard_output("open it: the detectors are printed there")
     layer = options.layer
@@ -136,42 +147,44 @@ def _parsed(text: str) -> Detector:
     return Detector(*map(int, parts))
 
 
-def _choose(index: DetectorIndex, options: DetectorsOptions) -> list[Chosen]:
+def _choose(index: DetectorIndex, options: DetectorsOptions) -> list[SelectedDetector]:
     """The detectors asked for, best first."""
     if options.detector is not None:
-        return [Chosen(_parsed(options.detector))]
+        return [SelectedDetector(_parsed(options.detector))]
     if options.find is not None:
-        return [Chosen(detector) for detector in index.find(options.find)]
+        return [SelectedDetector(detector) for detector in index.find(options.find)]
     if options.of_class is not None:
         label = options.of_class
         return [
-            Chosen(push.detector, "", {"class": label, "amount": push.amount})
-            for push in index.for_class(label)
+            SelectedDetector(one.detector, "", {"class": label, "amount": one.amount})
+            for one in index.for_class(label)
         ]
     if options.like is not None:
         return [
-            Chosen(
+            SelectedDetector(
                 reaction.detector,
                 f"strength {reaction.strength:.2f} on: {reaction.detection}",
                 {"strength": reaction.strength, "on": str(reaction.detection)},
             )
             for reaction in index.for_text(options.like)
         ]
-    return [Chosen(detector) for detector in index.by_contrast()]
+    return [SelectedDetector(detector) for detector in index.by_distinctiveness()]
 
 
-def print_detectors(console: Console, index: DetectorIndex, chosen: Sequence[Chosen]) -> None:
+def print_detectors(
+    console: Console, index: DetectorIndex, chosen: Sequence[SelectedDetector]
+) -> None:
     """A table with a section a detector."""
     if not chosen:
         return
-    table = Table("detector", "value", "times", "n-gram", box=box.SIMPLE)
+    table = Table("detector", "value", "count", "n-gram", box=box.SIMPLE)
     table.columns[0].no_wrap = True
     for column in table.columns[1:3]:
         column.justify = "right"
     for one in chosen:
         title = Text(printable(index.name(one.detector)), style="bold")
         table.add_row(Text(str(one.detector), style="bold"), "", "", title)
-        for note in (one.note, pushes(index, one.detector)):
+        for note in (one.note, class_contributions(index, one.detector)):
             if note:
                 table.add_row("", "", "", Text(printable(note), style="dim"))
         for found in index.top(one.detector):
@@ -194,21 +207,21 @@ def _rest(index: DetectorIndex, options: DetectorsOptions, found: int) -> str:
     """What was looked at, what is shown, and how to see the others."""
     if not found:
         return (
-            f"{about(index)}\nNo detector's strongest n-grams hold clearly more of "
+            f"{corpus_summary(index)}\nNo detector's strongest n-grams hold clearly more of "
             f"{printable(options.find)!r} than the corpus does."
         )
     if options.detector is not None:
-        return about(index)
+        return corpus_summary(index)
     if options.find is not None:
         order = f"how much more of {printable(options.find)!r} they hold than the corpus does"
     elif options.of_class is not None:
-        order = f"what they push towards {printable(options.of_class)}"
+        order = f"their contribution to {printable(options.of_class)}"
     elif options.like is not None:
         order = "how strongly they fire on the text"
     else:
         order = f"how much their {index.unit}s stand out against the corpus"
     shown = min(found, options.limit or FEW)
-    line = f"{about(index)}\nShown: {shown} of {found}, ordered by {order}."
+    line = f"{corpus_summary(index)}\nShown: {shown} of {found}, ordered by {order}."
     if shown < found:
         line += (
             f"\nMore with --limit {found}, or all in a file with --out detectors.html; others with "

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dcnn.files import check_place, standard_output
 from dcnn.inspection.explanation import Explanation, explain, explain_each
-from dcnn.inspection.render import writer_for
+from dcnn.inspection.render import graph_writer
 from dcnn.predictor import Predictor
 from dcnn.terminal import make_console, printable
 
@@ -24,7 +24,7 @@ def run_explain(
 ) -> None:
     """Explain one text: print what decided, and write the graph where it is asked for."""
     if out is not None:
-        writer_for(out)  # a wrong ending, or a missing extra
+        graph_writer(out)  # a wrong ending, or a missing extra
         check_place("--out", out)
     standard_output("open it: the answer is printed there")
     predictor = Predictor.load(model)
@@ -57,7 +57,7 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
     console.print(_sum(explanation), soft_wrap=True)
     console.print(f"\nStrongest n-grams for {printable(explanation.label)}:", soft_wrap=True)
     for ngram in explanation.ngrams[:NGRAMS]:
-        console.print(f"  {ngram.relevance:+.2f}  {printable(ngram)}", soft_wrap=True)
+        console.print(f"  {ngram.attribution:+.2f}  {printable(ngram)}", soft_wrap=True)
     changes, unit = explanation.changes, explanation.graph.unit
     what = (
         f"whether it is {printable(explanation.label)}"
@@ -101,14 +101,14 @@ def _answers(explanation: Explanation) -> Text:
 
 
 def _sentence(explanation: Explanation, coloured: bool) -> Text:
-    """The words on the colour of their relevance; with its number where there are no colours."""
-    words = zip(map(printable, explanation.words), explanation.relevance, strict=True)
+    """The words on the colour of their attribution; with its number where there are no colours."""
+    words = zip(map(printable, explanation.words), explanation.attributions, strict=True)
     if not coloured:
-        return Text(" ".join(f"{word}({relevance:+.2f})" for word, relevance in words))
-    largest = max(map(abs, explanation.relevance)) or 1.0
+        return Text(" ".join(f"{word}({attribution:+.2f})" for word, attribution in words))
+    largest = max(map(abs, explanation.attributions)) or 1.0
     sentence = Text()
-    for word, relevance in words:
-        sentence.append(f" {word} ", style=_colour(relevance / largest)).append(" ")
+    for word, attribution in words:
+        sentence.append(f" {word} ", style=_colour(attribution / largest)).append(" ")
     return sentence
 
 
@@ -121,7 +121,7 @@ def _colour(strength: float) -> Style:
 
 
 def _sum(explanation: Explanation) -> str:
-    words = sum(explanation.relevance)
+    words = sum(explanation.attributions)
     line = (
         f"{printable(explanation.label)}: logit {explanation.logit:+.2f} = "
         f"{explanation.graph.unit}s {words:+.2f}, biases {explanation.biases:+.2f}"

@@ -5,7 +5,7 @@
 
 - ``trace``: the forward pass, with everything kept.
 - ``feature_graph``: the exact graph of that pass, as arrays.
-- ``relevance``: what words, n-grams and edges carry of a logit.
+- ``attribution``: what words, n-grams and edges carry of a logit.
 - ``counterfactuals``: deletions that change the label; values that were nearly dropped.
 - ``picture``: the part of the graph that carries a decision; ``layout`` gives it places.
 - ``node_link``, ``graphml``, ``svg``, ``png``, ``html``: files; ``writers`` chooses among them.
@@ -18,7 +18,7 @@ Neither torch nor any extra is needed, except networkx for a networkx graph and 
 matplotlib for a PNG.
 """
 
-from dcnn.inspection.attribution import NGram, phrase_relevance, word_relevance
+from dcnn.inspection.attribution import NGram, phrase_attribution, word_attributions
 from dcnn.inspection.counterfactuals import Deletion, PoolingChoice
 from dcnn.inspection.detectors import Detection, Detector, DetectorIndex, rank_detectors
 from dcnn.inspection.explanation import Explanation, explain, explain_each
@@ -38,9 +38,9 @@ __all__ = [
     "build_graph",
     "explain",
     "explain_each",
-    "phrase_relevance",
+    "phrase_attribution",
     "rank_detectors",
     "to_networkx",
     "trace_sentence",
-    "word_relevance",
+    "word_attributions",
 ]

@@ -6,14 +6,14 @@ a logit is a sum over paths, without remainder: a path that starts at a word, or
 and ends at the root carries the product of what it starts from, the weights of its edges and the
 gains of its nodes.
 
-- The relevance of a word for a class is the sum over all paths that start at it. All words, all
+- The attribution of a word for a class is the sum over all paths that start at it. All words, all
   biases of nodes and the root's own bias add up to the logit.
 - What an edge carries is the sum over the paths through it.
 - The n-gram of a topmost node is the fewest words that bring at least half of what its words bring
   in the direction of its contribution. Words in between are not part of it: it may be separated.
-- The relevance of a phrase, of any words of the sentence, is the sum over the paths that start at
+- The attribution of a phrase, of any words of the sentence, is the sum over the paths that start at
   its words and end in topmost nodes which all of its words reach: where the phrase meets before the
-  root does. For one word that is its relevance; for words that never meet it is 0.
+  root does. For one word that is its attribution; for words that never meet it is 0.
 
 
 What a node saw: how much every word of the sentence brings to its value.
@@ -61,13 +61,13 @@ class NGram:
     Attributes:
         positions: of the words in the sentence, ascending.
         words: the words.
-        relevance: what the paths from these words through these nodes carry of the logit.
+        attribution: what the paths from these words through these nodes carry of the logit.
         nodes: how many topmost nodes have this n-gram.
     """
 
     positions: tuple[int, ...]
     words: tuple[str, ...]
-    relevance: float
+    attribution: float
     nodes: int
 
     def __str__(self) -> str:
@@ -112,13 +112,13 @@ def descend(
         nodes = np.flatnonzero(reached)
 
 
-def word_relevance(graph: FeatureGraph, of_class: int) -> Doubles:
-    """(s,) the relevance of every word for a class; a word without a way to the root has 0."""
+def word_attributions(graph: FeatureGraph, of_class: int) -> Doubles:
+    """(s,) the attribution of every word for a class; a word without a way to the root has 0."""
     return _words(graph, graph.top, graph.root_weight[:, of_class])
 
 
-def phrase_relevance(graph: FeatureGraph, of_class: int, positions: Iterable[int]) -> float:
-    """The relevance of some words together, next to each other or apart.
+def phrase_attribution(graph: FeatureGraph, of_class: int, positions: Iterable[int]) -> float:
+    """The attribution of some words together, next to each other or apart.
 
     Args:
         graph: the graph.
@@ -155,7 +155,7 @@ def strongest_ngrams(graph: FeatureGraph, of_class: int, count: int = STRONGEST)
         NGram(positions, tuple(graph.words[i] for i in positions), sum(shares), len(shares))
         for positions, shares in found.items()
     )
-    return sorted(ngrams, key=lambda ngram: -abs(ngram.relevance))
+    return sorted(ngrams, key=lambda ngram: -abs(ngram.attribution))
 
 
 def _words(graph: FeatureGraph, nodes: Ints, weights: NDArray[np.floating]) -> Doubles:
@@ -193,7 +193,7 @@ def _reached(graph: FeatureGraph, position: int) -> NDArray[np.bool_]:
     return at_top
 
 
-def words_seen(graph: FeatureGraph, nodes: Ints) -> Doubles:
+def word_contributions(graph: FeatureGraph, nodes: Ints) -> Doubles:
     """(T, s) what each word brings to the value of each of some nodes; the rest is biases.
 
     Args:

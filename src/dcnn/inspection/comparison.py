@@ -12,7 +12,7 @@ from itertools import zip_longest
 import numpy as np
 
 from dcnn.errors import UserError
-from dcnn.inspection.attribution import Doubles, words_seen
+from dcnn.inspection.attribution import Doubles, word_contributions
 from dcnn.inspection.explanation import Explanation
 from dcnn.text.sentences import Ints
 
@@ -28,14 +28,14 @@ class DetectorChange:
         map: feature map.
         row: row of the map.
         contributions: what its values add to the logit of the class, in either sentence.
-        seen: what every word of either sentence brings to that; the rest is biases.
+        word_contributions: of every word of either sentence to that; the rest is biases.
     """
 
     layer: int
     map: int
     row: int
     contributions: tuple[float, float]
-    seen: tuple[tuple[float, ...], tuple[float, ...]]
+    word_contributions: tuple[tuple[float, ...], tuple[float, ...]]
 
     @property
     def difference(self) -> float:
@@ -117,7 +117,7 @@ def _change(
         map=number,
         row=row,
         contributions=(float(sums[0][at]), float(sums[1][at])),
-        seen=(_seen(first, number, row), _seen(second, number, row)),
+        word_contributions=(_seen(first, number, row), _seen(second, number, row)),
     )
 
 
@@ -127,4 +127,4 @@ def _seen(explanation: Explanation, number: int, row: int) -> tuple[float, ...]:
         (graph.nodes.map[graph.top] == number) & (graph.nodes.row[graph.top] == row)
     )
     weights = graph.root_weight[places, explanation.of_class].astype(np.float64)
-    return tuple((weights @ words_seen(graph, graph.top[places])).tolist())
+    return tuple((weights @ word_contributions(graph, graph.top[places])).tolist())

@@ -74,7 +74,7 @@ class Detection:
 
 
 @dataclass(frozen=True)
-class Push:
+class ClassContribution:
     """How strongly a detector speaks for a class; see ``DetectorIndex.push``."""
 
     detector: Detector
@@ -82,7 +82,7 @@ class Push:
 
 
 @dataclass(frozen=True)
-class Reaction:
+class Activation:
     """A detector's answer to an example.
 
     Attributes:

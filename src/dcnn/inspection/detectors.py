@@ -2,7 +2,7 @@
 
 With gains (tanh(z)/z, see ``attribution``) every node is linear in what it reads, so
 both are one pass down through the layers: from the root to the node's layer, or from the node to
-the words. The relevance of a word is the first, carried on down to the words.
+the words. The attribution of a word is the first, carried on down to the words.
 
 
 Where the n-grams of a detector come from: the sentences in which they were first met.
@@ -41,7 +41,7 @@ The corpus is read once, some thousand sentences at a time, and never held.
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import log, sqrt
 from typing import Any
@@ -53,7 +53,14 @@ from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig
 from dcnn.errors import DataError, UserError
 from dcnn.inspection.attribution import fewest
-from dcnn.inspection.detector_lists import MOST_WORDS, Detection, Detector, Entry, Push, Reaction
+from dcnn.inspection.detector_lists import (
+    MOST_WORDS,
+    Activation,
+    ClassContribution,
+    Detection,
+    Detector,
+    Entry,
+)
 from dcnn.inspection.detector_ranking import (
     NAMED_BY,
     NAMED_BY_HIGHER,
@@ -265,7 +272,29 @@ def told(words: Sequence[WordContrast], width: int | None, unit: str = "word") -
     return " ".join(at) + (f", anywhere {elsewhere}" if elsewhere else "")
 
 
-__all__ = ["Detection", "Detector", "DetectorIndex", "Push", "Reaction", "rank_detectors"]
+@dataclass(frozen=True)
+class SelectedDetector:
+    """A detector of a report.
+
+    Attributes:
+        detector: which.
+        note: why it was selected, for people; may be empty.
+        values: the same for programs.
+    """
+
+    detector: Detector
+    note: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+__all__ = [
+    "Activation",
+    "ClassContribution",
+    "Detection",
+    "Detector",
+    "DetectorIndex",
+    "rank_detectors",
+]
 
 MOST_SHOWN = 200  # n-grams of a detector: all detectors keep as many
 FAINT = 0.1  # of the widest span in a layer
@@ -309,9 +338,9 @@ class DetectorIndex:
             UserError: there is no such detector, or its layer was not ranked.
         """
         width = self._origins.width if detector.layer == 1 else None
-        return told(self.outstanding(detector), width, self.unit)
+        return told(self.distinctive_words(detector), width, self.unit)
 
-    def outstanding(self, detector: Detector) -> Sequence[WordContrast]:
+    def distinctive_words(self, detector: Detector) -> Sequence[WordContrast]:
         """The words of ``contrast`` that are there by more than chance."""
         return outstanding(self.contrast(detector), len(self._naming(detector)))
 
@@ -326,11 +355,11 @@ class DetectorIndex:
             self._contrast[detector] = contrast(ngrams, self.corpus.words, self.corpus.total)
         return self._contrast[detector]
 
-    def by_contrast(self) -> Sequence[Detector]:
+    def by_distinctiveness(self) -> Sequence[Detector]:
         """All detectors, those first whose name stands out most; the faint ones last."""
 
         def clearest(detector: Detector) -> tuple[bool, float]:
-            words = self.outstanding(detector)
+            words = self.distinctive_words(detector)
             return not self.is_faint(detector), words[0].score if words else 0.0
 
         return sorted(self.corpus.entries, key=clearest, reverse=True)
@@ -369,30 +398,33 @@ class DetectorIndex:
         words = known_words(self.predictor, word)
         scores = {}
         for detector in self.corpus.entries:
-            found = {w.word: w.score for w in self.outstanding(detector)}
+            found = {w.word: w.score for w in self.distinctive_words(detector)}
             if all(word in found for word in words):
                 score = min(found[word] for word in words)
                 scores[detector] = (not self.is_faint(detector), score)
         return sorted(scores, key=scores.__getitem__, reverse=True)
 
-    def for_class(self, label: Label) -> Sequence[Push]:
+    def for_class(self, label: Label) -> Sequence[ClassContribution]:
         """All detectors by what they push towards a class, the strongest push first.
 
         Raises:
             UserError: there is no such class.
         """
         number = class_number(self.predictor, label)
-        pushes = [Push(detector, self.push(detector)[number]) for detector in self.corpus.entries]
+        pushes = [
+            ClassContribution(detector, self.class_contributions(detector)[number])
+            for detector in self.corpus.entries
+        ]
         return sorted(pushes, key=lambda push: -push.amount)
 
-    def push(self, detector: Detector) -> tuple[float, ...]:
-        """What its strongest n-grams carry of each class's logit, in the mean; see ``carried``."""
+    def class_contributions(self, detector: Detector) -> tuple[float, ...]:
+        """Mean of ``ngram_contributions``: one value per class."""
         if detector not in self._push:
-            carried = self.carried(detector) or [[0.0] * len(self.predictor.classes)]
+            carried = self.ngram_contributions(detector) or [[0.0] * len(self.predictor.classes)]
             self._push[detector] = tuple(np.mean(carried, axis=0).tolist())
         return self._push[detector]
 
-    def carried(self, detector: Detector) -> list[list[float]]:
+    def ngram_contributions(self, detector: Detector) -> list[list[float]]:
         """What each n-gram of ``top`` carries of each class's logit; of the first 30 at most.
 
         An n-gram is looked at in the sentence it was first met in. What it carries of a logit is
@@ -406,7 +438,7 @@ class DetectorIndex:
         carried = [self._origins.carried(detector, entry) for entry in entries]
         return [(logits - logits.mean()).tolist() for logits in carried]
 
-    def for_text(self, text: str) -> Sequence[Reaction]:
+    def for_text(self, text: str) -> Sequence[Activation]:
         """The detectors by how strongly they fire on an example, the strongest first.
 
         Strengths are relative to what the detector does in the corpus, so that a detector with
@@ -426,7 +458,7 @@ class DetectorIndex:
             span = self.span(detector)
             above = entry[0].value - self.corpus.means[detector]
             strength = above / span if span > 0 else 0.0
-            reactions.append(Reaction(detector, strength, self._detection(detector, entry[0])))
+            reactions.append(Activation(detector, strength, self._detection(detector, entry[0])))
         return sorted(reactions, key=lambda r: (self.is_faint(r.detector), -r.strength))
 
     @property
@@ -453,7 +485,7 @@ class DetectorIndex:
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def describe(self, detector: Detector) -> dict[str, Any]:
-        """One detector as plain values: layer, map, row, name, mean, faint, push, top."""
+        """One detector as plain values: layer, map, row, name, mean, faint, contributions, top."""
         names = map(str, self.predictor.classes)
         return {
             "layer": detector.layer,
@@ -462,7 +494,7 @@ class DetectorIndex:
             "name": self.name(detector),
             "mean": self.corpus.means[detector],
             "faint": self.is_faint(detector),
-            "push": dict(zip(names, self.push(detector), strict=True)),
+            "contributions": dict(zip(names, self.class_contributions(detector), strict=True)),
             "top": [
                 {
                     "text": str(detection),

@@ -7,11 +7,11 @@ from typing import Any
 from dcnn.artifact import Label
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
-from dcnn.inspection.attribution import NGram, strongest_ngrams, word_relevance
+from dcnn.inspection.attribution import NGram, strongest_ngrams, word_attributions
 from dcnn.inspection.counterfactuals import Deletion, PoolingChoice, closest_choices, deletions
 from dcnn.inspection.feature_graph import FeatureGraph, build_graph
 from dcnn.inspection.picture import Picture, make_picture
-from dcnn.inspection.render import writer_for
+from dcnn.inspection.render import graph_writer
 from dcnn.inspection.trace import Trace, trace_sentence
 from dcnn.predictor import Prediction, Predictor, checked_texts
 from dcnn.text.vocabulary import UNKNOWN
@@ -30,7 +30,7 @@ class Explanation:
         of_class: number of the class that is explained.
         trace: the forward pass.
         graph: the feature graph.
-        relevance: of every word for the class; see ``dcnn.inspection.attribution``.
+        attributions: of every word for the class; see ``dcnn.inspection.attribution``.
         ngrams: of the strongest topmost nodes, the most relevant first.
         deletions: the answer without each of the words.
         unknown: positions of the words that the network does not know.
@@ -41,7 +41,7 @@ class Explanation:
     of_class: int
     trace: Trace
     graph: FeatureGraph
-    relevance: tuple[float, ...]
+    attributions: tuple[float, ...]
     ngrams: tuple[NGram, ...]
     deletions: tuple[Deletion, ...]
     unknown: tuple[int, ...]
@@ -65,7 +65,7 @@ class Explanation:
     @property
     def biases(self) -> float:
         """What no word brings: the biases of all nodes and of the root. The rest is the words'."""
-        return self.logit - sum(self.relevance)
+        return self.logit - sum(self.attributions)
 
     @property
     def changes(self) -> list[Deletion]:
@@ -89,21 +89,21 @@ class Explanation:
             StorageError: the disk refused.
         """
         path = Path(path)
-        content = writer_for(path)(self.graph, self.picture())
+        content = graph_writer(path)(self.graph, self.picture())
         with write_atomically(path) as stream:
             stream.write(content)
 
     def described_words(self) -> list[dict[str, Any]]:
-        """Every word as plain values: word, spelled, relevance, known."""
-        columns = zip(self.words, self.spelled, self.relevance, strict=True)
+        """Every word as plain values: word, spelled, attribution, known."""
+        columns = zip(self.words, self.spelled, self.attributions, strict=True)
         return [
             {
                 "word": word,
                 "spelled": spelled,
-                "relevance": relevance,
+                "attribution": attribution,
                 "known": position not in self.unknown,
             }
-            for position, (word, spelled, relevance) in enumerate(columns)
+            for position, (word, spelled, attribution) in enumerate(columns)
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> E
         of_class=number,
         trace=trace,
         graph=graph,
-        relevance=tuple(word_relevance(graph, number).tolist()),
+        attributions=tuple(word_attributions(graph, number).tolist()),
         ngrams=tuple(strongest_ngrams(graph, number)),
         deletions=tuple(deletions(predictor, words, number)),
         unknown=tuple(i for i, id_ in enumerate(encoder.vocabulary.ids(words)) if id_ == UNKNOWN),

@@ -33,7 +33,7 @@ SMALLEST, LARGEST = 4.0, 10.0  # radius of a node
 
 @dataclass(frozen=True)
 class PlacedWord:
-    """A word's box; ``strength`` is its relevance over the largest one, -1 to 1.
+    """A word's box; ``strength`` is its attribution over the largest one, -1 to 1.
 
     A gap, where words were left out, has no id.
     """
@@ -88,7 +88,7 @@ class PlacedEdge:
 class Layout:
     """A picture with places.
 
-    ``root`` is the middle of its box; ``floors`` are heights and names of the layers, ``caption``
+    ``root`` is the middle of its box; ``layers`` are heights and names of the layers, ``caption``
     heights and lines.
     """
 
@@ -99,7 +99,7 @@ class Layout:
     edges: tuple[PlacedEdge, ...]
     root: tuple[float, float]
     root_text: tuple[str, str]
-    floors: tuple[tuple[float, str], ...]
+    layers: tuple[tuple[float, str], ...]
     caption: tuple[tuple[float, str], ...]
 
 
@@ -139,7 +139,7 @@ def place(picture: Picture) -> Layout:
             shortened(str(picture.label)),
             f"logit {picture.logit:+.2f}, {picture.probability:.1%}",
         ),
-        floors=(
+        layers=(
             (floor[0], f"{picture.unit}s"),
             *((floor[i], f"layer {i}") for i in range(1, depth + 1)),
         ),
@@ -155,23 +155,23 @@ def caption(picture: Picture) -> tuple[str, str]:
     shown = sum(edge.target == ROOT for edge in picture.edges)
     # With nodes for and against, some of them may be more than all of them, or have another sign.
     share = f" ({picture.share:.0%})" if 0 <= picture.share <= 1 else ""
-    biases = picture.logit - sum(picture.relevance)
+    biases = picture.logit - sum(picture.attributions)
     return (
         f"The {shown} strongest of {picture.top} topmost nodes: {picture.shown:+.2f} of the logit "
         f"{picture.logit:+.2f}{share}; the paths drawn: {picture.followed:+.2f}; "
         f"biases, not drawn: {biases:+.2f}.",
         f"Blue is for {shortened(str(picture.label))}, red against. Width: how much of the logit. "
-        f"Below a {picture.unit}: its relevance.",
+        f"Below a {picture.unit}: its attribution.",
     )
 
 
 def _place_words(picture: Picture, y: float) -> list[PlacedWord]:
     drawn = {edge.source for edge in picture.edges}
-    largest = max(map(abs, picture.relevance)) or 1.0
+    largest = max(map(abs, picture.attributions)) or 1.0
     placed: list[PlacedWord] = []
     x = float(LEFT)
-    for position, (word, relevance) in enumerate(
-        zip(picture.words, picture.relevance, strict=True)
+    for position, (word, attribution) in enumerate(
+        zip(picture.words, picture.attributions, strict=True)
     ):
         here = word_id(position)
         if len(picture.words) > MANY_WORDS and here not in drawn:
@@ -180,8 +180,8 @@ def _place_words(picture: Picture, y: float) -> list[PlacedWord]:
             here, text, number, strength = "", "\u2026", "", 0.0
             description = f"{picture.unit}s left out"
         else:
-            text, number = shortened(word), f"{relevance:+.2f}"
-            strength, description = relevance / largest, f"{word}: {relevance:+.3f}"
+            text, number = shortened(word), f"{attribution:+.2f}"
+            strength, description = attribution / largest, f"{word}: {attribution:+.3f}"
         width = max(_letters(text), 4) * LETTER + 12
         placed.append(
             PlacedWord(here, x + width / 2, y, width, text, description, number, strength)
@@ -207,7 +207,7 @@ def _place_layer(
     pull: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for edge in picture.edges:
         if edge.source in below:
-            pull[edge.target].append((below[edge.source], abs(edge.flow) + 1e-9))
+            pull[edge.target].append((below[edge.source], abs(edge.contribution) + 1e-9))
     wish = {
         node.id: sum(x * w for x, w in pull[node.id]) / sum(w for _, w in pull[node.id])
         for node in nodes
@@ -237,16 +237,16 @@ def spread(wishes: Sequence[float], spacing: float, low: float, high: float) -> 
 
 
 def _placed_node(picture: Picture, node: PictureNode, x: float, y: float) -> PlacedNode:
-    largest = max(abs(other.carried) for other in picture.nodes) or 1.0
-    radius = SMALLEST + (LARGEST - SMALLEST) * sqrt(abs(node.carried) / largest)
-    description = f"{node.description}; carries {node.carried:+.3f}"
-    return PlacedNode(node.id, x, y, radius, _colour(node.carried), description)
+    largest = max(abs(other.contribution) for other in picture.nodes) or 1.0
+    radius = SMALLEST + (LARGEST - SMALLEST) * sqrt(abs(node.contribution) / largest)
+    description = f"{node.description}; carries {node.contribution:+.3f}"
+    return PlacedNode(node.id, x, y, radius, _colour(node.contribution), description)
 
 
 def _place_edges(
     picture: Picture, x: dict[str, float], y: dict[str, float], words: Sequence[PlacedWord]
 ) -> tuple[PlacedEdge, ...]:
-    largest = max(abs(edge.flow) for edge in picture.edges) or 1.0
+    largest = max(abs(edge.contribution) for edge in picture.edges) or 1.0
     boxes = {word.id: (word.width, word.y - WORD_HEIGHT / 2) for word in words}
     boxes[ROOT] = (ROOT_WIDTH, MARGIN + ROOT_HEIGHT)
     others: defaultdict[str, list[float]] = defaultdict(list)
@@ -269,12 +269,12 @@ def _place_edges(
             target=edge.target,
             start=end(edge.source, edge.target),
             end=end(edge.target, edge.source),
-            width=max(0.7, THICKEST * abs(edge.flow) / largest),
-            colour=_colour(edge.flow),
-            description=f"carries {edge.flow:+.3f}",
+            width=max(0.7, THICKEST * abs(edge.contribution) / largest),
+            colour=_colour(edge.contribution),
+            description=f"carries {edge.contribution:+.3f}",
         )
         # The strongest are drawn last, above the others.
-        for edge in sorted(picture.edges, key=lambda edge: abs(edge.flow))
+        for edge in sorted(picture.edges, key=lambda edge: abs(edge.contribution))
     )
 
 

@@ -16,7 +16,7 @@ from dcnn.inspection.attribution import (
     Step,
     descend,
     strongest_nodes,
-    word_relevance,
+    word_attributions,
 )
 from dcnn.inspection.feature_graph import ROOT, FeatureGraph, node_id
 from dcnn.text.sentences import Ints
@@ -33,14 +33,14 @@ class PictureNode:
         id: as in the node-link data.
         number: in the graph.
         layer: from 1.
-        carried: what the drawn edges out of it carry of the logit.
+        contribution: of the drawn edges out of it to the logit.
         description: layer, map, row, position, value and margin, for people.
     """
 
     id: str
     number: int
     layer: int
-    carried: float
+    contribution: float
     description: str
 
 
@@ -51,12 +51,12 @@ class PictureEdge:
     Attributes:
         source: id of the lower node; of a word ``word:POSITION``.
         target: id of the higher node.
-        flow: what the drawn paths through it carry of the logit.
+        contribution: of the drawn paths through it to the logit.
     """
 
     source: str
     target: str
-    flow: float
+    contribution: float
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Picture:
 
     Attributes:
         words: the sentence.
-        relevance: of every word, over the whole graph, for the class.
+        attributions: of every word, over the whole graph, for the class.
         label: the class.
         logit: the class's.
         probability: the class's.
@@ -78,7 +78,7 @@ class Picture:
     """
 
     words: tuple[str, ...]
-    relevance: tuple[float, ...]
+    attributions: tuple[float, ...]
     label: Label
     logit: float
     probability: float
@@ -125,12 +125,12 @@ def make_picture(graph: FeatureGraph, of_class: int, top: int = TOP, edges: int 
         drawn += _joined_edges(graph, step)
     carried: dict[str, float] = {}
     for edge in drawn:
-        carried[edge.source] = carried.get(edge.source, 0.0) + edge.flow
+        carried[edge.source] = carried.get(edge.source, 0.0) + edge.contribution
     numbers = np.unique(np.concatenate([graph.edges.target[step.edges] for step in steps]))
     ids = {number: node_id(graph, number) for number in numbers.tolist()}
     return Picture(
         words=graph.words,
-        relevance=tuple(word_relevance(graph, of_class).tolist()),
+        attributions=tuple(word_attributions(graph, of_class).tolist()),
         label=graph.classes[of_class],
         logit=float(graph.logits[of_class]),
         probability=float(graph.probabilities[of_class]),

@@ -1,24 +1,13 @@
-"""A picture of the feature graph as SVG, written as text.
+"""Files of a feature graph and of detectors; the ending of a file's name chooses its format.
 
-Everything has its look in its own attributes, so that the file is the same in a browser, in a
-README and in print. Ids in ``data-`` attributes let the HTML page follow the edges.
+Graph: SVG, PNG and HTML draw a ``Picture``; JSON and GraphML hold the whole graph. Detectors: JSON,
+Markdown and HTML. HTML pages are self-contained: their content security policy forbids loading
+anything.
 
-
-The feature graph as GraphML, for programs that draw and measure graphs.
-
-GraphML has no lists and no null. Each class has a ``contribution`` attribute of its own, named
-after it; ``classes``, ``bias``, ``logits`` and ``words`` are JSON; what is null is left out.
-
-
-A picture of the feature graph as PNG, drawn with matplotlib from the places of the SVG.
-
-The picture as a page of its own: the SVG and a little script, nothing from a network.
-
-Pointing at a node, or reaching it with the Tab key, leaves only what it comes from and what it goes
-to. The policy in the page's head forbids to load anything.
-
-
-Files of a feature graph; the ending of a file's name chooses its format.
+- SVG: every element has its style in its own attributes, so the file looks the same in a browser,
+  in a README and in print. The ids in ``data-`` attributes let the HTML page follow the edges.
+- GraphML has neither lists nor null: each class has a ``contribution`` attribute of its own;
+  ``classes``, ``bias``, ``logits`` and ``words`` are JSON; null values are left out.
 """
 
 import html
@@ -26,12 +15,13 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dcnn.errors import MissingExtraError, UserError
-from dcnn.inspection.feature_graph import ROOT, FeatureGraph, to_networkx
+from dcnn.inspection.feature_graph import ROOT, FeatureGraph, to_json, to_networkx
 from dcnn.inspection.layout import (
     AGAINST,
     CAPTION_FONT,
@@ -51,9 +41,57 @@ from dcnn.inspection.layout import (
 )
 from dcnn.inspection.picture import Picture
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dcnn.inspection.detectors import Detection, Detector, DetectorIndex, SelectedDetector
+
 FAMILY = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+PIXELS_PER_INCH = 96  # of the layout
+POINTS_PER_PIXEL = 72 / PIXELS_PER_INCH
+PNG_DPI = 192
+NEEDED_PACKAGES = {".png": "matplotlib", ".graphml": "networkx"}
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+Writer = TypeVar("Writer")
+GraphWriter = Callable[[FeatureGraph, Picture], bytes]
+ReportWriter = Callable[["DetectorIndex", Sequence["SelectedDetector"]], str]
+
+
+def graph_writer(path: Path) -> GraphWriter:
+    """The function that makes the content of a graph file named ``path``.
+
+    Raises:
+        UserError: the ending is not one of ``GRAPH_WRITERS``.
+        MissingExtraError: the format needs a package that is not installed.
+    """
+    writer = _choose(path, GRAPH_WRITERS)
+    ending = path.suffix.lower()
+    if ending in NEEDED_PACKAGES:
+        try:
+            import_module(NEEDED_PACKAGES[ending])
+        except ImportError:
+            raise MissingExtraError(f"Writing {ending[1:].upper()}", "explain") from None
+    return writer
+
+
+def report_writer(path: Path) -> ReportWriter:
+    """The function that makes the text of a file of detectors named ``path``.
+
+    Raises:
+        UserError: the ending is not one of ``REPORT_WRITERS``.
+    """
+    return _choose(path, REPORT_WRITERS)
+
+
+def _choose(path: Path, writers: Mapping[str, Writer]) -> Writer:
+    ending = path.suffix.lower()
+    if ending not in writers:
+        raise UserError(
+            f"{path}: the ending {path.suffix!r} names no format; use one of {', '.join(writers)}"
+        )
+    return writers[ending]
 
 
 def escaped(text: str) -> str:
@@ -76,7 +114,7 @@ def to_svg(picture: Picture) -> str:
         f'width="{width}" height="{height}" role="img" font-family="{FAMILY}" '
         f'aria-label="Feature graph of: {sentence}">',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        *(_floor(layout, y, name) for y, name in layout.floors),
+        *(_layer_line(layout, y, name) for y, name in layout.layers),
         *map(_edge, layout.edges),
         *map(_node, layout.nodes),
         *map(_word, layout.words),
@@ -91,7 +129,7 @@ def to_svg(picture: Picture) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _floor(layout: Layout, y: float, name: str) -> str:
+def _layer_line(layout: Layout, y: float, name: str) -> str:
     return (
         f'<line x1="0" x2="{layout.width:.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{LINE}"/>'
         f'<text x="16" y="{y - 6:.1f}" font-size="12.5" fill="{GREY}">{name}</text>'
@@ -147,17 +185,81 @@ def _root(layout: Layout) -> str:
     )
 
 
-try:
-    import networkx
-except ImportError:
-    raise MissingExtraError("Writing GraphML", "explain") from None
+def to_png(picture: Picture) -> bytes:
+    """The picture as a PNG, two dots for every pixel of the SVG."""
+    from matplotlib.figure import Figure
+
+    layout = place(picture)
+    size = layout.width / PIXELS_PER_INCH, layout.height / PIXELS_PER_INCH
+    figure = Figure(size, dpi=PNG_DPI, facecolor="white")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_xlim(0, layout.width)
+    axes.set_ylim(layout.height, 0)
+    axes.axis("off")
+    _draw(axes, layout)
+    stream = io.BytesIO()
+    with warnings.catch_warnings():
+        # A font that lacks a letter draws a box: no reason to warn the user.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(stream, format="png", metadata={"Software": None})
+    return stream.getvalue()
+
+
+def _draw(axes: "Axes", layout: Layout) -> None:
+    from matplotlib.patches import Circle, FancyBboxPatch, PathPatch
+    from matplotlib.path import Path as Curve
+
+    above = len(layout.edges) + 1  # z-order: edges, then nodes and boxes, then their text
+
+    def text(x: float, y: float, string: str, size: float, **style: Any) -> None:
+        options: dict[str, Any] = {"color": GREY, "ha": "center", "va": "center", "zorder": 0}
+        # A word such as $x$ is not a formula.
+        axes.text(
+            x, y, string, fontsize=size * POINTS_PER_PIXEL, parse_math=False, **(options | style)
+        )
+
+    def box(x: float, y: float, width: float, height: float, radius: float, **style: Any) -> None:
+        corner = x - width / 2, y - height / 2
+        shape = f"round,pad=0,rounding_size={radius}"
+        axes.add_patch(
+            FancyBboxPatch(corner, width, height, boxstyle=shape, ec="none", zorder=above, **style)
+        )
+
+    for y, name in layout.layers:
+        axes.plot([0, layout.width], [y, y], color=LINE, linewidth=POINTS_PER_PIXEL, zorder=0)
+        text(16, y - 10, name, 12.5, ha="left")
+    for order, edge in enumerate(layout.edges, start=1):
+        curve = Curve([edge.start, *edge.controls, edge.end], [Curve.MOVETO, *[Curve.CURVE4] * 3])
+        width = edge.width * POINTS_PER_PIXEL
+        axes.add_patch(
+            PathPatch(curve, fc="none", ec=edge.colour, linewidth=width, alpha=0.55, zorder=order)
+        )
+    for node in layout.nodes:
+        centre = node.x, node.y
+        axes.add_patch(Circle(centre, node.radius, fc=node.colour, ec="white", zorder=above))
+    for word in layout.words:
+        colour = FOR if word.strength >= 0 else AGAINST
+        box(word.x, word.y, word.width, WORD_HEIGHT, 6, fc="white")
+        box(word.x, word.y, word.width, WORD_HEIGHT, 6, fc=colour, alpha=word.opacity)
+        text(word.x, word.y, word.text, FONT, color=INK, zorder=above + 1)
+        text(word.x, word.y + WORD_HEIGHT / 2 + 10, word.number, 11)
+    x, y = layout.root
+    box(x, y, ROOT_WIDTH, ROOT_HEIGHT, 10, fc=INK)
+    label, numbers = layout.root_text
+    text(x, y - 8, label, 16, color="white", weight="bold", zorder=above + 1)
+    text(x, y + 11, numbers, 11.5, color="#cfd6de", zorder=above + 1)
+    for y, line in layout.caption:
+        text(layout.width / 2, y - 4, line, CAPTION_FONT)
 
 
 def to_graphml(graph: FeatureGraph) -> bytes:
-    """The graph as GraphML."""
+    """The whole graph as GraphML, for programs that draw and measure graphs."""
+    import networkx
+
     g = to_networkx(graph)
     for attributes in g.nodes.values():
-        _drop_nulls(attributes)
+        for name in [name for name, value in attributes.items() if value is None]:
+            del attributes[name]
         if "word" in attributes:
             attributes["word"] = xml_characters(attributes["word"])
     names = [f"contribution {xml_characters(str(label))}" for label in graph.classes]
@@ -169,125 +271,27 @@ def to_graphml(graph: FeatureGraph) -> bytes:
     return stream.getvalue()
 
 
-def _drop_nulls(attributes: dict[str, Any]) -> None:
-    for name in [name for name, value in attributes.items() if value is None]:
-        del attributes[name]
+def _page(title: str, style: str, body: str, script: str) -> str:
+    """A self-contained HTML page; ``title`` and ``body`` are escaped already."""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+{body}
+<script>{script}</script>
+</body>
+</html>
+"""
 
 
-try:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Circle, FancyBboxPatch, PathPatch
-    from matplotlib.path import Path as Outline
-except ImportError:
-    raise MissingExtraError("Drawing a PNG", "explain") from None
-
-INCH = 96  # pixels of the layout
-POINT = 72 / INCH  # a pixel of the layout, in points
-DOTS = 192  # an inch
-
-
-def to_png(picture: Picture) -> bytes:
-    """The picture as a PNG, two dots for every pixel of the SVG."""
-    layout = place(picture)
-    figure = Figure((layout.width / INCH, layout.height / INCH), dpi=DOTS, facecolor="white")
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, layout.width)
-    axes.set_ylim(layout.height, 0)
-    axes.axis("off")
-    _draw(axes, layout)
-    stream = io.BytesIO()
-    with warnings.catch_warnings():
-        # A font that lacks a letter draws a box: no reason to trouble the user.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(stream, format="png", metadata={"Software": None})
-    return stream.getvalue()
-
-
-def _draw(axes: Axes, layout: Layout) -> None:
-    for y, name in layout.floors:
-        axes.plot([0, layout.width], [y, y], color=LINE, linewidth=POINT, zorder=0)
-        _text(axes, 16, y - 10, name, 12.5, GREY, align="left")
-    for order, edge in enumerate(layout.edges, start=1):
-        axes.add_patch(_edge_png(edge, order))
-    above = len(layout.edges) + 1
-    for node in layout.nodes:
-        axes.add_patch(
-            Circle((node.x, node.y), node.radius, fc=node.colour, ec="white", zorder=above)
-        )
-    for word in layout.words:
-        _word_png(axes, word, above)
-    x, y = layout.root
-    axes.add_patch(_box(x, y, ROOT_WIDTH, ROOT_HEIGHT, 10, INK, 1, above))
-    _text(axes, x, y - 8, layout.root_text[0], 16, "white", weight="bold", order=above + 1)
-    _text(axes, x, y + 11, layout.root_text[1], 11.5, "#cfd6de", order=above + 1)
-    for y, line in layout.caption:
-        _text(axes, layout.width / 2, y - 4, line, CAPTION_FONT, GREY)
-
-
-def _edge_png(edge: PlacedEdge, order: int) -> PathPatch:
-    curve = Outline([edge.start, *edge.controls, edge.end], [Outline.MOVETO, *[Outline.CURVE4] * 3])
-    return PathPatch(
-        curve, fc="none", ec=edge.colour, linewidth=edge.width * POINT, alpha=0.55, zorder=order
-    )
-
-
-def _word_png(axes: Axes, word: PlacedWord, order: int) -> None:
-    colour = FOR if word.strength >= 0 else AGAINST
-    axes.add_patch(_box(word.x, word.y, word.width, WORD_HEIGHT, 6, "white", 1, order))
-    axes.add_patch(_box(word.x, word.y, word.width, WORD_HEIGHT, 6, colour, word.opacity, order))
-    _text(axes, word.x, word.y, word.text, FONT, INK, order=order + 1)
-    _text(axes, word.x, word.y + WORD_HEIGHT / 2 + 10, word.number, 11, GREY)
-
-
-def _box(
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    radius: float,
-    colour: str,
-    alpha: float,
-    z: int,
-) -> FancyBboxPatch:
-    return FancyBboxPatch(
-        (x - width / 2, y - height / 2),
-        width,
-        height,
-        boxstyle=f"round,pad=0,rounding_size={radius}",
-        fc=colour,
-        ec="none",
-        alpha=alpha,
-        zorder=z,
-    )
-
-
-def _text(
-    axes: Axes,
-    x: float,
-    y: float,
-    text: str,
-    size: float,
-    colour: str,
-    align: str = "center",
-    weight: str = "normal",
-    order: int = 0,
-) -> None:
-    axes.text(
-        x,
-        y,
-        text,
-        fontsize=size * POINT,
-        color=colour,
-        ha=align,
-        va="center",
-        weight=weight,
-        zorder=order,
-        parse_math=False,  # a word such as $x$ is no formula
-    )
-
-
-_STYLE = """
+_GRAPH_STYLE = """
 body { margin: 2rem auto; max-width: 90rem; padding: 0 1rem; color: #1d2530; background: #f4f6f8;
   font-family: system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif; }
 figure { margin: 0; padding: 1rem; background: #fff; border-radius: 12px; overflow-x: auto; }
@@ -298,7 +302,7 @@ svg { display: block; margin: auto; }
 #about { min-height: 1.5em; color: #6b7684; }
 """
 
-_SCRIPT = """
+_GRAPH_SCRIPT = """
 const edges = [...document.querySelectorAll('.edge')];
 const nodes = [...document.querySelectorAll('.node')];
 const about = document.getElementById('about');
@@ -349,54 +353,139 @@ for (const node of nodes) {
 
 
 def to_html(picture: Picture) -> str:
-    """The picture as a self-contained HTML page."""
-    sentence = escaped(" ".join(picture.words))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escaped(str(picture.label))}: {sentence}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<figure>
-{to_svg(picture)}</figure>
-<p id="about">Point at a {picture.unit} or a node to see what it comes from and where it goes.</p>
-<script>{_SCRIPT}</script>
-</body>
-</html>
+    """The picture as a page; pointing at a node leaves what it comes from and what it goes to."""
+    title = f"{escaped(str(picture.label))}: {escaped(' '.join(picture.words))}"
+    hint = f"Point at a {picture.unit} or a node to see what it comes from and where it goes."
+    body = f'<figure>\n{to_svg(picture)}</figure>\n<p id="about">{hint}</p>'
+    return _page(title, _GRAPH_STYLE, body, _GRAPH_SCRIPT)
+
+
+GRAPH_WRITERS: dict[str, GraphWriter] = {
+    ".svg": lambda _, picture: to_svg(picture).encode(),
+    ".png": lambda _, picture: to_png(picture),
+    ".html": lambda _, picture: to_html(picture).encode(),
+    ".json": lambda graph, _: to_json(graph),
+    ".graphml": lambda graph, _: to_graphml(graph),
+}
+
+
+def corpus_summary(index: "DetectorIndex") -> str:
+    """A sentence on the corpus and the number of detectors."""
+    corpus = index.corpus
+    return (
+        f"{corpus.sentences:,} sentences, {corpus.total:,} {index.unit}s in all, shown to "
+        f"{len(index.detectors)} detectors."
+    )
+
+
+def class_contributions(index: "DetectorIndex", detector: "Detector") -> str:
+    """The mean contribution of a detector's n-grams to each logit, for people."""
+    amounts = zip(index.predictor.classes, index.class_contributions(detector), strict=True)
+    return "contributes " + ", ".join(f"{label} {amount:+.3f}" for label, amount in amounts)
+
+
+def report_json(index: "DetectorIndex", selected: Sequence["SelectedDetector"]) -> str:
+    """The selected detectors, in their order, with the fields of ``DetectorIndex.describe``."""
+    detectors = [index.describe(one.detector) | one.values for one in selected]
+    return json.dumps(index.summary() | {"detectors": detectors}, ensure_ascii=False)
+
+
+def report_markdown(index: "DetectorIndex", selected: Sequence["SelectedDetector"]) -> str:
+    """One table per detector."""
+    parts = ["# Feature detectors", corpus_summary(index)]
+    for one in selected:
+        notes = [note for note in (one.note, class_contributions(index, one.detector)) if note]
+        rows = [
+            f"| {found.value:+.3f} | {found.count:,} | {_marked_words(found, _literal, '**{}**')} |"
+            for found in index.top(one.detector)
+        ]
+        parts += [
+            f"## {one.detector}: {_literal(index.name(one.detector))}",
+            _literal("; ".join(notes)),
+            "\n".join(["| value | count | n-gram |", "|---:|---:|---|", *rows]),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _literal(text: str) -> str:
+    """``text`` without a meaning in Markdown or HTML."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+!|~<>&" else c for c in " ".join(text.split()))
+
+
+def _marked_words(found: "Detection", escape: Callable[[str], str], mark: str) -> str:
+    return " ".join(
+        mark.format(escape(part)) if strong else escape(part) for part, strong in found.parts()
+    )
+
+
+_REPORT_STYLE = """
+:root { color-scheme: light dark; --ink: #1d2530; --grey: #5c6773; --page: #f4f6f8;
+  --card: #ffffff; --mark: #dcecf9; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6eaee; --grey: #9aa5b1; --page: #14181d; --card: #1e242b; --mark: #1f4666; }
+}
+body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: var(--ink);
+  background: var(--page);
+  font-family: system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif; }
+input { font: inherit; width: 100%; box-sizing: border-box; padding: 0.5rem 0.75rem;
+  border: 1px solid var(--grey); border-radius: 8px; background: var(--card); color: inherit; }
+section { background: var(--card); border-radius: 12px; padding: 0.75rem 1rem; margin: 1rem 0;
+  overflow-x: auto; }
+h2 { font-size: 1.05rem; margin: 0; }
+h2 code, p { color: var(--grey); }
+section p { margin: 0.25rem 0; font-size: 0.9rem; }
+td { padding: 0.1rem 0.75rem 0.1rem 0; vertical-align: top; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; color: var(--grey); }
+mark { background: var(--mark); color: inherit; border-radius: 3px; padding: 0 0.15em; }
+"""
+
+_REPORT_SCRIPT = """
+const sections = [...document.querySelectorAll('section')];
+const texts = sections.map((section) => section.textContent.toLowerCase());
+const count = document.getElementById('count');
+const search = document.getElementById('search');
+search.addEventListener('input', () => {
+  const words = search.value.toLowerCase().split(/\\s+/).filter(Boolean);
+  let shown = 0;
+  sections.forEach((section, i) => {
+    section.hidden = !words.every((word) => texts[i].includes(word));
+    shown += !section.hidden;
+  });
+  count.textContent = shown;
+});
 """
 
 
-Writer = Callable[[FeatureGraph, Picture], bytes]
+def report_html(index: "DetectorIndex", selected: Sequence["SelectedDetector"]) -> str:
+    """A page with a search box."""
+    unit = index.unit
+    body = f"""<h1>Feature detectors</h1>
+<p>{escaped(corpus_summary(index))} Marked {unit}s contribute most.</p>
+<input id="search" type="search" placeholder="Search names, {unit}s, layer:map:row"
+  aria-label="Search the detectors">
+<p><span id="count">{len(selected)}</span> shown</p>
+"""
+    body += "\n".join(_section(index, one) for one in selected)
+    return _page("Feature detectors", _REPORT_STYLE, body, _REPORT_SCRIPT)
 
-ENDINGS = (".svg", ".png", ".html", ".json", ".graphml")
+
+def _section(index: "DetectorIndex", one: "SelectedDetector") -> str:
+    rows = "\n".join(
+        f'<tr><td class="number">{found.value:+.3f}</td>'
+        f'<td class="number">{found.count:,}\u00d7</td>'
+        f"<td>{_marked_words(found, escaped, '<mark>{}</mark>')}</td></tr>"
+        for found in index.top(one.detector)
+    )
+    note = f"<p>{escaped(one.note)}</p>\n" if one.note else ""
+    return (
+        f"<section>\n<h2><code>{one.detector}</code> {escaped(index.name(one.detector))}</h2>\n"
+        f"{note}<p>{escaped(class_contributions(index, one.detector))}</p>\n"
+        f"<table>\n{rows}\n</table>\n</section>"
+    )
 
 
-def writer_for(path: Path) -> Writer:
-    """What makes the bytes of a file named ``path``: the whole graph, or a picture of it.
-
-    Raises:
-        UserError: the ending is none of ``ENDINGS``.
-        MissingExtraError: the format needs a package that is not installed.
-    """
-    match path.suffix.lower():  # a format's module is imported when it is asked for
-        case ".svg":
-            return lambda _, picture: to_svg(picture).encode()
-        case ".png":
-            return lambda _, picture: to_png(picture)
-        case ".html":
-            return lambda _, picture: to_html(picture).encode()
-        case ".json":
-            from dcnn.inspection.feature_graph import to_json
-
-            return lambda graph, _: to_json(graph)
-        case ".graphml":
-            return lambda graph, _: to_graphml(graph)
-        case ending:
-            raise UserError(
-                f"{path}: the ending {ending!r} names no format; use one of {', '.join(ENDINGS)}"
-            )
+REPORT_WRITERS: dict[str, ReportWriter] = {
+    ".json": report_json,
+    ".html": report_html,
+    ".md": report_markdown,
+}

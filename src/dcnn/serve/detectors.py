@@ -47,7 +47,7 @@ def index_detectors(
 ) -> DetectorIndex:
     """Rank the detectors, and name them all now: the workers then share what was found."""
     index = rank_detectors(predictor, texts, top=TOP, progress=progress)
-    index.by_contrast()
+    index.by_distinctiveness()
     return index
 
 

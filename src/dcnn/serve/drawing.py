@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dcnn.inspection.attribution import words_seen
+from dcnn.inspection.attribution import word_contributions
 from dcnn.inspection.explanation import Explanation
 from dcnn.inspection.layout import MARGIN, WORD_HEIGHT, Layout, place
 from dcnn.inspection.picture import Picture, make_picture
@@ -20,12 +20,12 @@ def draw(explanation: Explanation, nodes: int, edges: int) -> dict[str, Any]:
     """The graph with ``nodes`` topmost nodes, and ``edges`` edges into every one."""
     picture = make_picture(explanation.graph, explanation.of_class, nodes, edges)
     layout = place(picture)
-    floor = layout.floors[0][0]
+    floor = layout.layers[0][0]
     return {
         "width": round(layout.width, PLACES),
         "height": round(floor + WORD_HEIGHT + MARGIN, PLACES),
         "root": _point(layout.root),
-        "floors": [[round(y, PLACES), name] for y, name in layout.floors],
+        "layers": [[round(y, PLACES), name] for y, name in layout.layers],
         "words": _words(layout, picture),
         "nodes": _nodes(explanation, picture, layout),
         "edges": _edges(layout, picture),
@@ -47,7 +47,7 @@ def _words(layout: Layout, picture: Picture) -> list[dict[str, Any]]:
                 "y": round(word.y, PLACES),
                 "width": round(word.width, PLACES),
                 "text": word.text,
-                "relevance": None if position is None else picture.relevance[position],
+                "attribution": None if position is None else picture.attributions[position],
             }
         )
     return drawn
@@ -56,7 +56,9 @@ def _words(layout: Layout, picture: Picture) -> list[dict[str, Any]]:
 def _nodes(explanation: Explanation, picture: Picture, layout: Layout) -> list[dict[str, Any]]:
     nodes = explanation.graph.nodes
     numbers = np.array([node.number for node in picture.nodes])
-    seen = dict(zip(numbers.tolist(), words_seen(explanation.graph, numbers).tolist(), strict=True))
+    seen = dict(
+        zip(numbers.tolist(), word_contributions(explanation.graph, numbers).tolist(), strict=True)
+    )
     places = {node.id: node for node in layout.nodes}
     drawn = []
     for node in picture.nodes:
@@ -73,20 +75,20 @@ def _nodes(explanation: Explanation, picture: Picture, layout: Layout) -> list[d
                 },
                 "value": float(nodes.value[node.number]),
                 "margin": margin if np.isfinite(margin) else None,
-                "carried": node.carried,
-                "seen": [round(amount, 6) for amount in seen[node.number]],
+                "contribution": node.contribution,
+                "word_contributions": [round(amount, 6) for amount in seen[node.number]],
             }
         )
     return drawn
 
 
 def _edges(layout: Layout, picture: Picture) -> list[dict[str, Any]]:
-    flows = {(edge.source, edge.target): edge.flow for edge in picture.edges}
+    contributions = {(edge.source, edge.target): edge.contribution for edge in picture.edges}
     return [
         {
             "source": edge.source,
             "target": edge.target,
-            "flow": flows[edge.source, edge.target],
+            "contribution": contributions[edge.source, edge.target],
             "width": round(edge.width, 2),
             "start": _point(edge.start),
             "end": _point(edge.end),

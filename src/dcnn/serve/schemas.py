@@ -140,11 +140,11 @@ class Predictions(Answer):
 
 
 class Word(Answer):
-    """A token of the text, and its relevance for the class."""
+    """A token of the text, and its attribution for the class."""
 
     word: str
     spelled: str = Field(description="What it adds to a text: a word has a space before it.")
-    relevance: float
+    attribution: float
     known: bool = Field(description="Whether it is in the network's vocabulary.")
 
 
@@ -153,7 +153,7 @@ class NGram(Answer):
 
     positions: list[int]
     words: list[str]
-    relevance: float
+    attribution: float
     nodes: int
 
 
@@ -176,7 +176,7 @@ class DrawnWord(Answer):
     y: float
     width: float
     text: str
-    relevance: float | None
+    attribution: float | None
 
 
 class DrawnNode(Answer):
@@ -192,8 +192,10 @@ class DrawnNode(Answer):
     position: int = Field(description="Column of the convolution that it was taken from.")
     value: float = Field(description="After tanh.")
     margin: float | None = Field(description="Above the best value that was dropped in its row.")
-    carried: float = Field(description="What the drawn edges out of it carry of the logit.")
-    seen: list[float] = Field(description="What every word of the text brings to the value.")
+    contribution: float = Field(description="Contribution of its drawn edges to the logit.")
+    word_contributions: list[float] = Field(
+        description="Contribution of every word of the text to the value."
+    )
 
 
 class DrawnEdge(Answer):
@@ -201,7 +203,9 @@ class DrawnEdge(Answer):
 
     source: str
     target: str
-    flow: float = Field(description="What the drawn paths through it carry of the logit.")
+    contribution: float = Field(
+        description="Contribution of the drawn paths through it to the logit."
+    )
     width: float
     start: tuple[float, float]
     end: tuple[float, float]
@@ -213,7 +217,7 @@ class Drawing(Answer):
     width: float
     height: float
     root: tuple[float, float]
-    floors: list[tuple[float, str]]
+    layers: list[tuple[float, str]]
     words: list[DrawnWord]
     nodes: list[DrawnNode]
     edges: list[DrawnEdge]
@@ -231,7 +235,7 @@ class Explanation(Answer):
     labels: list[Label] | None = Field(default=None, description=LABELS)
     probabilities: dict[str, float]
     of_class: Label = Field(alias="class", description="The label that is explained.")
-    logit: float = Field(description="Its logit: the relevance of all words, and the biases.")
+    logit: float = Field(description="Its logit: the attribution of all words, and the biases.")
     biases: float
     words: list[Word]
     ngrams: list[NGram]
@@ -254,7 +258,7 @@ class Change(Answer):
     row: int
     name: str = Field(description="What it looks for in the corpus; empty if that is not known.")
     contributions: tuple[float, float]
-    seen: tuple[list[float], list[float]] = Field(
+    word_contributions: tuple[list[float], list[float]] = Field(
         description="What every word of each text brings to the contribution."
     )
 
@@ -306,7 +310,7 @@ class Detector(Answer):
     faint: bool = Field(
         description="Whether it has next to no weight beside the others of its layer."
     )
-    push: dict[str, float] = Field(
+    contributions: dict[str, float] = Field(
         description="What its n-grams carry of each class's logit, in the mean."
     )
     top: list[Detection]

@@ -18,8 +18,8 @@ def test_typing_shows_label_probabilities_and_words(page, server):
     share = f"{100 * found['probability']:.1f} %"
     expect(page.locator("#verdict .label small")).to_have_text(share)
     for word, button in zip(found["words"], page.locator("#words .word").all(), strict=True):
-        expect(button).to_have_text(word["word"] + signed(word["relevance"]))
-        assert ("against" in button.get_attribute("class")) == (word["relevance"] < 0)
+        expect(button).to_have_text(word["word"] + signed(word["attribution"]))
+        assert ("against" in button.get_attribute("class")) == (word["attribution"] < 0)
 
 
 def test_the_label_does_not_wait_for_the_explanation(opened):

@@ -30,7 +30,7 @@ def test_hovering_a_node_shows_what_it_saw(page, server):
     )
     assert 0 < shown_edges(page) < every
     for word in drawn["words"]:
-        seen = node["seen"][word["position"]]
+        seen = node["word_contributions"][word["position"]]
         told = page.locator(f'#graph [data-id="{word["id"]}"] .amount')
         expect(told).to_have_text(signed(seen))
 

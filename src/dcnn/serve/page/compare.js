@@ -87,7 +87,7 @@ export class CompareView {
 
   #aligned(answer) {
     this.buttons = answer.explanations.map((explanation, which) =>
-      wordButtons(explanation.words, explanation.words.map((word) => word.relevance), {
+      wordButtons(explanation.words, explanation.words.map((word) => word.attribution), {
         point: (i) => this.graphs[which].follow(i === null ? null : `word:${i}`),
       }));
     byId("aligned").replaceChildren(...answer.aligned.map((pair) => {
@@ -101,7 +101,7 @@ export class CompareView {
     const strong = strengths(answer.changes.flatMap((change) => [...change.contributions, change.contributions[1] - change.contributions[0]]));
     const rows = answer.changes.map((change, i) => {
       const [a, b] = change.contributions;
-      const look = () => this.#colour(change.seen);
+      const look = () => this.#colour(change.word_contributions);
       const back = () => this.#colour(null);
       return make("tr", { tabindex: "0", onpointerenter: look, onpointerleave: back, onfocus: look, onblur: back },
         make("td", { class: "name" }, change.name || nodeName(detectorOf(change)), change.name ? make("small", {}, nodeName(detectorOf(change))) : null),
@@ -116,7 +116,7 @@ export class CompareView {
 
   #colour(seen) {
     this.answer.explanations.forEach((explanation, which) => {
-      const amounts = seen ? seen[which] : explanation.words.map((word) => word.relevance);
+      const amounts = seen ? seen[which] : explanation.words.map((word) => word.attribution);
       recolour(this.buttons[which], amounts);
       this.graphs[which].shadeWith(amounts);
     });

@@ -15,15 +15,15 @@ export function hint() {
 }
 
 export function ofWord(explanation, position) {
-  const { word, relevance, known } = explanation.words[position];
+  const { word, attribution, known } = explanation.words[position];
   const deletion = explanation.deletions[position];
   const edges = explanation.graph.edges.filter((edge) => edge.source === `word:${position}`);
-  const goes = edges.map((edge) => [edge.target, edge.flow]).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  const goes = edges.map((edge) => [edge.target, edge.contribution]).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
   return [
     make("h3", {}, `\u201c${word}\u201d`),
     known ? null : make("p", { class: "hint" }, "Not in the network's vocabulary: it stands for any unknown word."),
     facts([
-      ["relevance", `${signed(relevance, 3)} ${side(relevance)} ${explanation.class}`],
+      ["attribution", `${signed(attribution, 3)} ${side(attribution)} ${explanation.class}`],
       ["without it", `${deletion.label} ${percent(deletion.probability)}`],
     ]),
     make("h4", {}, goes.length ? "Where it goes, along the paths drawn" : "No path that is drawn starts here."),
@@ -32,18 +32,18 @@ export function ofWord(explanation, position) {
 }
 
 export function ofNode(explanation, node) {
-  const words = explanation.words.map((word, i) => [word.word, node.seen[i]]);
+  const words = explanation.words.map((word, i) => [word.word, node.word_contributions[i]]);
   const told = words.filter(([, amount]) => Math.abs(amount) > 0.0005);
   told.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
-  const biases = node.value - node.seen.reduce((sum, amount) => sum + amount, 0);
+  const biases = node.value - node.word_contributions.reduce((sum, amount) => sum + amount, 0);
   return [
     make("h3", {}, `Layer ${node.layer}, map ${node.map}, row ${node.row}`),
     facts([
       ["value", `${signed(node.value, 3)}, after tanh`],
       ["kept by", node.margin === null ? "nothing was dropped" : node.margin.toFixed(3)],
-      ["carries", `${signed(node.carried, 3)} of the logit`],
+      ["contribution", `${signed(node.contribution, 3)} to the logit`],
     ]),
-    make("h4", {}, "What it saw: what the words bring to its value"),
+    make("h4", {}, "Contributions of the words to its value"),
     bars([...told.slice(0, MOST), ...others(told.slice(MOST)), ["biases", biases]]),
   ];
 }
@@ -56,10 +56,10 @@ export function ofDetectors(answer) {
   return [
     make("h4", {}, answer.detectors.length > 1 ? "What its two detectors look for; folding adds them" : "What its detector looks for"),
     ...answer.detectors.map((detector) => {
-      const [label, push] = Object.entries(detector.push).sort((a, b) => b[1] - a[1])[0];
+      const [label, amount] = Object.entries(detector.contributions).sort((a, b) => b[1] - a[1])[0];
       return make("div", { class: "detector" },
         make("div", { class: "title" }, detector.name || "nothing stands out"),
-        make("div", { class: "where" }, `detector ${detector.layer}:${detector.map}:${detector.row}, pushes ${label} ${signed(push, 3)}${detector.faint ? ", next to no weight" : ""}`),
+        make("div", { class: "where" }, `detector ${detector.layer}:${detector.map}:${detector.row}, contributes ${signed(amount, 3)} to ${label}${detector.faint ? ", next to no weight" : ""}`),
         make("ol", {}, ...detector.top.map((ngram) => make("li", {}, detection(ngram), make("span", { class: "number" }, signed(ngram.value))))),
       );
     }),

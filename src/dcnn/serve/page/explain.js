@@ -165,7 +165,7 @@ export class ExplainView {
 
   #words(answer) {
     byId("legend").replaceChildren(make("b", { class: "for" }, `for ${answer.class}`), " ", make("b", { class: "against" }, "against"));
-    const amounts = answer.words.map((word) => word.relevance);
+    const amounts = answer.words.map((word) => word.attribution);
     byId("words").replaceChildren(...wordButtons(answer.words, amounts, {
       point: (i) => this.graph.follow(i === null ? null : `word:${i}`),
       click: (i) => this.graph.pin(`word:${i}`),
@@ -182,7 +182,7 @@ export class ExplainView {
 
   #ngrams(answer) {
     byId("ngrams").replaceChildren(make("ul", { class: "list" }, ...answer.ngrams.slice(0, NGRAMS).map((ngram) =>
-      make("li", {}, make("span", { class: `number ${side(ngram.relevance)}` }, signed(ngram.relevance)),
+      make("li", {}, make("span", { class: `number ${side(ngram.attribution)}` }, signed(ngram.attribution)),
         make("span", {}, ...phrase(ngram.words, ngram.positions), make("span", { class: "aside" }, `  ${ngram.nodes} node${ngram.nodes > 1 ? "s" : ""}`))))));
   }
 

@@ -39,7 +39,7 @@ export class Graph {
     const nodes = graph.nodes.map((node) => this.#node(node, only.has(detectorOf(node))));
     const words = this.#words(graph.words);
     const root = this.#root(graph.root, explanation);
-    this.scene.replaceChildren(...this.#floors(graph), ...edges, ...nodes, ...words, root);
+    this.scene.replaceChildren(...this.#layers(graph), ...edges, ...nodes, ...words, root);
     this.zoom.size(graph.width, graph.height);
     this.filter(this.strength);
     if (this.pinned && !this.parts.has(this.pinned)) this.pinned = null;
@@ -52,10 +52,10 @@ export class Graph {
   filter(share) {
     this.strength = share;
     if (!this.drawing) return;
-    const largest = Math.max(...this.drawing.edges.map((edge) => Math.abs(edge.flow)), 1e-12);
+    const largest = Math.max(...this.drawing.edges.map((edge) => Math.abs(edge.contribution)), 1e-12);
     const joined = new Set([ROOT]);
     for (const edge of this.drawing.edges) {
-      const shown = Math.abs(edge.flow) >= share * largest;
+      const shown = Math.abs(edge.contribution) >= share * largest;
       edge.element.classList.toggle("hushed", !shown);
       if (shown) joined.add(edge.source).add(edge.target);
     }
@@ -79,10 +79,10 @@ export class Graph {
       edge.element.classList.toggle("faint", Boolean(target) && !up && !down);
     }
     const node = this.drawing.nodes.find((other) => other.id === target);
-    this.#shade(node ? node.seen : this.explanation.words.map((word) => word.relevance));
+    this.#shade(node ? node.word_contributions : this.explanation.words.map((word) => word.attribution));
     if (node) {
       // Words that a node saw along paths that are not drawn are seen all the same.
-      const strong = strengths(node.seen);
+      const strong = strengths(node.word_contributions);
       for (const word of this.drawing.words) {
         if (word.id && strong[word.position] > 0.15) this.parts.get(word.id).classList.remove("faint");
       }
@@ -99,7 +99,7 @@ export class Graph {
 
   // Words coloured by other amounts, one for each word of the text.
   shadeWith(amounts) {
-    this.#shade(amounts ?? this.explanation.words.map((word) => word.relevance));
+    this.#shade(amounts ?? this.explanation.words.map((word) => word.attribution));
   }
 
   #shade(amounts) {
@@ -137,8 +137,8 @@ export class Graph {
     return seen;
   }
 
-  #floors(graph) {
-    return graph.floors.map(([y, name]) =>
+  #layers(graph) {
+    return graph.layers.map(([y, name]) =>
       draw("g", {},
         draw("line", { class: "floor", x1: 0, x2: graph.width, y1: y, y2: y }),
         draw("text", { class: "floor-name", x: 14, y: y - 7 }, name)),
@@ -149,7 +149,7 @@ export class Graph {
     const [[x1, y1], [x2, y2]] = [edge.start, edge.end];
     const middle = (y1 + y2) / 2;
     edge.element = draw("path", {
-      class: `edge ${side(edge.flow)}`,
+      class: `edge ${side(edge.contribution)}`,
       d: `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`,
       "stroke-width": edge.width,
     });
@@ -157,8 +157,8 @@ export class Graph {
   }
 
   #node(node, only) {
-    const about = `layer ${node.layer}, map ${node.map}, row ${node.row}: value ${signed(node.value, 3)}, carries ${signed(node.carried, 3)}`;
-    return this.#part(node.id, `node disc-node ${side(node.carried)}${only ? " only" : ""}`, about, [
+    const about = `layer ${node.layer}, map ${node.map}, row ${node.row}: value ${signed(node.value, 3)}, contribution ${signed(node.contribution, 3)}`;
+    return this.#part(node.id, `node disc-node ${side(node.contribution)}${only ? " only" : ""}`, about, [
       draw("circle", { class: "hit", cx: node.x, cy: node.y, r: Math.max(HIT, node.radius) }),
       draw("circle", { class: "halo", cx: node.x, cy: node.y, r: node.radius + 3 }),
       draw("circle", { class: "disc", cx: node.x, cy: node.y, r: node.radius }),
@@ -175,7 +175,7 @@ export class Graph {
         draw("text", { class: "amount", x: word.x, y: word.y + WORD_HEIGHT / 2 + 14 }),
       ];
       if (!word.id) return draw("g", {}, inside[2]);
-      return this.#part(word.id, "node word-node", `${word.text}: ${signed(word.relevance, 3)}`, inside);
+      return this.#part(word.id, "node word-node", `${word.text}: ${signed(word.attribution, 3)}`, inside);
     });
   }
 
@@ -233,7 +233,7 @@ export class Graph {
     if (lead === "up" || lead === "down") {
       const [from, to] = lead === "up" ? ["source", "target"] : ["target", "source"];
       const edges = this.drawing.edges.filter((edge) => edge[from] === here && !edge.element.classList.contains("hushed"));
-      edges.sort((a, b) => Math.abs(b.flow) - Math.abs(a.flow));
+      edges.sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution));
       next = edges[0]?.[to];
     } else {
       const sign = lead === "right" ? 1 : -1;
@@ -253,6 +253,6 @@ export const detectorOf = (node) => `${node.layer}:${node.map}:${node.row}`;
 
 function strongestWord(explanation) {
   const drawn = explanation.graph.words.filter((word) => word.id);
-  drawn.sort((a, b) => Math.abs(b.relevance) - Math.abs(a.relevance));
+  drawn.sort((a, b) => Math.abs(b.attribution) - Math.abs(a.attribution));
   return drawn[0]?.position ?? 0;
 }
