@@ -21,13 +21,14 @@ import numpy as np
 from dcnn.config import DEFAULT
 from dcnn.data.corpora.sst import NEUTRAL, read_trees
 from dcnn.data.corpora.trec import read_trec
+from dcnn.data.labels import number_labels
 from dcnn.data.readers import TableOptions, read_labelled
 from dcnn.data.split import stratified_split
 from dcnn.experiments import results as provenance
 from dcnn.experiments.tables import write_blocks
 from dcnn.metrics import evaluate, softmax
 from dcnn.predictor import Predictor
-from dcnn.training.fit import TextSet, fit
+from dcnn.training.fit import RunOptions, fit
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "calibration.json"
 BLOCK = "calibration"
@@ -76,11 +77,9 @@ def run(name: str, corpora: Path | None, seed: int) -> dict[str, object]:
     """Train once; measure with the temperature and without."""
     parts = splits(name, corpora, seed)
     classes = sorted(set(parts[0][1]))
-    sets = [
-        TextSet(texts, np.array([classes.index(label) for label in labels]))
-        for texts, labels in parts
-    ]
-    artifact, _ = fit(*sets[:2], classes, DEFAULT.with_training(seed=seed), device="cpu")
+    sets = [number_labels(*part, classes=classes) for part in parts]
+    options = RunOptions(device="cpu")
+    artifact, _ = fit(*sets[:2], DEFAULT.with_training(seed=seed), options)
     temperature = artifact.metadata["calibration"]["temperature"]
     predictor = Predictor(artifact)
     found: dict[str, object] = {"corpus": name, "seed": seed, "temperature": temperature}

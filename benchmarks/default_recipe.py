@@ -18,11 +18,12 @@ import numpy as np
 from dcnn.config import DEFAULT, MODEL_KINDS, Config
 from dcnn.data.corpora.opinions import generate
 from dcnn.data.corpora.trec import read_trec
+from dcnn.data.labels import number_labels
 from dcnn.data.split import stratified_split
 from dcnn.experiments import results as provenance
 from dcnn.experiments.ngrams import ngram_classifier
 from dcnn.predictor import Predictor
-from dcnn.training.fit import TextSet, fit
+from dcnn.training.fit import RunOptions, fit
 
 NETWORKS = tuple(MODEL_KINDS)
 RESULTS = Path(__file__).parent.parent / "results"
@@ -73,12 +74,9 @@ def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Spli
     metadata: dict[str, object] = {"dev_accuracy": None, "epochs": None, "backend": "scikit-learn"}
     started = datetime.datetime.now(datetime.UTC)
     if model in NETWORKS:
-        train_set, dev_set = (
-            TextSet(texts, np.array([classes.index(label) for label in labels]))
-            for texts, labels in (train, dev)
-        )
+        train_set, dev_set = (number_labels(*part, classes=classes) for part in (train, dev))
         config = settings_of(model, seed)
-        artifact, _ = fit(train_set, dev_set, classes, config, device="cpu")
+        artifact, _ = fit(train_set, dev_set, config, RunOptions(device="cpu"))
         metadata = artifact.metadata
         predicted = [prediction.label for prediction in Predictor(artifact).predict(test[0])]
     else:

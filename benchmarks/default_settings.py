@@ -31,12 +31,13 @@ import small_corpora
 from dcnn.config import Config
 from dcnn.data.corpora.opinions import generate
 from dcnn.data.corpora.trec import read_trec
+from dcnn.data.labels import number_labels
 from dcnn.data.split import stratified_split
 from dcnn.experiments import results as provenance
 from dcnn.experiments.ngrams import ngram_classifier
 from dcnn.experiments.tables import write_blocks
 from dcnn.predictor import Predictor
-from dcnn.training.fit import TextSet, fit
+from dcnn.training.fit import RunOptions, fit
 
 RESULTS = Path(__file__).parent.parent / "results" / "sweeps"
 LINEAR = ("svm", "maxent")
@@ -72,12 +73,9 @@ def judge(job: tuple[str, Path, tuple[str, ...] | str, int]) -> float:
     if isinstance(setting, str):
         predicted = ngram_classifier(setting).fit(*part(rest)).predict(part(judged)[0])
     else:
-        sets = [
-            TextSet(part(chosen)[0], np.array([classes.index(labels[i]) for i in chosen]))
-            for chosen in (learned, stopping)
-        ]
+        sets = [number_labels(*part(chosen), classes=classes) for chosen in (learned, stopping)]
         config = Config().with_settings(setting).with_training(seed=seed)
-        artifact, _ = fit(*sets, classes, config, device="cpu")
+        artifact, _ = fit(*sets, config, RunOptions(device="cpu"))
         predicted = [one.label for one in Predictor(artifact).predict(part(judged)[0])]
     return float(np.mean([a == b for a, b in zip(predicted, part(judged)[1], strict=True)]))
 

@@ -19,10 +19,11 @@ from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.data.corpora.opinions import generate
 from dcnn.data.corpora.sst import NEUTRAL, read_trees
+from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.inspection.detectors import Detector, DetectorIndex, rank_detectors
 from dcnn.inspection.trace import trace_sentence
 from dcnn.predictor import Predictor
-from dcnn.training.fit import TextSet, fit
+from dcnn.training.fit import RunOptions, fit
 from figures.convolution import draw_convolutions
 from figures.induced_graph import draw_induced_graph
 from figures.network import draw_network
@@ -54,13 +55,13 @@ INTENSIFIERS = ("too", "very", "so", "as")
 EPOCHS = 4
 
 
-def opinions(part: str) -> TextSet:
+def opinions(part: str) -> LabelledTexts:
     """The built-in corpus."""
     found = generate()[part]
-    return TextSet([o.text for o in found], np.array([CLASSES.index(o.label) for o in found]))
+    return number_labels([o.text for o in found], [o.label for o in found], classes=CLASSES)
 
 
-def sst(folder: Path, part: str) -> TextSet:
+def sst(folder: Path, part: str) -> LabelledTexts:
     """SST binary: the phrases of the training trees, the sentences of the others."""
     phrases = [
         phrase
@@ -69,12 +70,12 @@ def sst(folder: Path, part: str) -> TextSet:
         if phrase.label != NEUTRAL
     ]
     targets = np.array([int(phrase.label > NEUTRAL) for phrase in phrases])
-    return TextSet([" ".join(phrase.words) for phrase in phrases], targets)
+    return LabelledTexts([" ".join(phrase.words) for phrase in phrases], targets, CLASSES)
 
 
-def train(data: TextSet, dev: TextSet, config: Config) -> tuple[Artifact, float]:
+def train(data: LabelledTexts, dev: LabelledTexts, config: Config) -> tuple[Artifact, float]:
     """A network and its accuracy on dev."""
-    artifact, summary = fit(data, dev, CLASSES, config, device="cpu")
+    artifact, summary = fit(data, dev, config, RunOptions(device="cpu"))
     return artifact, summary.dev_accuracy or 0.0
 
 

@@ -47,7 +47,8 @@ from dcnn.files import write_atomically
 from dcnn.metrics import evaluate
 from dcnn.predictor import Predictor
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.training.fit import TextSet, fit
+from dcnn.training.fit import RunOptions as TrainingOptions
+from dcnn.training.fit import fit
 
 RESULTS = Path(__file__).parent.parent / "results" / "languages"
 TOKENS = ("words", "bpe", "unigram", "characters")
@@ -61,11 +62,8 @@ def network(tokens: str) -> Fit:
 
     def train(run_options: RunOptions, seed: int, folder: Path) -> Fitted:
         config = DEFAULT.with_settings([f"text.tokenizer={tokens}"]).with_training(seed=seed)
-        sets = [
-            TextSet(part.texts, part.class_numbers(run_options.classes))
-            for part in (run_options.train, run_options.dev)
-        ]
-        artifact, _ = fit(*sets, run_options.classes, config, device="cpu")
+        options = TrainingOptions(device="cpu")
+        artifact, _ = fit(run_options.train, run_options.dev, config, options)
         model_folder.save(folder, artifact)
         return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 
@@ -82,12 +80,10 @@ def logistic_regression(run_options: RunOptions, seed: int, folder: Path) -> Fit
             ),
             LogisticRegression(C=penalty, max_iter=1000),
         )
-        model.fit(run_options.train.texts, run_options.train.class_numbers(run_options.classes))
+        model.fit(run_options.train.texts, run_options.train.targets)
         found.append(
             (
-                model.score(
-                    run_options.dev.texts, run_options.dev.class_numbers(run_options.classes)
-                ),
+                model.score(run_options.dev.texts, run_options.dev.targets),
                 model,
             )
         )
@@ -113,7 +109,7 @@ def one_run(run_options: RunOptions, model: str, seed: int) -> dict[str, object]
         seconds = time.process_time() - started
         scores = {
             name: evaluate(
-                part.class_numbers(run_options.classes),
+                part.targets,
                 fitted.probabilities(part.texts),
                 run_options.classes,
             )
@@ -151,8 +147,10 @@ def run_corpus(name: str, folder: Path, models: Sequence[str], seeds: int) -> No
     done = {(run["model"], run["seed"]) for run in runs}
     train, dev, test = small_corpora.load(name, folder)
     if dev is None:
-        train, dev = hold_out(train, DEFAULT.training)
-    run_options = RunOptions(train, dev, test, sorted(set(train.labels)))
+        train, dev = hold_out(train, DEFAULT.training.dev_fraction, DEFAULT.training.seed)
+    run_options = RunOptions(
+        train, dev.with_classes(train.classes), test.with_classes(train.classes)
+    )
     for model in models:
         for seed in range(seeds if model in SEEDED else 1):
             if (model, seed) in done:

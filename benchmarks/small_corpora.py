@@ -8,8 +8,9 @@ set a tenth, always the same, is kept for one.
 from pathlib import Path
 from typing import NamedTuple
 
-from dcnn.data.readers import LabelledTexts, TableOptions, read_labelled
-from dcnn.data.split import stratified_split
+from dcnn.data.labels import LabelledTexts, number_labels
+from dcnn.data.readers import TableOptions, read_labelled
+from dcnn.data.split import hold_out
 
 LANGUAGES = ("arabic", "english", "french", "german", "hindi", "italian", "portuguese", "spanish")
 CORPORA = (*(f"umsab-{name}" for name in LANGUAGES), "banking77", "subj", "sms", "mr")
@@ -69,12 +70,11 @@ def _two_files(folder: Path, first: str, second: str) -> Splits:
 
 
 def _parted(texts: list[str], labels: list[str]) -> Splits:
-    everything = _labelled(texts, labels)
-    kept, test = stratified_split(labels, 0.1, 0)
-    return Splits(everything.select(kept.tolist()), None, everything.select(test.tolist()))
+    train, test = hold_out(_labelled(texts, labels), 0.1, 0)
+    return Splits(train, None, test)
 
 
 def _labelled(texts: list[str], labels: list[str]) -> LabelledTexts:
     if len(texts) != len(labels):
         raise ValueError(f"{len(texts)} texts and {len(labels)} labels do not belong together")
-    return LabelledTexts(texts, labels, None, "corpus", list(range(1, len(texts) + 1)))
+    return number_labels(texts, labels, source="corpus")

@@ -9,9 +9,10 @@ from dcnn.compare import Contestant, take_turns
 from dcnn.config import Config, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.opinions import Opinion, generate
+from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.ops import select as backends
 from dcnn.training.callbacks import Callback
-from dcnn.training.fit import TextSet, choose_device, fit
+from dcnn.training.fit import RunOptions, choose_device, fit
 from dcnn.training.trainer import Run
 from eager_torch import torch_model
 from report import Outcome, Row, plural
@@ -67,13 +68,13 @@ def step_contestant(workload: Workload, name: str, backend: str, threads: int) -
 def _whole_training(workload: Workload, chosen: str) -> Row:
     corpus = generate()
     train_texts, dev_texts = workload.training_texts
-    data = _text_set(corpus["train"][:train_texts])
-    dev = _text_set(corpus["dev"][:dev_texts])
+    data = _labelled(corpus["train"][:train_texts])
+    dev = _labelled(corpus["dev"][:dev_texts])
     # Early stopping could end one side sooner than the other.
     config = Config(model=workload.model).with_training(epochs=workload.epochs, patience=0)
 
     def train() -> None:
-        fit(data, dev, CLASSES, config, device="cpu")
+        fit(data, dev, config, RunOptions(device="cpu"))
 
     contestants = [
         Contestant(name, train, partial(computing_with, backend))
@@ -87,6 +88,6 @@ def _whole_training(workload: Workload, chosen: str) -> Row:
     return Row.compare(name, "s", measures["ours"], measures[TORCH], TORCH)
 
 
-def _text_set(opinions: list[Opinion]) -> TextSet:
-    targets = np.array([CLASSES.index(opinion.label) for opinion in opinions])
-    return TextSet([opinion.text for opinion in opinions], targets)
+def _labelled(opinions: list[Opinion]) -> LabelledTexts:
+    texts, labels = [o.text for o in opinions], [o.label for o in opinions]
+    return number_labels(texts, labels, classes=CLASSES)

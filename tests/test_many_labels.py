@@ -15,7 +15,7 @@ from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
 from dcnn.commands.explain import run_explain
 from dcnn.commands.predict import run_predict
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.data.labels import label_sets
+from dcnn.data.labels import label_texts
 from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError, ModelFolderError, UserError
 from dcnn.export import export, open_session, run_onnx
@@ -220,17 +220,9 @@ def test_the_server_tells_the_labels_of_such_a_model_and_of_no_other():
 )
 def test_thresholds_that_do_not_fit_are_a_damaged_folder(folder, thresholds):
     config = json.loads((folder / "config.json").read_text())
-    assert config["format_version"] == 3
     (folder / "config.json").write_text(json.dumps(config | {"thresholds": thresholds}))
     with pytest.raises(ModelFolderError, match="thresholds must be 3 numbers from 0 to 1"):
         model_folder.load(folder)
-
-
-def test_folders_of_one_label_stay_in_the_oldest_version(tmp_path):
-    model_folder.save(tmp_path / "m", make_artifact())
-    config = json.loads((tmp_path / "m" / "config.json").read_text())
-    assert config["format_version"] == 1
-    assert "thresholds" not in config
 
 
 WORDS = {"a": "apple", "b": "bread", "c": "cheese"}
@@ -254,7 +246,7 @@ def test_the_classifier_takes_lists_and_matrices_and_gives_matrices(tmp_path):
     for model in (by_matrix, by_lists):
         assert model.score(LISTED, MATRIX) == right
     assert by_lists.score(LISTED, SETS) == right
-    with pytest.raises(DataError, match="the y label 'z' does not occur in the training set"):
+    with pytest.raises(DataError, match="y, text 0: the label 'z' is not in the training set"):
         by_lists.score(LISTED[:2], [["z"], []])
     probabilities = by_matrix.predict_proba(LISTED)
     np.testing.assert_array_equal(found, probabilities >= np.array(by_matrix.thresholds_))
@@ -266,8 +258,8 @@ def test_the_classifier_takes_lists_and_matrices_and_gives_matrices(tmp_path):
 
 WRONG = {
     "a mixture": ([["a"], "b", ["c"]], "label 1 is 'b', where others are lists"),
-    "not noughts and ones": (np.array([[0, 2], [1, 0], [1, 1]]), "must hold noughts and ones"),
-    "one too few": ([["a"], ["b"]], "3 texts and y 2 sets of labels"),
+    "not 0 and 1": (np.array([[0, 2], [1, 0], [1, 1]]), "must hold 0 and 1 only"),
+    "one too few": ([["a"], ["b"]], "3 texts and y 2 lists of labels"),
     "two types": ([["a"], [1], []], "some of the labels are strings and some are not"),
     "nothing in a list": ([["a"], [None], ["b"]], "label 1 holds None"),
     "one label": ([["a"], [], ["a"]], "one class only"),
@@ -281,9 +273,9 @@ def test_labels_that_are_no_sets_are_refused(y, message):
 
 
 def test_a_dev_set_of_the_other_form_is_refused():
-    with pytest.raises(DataError, match="the dev set has one label a text, where y has several"):
+    with pytest.raises(DataError, match="dev has one label per text, where y has several"):
         DCNNClassifier(**QUICK).fit(LISTED, SETS, dev=(["x"], ["a"]))
-    dev = label_sets([["c"], ["b"], []])  # knows nothing of a
-    assert dev.among(np.array(["a", "b", "c"])).tolist() == [[0, 0, 1], [0, 1, 0], [0, 0, 0]]
-    with pytest.raises(DataError, match="the dev label 'd' does not occur in y"):
+    dev = label_texts(["x", "y", "z"], [["c"], ["b"], []]).with_classes(["a", "b", "c"])
+    assert dev.targets.tolist() == [[0, 0, 1], [0, 1, 0], [0, 0, 0]]
+    with pytest.raises(DataError, match="dev, text 0: the label 'd' is not in the training set"):
         DCNNClassifier(**QUICK).fit(LISTED, SETS, dev=(["x"], [["d"]]))

@@ -14,7 +14,7 @@ pandas and polars.
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, overload
 
@@ -22,161 +22,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dcnn import artifact as model_folder
-from dcnn.config import DEFAULT, NETWORK, Config, DCNNConfig, TextConfig, TrainingConfig
+from dcnn.config import DEFAULT, NETWORK, Config, DCNNConfig, TextConfig
 from dcnn.data.columns import Columns, shown
 from dcnn.data.frames import Frame, is_frame
-from dcnn.data.labels import LabelSets, checked_labels, dev_targets
-from dcnn.data.split import split_label_sets, stratified_split
+from dcnn.data.labels import LabelledTexts, label_texts
+from dcnn.data.split import hold_out
 from dcnn.errors import DataError, MissingExtraError
 from dcnn.inspection import Explanation, explain
 from dcnn.metrics import over
 from dcnn.predictor import Predictor, checked_texts
 
 
-@dataclass(frozen=True)
-class GivenExamples:
-    """Texts and what each of them is.
+class Given(NamedTuple):
+    """Labelled texts in memory, and the columns they were found in if they were in a frame."""
 
-    Attributes:
-        texts: N strings.
-        labels: one a text, or sets of them.
-        columns: where they were found, if they were in a frame.
-    """
-
-    texts: list[str]
-    labels: NDArray[Any] | LabelSets
+    examples: LabelledTexts
     columns: Columns | None
-
-    @property
-    def multi_label(self) -> bool:
-        """Whether a text may have several labels."""
-        return isinstance(self.labels, LabelSets)
-
-
-class TargetedTexts(NamedTuple):
-    """Texts with class numbers, or noughts and ones (N, classes); and weights, or none."""
-
-    texts: list[str]
-    targets: NDArray[Any]
-    weights: NDArray[np.float32] | None = None
-
-
-@dataclass(frozen=True)
-class TrainDevSplit:
-    """What to learn from, what to stop by, and the labels, sorted."""
-
-    train: TargetedTexts
-    dev: TargetedTexts
-    classes: NDArray[Any]
-
-
-def given_examples(
-    given: Any, y: Any, text_column: str | None, label_column: str | None
-) -> GivenExamples:
-    """The examples to learn from, checked.
-
-    Args:
-        given: texts, or a frame.
-        y: their labels; none where the frame has a column of them.
-        text_column: the column of the texts, or none to guess it.
-        label_column: the column of the labels, or none to guess it.
-
-    Raises:
-        DataError: there are no texts, or they and the labels cannot be used together.
-    """
-    examples = _examples("X", given, y, text_column, label_column)
-    if not examples.texts:
-        raise DataError("X has no texts; give at least two, of different labels")
-    return examples
-
-
-def given_texts(given: Any, text_column: str | None) -> list[str]:
-    """Texts without labels; ``text_column`` is that of a frame, or none to guess it."""
-    if not is_frame(given):
-        return checked_texts(given)
-    frame = Frame(given, "X")
-    return checked_texts(frame.column(frame.choose(text_column, None, labels=False).text))
-
-
-def given_indicators(y: Any, texts: list[str], classes: NDArray[Any]) -> NDArray[np.float32]:
-    """(N, classes) one where a label applies, for a model that gives several.
-
-    Raises:
-        DataError: ``y`` has one label a text, or one that the model does not know.
-    """
-    given = checked_labels(y, texts)
-    if not isinstance(given, LabelSets):
-        raise DataError("y has one label a text, where the model gives several")
-    by_place = given.classes.tolist() == list(range(len(classes)))  # rows of flags
-    return given.indicators if by_place else given.among(classes, "y")
-
-
-def make_lesson(
-    given: GivenExamples, sample_weight: ArrayLike | None, dev: Any, config: TrainingConfig
-) -> TrainDevSplit:
-    """Number the labels, and take the dev set or hold one out.
-
-    Args:
-        given: the examples to learn from.
-        sample_weight: a weight for each of them, or none.
-        dev: texts and labels, or a frame; none is to hold out a part of ``given``.
-        config: how much to hold out, and the seed.
-
-    Raises:
-        DataError: there is one class only, or the weights or the dev set cannot be used.
-    """
-    targets: NDArray[Any]
-    if isinstance(given.labels, LabelSets):
-        classes, targets = given.labels.classes, given.labels.indicators
-    else:
-        classes, targets = np.unique(given.labels, return_inverse=True)
-    if len(classes) < 2:
-        raise DataError(f"y has one class only, {classes.tolist()}; give two or more")
-    weights = None if sample_weight is None else _checked_weights(sample_weight, len(given.texts))
-    train = TargetedTexts(given.texts, targets, weights)
-    if dev is None:
-        return TrainDevSplit(*_hold_out(train, given.labels, config), classes)
-    apart = _dev_examples(dev, given.columns)
-    if not apart.texts:
-        raise DataError("dev has no texts; give at least one, or leave dev out")
-    numbers = dev_targets(apart.labels, classes, given.multi_label)
-    return TrainDevSplit(train, TargetedTexts(apart.texts, numbers), classes)
-
-
-def _checked_weights(sample_weight: ArrayLike, count: int) -> NDArray[np.float32]:
-    weights = np.asarray(sample_weight, np.float32)
-    if weights.shape != (count,) or not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise DataError("sample_weight must be one finite number of 0 or more for each text")
-    return weights
-
-
-def _hold_out(
-    train: TargetedTexts, labels: NDArray[Any] | LabelSets, config: TrainingConfig
-) -> tuple[TargetedTexts, TargetedTexts]:
-    """What is left of ``train``, and a dev set, whose texts weigh the same."""
-    texts, targets, weights = train
-    how = (config.dev_fraction, config.seed)
-    if isinstance(labels, LabelSets):
-        kept, held_out = split_label_sets(labels.sets, *how)
-    else:
-        kept, held_out = stratified_split(targets.tolist(), *how)
-    if not len(held_out):
-        raise DataError(
-            "every label of y occurs once, so none can be held out; give more examples, "
-            "or examples of your own as dev=(texts, labels)"
-        )
-    return (
-        TargetedTexts(
-            [texts[i] for i in kept], targets[kept], None if weights is None else weights[kept]
-        ),
-        TargetedTexts([texts[i] for i in held_out], targets[held_out]),
-    )
 
 
 def _examples(
     name: str, given: Any, y: Any, text_column: str | None, label_column: str | None
-) -> GivenExamples:
-    """Texts and labels, perhaps none; ``name`` is the argument they came as, for messages."""
+) -> Given:
+    """Texts and labels, checked; ``name`` is the argument they came as, for messages."""
     if not is_frame(given):
         if text_column is not None or label_column is not None:
             option = "text_column" if text_column is not None else "label_column"
@@ -184,8 +51,7 @@ def _examples(
                 f"{option} names a column, and {name} is a {type(given).__name__} without any; "
                 "give a frame, or leave it out"
             )
-        texts = checked_texts(given)
-        return GivenExamples(texts, checked_labels(y, texts), None)
+        return Given(label_texts(checked_texts(given), y, name), None)
     if y is not None and label_column is not None:
         raise DataError(
             f"both y and label_column {shown(label_column)} give the labels; leave out one of them"
@@ -194,16 +60,30 @@ def _examples(
     columns = frame.choose(text_column, label_column, labels=y is None)
     texts = checked_texts(frame.column(columns.text))
     y = y if columns.label is None else frame.column(columns.label)
-    return GivenExamples(texts, checked_labels(y, texts), columns)
+    return Given(label_texts(texts, y, name), columns)
 
 
-def _dev_examples(dev: Any, columns: Columns | None) -> GivenExamples:
+def _dev_examples(dev: Any, train: LabelledTexts, columns: Columns | None) -> LabelledTexts:
     """A dev set, whose frame has the columns of the training set's."""
     text, label = (None, None) if columns is None else (columns.text, columns.label)
     if is_frame(dev):
-        return _examples("dev", dev, None, text, label)
-    texts, labels = dev
-    return _examples("dev", texts, labels, text if is_frame(texts) else None, None)
+        examples = _examples("dev", dev, None, text, label).examples
+    else:
+        texts, labels = dev
+        examples = _examples("dev", texts, labels, text if is_frame(texts) else None, None).examples
+    if not len(examples):
+        raise DataError("dev has no texts; give at least one, or leave dev out")
+    if examples.multi_label != train.multi_label:
+        one, other = ("one label", "several") if train.multi_label else ("several labels", "one")
+        raise DataError(f"dev has {one} per text, where y has {other}; give both alike")
+    return examples.with_classes(train.classes)
+
+
+def _checked_weights(sample_weight: ArrayLike, count: int) -> NDArray[np.float32]:
+    weights = np.asarray(sample_weight, np.float32)
+    if weights.shape != (count,) or not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise DataError("sample_weight must be one finite number of 0 or more for each text")
+    return weights
 
 
 try:
@@ -258,7 +138,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: float = NETWORK.dropout,
         tokenizer: str = DEFAULT.text.tokenizer,
         lowercase: bool = DEFAULT.text.lowercase,
-        subwords: int = DEFAULT.text.n_subwords,
+        n_subwords: int = DEFAULT.text.n_subwords,
         min_count: int = DEFAULT.text.min_count,
         max_size: int = DEFAULT.text.max_size,
         vectors: str = DEFAULT.text.vectors,
@@ -283,7 +163,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         word_dropout: float = DEFAULT.training.word_dropout,
         ema: float = DEFAULT.training.ema,
         patience: int = DEFAULT.training.patience,
-        evaluations: int = DEFAULT.training.evaluations_per_epoch,
+        evaluations_per_epoch: int = DEFAULT.training.evaluations_per_epoch,
         dev_fraction: float = DEFAULT.training.dev_fraction,
         calibrate: bool = DEFAULT.training.calibrate,
         random_state: Any = DEFAULT.training.seed,
@@ -299,7 +179,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.dropout = dropout
         self.tokenizer = tokenizer
         self.lowercase = lowercase
-        self.subwords = subwords
+        self.n_subwords = n_subwords
         self.min_count = min_count
         self.max_size = max_size
         self.vectors = vectors
@@ -324,7 +204,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.word_dropout = word_dropout
         self.ema = ema
         self.patience = patience
-        self.evaluations = evaluations
+        self.evaluations_per_epoch = evaluations_per_epoch
         self.dev_fraction = dev_fraction
         self.calibrate = calibrate
         self.random_state = random_state
@@ -380,33 +260,35 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             label_column: the column of the frame that holds the labels; guessed if not given.
         """
         try:
-            from dcnn.training.fit import TextSet, fit
+            from dcnn.training.fit import RunOptions, fit
         except ImportError:
             raise MissingExtraError("Training", "train") from None
 
         config = self.config
-        given = given_examples(X, y, text_column, label_column)
-        if not given.multi_label:
-            check_classification_targets(given.labels)
-        lesson = make_lesson(given, sample_weight, dev, config.training)
+        train, columns = _examples("X", X, y, text_column, label_column)
+        if not len(train):
+            raise DataError("X has no texts; give at least two, of different labels")
+        classes = np.array(train.classes)
+        if not train.multi_label:
+            check_classification_targets(classes[train.targets])
+        if len(classes) < 2:
+            raise DataError(f"y has one class only, {classes.tolist()}; give two or more")
+        if sample_weight is not None:
+            train = replace(train, weights=_checked_weights(sample_weight, len(train)))
+        if dev is None:
+            train, dev = hold_out(train, config.training.dev_fraction, config.training.seed)
+        else:
+            dev = _dev_examples(dev, train, columns)
         with _progress_bar() if self.verbose else nullcontext() as callback:
-            artifact, summary = fit(
-                TextSet(*lesson.train),
-                TextSet(*lesson.dev),
-                lesson.classes.tolist(),
-                config,
-                device=self.device,
-                callback=callback,
-                threads=self.n_jobs,
-                multi_label=given.multi_label,
-            )
-        self.classes_ = lesson.classes
+            options = RunOptions(device=self.device, callback=callback, threads=self.n_jobs)
+            artifact, summary = fit(train, dev, config, options)
+        self.classes_ = classes
         self.thresholds_ = artifact.thresholds
         self.predictor_ = Predictor(artifact)
         self.n_epochs_ = summary.epochs
         self.dev_accuracy_ = summary.dev_accuracy
         self.history_ = summary.history
-        self.text_column_ = None if given.columns is None else given.columns.text
+        self.text_column_ = None if columns is None else columns.text
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
@@ -440,7 +322,11 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "predictor_")
         if self.thresholds_ is not None and getattr(y, "ndim", 1) == 1:
-            y = given_indicators(y, self._texts(X), self.classes_)
+            given = label_texts(self._texts(X), y, "y")
+            if not given.multi_label:
+                raise DataError("y has one label per text, where the model is multi-label")
+            is_matrix = list(given.classes) == list(range(len(self.classes_)))
+            y = given.targets if is_matrix else given.with_classes(self.classes_.tolist()).targets
         return float(super().score(X, y, sample_weight))
 
     @overload
@@ -459,7 +345,11 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _texts(self, given: Any) -> list[str]:
         # A model that was loaded, or learned from a list, has seen no column.
-        return given_texts(given, getattr(self, "text_column_", None))
+        if not is_frame(given):
+            return checked_texts(given)
+        frame = Frame(given, "X")
+        column = getattr(self, "text_column_", None)
+        return checked_texts(frame.column(frame.choose(column, None, labels=False).text))
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the model folder; ``dcnn predict`` and ``DCNNClassifier.load`` read it."""

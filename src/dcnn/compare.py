@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from dcnn import artifact as model_folder
 from dcnn.config import DEFAULT, MODEL_KINDS, Config, NBoWConfig
-from dcnn.data.readers import LabelledTexts
+from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.data.split import hold_out
 from dcnn.experiments.ngrams import NGRAM_MODELS, ngram_classifier
 from dcnn.experiments.statistics import (
@@ -46,7 +46,8 @@ from dcnn.metrics import Evaluation, evaluate
 from dcnn.plots import GREEN, RED, draw_svg
 from dcnn.predictor import Predictor
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.training.fit import TextSet, fit
+from dcnn.training.fit import RunOptions as TrainingOptions
+from dcnn.training.fit import fit
 
 Clock = Callable[[], float]
 
@@ -206,13 +207,16 @@ class RunOptions:
         train: all of the training file.
         dev: a dev set of the user's own, or none.
         test: what they are scored on.
-        classes: the labels, in the order of the class numbers.
     """
 
     train: LabelledTexts
     dev: LabelledTexts | None
     test: LabelledTexts
-    classes: Sequence[str]
+
+    @property
+    def classes(self) -> list[str]:
+        """The labels, by class number."""
+        return [str(label) for label in self.train.classes]
 
 
 @dataclass(frozen=True)
@@ -260,9 +264,9 @@ def warm_up() -> None:
 
     It also says which backend computes, once and not for every run.
     """
-    two = TextSet(["a", "b"], np.array([0, 1]))
+    two = number_labels(["a", "b"], ["a", "b"])
     config = Config(model=NBoWConfig(dim=2)).with_training(epochs=1)
-    fit(two, two, ("a", "b"), config, device="cpu")
+    fit(two, two, config, TrainingOptions(device="cpu"))
     logging.getLogger("dcnn").setLevel(logging.WARNING)
 
 
@@ -284,12 +288,8 @@ def _network(kind: str) -> Callable[[RunOptions, int, Path], Fitted]:
         # As `dcnn train` would: the same split for the same seed, hence the same model.
         learned, dev = run_options.train, run_options.dev
         if dev is None:
-            learned, dev = hold_out(run_options.train, config.training)
-        sets = (
-            TextSet(learned.texts, learned.class_numbers(run_options.classes)),
-            TextSet(dev.texts, dev.class_numbers(run_options.classes)),
-        )
-        artifact, _ = fit(*sets, run_options.classes, config, device="cpu")
+            learned, dev = hold_out(learned, config.training.dev_fraction, seed)
+        artifact, _ = fit(learned, dev, config, TrainingOptions(device="cpu"))
         model_folder.save(folder, artifact)
         return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 
@@ -298,7 +298,7 @@ def _network(kind: str) -> Callable[[RunOptions, int, Path], Fitted]:
 
 def _grams(name: str) -> Callable[[RunOptions, int, Path], Fitted]:
     def train(run_options: RunOptions, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
-        truth = run_options.train.class_numbers(run_options.classes)
+        truth = run_options.train.targets
         model = ngram_classifier(name).fit(run_options.train.texts, truth)
 
         def probabilities(texts: Sequence[str]) -> Probabilities:
@@ -346,7 +346,7 @@ def _fasttext_rivals(run_options: RunOptions, seed: int, folder: Path) -> Fitted
     def line(text: str) -> str:
         return " ".join(tokenizer(text))
 
-    numbers = run_options.train.class_numbers(run_options.classes)
+    numbers = run_options.train.targets
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as place:
         data = Path(place) / "train.txt"
@@ -376,7 +376,7 @@ def _setfit(run_options: RunOptions, seed: int, folder: Path) -> Fitted:
     from setfit import SetFitModel, Trainer, TrainingArguments
 
     places: dict[int, list[int]] = defaultdict(list)
-    for place, number in enumerate(run_options.train.class_numbers(run_options.classes).tolist()):
+    for place, number in enumerate(run_options.train.targets.tolist()):
         places[number].append(place)
     draw = random.Random(seed)  # noqa: S311
     chosen = [
@@ -434,7 +434,7 @@ def measure(
             accuracy = 100 * run.evaluation.accuracy
             report(f"{contender.name}{which}: {accuracy:.2f} % on test, {run.seconds:.1f} s")
     fitted = {name: those[0].fitted for name, those in runs.items()}
-    texts = run_options.test.texts
+    texts = list(run_options.test.texts)
     one = take_turns([_one_text(*pair, texts) for pair in fitted.items()], ONE_ROUNDS, ONE_CALLS)
     some = (texts * (MANY_TEXTS // len(texts) + 1))[:MANY_TEXTS]
     multi_label = take_turns([_all_texts(*pair, some) for pair in fitted.items()], MANY_ROUNDS)
@@ -457,7 +457,7 @@ def _run(contender: Contender, run_options: RunOptions, seed: int, folder: Path)
     started = time.perf_counter()
     fitted = contender.fit(run_options, seed, folder)
     seconds = time.perf_counter() - started
-    truth = run_options.test.class_numbers(run_options.classes)
+    truth = run_options.test.targets
     probabilities = fitted.probabilities(run_options.test.texts)
     correct = (probabilities.argmax(axis=1) == truth).tolist()
     return Run(fitted, evaluate(truth, probabilities, run_options.classes), correct, seconds)

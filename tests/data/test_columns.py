@@ -179,7 +179,7 @@ def test_without_header_columns_are_numbered(write: Write) -> None:
     path = write("a.csv", "\nx,hello\ny,bye\n")
     examples = read_labelled(path, TableOptions(header=False))
     assert (examples.texts, examples.labels) == (["hello", "bye"], ["x", "y"])
-    assert examples.lines == [2, 3]
+    assert [place.number for place in examples.places] == [2, 3]
     path = write("b.tsv", "7\tx\thello\n")
     options = {"text_column": "3", "label_column": "2", "header": False}
     assert pairs(path, **options) == [("hello", "x")]

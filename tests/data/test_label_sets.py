@@ -12,7 +12,6 @@ from pyarrow import parquet
 from dcnn.data.readers import (
     TableOptions,
     check_form,
-    check_known_labels,
     check_training_labels,
     read_labelled,
 )
@@ -78,22 +77,22 @@ def test_every_way_to_write_sets_gives_the_same(tmp_path, write, options):
     found = read_labelled(write(tmp_path), options)
     assert found.multi_label
     assert found.texts == TEXTS
-    assert found.label_sets == SETS
+    assert found.labels == SETS
     expected = [[1, 1], [0, 0], [0, 0], [1, 0]]
-    np.testing.assert_array_equal(found.indicators(NAMES), expected)
-    assert found.select([3, 0]).label_sets == [SETS[3], SETS[0]]
+    np.testing.assert_array_equal(found.targets, expected)
+    assert found.select([3, 0]).labels == [SETS[3], SETS[0]]
 
 
 def test_flags_of_columns_may_be_numbers_or_booleans(tmp_path):
     table = pa.table({"text": TEXTS, "long": [True, False, False, True], "praise": [1, 0, 0, 0]})
     parquet.write_table(table, tmp_path / "d.parquet")
     found = read_labelled(tmp_path / "d.parquet", TableOptions(label_columns=NAMES))
-    assert found.label_sets == SETS
+    assert found.labels == SETS
 
 
 def test_a_label_given_twice_or_with_space_around_it_counts_once(tmp_path):
     path = write_json(tmp_path / "d.jsonl", [["a", " a ", "b"], ["a"], [], [3, True]])
-    assert read_labelled(path).label_sets == [("a", "b"), ("a",), (), ("3", "true")]
+    assert read_labelled(path).labels == [("a", "b"), ("a",), (), ("3", "true")]
 
 
 REFUSED = {
@@ -156,7 +155,7 @@ def test_a_shard_of_lines_without_a_separator_does_not_go_with_lists(tmp_path):
     with pytest.raises(DataError, match=r"2\.csv, line 2: the label 'long' is a single label"):
         read_labelled(tmp_path)
     found = read_labelled(tmp_path, TableOptions(labels_separator="|"))
-    assert found.label_sets == [*SETS, ("long",)]
+    assert found.labels == [*SETS, ("long",)]
 
 
 def test_a_shard_without_one_of_the_flags_is_named(tmp_path):
@@ -169,9 +168,9 @@ def test_a_shard_without_one_of_the_flags_is_named(tmp_path):
 def test_what_cannot_be_learned_or_is_not_known_is_said(tmp_path):
     found = read_labelled(write_json(tmp_path / "d.jsonl"))
     check_training_labels(found, splits=True)  # one example of a label is enough here
-    check_known_labels(found, NAMES)
+    found.with_classes(NAMES)
     with pytest.raises(DataError, match=r"line 1: the label 'praise' is not in the training set"):
-        check_known_labels(found, ["long", "prais"])
+        found.with_classes(["long", "prais"])
     for labels, message in (
         ([["x"], [], [], ["x"]], "the label 'x' alone"),
         ([[]] * 4, "no label"),

@@ -18,7 +18,7 @@ def test_quoted_field_spans_lines_and_the_record_has_its_first_line(write: Write
     path = write("a.csv", 'text,label\r\n"one\r\ntwo\n\nthree",x\r\n\r\nfour,y\r\n')
     found = read_labelled(path)
     assert found.texts == ["one\r\ntwo\n\nthree", "four"]
-    assert found.lines == [2, 7]
+    assert [place.number for place in found.places] == [2, 7]
 
 
 def test_errors_name_the_line_where_the_record_starts(write: Write) -> None:
@@ -97,7 +97,7 @@ def test_wrong_number_of_fields(write: Write) -> None:
 def test_blank_lines_are_skipped_and_counted(write: Write, name: str, content: str) -> None:
     found = read_labelled(write(name, content))
     assert (found.texts, found.labels) == (["one", "two"], ["x", "y"])
-    assert found.lines == [6, 9]
+    assert [place.number for place in found.places] == [6, 9]
 
 
 def test_blank_texts_of_a_single_column_are_kept(write: Write) -> None:
@@ -109,14 +109,14 @@ def test_lone_carriage_returns_end_csv_lines(write: Write) -> None:
     path = write("a.csv", 'text,label\rone,x\r"two\rlines",y\rthree,z')
     found = read_labelled(path)
     assert found.texts == ["one", "two\rlines", "three"]
-    assert found.lines == [2, 3, 5]
+    assert [place.number for place in found.places] == [2, 3, 5]
 
 
 def test_carriage_return_in_a_text_is_no_line_to_count(write: Write) -> None:
     path = write("a.csv", 'text,label\n"one\rmore",x\ntwo,y\n')
     found = read_labelled(path)
     assert found.texts == ["one\rmore", "two"]
-    assert found.lines == [2, 3]
+    assert [place.number for place in found.places] == [2, 3]
     assert texts(write("a.tsv", "text\tlabel\none\rmore\tx\n")) == ["one\rmore"]
     assert texts(write("a.txt", "one\rmore\n")) == ["one\rmore"]
 

@@ -8,7 +8,6 @@ import pytest
 from arrow_writing import NAMES, write_columns
 from dcnn.data.readers import (
     TableOptions,
-    check_known_labels,
     check_training_labels,
     find_shards,
     read_labelled,
@@ -198,9 +197,9 @@ def test_later_errors_name_the_shard_and_its_row(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"b\.parquet, row 2: the label 'rare' has a single"):
         check_training_labels(found, splits=True)
     with pytest.raises(DataError, match=r"b\.parquet, row 2: the label 'rare' is not in the tr"):
-        check_known_labels(found.select([4, 0]), ["x", "y"])
+        found.select([4, 0]).with_classes(["x", "y"])
     with pytest.raises(DataError, match=r"a\.csv, line 3: the label 'y' is not in the training"):
-        check_known_labels(found.select([1, 4]), ["x"])
+        found.select([1, 4]).with_classes(["x"])
 
 
 def test_what_would_be_read_the_next_time_is_known(tmp_path: Path, monkeypatch) -> None:

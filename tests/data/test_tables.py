@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 import zstandard
 
+from dcnn.data.labels import LabelledTexts, Place, number_labels
 from dcnn.data.readers import (
-    LabelledTexts,
     Row,
     TableOptions,
-    check_known_labels,
     check_training_labels,
     read_labelled,
     read_rows,
@@ -27,8 +26,8 @@ from reading import Write, message, pairs, texts
 
 
 def examples(labels: list[str], source: str = "train.csv") -> LabelledTexts:
-    lines = list(range(2, 2 + len(labels)))
-    return LabelledTexts(["a text"] * len(labels), labels, None, source, lines)
+    places = [Place(source, 2 + index) for index in range(len(labels))]
+    return number_labels(["a text"] * len(labels), labels, source=source, places=places)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_every_format_gives_the_same_rows(write: Write, name: str, content: str)
     found = read_labelled(path)
     assert found.texts == ["one, two", "three"]
     assert found.labels == ["x", "y"]
-    assert found.lines == ([2, 3] if "{" not in content else [1, 2])
+    assert [place.number for place in found.places] == ([2, 3] if "{" not in content else [1, 2])
     assert found.weights is None
     assert found.source == str(path)
 
@@ -226,28 +225,28 @@ def test_label_with_a_single_example_cannot_be_split() -> None:
 
 def test_label_that_training_never_saw() -> None:
     known = ["positive", "negative"]
-    check_known_labels(examples(["negative", "positive"]), known)
+    examples(["negative", "positive"]).with_classes(known)
     with pytest.raises(DataError) as caught:
-        check_known_labels(examples(["positive", "Positve"], "dev.csv"), known)
+        examples(["positive", "Positve"], "dev.csv").with_classes(known)
     assert "dev.csv, line 3: the label 'Positve' is not in the training set" in str(caught.value)
     assert "has 'positive', 'negative'" in str(caught.value)
     assert "did you mean 'positive'?" in str(caught.value)
     with pytest.raises(DataError) as caught:
-        check_known_labels(examples(["7"]), known)
+        examples(["7"]).with_classes(known)
     assert "did you mean" not in str(caught.value)
 
 
 def test_known_labels_past_ten_are_counted() -> None:
-    known = {str(place): 0 for place in range(100, 125)}
+    known = [str(place) for place in range(100, 125)]
     with pytest.raises(DataError, match=r"'100', .* '109' and 15 more") as caught:
-        check_known_labels(examples(["unheard of"]), known)
+        examples(["unheard of"]).with_classes(known)
     assert "'110'" not in str(caught.value)
 
 
 def test_long_and_strange_values_do_not_flood_the_terminal(write: Write) -> None:
     long = "\x1b[31m" + "é" * 10_000
     for check in (
-        lambda: check_known_labels(examples([long]), [long + "x"] * 50),
+        lambda: examples([long]).with_classes([long + "x"] * 50),
         lambda: check_training_labels(examples([long, long]), splits=True),
         lambda: check_training_labels(examples([long, "x", "x"]), splits=True),
     ):

@@ -13,8 +13,9 @@ from safetensors.numpy import load_file
 
 from dcnn.artifact import load
 from dcnn.config import Config, DCNNConfig, TrainingConfig
+from dcnn.data.labels import number_labels
 from dcnn.predictor import Predictor
-from dcnn.training.fit import TextSet, fit
+from dcnn.training.fit import RunOptions, fit
 
 pytestmark = [
     pytest.mark.gpu,
@@ -62,13 +63,13 @@ def difference(first, second):
 @pytest.mark.parametrize("members", [1, 4])
 def test_an_ensemble_is_that_of_the_cpu(n_ensemble):
     texts, labels = zip(*opinions(120), strict=True)
-    data = TextSet(texts, np.array([label == "pos" for label in labels]).astype(int))
+    data = number_labels(texts, labels, classes=("neg", "pos"))
     network = DCNNConfig(dim=32, widths=(4, 3), maps=(3, 4), k_top=2, dropout=0)
     training = TrainingConfig(epochs=3, batch_size=16, word_dropout=0, n_ensemble=n_ensemble)
     logits = []
     for device in ("cpu", "cuda"):
         config = Config(model=network, training=training)
-        artifact, _ = fit(data, data, ("neg", "pos"), config, device=device)
+        artifact, _ = fit(data, data, config, RunOptions(device=device))
         logits.append(Predictor(artifact).probabilities(texts))
     np.testing.assert_allclose(*logits, atol=2e-3)
 

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
+from dcnn.data.labels import number_labels
 from dcnn.models import build_model, sentence_model
 from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
 from dcnn.text.sentences import Sentences
-from dcnn.training.fit import TextSet, fit, make_model
+from dcnn.training.fit import RunOptions, fit, make_model
 from dcnn.training.stack import RunSpec, Stack
 from dcnn.training.trainer import train
 
@@ -213,17 +214,17 @@ def test_each_may_have_the_largest_norm():
 def test_the_settings_divide_the_network_that_is_trained():
     config = Config(model=DCNNConfig(dim=16), training=TrainingConfig(n_ensemble=2))
     assert make_model(config, VOCABULARY, CLASSES).n_ensemble == 2
-    data = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
-    artifact, _ = fit(data, None, ("neg", "pos"), config.with_training(epochs=1), device="cpu")
+    data = number_labels(["good film", "bad film"] * 4, ["pos", "neg"] * 4)
+    artifact, _ = fit(data, None, config.with_training(epochs=1), RunOptions(device="cpu"))
     assert artifact.metadata["members"] == 2
 
 
 @pytest.mark.parametrize(("asked", "said"), [(2, False), (9, True)])
 def test_that_there_are_fewer_than_asked_for_is_said(asked, said, caplog):
     config = Config(model=DCNNConfig(dim=16)).with_training(n_ensemble=asked, epochs=1)
-    data = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
+    data = number_labels(["good film", "bad film"] * 4, ["pos", "neg"] * 4)
     with caplog.at_level("INFO", "dcnn"):
-        fit(data, None, ("neg", "pos"), config, device="cpu")
+        fit(data, None, config, RunOptions(device="cpu"))
     message = (
         "training.n_ensemble=9: model.dim=16 rows are divided among 2, equally and 8 or more each"
     )

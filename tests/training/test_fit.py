@@ -3,14 +3,15 @@ import pytest
 import torch
 
 from dcnn.config import Config, DCNNConfig, TextConfig
+from dcnn.data.labels import number_labels
 from dcnn.errors import ConfigError
 from dcnn.metrics import evaluate
 from dcnn.ops.choice import backend_name
 from dcnn.predictor import Predictor
-from dcnn.training.fit import TextSet, fit
+from dcnn.training.fit import RunOptions, fit
 
 NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2)
-DATA = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
+DATA = number_labels(["good film", "bad film"] * 4, ["pos", "neg"] * 4)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.25])
@@ -20,7 +21,7 @@ def test_pretrained_vectors_are_where_the_embeddings_start(tmp_path, scale):
     config = Config(TextConfig(vectors=str(path), vectors_scale=scale, vectors_words=10), NETWORK)
     # So small a rate that the vectors are still there after training.
     config = config.with_training(epochs=1, learning_rate=1e-9)
-    artifact, _ = fit(DATA, None, ["neg", "pos"], config, device="cpu")
+    artifact, _ = fit(DATA, None, config, RunOptions(device="cpu"))
     good, film, bad, unseen = (
         artifact.weights["embeddings"][artifact.encoder.encode(word)[0]] / scale
         for word in ("good", "film", "bad", "unseen")
@@ -34,19 +35,19 @@ def test_pretrained_vectors_are_where_the_embeddings_start(tmp_path, scale):
 def test_a_network_beyond_all_memory_is_refused():
     config = Config(model=DCNNConfig(dim=2**29))
     with pytest.raises(ConfigError, match=r"this network would have .* weights"):
-        fit(DATA, None, ["neg", "pos"], config, device="cpu")
+        fit(DATA, None, config, RunOptions(device="cpu"))
 
 
 def test_a_gpu_that_is_not_there_is_said_so():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match="no GPU can be used; take auto or cpu"):
-        fit(DATA, None, ["neg", "pos"], Config(model=NETWORK), device="cuda")
+        fit(DATA, None, Config(model=NETWORK), RunOptions(device="cuda"))
 
 
 def test_the_facts_say_what_was_used():
     artifact, summary = fit(
-        DATA, DATA, ["neg", "pos"], Config(model=NETWORK).with_training(epochs=2), device="cpu"
+        DATA, DATA, Config(model=NETWORK).with_training(epochs=2), RunOptions(device="cpu")
     )
     assert artifact.metadata["examples"] == {"train": 8, "dev": 8}
     assert artifact.metadata["backend"] == backend_name(torch.device("cpu"))
@@ -57,8 +58,8 @@ def test_the_facts_say_what_was_used():
 def test_the_temperature_is_in_the_weights_and_changes_no_label():
     config = Config(model=NETWORK).with_training(epochs=3)
     classes, texts = ["neg", "pos"], ["good film", "bad film", "film", "good", "bad bad film"]
-    plain, _ = fit(DATA, DATA, classes, config.with_training(calibrate=False), device="cpu")
-    fitted, _ = fit(DATA, DATA, classes, config, device="cpu")
+    plain, _ = fit(DATA, DATA, config.with_training(calibrate=False), RunOptions(device="cpu"))
+    fitted, _ = fit(DATA, DATA, config, RunOptions(device="cpu"))
     found = fitted.metadata["calibration"]
     assert "calibration" not in plain.metadata
     assert found["temperature"] != 1
@@ -77,5 +78,5 @@ def test_the_temperature_is_in_the_weights_and_changes_no_label():
 
 
 def test_without_a_dev_set_there_is_no_temperature():
-    artifact, _ = fit(DATA, None, ["neg", "pos"], Config(model=NETWORK), device="cpu")
+    artifact, _ = fit(DATA, None, Config(model=NETWORK), RunOptions(device="cpu"))
     assert "calibration" not in artifact.metadata

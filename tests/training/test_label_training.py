@@ -10,6 +10,7 @@ from sklearn import metrics
 from dcnn.artifact import load, save
 from dcnn.config import Config, DCNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
+from dcnn.data.labels import LabelledTexts
 from dcnn.errors import ConfigError, TrainingStoppedError
 from dcnn.metrics import choose_thresholds
 from dcnn.models import build_model
@@ -19,7 +20,7 @@ from dcnn.text.sentences import Sentences
 from dcnn.training import native_step
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.fit import TextSet, fit
+from dcnn.training.fit import RunOptions, fit
 from dcnn.training.objective import (
     binary_cross_entropy,
     evaluate_label_weights,
@@ -41,15 +42,13 @@ def make_texts(count, seed):
         words = generator.choice(["the", "a", "was", "then", "people"], generator.integers(2, 6))
         chosen = [generator.choice(TOPICS[label]) for label in np.array(LABELS)[row]]
         texts.append(" ".join(generator.permutation([*words, *chosen])))
-    return TextSet(texts, applies.astype(np.float32))
+    return LabelledTexts(texts, applies.astype(np.float32), LABELS, multi_label=True)
 
 
 @pytest.fixture(scope="module")
 def fitted():
     config = Config(model=SMALL).with_training(epochs=12, batch_size=8, learning_rate=0.2)
-    return fit(
-        make_texts(300, 0), make_texts(80, 1), LABELS, config, device="cpu", multi_label=True
-    )
+    return fit(make_texts(300, 0), make_texts(80, 1), config, RunOptions(device="cpu"))
 
 
 def test_the_loss_is_torchs_summed_over_labels():
@@ -189,4 +188,4 @@ def test_balanced_classes_are_refused():
     config = Config(model=SMALL).with_training(class_weights="balanced")
     data = make_texts(10, 0)
     with pytest.raises(ConfigError, match="class_weights='balanced' is for texts of one label"):
-        fit(data, data, LABELS, config, device="cpu", multi_label=True)
+        fit(data, data, config, RunOptions(device="cpu"))

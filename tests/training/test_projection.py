@@ -8,12 +8,13 @@ from torch.func import functional_call
 from dcnn import artifact as model_folder
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig, TextConfig
 from dcnn.data.batching import Examples
+from dcnn.data.labels import number_labels
 from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.predictor import Predictor
 from dcnn.text.sentences import Sentences
 from dcnn.text.vectors import WordVectors
 from dcnn.training.callbacks import Callback
-from dcnn.training.fit import TextSet, fit, initialize, make_model
+from dcnn.training.fit import RunOptions, fit, initialize, make_model
 from dcnn.training.stack import RunSpec, Stack
 from dcnn.training.trainer import Run, train
 
@@ -127,9 +128,9 @@ def test_a_model_folder_holds_a_plain_table(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("good 1 2 3 4 5\nbad -1 -2 -3 -4 1\nunseen 5 6 7 8 2\n")
     text = TextConfig(vectors=str(path), vectors_projection=0.1, vectors_words=10)
-    data = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
+    data = number_labels(["good film", "bad film"] * 4, ["pos", "neg"] * 4)
     config = Config(text, NETWORK).with_training(epochs=2)
-    artifact, _ = fit(data, None, ["neg", "pos"], config, device="cpu")
+    artifact, _ = fit(data, None, config, RunOptions(device="cpu"))
     model_folder.save(tmp_path / "model", artifact)
     path.unlink()  # the model has no need of it any more
     loaded = Predictor.load(tmp_path / "model")
@@ -144,12 +145,12 @@ def test_a_run_does_not_go_on_with_other_vectors(tmp_path):
     path, checkpoint = tmp_path / "vectors.txt", tmp_path / "checkpoint"
     path.write_text("good 1 2 3 4 5\nbad -1 -2 -3 -4 1\n")
     text = TextConfig(vectors=str(path), vectors_projection=0.1)
-    data = TextSet(["good film", "bad film"] * 4, np.array([1, 0] * 4))
+    data = number_labels(["good film", "bad film"] * 4, ["pos", "neg"] * 4)
     config = Config(text, NETWORK).with_training(epochs=2)
 
     def run(resume: bool) -> None:
         options = {"device": "cpu", "checkpoint_path": checkpoint, "resume": resume}
-        fit(data, None, ["neg", "pos"], config, **options)
+        fit(data, None, config, RunOptions(**options))
 
     run(resume=False)
     run(resume=True)

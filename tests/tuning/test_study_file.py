@@ -1,14 +1,14 @@
 import pytest
 
 from dcnn.config import Config
-from dcnn.data.readers import LabelledTexts
+from dcnn.data.labels import number_labels
 from dcnn.errors import UserError
 from dcnn.tuning.search import is_study, open_study, study_identity
 
 
 def examples(*rows):
     texts, labels = zip(*rows, strict=True)
-    return LabelledTexts(list(texts), list(labels), None, "d.csv", list(range(len(rows))))
+    return number_labels(texts, labels, source="d.csv")
 
 
 TRAIN, DEV = examples(("a", "x"), ("b", "y")), examples(("c", "x"))

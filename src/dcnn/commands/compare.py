@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dcnn.commands.examples import read_examples, sorted_labels
+from dcnn.commands.examples import read_examples
 from dcnn.data.readers import TableOptions
 from dcnn.errors import MissingExtraError, StorageError, UserError
 from dcnn.files import write_atomically
@@ -54,7 +54,7 @@ def run_compare(options: CompareOptions) -> None:
     if not contenders:
         raise UserError("--models: none of them is installed; add one of ours, such as dcnn")
     assert test is not None  # noqa: S101
-    run_options = RunOptions(train, dev, test, sorted_labels(train.labels))
+    run_options = RunOptions(train, dev, test)
     with _folder(options.out) as folder:
         scores = measure(
             contenders, run_options, options.seeds, Path(folder), lambda line: console.print(line)

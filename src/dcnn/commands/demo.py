@@ -19,13 +19,14 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.config import DEFAULT, Config
 from dcnn.data.corpora.opinions import Opinion, generate
+from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.errors import MissingExtraError
 from dcnn.predictor import Predictor
 
 try:
     from dcnn.experiments.ngrams import ngram_classifier
     from dcnn.terminal import TrainingBar, make_console
-    from dcnn.training.fit import TextSet, fit
+    from dcnn.training.fit import RunOptions, fit
 except ImportError:
     raise MissingExtraError("The demo", "train") from None
 
@@ -93,12 +94,10 @@ def _run_network(
     started = time.perf_counter()
     with TrainingBar(console, f"{name:<9}", quiet=True) as bar:
         artifact, summary = fit(
-            _text_set(corpus["train"]),
-            _text_set(corpus["dev"]),
-            CLASSES,
+            _labelled(corpus["train"]),
+            _labelled(corpus["dev"]),
             config.with_training(seed=seed),
-            device="cpu",
-            callback=bar,
+            RunOptions(device="cpu", callback=bar),
         )
     seconds = time.perf_counter() - started
     console.print(
@@ -119,9 +118,9 @@ def _run_naive_bayes(corpus: Corpus) -> Result:
     return Result("Bigram NB", _hits(labels, corpus["test"]), seconds)
 
 
-def _text_set(opinions: Sequence[Opinion]) -> TextSet:
-    targets = np.array([CLASSES.index(opinion.label) for opinion in opinions])
-    return TextSet([opinion.text for opinion in opinions], targets)
+def _labelled(opinions: Sequence[Opinion]) -> LabelledTexts:
+    texts, labels = [o.text for o in opinions], [o.label for o in opinions]
+    return number_labels(texts, labels, classes=CLASSES)
 
 
 def _hits(labels: Sequence[Any], opinions: Sequence[Opinion]) -> NDArray[np.bool_]:

@@ -9,13 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.data.readers import (
-    LabelledTexts,
-    TableOptions,
-    check_form,
-    check_known_labels,
-    read_labelled,
-)
+from dcnn.data.labels import LabelledTexts
+from dcnn.data.readers import TableOptions, check_form, read_labelled
 from dcnn.errors import UserError
 from dcnn.files import check_place, write_atomically
 from dcnn.metrics import abstain, confidences, evaluate, evaluate_labels, reliability
@@ -51,10 +46,11 @@ def run_evaluate(options: EvaluateOptions) -> None:
     check_form(
         examples, multi_label=predictor.multi_label, of=f"the training set of {options.model}"
     )
-    check_known_labels(examples, labels)
+    examples = examples.with_classes(labels)
     probabilities = predictor.probabilities(examples.texts)
     if options.reliability is not None:
-        truth = examples.indicators(labels)
+        truth = examples.targets
+        truth = truth if predictor.multi_label else np.eye(len(labels), dtype=np.float32)[truth]
         _draw(options, options.reliability, probabilities, truth, predictor.multi_label)
     if predictor.artifact.thresholds is not None:
         thresholds = predictor.artifact.thresholds
@@ -70,7 +66,7 @@ def _tell_label(
     labels: list[str],
 ) -> None:
     """Where a text has one label."""
-    truth = examples.class_numbers(labels)
+    truth = examples.targets
     scores = evaluate(truth, probabilities, labels)
     answered = None
     if options.abstain_below is not None:
@@ -100,7 +96,7 @@ def _tell_labels(
     labels: list[str],
 ) -> None:
     """Where a text may have several labels."""
-    truth = examples.indicators(labels)
+    truth = examples.targets
     scores = evaluate_labels(truth, probabilities, thresholds, labels)
     if options.as_json:
         more: dict[str, Any] = {"thresholds": dict(zip(labels, thresholds, strict=True))}

@@ -12,20 +12,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from dcnn.commands.examples import sorted_labels
 from dcnn.commands.torchrun import first_reads_first, processes_here
 from dcnn.config import Config
 from dcnn.data.arrow import ARROW
 from dcnn.data.corpora.registry import cache_folder
 from dcnn.data.encode import EncodedFile, Reading, encode_files
-from dcnn.data.readers import (
-    LabelledTexts,
-    TableOptions,
-    check_form,
-    check_known_labels,
-    find_shards,
-    read_labelled,
-)
+from dcnn.data.labels import LabelledTexts, sorted_labels
+from dcnn.data.readers import TableOptions, check_form, find_shards, read_labelled
 from dcnn.data.store import Corpus, Split, count_labels, load_corpus, prepare_corpus, tokenizer_of
 from dcnn.files import COMPRESSIONS
 from dcnn.terminal import EncodingBar
@@ -118,11 +111,12 @@ def _prepare(
     of_files = "1 file" if len(files) == 1 else f"{len(files):,} files"
     console.print(f"{sentences:,} examples of {of_files} are encoded in {cache}", soft_wrap=True)
     counts = count_labels(files, str(data), splits=holds_out)
+    classes = sorted_labels(counts)
     for examples in filter(None, others):
-        check_known_labels(examples, set(counts))
+        examples.with_classes(classes)
     training = config.training
     split = Split(training.dev_fraction, training.seed) if holds_out else None
-    return prepare_corpus(files, config.text, split, sorted_labels(list(counts)), cache)
+    return prepare_corpus(files, config.text, split, classes, cache)
 
 
 def _encode(

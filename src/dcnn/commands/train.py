@@ -5,19 +5,19 @@ Torch is imported when all input has been found good: a typo is answered at once
 
 import datetime
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.commands.examples import learned_labels, read_examples
+from dcnn.commands.examples import read_examples
 from dcnn.commands.given_settings import given_config
 from dcnn.commands.stopping import say_what_is_kept, stop_on_signal
 from dcnn.commands.streaming import KEPT_FILES, is_large, read_corpus, read_others
@@ -32,7 +32,8 @@ from dcnn.commands.torchrun import (
 )
 from dcnn.config import Config
 from dcnn.data.corpora.registry import cache_folder
-from dcnn.data.readers import LabelledTexts, TableOptions
+from dcnn.data.labels import LabelledTexts
+from dcnn.data.readers import TableOptions
 from dcnn.data.split import hold_out
 from dcnn.errors import (
     ConfigError,
@@ -49,8 +50,6 @@ from dcnn.terminal import TrainingBar, make_console, print_evaluation, print_lab
 from dcnn.training.callbacks import Callback, Listeners, TensorBoardLog, require_tensorboard
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dcnn.training.callbacks import EvaluationRecord
     from dcnn.training.distributed import Workers
     from dcnn.training.fit import RunOptions
@@ -224,16 +223,11 @@ def _learn_in_memory(
             options.data, options.dev, options.test, options.columns, multi_label=True
         )
     if dev is None:
-        train, dev = hold_out(train, config.training)
-    classes = learned_labels(train, options.columns)
-    _say_sizes(console, len(train.texts), len(dev.texts), len(classes), train.multi_label)
+        train, dev = hold_out(train, config.training.dev_fraction, config.training.seed)
+    _say_sizes(console, len(train), len(dev), len(train.classes), train.multi_label)
     fit_module = _import_fit()
-    data = fit_module.TextSet(train.texts, _targets(train, classes), train.weights)
-    held_out = fit_module.TextSet(dev.texts, _targets(dev, classes))
     with _training(console, options, config, workers) as run_options:
-        artifact, summary = fit_module.fit(
-            data, held_out, classes, config, multi_label=train.multi_label, **vars(run_options)
-        )
+        artifact, summary = fit_module.fit(train, dev, config, run_options)
     return artifact, summary, test
 
 
@@ -254,7 +248,7 @@ def _learn_from_disk(
     held_out = len(corpus.held_out) if dev is None else len(dev.texts)
     _say_sizes(console, len(corpus), held_out, len(corpus.classes))
     fit_module = _import_fit()
-    given = dev and fit_module.TextSet(dev.texts, dev.class_numbers(corpus.classes))
+    given = dev and dev.with_classes(corpus.classes)
     with _training(console, options, config, workers) as run_options:
         artifact, summary = fit_module.fit_corpus(corpus, given, config, run_options)
     return artifact, summary, test
@@ -282,7 +276,7 @@ def _training(
     console: Console, options: TrainOptions, config: Config, workers: "Workers | None"
 ) -> "Iterator[RunOptions]":
     """What a training needs while it runs; and how its errors end."""
-    course_of = _import_fit().RunOptions
+    run_options = _import_fit().RunOptions
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -293,7 +287,7 @@ def _training(
         stop_on_signal(callback := Listeners(bar, log), patient=workers is not None),
     ):
         try:
-            yield course_of(
+            yield run_options(
                 device=options.device,
                 checkpoint_path=options.checkpoint,
                 resume=options.resume,
@@ -319,10 +313,6 @@ def _tensorboard(options: TrainOptions, config: Config) -> AbstractContextManage
     return TensorBoardLog(options.log_folder, config)
 
 
-def _targets(examples: LabelledTexts, classes: Sequence[str]) -> "NDArray[Any]":
-    return examples.indicators(classes) if examples.multi_label else examples.class_numbers(classes)
-
-
 def _config(options: TrainOptions) -> Config:
     config = given_config(options.config, options.settings)
     given = {"epochs": options.epochs, "seed": options.seed}
@@ -334,13 +324,13 @@ def _config(options: TrainOptions) -> Config:
 def _score(console: Console, artifact: Artifact, test: LabelledTexts) -> dict[str, float]:
     """Print the scores on ``test``; returns what the folder notes of them."""
     classes = [str(label) for label in artifact.classes]
+    truth = test.with_classes(classes).targets
     probabilities = Predictor(artifact).probabilities(test.texts)
     console.print(f"Test ({test.source}):")
     if artifact.thresholds is not None:
-        truth = test.indicators(classes)
         found = evaluate_labels(truth, probabilities, artifact.thresholds, classes)
         print_label_evaluation(console, found, artifact.thresholds)
         return {"test_micro_f1": found.micro_f1, "test_macro_f1": found.macro_f1}
-    scores = evaluate(test.class_numbers(classes), probabilities, classes)
+    scores = evaluate(truth, probabilities, classes)
     print_evaluation(console, scores, classes)
     return {"test_accuracy": scores.accuracy}

@@ -6,7 +6,6 @@ The search judges on dev alone; ``MODEL-tune`` beside the model holds the study 
 import datetime
 import logging
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,12 @@ from rich.console import Console
 from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.commands.examples import read_examples, sorted_labels
+from dcnn.commands.examples import read_examples
 from dcnn.commands.given_settings import given_config
 from dcnn.commands.stopping import stop_on_signal
 from dcnn.config import Config, parse_setting
-from dcnn.data.readers import LabelledTexts, TableOptions
+from dcnn.data.labels import LabelledTexts
+from dcnn.data.readers import TableOptions
 from dcnn.data.split import hold_out
 from dcnn.errors import (
     DcnnError,
@@ -35,7 +35,6 @@ from dcnn.text.subwords import unit_of
 
 if TYPE_CHECKING:
     from dcnn.training.callbacks import Callback
-    from dcnn.training.fit import TextSet
     from dcnn.tuning.search import Search, Train
 
 DEFAULT_MINUTES = 10.0
@@ -78,7 +77,6 @@ class Examples:
 
     train: LabelledTexts
     dev: LabelledTexts
-    classes: list[str]
     dev_source: str
 
 
@@ -98,7 +96,7 @@ def run_tune(options: TuneOptions) -> None:
     examples = _examples(options, start)
     console.print(
         f"{len(examples.train.texts):,} training and {len(examples.dev.texts):,} dev examples, "
-        f"{len(examples.classes)} labels"
+        f"{len(examples.train.classes)} labels"
     )
     _search_and_save(console, options, start, examples, replaces)
 
@@ -112,8 +110,8 @@ def _examples(options: TuneOptions, start: Config) -> Examples:
     train, dev, _ = read_examples(options.data, options.dev, None, options.columns)
     source = options.dev.name if options.dev else f"{start.training.dev_fraction:.0%} held out"
     if dev is None:
-        train, dev = hold_out(train, start.training)
-    return Examples(train, dev, sorted_labels(train.labels), source)
+        train, dev = hold_out(train, start.training.dev_fraction, start.training.seed)
+    return Examples(train, dev, source)
 
 
 def _search_and_save(
@@ -121,7 +119,7 @@ def _search_and_save(
 ) -> None:
     try:
         from dcnn.commands.tune_bar import SearchBar
-        from dcnn.training.fit import TextSet, choose_device
+        from dcnn.training.fit import choose_device
         from dcnn.tuning.report import FEWEST_WORDS, REPORT, FolderSizes, parse_size, show_size
         from dcnn.tuning.search import (
             Limits,
@@ -145,7 +143,7 @@ def _search_and_save(
     device = choose_device(options.device).type
     held = frozenset(".".join(parse_setting(one)[:2]) for one in options.settings)
     name = options.out.resolve().name
-    sizes = FolderSizes(name, examples.train.texts, start, examples.classes, limit)
+    sizes = FolderSizes(name, examples.train.texts, start, examples.train.classes, limit)
     if (fitted := sizes.fitted(start)) is None:
         fewest = min(FEWEST_WORDS, sizes.words(start))
         raise UserError(
@@ -158,11 +156,6 @@ def _search_and_save(
     _make_room(options)
     identity = study_identity(examples.train, examples.dev, start, sorted(held), limit, device)
     study = open_study(options.study_file, identity)
-    train_set, dev_set = examples.train, examples.dev
-    sets = (
-        TextSet(train_set.texts, train_set.class_numbers(examples.classes), train_set.weights),
-        TextSet(dev_set.texts, dev_set.class_numbers(examples.classes)),
-    )
     if fitted != start:
         console.print(
             f"The start keeps its {fitted.text.max_size:,} most frequent {unit}s of "
@@ -173,7 +166,7 @@ def _search_and_save(
     minutes = DEFAULT_MINUTES if endless else options.minutes
     limits = Limits(None if minutes is None else 60 * minutes, options.trials)
     with SearchBar(console, limits) as bar, stop_on_signal(bar):
-        train = _trainer(sets, examples.classes, device, name)
+        train = _trainer(examples, device, name)
         search = Search(study, SearchSpace(start, held), sizes.fitted, train, limits,
                         start.training.seed, bar)  # fmt: skip
         if search.records:
@@ -191,7 +184,7 @@ def _search_and_save(
             raise TrainingStoppedError(
                 f"stopped after {len(search.records)} trials; they are kept, and {GO_ON}"
             ) from None
-    artifact = _refit(console, options, search, sets, examples, device)
+    artifact = _refit(console, options, search, examples, device)
     size = model_folder.folder_size(name, artifact)
     if limit is not None and size > limit:
         raise DcnnError(f"the folder would take {size:,} bytes, above --max-size {limit:,}")
@@ -215,16 +208,16 @@ def _make_room(options: TuneOptions) -> None:
         raise StorageError(f"{error.filename} cannot be made ({error.strerror})") from error
 
 
-def _trainer(
-    sets: "tuple[TextSet, TextSet]", classes: Sequence[str], device: str, name: str
-) -> "Train":
-    from dcnn.training.fit import fit
+def _trainer(examples: Examples, device: str, name: str) -> "Train":
+    from dcnn.training.fit import RunOptions, fit
     from dcnn.tuning.search import Trained
 
     logger = logging.getLogger("dcnn")
 
     def train(config: Config, callback: "Callback") -> Trained:
-        artifact, summary = fit(*sets, classes, config, device=device, callback=callback)
+        artifact, summary = fit(
+            examples.train, examples.dev, config, RunOptions(device=device, callback=callback)
+        )
         logger.setLevel(logging.WARNING)  # the backend is the same for all of them: said once
         best = [record for record in summary.history if record.best][-1]
         size = model_folder.folder_size(name, artifact)
@@ -237,12 +230,11 @@ def _refit(
     console: Console,
     options: TuneOptions,
     search: "Search",
-    sets: "tuple[TextSet, TextSet]",
     examples: Examples,
     device: str,
 ) -> Artifact:
     """Train with the best settings as ``dcnn train`` would: on the same data, stopped by dev."""
-    from dcnn.training.fit import fit
+    from dcnn.training.fit import RunOptions, fit
 
     best = search.best
     if best is None or best.trained is None:
@@ -258,7 +250,10 @@ def _refit(
     with TrainingBar(console, quiet=True) as bar, stop_on_signal(bar):
         try:
             artifact, summary = fit(
-                *sets, examples.classes, best.config, device=device, callback=bar
+                examples.train,
+                examples.dev,
+                best.config,
+                RunOptions(device=device, callback=bar),
             )
         except (TrainingStoppedError, KeyboardInterrupt):
             raise TrainingStoppedError(

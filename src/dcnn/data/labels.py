@@ -1,27 +1,24 @@
-"""Several labels a row: in a list, in a cell with a separator, or in columns of noughts and ones.
+"""Texts with their labels: parsed, checked and numbered, from files and from memory alike.
 
-A row may have no label at all: an empty list, an empty cell, or noughts alone. A label that is
-given twice counts once. All rows of a corpus have one label each, or all have such sets.
-
-
-Labels in memory, as ``DCNNClassifier`` is given them: one a text, or sets of them.
-
-Sets are a matrix of noughts and ones, or a list of labels for each text.
-
+A text has one label, or it is multi-label: a list, a cell with a separator, indicator columns or an
+indicator matrix of 0 and 1. A multi-label text may have no label at all, and a label that is given
+twice counts once. All texts of a data set have one label each, or all are multi-label.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.data.columns import LABEL_OPTION, did_you_mean, shown, shown_names
 from dcnn.data.frames import is_frame, is_missing, values_of
-from dcnn.data.records import Place, label_from, value_of
+from dcnn.data.records import Place as RecordPlace
+from dcnn.data.records import label_from, value_of
 from dcnn.errors import DataError
 
 SEPARATOR_OPTION = "--labels-separator"
@@ -29,6 +26,132 @@ FLAGS_OPTION = "--label-columns"
 
 _YES = ("1", "1.0", "true", "yes")
 _NO = ("0", "0.0", "false", "no")
+
+Label = str | int | float | bool
+
+
+class Place(NamedTuple):
+    """Where a row is: the file, and its line or row; as a string, for messages."""
+
+    source: str
+    number: int
+    unit: str = "line"
+
+    def __str__(self) -> str:
+        return f"{self.source}, {self.unit} {self.number}"
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Examples from any reader, as training and evaluation take them.
+
+    Attributes:
+        texts: N strings.
+        targets: (N,) class numbers, or (N, classes) probabilities; 0/1 where multi-label.
+        classes: the labels, by class number.
+        weights: (N,) float32, or none if all examples count the same.
+        multi_label: whether a text may have several labels, or none.
+        source: the file, folder, pattern or argument they come from, for messages.
+        places: where each example is, or none if the examples are counted from 0.
+    """
+
+    texts: Sequence[str]
+    targets: NDArray[Any]
+    classes: Sequence[Label]
+    weights: NDArray[np.float32] | None = None
+    multi_label: bool = False
+    source: str = "the data"
+    places: Sequence[Place] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @cached_property
+    def labels(self) -> list[Any]:
+        """The label of each text; where multi-label, the tuple of its labels."""
+        if self.multi_label:
+            return [
+                tuple(self.classes[i] for i in np.flatnonzero(row).tolist()) for row in self.targets
+            ]
+        numbers = self.targets if self.targets.ndim == 1 else self.targets.argmax(axis=1)
+        return [self.classes[number] for number in numbers.tolist()]
+
+    def where(self, index: int) -> str:
+        """Where an example is, for messages."""
+        return f"{self.source}, text {index}" if self.places is None else str(self.places[index])
+
+    def select(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> "LabelledTexts":
+        """The examples at ``indices``, in that order."""
+        chosen = np.asarray(indices, np.int64)
+        return replace(
+            self,
+            texts=[self.texts[i] for i in chosen.tolist()],
+            targets=self.targets[chosen],
+            weights=None if self.weights is None else self.weights[chosen],
+            places=None if self.places is None else [self.places[i] for i in chosen.tolist()],
+        )
+
+    def with_classes(self, classes: Sequence[Label]) -> "LabelledTexts":
+        """The same examples, numbered by the classes of the training set.
+
+        Raises:
+            DataError: an example has a label that is not one of them.
+        """
+        numbers = {label: number for number, label in enumerate(classes)}
+        places = np.array([numbers.get(label, -1) for label in self.classes], np.int64)
+        known = places >= 0
+        unknown = ~known[self.targets] if self.targets.ndim == 1 else self.targets[:, ~known] > 0
+        if unknown.any():
+            index = int(unknown.reshape(len(self), -1).any(axis=1).argmax())
+            has = {self.labels[index]} if not self.multi_label else set(self.labels[index])
+            label = next(label for label in self.classes if label in has and label not in numbers)
+            names = [str(known) for known in classes]
+            raise DataError(
+                f"{self.where(index)}: the label {shown(label)} is not in the training set, which "
+                f"has {shown_names(names)}; correct it, drop the text, or train with it"
+                f"{did_you_mean(str(label), names)}"
+            )
+        if self.targets.ndim == 1:
+            return replace(self, targets=places[self.targets], classes=tuple(classes))
+        targets = np.zeros((len(self), len(classes)), self.targets.dtype)
+        targets[:, places[known]] = self.targets[:, known]
+        return replace(self, targets=targets, classes=tuple(classes))
+
+
+def number_labels(
+    texts: Sequence[str],
+    labels: Sequence[Any],
+    *,
+    classes: Sequence[Label] | None = None,
+    multi_label: bool = False,
+    source: str = "the data",
+    places: Sequence[Place] | None = None,
+    weights: NDArray[np.float32] | None = None,
+) -> LabelledTexts:
+    """Texts with their labels, or with their lists of labels where ``multi_label``.
+
+    ``classes`` hold all labels, in the order of the class numbers; by default those that occur,
+    sorted.
+    """
+    if classes is None:
+        classes = sorted({label for one in labels for label in one} if multi_label else set(labels))
+    numbers = {label: number for number, label in enumerate(classes)}
+    targets: NDArray[Any]
+    if multi_label:
+        targets = np.zeros((len(texts), len(classes)), np.float32)
+        for row, those in zip(targets, labels, strict=True):
+            row[[numbers[label] for label in those]] = 1
+    else:
+        targets = np.array([numbers[label] for label in labels], np.int64)
+    return LabelledTexts(texts, targets, tuple(classes), weights, multi_label, source, places)
+
+
+def sorted_labels(labels: Iterable[str]) -> list[str]:
+    """Distinct labels: by value if all are whole numbers, else by alphabet."""
+    distinct = set(labels)
+    if all(label.removeprefix("-").isdecimal() and len(label) < 20 for label in distinct):
+        return sorted(distinct, key=lambda label: (int(label), label))
+    return sorted(distinct)
 
 
 @dataclass
@@ -43,7 +166,7 @@ class LabelForm:
     multi_label: bool | None = None
     source: str = ""
 
-    def check(self, where: Place, value: object, multi_label: bool) -> None:
+    def check(self, where: RecordPlace, value: object, multi_label: bool) -> None:
         """Note the form of the first row, and refuse a row that has the other one."""
         if self.multi_label is None:
             self.multi_label, self.source = multi_label, where.origin.source
@@ -62,7 +185,7 @@ class LabelForm:
 _FORMS = {True: "a list of labels", False: "a single label"}
 
 
-def labels_of(where: Place, column: str, separator: str | None) -> tuple[str, ...]:
+def labels_of(where: RecordPlace, column: str, separator: str | None) -> tuple[str, ...]:
     """The labels of a record: the members of a list, or the parts of a string."""
     value = value_of(where, column)
     n_ensemble: Sequence[object] = [value]
@@ -73,12 +196,12 @@ def labels_of(where: Place, column: str, separator: str | None) -> tuple[str, ..
     return tuple(dict.fromkeys(label_from(where, column, member) for member in n_ensemble))
 
 
-def flagged(where: Place, columns: Sequence[str]) -> tuple[str, ...]:
+def flagged(where: RecordPlace, columns: Sequence[str]) -> tuple[str, ...]:
     """The names of those ``columns`` that say yes."""
     return tuple(column for column in columns if _says_yes(where, column))
 
 
-def _says_yes(where: Place, column: str) -> bool:
+def _says_yes(where: RecordPlace, column: str) -> bool:
     value = value_of(where, column)
     word = str(value).strip().lower()
     if isinstance(value, str | int | float) and word in (*_YES, *_NO):
@@ -114,64 +237,42 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SEVERAL = (list, tuple, set, frozenset, np.ndarray)
 
 
-@dataclass(frozen=True)
-class LabelSets:
-    """What each of N texts is.
-
-    Attributes:
-        classes: the labels, sorted.
-        indicators: (N, classes) one where a label applies.
-    """
-
-    classes: NDArray[Any]
-    indicators: NDArray[np.float32]
-
-    @property
-    def sets(self) -> list[tuple[str, ...]]:
-        """The labels of each text as strings, for a split."""
-        names = [str(label) for label in self.classes]
-        return [tuple(names[i] for i in np.flatnonzero(row)) for row in self.indicators]
-
-    def among(self, classes: NDArray[Any], of: str = "dev") -> NDArray[np.float32]:
-        """The indicators in the order of ``classes``; ``of`` says whose they are, for messages.
-
-        Raises:
-            DataError: a label is not one of them.
-        """
-        known = classes.tolist()
-        found = np.zeros((len(self.indicators), len(known)), np.float32)
-        for column, label in enumerate(self.classes.tolist()):
-            if label in known:
-                found[:, known.index(label)] = self.indicators[:, column]
-            elif self.indicators[:, column].any():
-                known_by = "y" if of == "dev" else "the training set"
-                raise DataError(f"the {of} label {label!r} does not occur in {known_by}")
-        return found
-
-
-def checked_labels(y: Any, texts: Sequence[str]) -> NDArray[Any] | LabelSets:
-    """``y`` as an array of labels, one a text, or as sets of them.
+def label_texts(texts: Sequence[str], y: Any, source: str = "X") -> LabelledTexts:
+    """Texts in memory with their labels ``y``: one each, a list each, or an indicator matrix.
 
     Raises:
-        DataError: there are more or fewer than texts, one is missing or cannot be saved.
+        DataError: there are more or fewer labels than texts, one is missing or cannot be saved.
     """
     is_array = isinstance(y, np.ndarray | np.generic | str) or is_frame(y)
     if not is_array and isinstance(y, Iterable) and getattr(y, "ndim", 1) == 1:
         y = values_of(y)
-    if (sets := label_sets(y.tolist() if _holds_lists(y) else y)) is not None:
-        if len(texts) != len(sets.sets):
-            raise DataError(
-                f"X has {len(texts)} texts and y {len(sets.sets)} sets of labels; give one each"
-            )
-        for label in filter(_cannot_be_saved, sets.classes.tolist()):
+    if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == object:
+        y = y.tolist()  # which may be lists of labels
+    if getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:  # numpy's, pandas', or a sparse matrix
+        classes = tuple(map(str, y.columns)) if is_frame(y) else None
+        matrix = y.toarray() if hasattr(y, "toarray") else np.asarray(y)
+        examples = _from_matrix(texts, matrix, classes, source)
+    elif isinstance(y, list | tuple) and any(isinstance(one, _SEVERAL) for one in y):
+        examples = _from_lists(texts, y, source)
+    else:
+        examples = _from_single(texts, y, is_array, source)
+    for label in examples.classes:
+        if isinstance(label, str) and _LONE_SURROGATE.search(label):
             raise DataError(f"the label {label!r} is not valid Unicode, so it cannot be saved")
-        return sets
+    return examples
+
+
+def _check_count(texts: Sequence[str], count: int, what: str) -> None:
+    if len(texts) != count:
+        raise DataError(f"X has {len(texts)} texts and y {count} {what}; give one each")
+
+
+def _from_single(texts: Sequence[str], y: Any, is_array: bool, source: str) -> LabelledTexts:
     labels = np.asarray(y)
     if labels.ndim != 1:
-        raise DataError(f"y must be one label a text; got an array of shape {labels.shape}")
-    if len(texts) != len(labels):
-        raise DataError(f"X has {len(texts)} texts and y {len(labels)} labels; give one each")
-    # Of a missing label among strings numpy has made the string "nan": the values tell.
+        raise DataError(f"y must be one label per text; got an array of shape {labels.shape}")
+    _check_count(texts, len(labels), "labels")
+    # Of a missing label among strings numpy has made the string "nan", so the values are checked.
     for index, label in enumerate(labels.tolist() if is_array else y):
         if is_missing(label):
             raise DataError(
@@ -180,92 +281,49 @@ def checked_labels(y: Any, texts: Sequence[str]) -> NDArray[Any] | LabelSets:
     for label in set(labels.tolist()):
         if not isinstance(label, str | int | float):
             raise DataError(f"the labels must be strings, numbers or booleans; got {label!r}")
-        if _cannot_be_saved(label):
-            raise DataError(f"the label {label!r} is not valid Unicode, so it cannot be saved")
-    return labels
+    classes, targets = np.unique(labels, return_inverse=True)
+    return LabelledTexts(texts, targets, tuple(classes.tolist()), source=source)
 
 
-def _holds_lists(y: Any) -> bool:
-    """Whether ``y`` is an array of objects, which may be lists of labels."""
-    return isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == object
-
-
-def _cannot_be_saved(label: object) -> bool:
-    return isinstance(label, str) and _LONE_SURROGATE.search(label) is not None
-
-
-def dev_targets(
-    labels: NDArray[Any] | LabelSets, classes: NDArray[Any], multi_label: bool
-) -> NDArray[Any]:
-    """The targets of a dev set, in the form of the training set's."""
-    if isinstance(labels, LabelSets) != multi_label:
-        one, other = ("one label", "several") if multi_label else ("several labels", "one")
-        raise DataError(f"the dev set has {one} a text, where y has {other}; give both alike")
-    if isinstance(labels, LabelSets):
-        return labels.among(classes)
-    return _class_numbers(labels, classes)
-
-
-def _class_numbers(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    numbers = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
-    unknown = classes[numbers] != labels
-    if unknown.any():
-        raise DataError(f"the dev label {labels[unknown].tolist()[0]!r} does not occur in y")
-    return numbers
-
-
-def label_sets(y: Any) -> LabelSets | None:
-    """``y`` as sets of labels, if that is what it is: none where it has one label a text.
-
-    Raises:
-        DataError: a matrix holds more than noughts and ones, or a list what is no label.
-    """
-    if getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:  # numpy's, pandas', or a sparse matrix
-        matrix = _of_matrix(y.toarray() if hasattr(y, "toarray") else np.asarray(y))
-        return (
-            replace(matrix, classes=np.array(list(map(str, y.columns)))) if is_frame(y) else matrix
-        )
-    if not isinstance(y, list | tuple) or not any(isinstance(one, _SEVERAL) for one in y):
-        return None
-    for place, one in enumerate(y):
-        if not isinstance(one, _SEVERAL):
-            raise DataError(
-                f"label {place} is {one!r:.60}, where others are lists; give every text a list of "
-                "labels, empty where none applies"
-            )
-    return _of_lists([list(one) for one in y])
-
-
-def _of_matrix(matrix: NDArray[Any]) -> LabelSets:
+def _from_matrix(
+    texts: Sequence[str], matrix: NDArray[Any], classes: Sequence[Label] | None, source: str
+) -> LabelledTexts:
+    _check_count(texts, len(matrix), "rows")
     if not np.isin(matrix, (0, 1)).all():
         odd = matrix[~np.isin(matrix, (0, 1))][0]
         raise DataError(
-            f"y is a matrix, which must hold noughts and ones, a column a label; it holds {odd!r}"
+            f"y is a matrix, which must hold 0 and 1 only, a column per label; it holds {odd!r}"
         )
-    return LabelSets(np.arange(matrix.shape[1]), matrix.astype(np.float32))
+    classes = tuple(range(matrix.shape[1])) if classes is None else classes
+    targets = matrix.astype(np.float32)
+    return LabelledTexts(texts, targets, classes, multi_label=True, source=source)
 
 
-def _of_lists(sets: list[list[Any]]) -> LabelSets:
-    if len({len(one) for one in sets}) == 1 and len(sets[0]) > 1 and _are_flags(sets):
-        return _of_matrix(np.array(sets))
-    for place, labels in enumerate(sets):
+def _from_lists(texts: Sequence[str], y: Sequence[Any], source: str) -> LabelledTexts:
+    for index, labels in enumerate(y):
+        if not isinstance(labels, _SEVERAL):
+            raise DataError(
+                f"label {index} is {labels!r:.60}, where others are lists; give every text a list "
+                "of labels, empty where none applies"
+            )
+    lists = [list(labels) for labels in y]
+    if len({len(labels) for labels in lists}) == 1 and len(lists[0]) > 1 and _are_flags(lists):
+        return _from_matrix(texts, np.array(lists), None, source)
+    _check_count(texts, len(lists), "lists of labels")
+    for index, labels in enumerate(lists):
         for label in labels:
             if is_missing(label) or not isinstance(label, str | int | float | np.generic):
                 raise DataError(
-                    f"label {place} holds {label!r:.60}; "
+                    f"label {index} holds {label!r:.60}; "
                     "the labels must be strings, numbers or booleans"
                 )
-    distinct = {label for labels in sets for label in labels}
+    distinct = {label for labels in lists for label in labels}
     if len({isinstance(label, str) for label in distinct}) > 1:
         raise DataError("some of the labels are strings and some are not; give all of one type")
-    classes = np.array(sorted(distinct))
-    numbers = {label: number for number, label in enumerate(classes.tolist())}
-    indicators = np.zeros((len(sets), len(classes)), np.float32)
-    for row, labels in zip(indicators, sets, strict=True):
-        row[[numbers[label] for label in labels]] = 1
-    return LabelSets(classes, indicators)
+    classes = np.array(sorted(distinct)).tolist()
+    return number_labels(texts, lists, classes=classes, multi_label=True, source=source)
 
 
-def _are_flags(sets: list[list[Any]]) -> bool:
+def _are_flags(lists: Sequence[Sequence[Any]]) -> bool:
     """Whether lists of equal length are the rows of a matrix, as in ``[[0, 1], [1, 1]]``."""
-    return all(type(flag) in (int, bool, float) and flag in (0, 1) for row in sets for flag in row)
+    return all(type(flag) in (int, bool, float) and flag in (0, 1) for row in lists for flag in row)

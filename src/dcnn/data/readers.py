@@ -28,15 +28,13 @@ Whether a classifier can learn from the labels of a training set, and knows thos
 
 import glob
 import logging
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from dcnn.data.arrow import ARROW, open_arrow
 from dcnn.data.columns import (
@@ -54,10 +52,14 @@ from dcnn.data.labels import (
     FLAGS_OPTION,
     SEPARATOR_OPTION,
     LabelForm,
+    LabelledTexts,
     check_flags,
     flagged,
     labels_of,
+    number_labels,
+    sorted_labels,
 )
+from dcnn.data.labels import Place as LabelPlace
 from dcnn.data.records import (
     JSON_LINES,
     PLAIN,
@@ -77,7 +79,6 @@ from dcnn.data.records import (
 )
 from dcnn.errors import DataError
 from dcnn.files import COMPRESSIONS, bare_suffix, check_readable
-from dcnn.text.sentences import Ints
 
 LINES = (*SEPARATORS, *JSON_LINES, PLAIN)
 
@@ -236,7 +237,7 @@ class Row:
     label: str | None
     weight: float | None
     line: int
-    origin: Origin | None = field(default=None, compare=False)
+    origin: Origin = field(default=Origin(""), compare=False)
     labels: tuple[str, ...] | None = None
 
 
@@ -383,71 +384,6 @@ __all__ = [
 _DEFAULTS = TableOptions()
 
 
-@dataclass(frozen=True)
-class LabelledTexts:
-    """A whole file of examples, as training and evaluation take it.
-
-    Attributes:
-        texts: one an example.
-        labels: one an example; none at all where examples have sets of them.
-        weights: float32, one an example, or ``None``.
-        source: the file, folder or pattern they come from, for messages.
-        lines: where each example starts in its file.
-        origins: the file of each example; none if it is ``source``, in lines.
-        label_sets: the labels of each example, where it may have several or none.
-    """
-
-    texts: list[str]
-    labels: list[str]
-    weights: npt.NDArray[np.float32] | None
-    source: str
-    lines: list[int]
-    origins: list[Origin] | None = None
-    label_sets: list[tuple[str, ...]] | None = None
-
-    @property
-    def multi_label(self) -> bool:
-        """Whether an example may have several labels."""
-        return self.label_sets is not None
-
-    @property
-    def each(self) -> Iterator[tuple[str, ...]]:
-        """The labels of each example, however many it may have."""
-        yield from (
-            ((label,) for label in self.labels) if self.label_sets is None else self.label_sets
-        )
-
-    def where(self, index: int) -> str:
-        """Where an example is, for messages."""
-        origin = Origin(self.source) if self.origins is None else self.origins[index]
-        return origin.at(self.lines[index])
-
-    def class_numbers(self, classes: Sequence[str]) -> Ints:
-        """The place of each label among ``classes``, which hold them all."""
-        numbers = {label: number for number, label in enumerate(classes)}
-        return np.array([numbers[label] for label in self.labels])
-
-    def indicators(self, classes: Sequence[str]) -> npt.NDArray[np.float32]:
-        """(N, classes) one where a label of ``classes``, which hold them all, applies."""
-        numbers = {label: number for number, label in enumerate(classes)}
-        found = np.zeros((len(self.texts), len(classes)), np.float32)
-        for row, labels in zip(found, self.each, strict=True):
-            row[[numbers[label] for label in labels]] = 1
-        return found
-
-    def select(self, indices: Sequence[int]) -> "LabelledTexts":
-        """The examples at ``indices``, in that order."""
-        return LabelledTexts(
-            texts=[self.texts[i] for i in indices],
-            labels=[] if self.multi_label else [self.labels[i] for i in indices],
-            weights=None if self.weights is None else self.weights[list(indices)],
-            source=self.source,
-            lines=[self.lines[i] for i in indices],
-            origins=None if self.origins is None else [self.origins[i] for i in indices],
-            label_sets=None if self.label_sets is None else [self.label_sets[i] for i in indices],
-        )
-
-
 class BadShardError(DataError):
     """One of several files cannot be used."""
 
@@ -542,14 +478,17 @@ def read_labelled(path: Path, options: TableOptions = _DEFAULTS) -> LabelledText
                 f"{path}: every weight in column {shown(options.weight_column)} is 0; "
                 f"give at least one example a weight above 0, or leave out {WEIGHT_OPTION}"
             )
-    return LabelledTexts(
-        texts=[row.text for row in rows],
-        labels=[row.label for row in rows if row.label is not None],
-        weights=weights,
+    multi_label = rows[0].labels is not None
+    labels = [row.labels if multi_label else row.label for row in rows]
+    occurring = {label for row in rows for label in row.labels or ()} if multi_label else labels
+    return number_labels(
+        [row.text for row in rows],
+        labels,
+        classes=sorted_labels([*occurring, *options.label_columns]),
+        multi_label=multi_label,
         source=str(path),
-        lines=[row.line for row in rows],
-        origins=[row.origin for row in rows if row.origin is not None],
-        label_sets=[row.labels for row in rows if row.labels is not None] or None,
+        places=[LabelPlace(row.origin.source, row.line, row.origin.unit) for row in rows],
+        weights=weights,
     )
 
 
@@ -589,53 +528,36 @@ def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
     Raises:
         DataError: there are fewer than two labels, or a label to be split has a single example.
     """
-    counts = Counter(label for labels in examples.each for label in labels)
-    if examples.multi_label and len(counts) < 2:
-        found = f"the label {shown(next(iter(counts)))} alone" if counts else "no label at all"
+    counts = np.bincount(examples.targets) if examples.targets.ndim == 1 else None
+    counts = examples.targets.sum(axis=0) if counts is None else counts
+    occurring = [label for label, count in zip(examples.classes, counts, strict=False) if count]
+    if examples.multi_label and len(occurring) < 2:
+        found = f"the label {shown(occurring[0])} alone" if occurring else "no label at all"
         raise DataError(
             f"{examples.source} has {found}; add rows with others, choose with {LABEL_OPTION}, "
             f"or split its cells with {SEPARATOR_OPTION}"
         )
-    if len(counts) == 1:
-        raise one_label_only(examples.source, examples.labels[0])
-    single = [label for label, count in counts.items() if count == 1]
-    if splits and single and not examples.multi_label:
-        where = examples.where(examples.labels.index(single[0]))
+    if len(occurring) == 1:
+        raise one_label_only(examples.source, occurring[0])
+    if examples.multi_label or not splits:
+        return
+    single = np.flatnonzero(counts[examples.targets] == 1)
+    if len(single):
+        index = int(single[0])
         others = f" (one of {len(single)} such labels)" if len(single) > 1 else ""
         raise DataError(
-            f"{where}: the label {shown(single[0])} has a single "
+            f"{examples.where(index)}: the label {shown(examples.labels[index])} has a single "
             f"example{others}, too few for both training and the dev set held out from it; "
             "add examples, drop the label, or give a dev file"
         )
 
 
-def one_label_only(source: str, label: str) -> DataError:
+def one_label_only(source: str, label: object) -> DataError:
     """What to say of examples that are all of one class."""
     return DataError(
         f"{source}: every row has the label {shown(label)}, and there is "
         f"nothing to tell apart; add rows with another label, or choose with {LABEL_OPTION}"
     )
-
-
-def check_known_labels(examples: LabelledTexts, known: Collection[str]) -> None:
-    """Check that a dev or test set has only labels that the classifier can give.
-
-    Args:
-        examples: the dev or test set.
-        known: the labels of the training set.
-
-    Raises:
-        DataError: a label is not known.
-    """
-    names = set(known)
-    for index, labels in enumerate(examples.each):
-        for label in labels:
-            if label not in names:
-                raise DataError(
-                    f"{examples.where(index)}: the label {shown(label)} is not in the training "
-                    f"set, which has {shown_names(known)}; correct it, drop the row, or train with "
-                    f"it{did_you_mean(label, known)}"
-                )
 
 
 def check_form(examples: LabelledTexts, *, multi_label: bool, of: str) -> None:

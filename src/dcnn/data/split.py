@@ -9,11 +9,11 @@ a few tenths of a per cent, and fits into memory; a tenth of a billion would not
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from dcnn.config import TrainingConfig
-from dcnn.data.readers import LabelledTexts
+from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError
 from dcnn.text.sentences import Ints
 
@@ -64,19 +64,25 @@ def split_label_sets(
     return np.sort(np.concatenate([kept, held_out[returned]])), held_out[~returned]
 
 
-def hold_out(train: LabelledTexts, training: TrainingConfig) -> tuple[LabelledTexts, LabelledTexts]:
-    """Part ``train`` into what is learned from and the dev set; the seed decides."""
-    how = (training.dev_fraction, training.seed)
-    if train.label_sets is None:
-        kept, held_out = stratified_split(train.labels, *how)
+def hold_out(
+    examples: LabelledTexts, fraction: float, seed: int
+) -> tuple[LabelledTexts, LabelledTexts]:
+    """Split ``examples`` into a training set and a dev set, whose texts count the same.
+
+    Raises:
+        DataError: no example can be held out.
+    """
+    if examples.multi_label:
+        sets = [tuple(map(str, labels)) for labels in examples.labels]
+        kept, held_out = split_label_sets(sets, fraction, seed)
     else:
-        kept, held_out = split_label_sets(train.label_sets, *how)
-        if not len(held_out):
-            raise DataError(
-                f"{train.source}: too few examples of every label to hold out a dev set; "
-                "add examples, or give a dev file"
-            )
-    return train.select(kept.tolist()), train.select(held_out.tolist())
+        kept, held_out = stratified_split(examples.labels, fraction, seed)
+    if not len(held_out):
+        raise DataError(
+            f"{examples.source}: too few examples of every label to hold out a dev set; "
+            "add examples, or give a dev set of your own"
+        )
+    return examples.select(kept), replace(examples.select(held_out), weights=None)
 
 
 LARGEST_DEV = 50_000

@@ -20,7 +20,6 @@ from dcnn.data.corpora.sentiment140 import iterate_sentiment140
 from dcnn.data.corpora.sst import NEUTRAL, Phrase, authors_tokens, read_trees, swap_subtrees
 from dcnn.data.corpora.trec import read_trec
 from dcnn.data.encoded import load_or_encode
-from dcnn.data.readers import check_known_labels
 from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.text.encoder import Encoder
@@ -193,16 +192,15 @@ def _fine_targets(labels: Ints, data: DataConfig) -> NDArray[Any]:
 
 def _load_trec(sources: dict[str, Source], text: TextConfig) -> Task:
     train, test = read_trec(sources["train"].path), read_trec(sources["test"].path)
-    check_known_labels(test, set(train.labels))
-    classes = tuple(sorted(set(train.labels)))
+    test = test.with_classes(train.classes)
     encoder, sentences = Encoder.learn(train.texts, text)
     encoder = with_vector_words(encoder, text)
     return Task(
-        classes,
+        tuple(map(str, train.classes)),
         encoder,
-        Examples(sentences, train.class_numbers(classes)),
+        Examples(sentences, train.targets),
         None,
-        Examples(encoder.encode_all(test.texts), test.class_numbers(classes)),
+        Examples(encoder.encode_all(test.texts), test.targets),
     )
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact, Label, Weights
 from dcnn.config import MIN_ENSEMBLE_ROWS, Config
 from dcnn.data.batching import Examples, Floats
+from dcnn.data.labels import LabelledTexts
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
 from dcnn.metrics import UNDECIDED, calibrate, choose_thresholds, evaluate_labels, sigmoid
@@ -31,7 +31,8 @@ from dcnn.training.batches import ALONE, CorpusFeed
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import logits_of, target_distributions
-from dcnn.training.trainer import TrainingSummary, train
+from dcnn.training.trainer import TrainingSummary
+from dcnn.training.trainer import train as run_trainer
 
 if TYPE_CHECKING:
     from dcnn.training.distributed import Workers
@@ -109,22 +110,6 @@ logger = logging.getLogger("dcnn")
 
 
 @dataclass(frozen=True)
-class TextSet:
-    """Texts with their class numbers.
-
-    Attributes:
-        texts: N strings.
-        targets: (N,) class numbers, or (N, classes) probabilities; noughts and ones where a text
-            may have several labels.
-        weights: (N,) or none.
-    """
-
-    texts: Sequence[str]
-    targets: NDArray[Any]
-    weights: Floats | None = None
-
-
-@dataclass(frozen=True)
 class RunOptions:
     """How a training runs; none of it decides what is learned.
 
@@ -133,7 +118,7 @@ class RunOptions:
         checkpoint_path: where an unfinished run is kept; none is nowhere.
         resume: whether to go on from there.
         checkpoint_seconds: time between checkpoints.
-        callback: hears how it goes.
+        callback: called at every evaluation.
         threads: CPU threads. One is the default: more help little on an idle machine, wait for one
             another on a busy one, and round differently.
         workers: the processes that train together, this among them; none is this one alone.
@@ -149,51 +134,45 @@ class RunOptions:
 
 
 def fit(
-    data: TextSet,
-    dev: TextSet | None,
-    classes: Sequence[Label],
+    train: LabelledTexts,
+    dev: LabelledTexts | None,
     config: Config,
-    *,
-    device: str = "auto",
-    checkpoint_path: Path | None = None,
-    resume: bool = False,
-    checkpoint_seconds: float = 15.0,
-    callback: Callback | None = None,
-    threads: int = 1,
-    workers: "Workers | None" = None,
-    multi_label: bool = False,
+    options: RunOptions = RunOptions(),  # noqa: B008
 ) -> tuple[Artifact, TrainingSummary]:
-    """Train a classifier of ``classes`` on ``data``; the best weights on ``dev`` are kept.
+    """Train a classifier; the best weights on ``dev``, which has the same classes, are kept.
 
     A temperature found on ``dev`` is part of the weights unless ``training.calibrate`` is false.
-    With ``multi_label`` a text may have several of the classes, or none, and each gets a threshold
-    on ``dev``. What else follows ``config`` is described in ``RunOptions``.
+    Where a text may have several labels, each gets a threshold on ``dev``.
     """
-    if multi_label and config.training.class_weights != "none":
+    if train.multi_label and config.training.class_weights != "none":
         raise ConfigError(
             "class_weights='balanced' is for texts of one label; leave it out where a text may "
             "have several: each label has a threshold of its own"
         )
-    if multi_label and workers is not None:
+    if train.multi_label and options.workers is not None:
         raise ConfigError(
             "several processes train on texts of one label only; where a text may have several, "
             "start without torchrun"
         )
-    run_options = RunOptions(
-        device, checkpoint_path, resume, checkpoint_seconds, callback, threads, workers
-    )
-    place = _start(run_options)
-    encoder, sentences = Encoder.learn(data.texts, config.text)
+    place = _start(options)
+    encoder, sentences = Encoder.learn(train.texts, config.text)
     encoder = with_vector_words(encoder, config.text)
-    examples = Examples(sentences, data.targets, data.weights)
+    examples = Examples(sentences, train.targets, train.weights)
     dev_examples = _encode(encoder, dev) if dev is not None else None
     return _fit_encoded(
-        encoder, examples, dev_examples, classes, config, run_options, place, multi_label
+        encoder,
+        examples,
+        dev_examples,
+        train.classes,
+        config,
+        options,
+        place,
+        train.multi_label,
     )
 
 
 def fit_corpus(
-    corpus: Corpus, dev: TextSet | None, config: Config, run_options: RunOptions
+    corpus: Corpus, dev: LabelledTexts | None, config: Config, run_options: RunOptions
 ) -> tuple[Artifact, TrainingSummary]:
     """As ``fit``, for a corpus that is larger than memory; it may hold out a dev set itself."""
     place = _start(run_options)
@@ -257,7 +236,7 @@ def _fit_encoded(
         examples if isinstance(examples, Examples) else CorpusFeed(examples, config.training, rank)
     )
     with _cpu_threads(run_options.threads):
-        summary = train(
+        summary = run_trainer(
             model,
             feed,
             dev,
@@ -344,7 +323,7 @@ def choose_device(name: str) -> torch.device:
     return place
 
 
-def _encode(encoder: Encoder, data: TextSet) -> Examples:
+def _encode(encoder: Encoder, data: LabelledTexts) -> Examples:
     return Examples(encoder.encode_all(data.texts), data.targets, data.weights)
 
 

@@ -32,7 +32,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
-from dcnn.artifact import Artifact, folder_size
+from dcnn.artifact import Artifact, Label, folder_size
 from dcnn.config import Config, to_toml
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
@@ -79,7 +79,7 @@ class FolderSizes:
         name: str,
         texts: Sequence[str],
         config: Config,
-        classes: Sequence[str],
+        classes: Sequence[Label],
         limit: int | None = None,
     ) -> None:
         self.name, self.classes, self.limit = name, tuple(classes), limit

@@ -35,7 +35,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig
-from dcnn.data.readers import LabelledTexts
+from dcnn.data.labels import LabelledTexts
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
 from dcnn.training.callbacks import Callback, EvaluationRecord, Progress
 
@@ -312,7 +312,7 @@ def study_identity(
 def _fingerprint(examples: LabelledTexts) -> str:
     digest = hashlib.sha256()
     for part in (examples.texts, examples.labels):
-        digest.update(json.dumps(part).encode())
+        digest.update(json.dumps(list(part)).encode())
     if examples.weights is not None:
         digest.update(examples.weights.tobytes())
     return digest.hexdigest()[:16]

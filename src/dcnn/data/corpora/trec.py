@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dcnn.data.readers import LabelledTexts
+from dcnn.data.labels import LabelledTexts, Place, number_labels
 from dcnn.errors import DataError
 from dcnn.files import open_bytes
 
@@ -14,7 +14,7 @@ def read_trec(path: Path, fine: bool = False) -> LabelledTexts:
         path: the file.
         fine: whether labels are the 50 fine types (``LOC:city``) instead of the 6 coarse (``LOC``).
     """
-    texts, labels, lines = [], [], []
+    texts, labels, places = [], [], []
     with open_bytes(path) as stream:
         for number, raw in enumerate(stream, start=1):
             label, space, question = raw.decode("latin-1").strip().partition(" ")
@@ -25,7 +25,7 @@ def read_trec(path: Path, fine: bool = False) -> LabelledTexts:
                 )
             texts.append(question)
             labels.append(label if fine else coarse)
-            lines.append(number)
+            places.append(Place(str(path), number))
     if not texts:
         raise DataError(f"{path} is empty; fetch the TREC questions again")
-    return LabelledTexts(texts, labels, None, str(path), lines)
+    return number_labels(texts, labels, source=str(path), places=places)
