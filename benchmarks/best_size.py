@@ -25,7 +25,7 @@ from dcnn.experiments.results import EXPERIMENTS
 from dcnn.experiments.runs import ExperimentEnv
 from dcnn.metrics import softmax
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from dcnn.training.fit import find_vectors, initialize, make_model
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "best_size.json"

@@ -12,7 +12,7 @@ from dcnn.artifact import Artifact
 from dcnn.data.batching import prediction_batches
 from dcnn.models import SentenceModel, build_model
 from dcnn.predictor import Floats, Predictor
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from workload import computing_with
 
 

@@ -39,7 +39,7 @@ from dcnn.metrics import softmax
 from dcnn.models import build_model
 from dcnn.ops import select as backends
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 
 RESULT = Path(__file__).parent.parent / "results" / "bench" / "export.json"
 BLOCK = "export-cost"

@@ -13,7 +13,7 @@ from dcnn.compare import Contestant, take_turns
 from dcnn.data.readers import read_rows
 from dcnn.metrics import softmax
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from eager_torch import EagerTorchPredictor, torch_model
 from report import MICROSECONDS, Outcome, Row, plural
 from rivals import KIM, KIM_MAPS, KIM_WIDTHS, KimCNN, text_rivals

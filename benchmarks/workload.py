@@ -15,9 +15,8 @@ from dcnn.config import Config, DCNNConfig
 from dcnn.ops import native
 from dcnn.ops import select as backends
 from dcnn.text.encoder import Encoder
-from dcnn.text.sentences import Sentences
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.text.vocabulary import Vocabulary
+from dcnn.text.vocabulary import Sentences, Vocabulary
 
 CLASSES = ("negative", "positive")
 TORCH = "eager torch"

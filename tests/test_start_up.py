@@ -16,7 +16,7 @@ NEEDLESS = (
     *("fastapi", "uvicorn", "starlette", "dcnn.serve"),
     *("pyarrow", "polars", "dcnn.data.frames"),
     *("csv", "multiprocessing", "importlib.metadata", "http", "asyncio", "unittest"),
-    *("dcnn.cli", "dcnn.data.readers", "dcnn.data.readers", "dcnn.text.vocabulary"),
+    *("dcnn.cli", "dcnn.data.readers", "dcnn.text.vectors"),
     *("dcnn.training", "dcnn.experiments"),
 )
 LIST_MODULES = """

@@ -19,7 +19,7 @@ TEXTS = [
     f"{how} {what}" for how in ("unbearable", "enjoyable") for what in ["play", "film", "book"]
 ]
 LABELS = ["bad"] * 3 + ["good"] * 3
-SMALL = {"dim": 8, "widths": [4, 3], "maps": [2, 3], "k_top": 3, "epochs": 1, "subwords": 40}
+SMALL = {"dim": 8, "widths": [4, 3], "maps": [2, 3], "k_top": 3, "epochs": 1, "n_subwords": 40}
 TOKENIZERS = ("bpe", "unigram", "characters")
 
 

@@ -59,7 +59,7 @@ from dcnn.files import check_place, write_atomically
 from dcnn.ops import reference
 from dcnn.ops.reference import dynamic_k
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Ints, Sentences
+from dcnn.text.vocabulary import Ints, Sentences
 
 Array = NDArray[Any]
 

@@ -23,7 +23,7 @@ from dcnn.ops import reference
 from dcnn.ops import select as backends
 from dcnn.ops.native import Network
 from dcnn.ops.reference import dynamic_k
-from dcnn.text.sentences import Ints, Sentences
+from dcnn.text.vocabulary import Ints, Sentences
 
 Floats = NDArray[np.float32]
 

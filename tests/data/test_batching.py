@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from dcnn.data.batching import Examples, make_batch, prediction_batches, training_order
 from dcnn.data.split import stratified_split
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=300).map(np.array)
 

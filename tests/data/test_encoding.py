@@ -52,7 +52,7 @@ def test_a_file_is_encoded_once_wherever_it_lies(shards, cache, written, tmp_pat
 
 def test_whatever_code_reads_or_splits_a_file_is_part_of_its_key():
     """Else a change of that code would leave blocks of the old way in use."""
-    left_out = {"dcnn.data.columns", "dcnn.text.sentences"}  # words of errors, names of types
+    left_out = {"dcnn.data.columns", "dcnn.text.vocabulary"}  # words of errors, names of types
     found, ahead = set(), {"dcnn.data.readers", "dcnn.data.encode"}
     while ahead:
         found.add(name := ahead.pop())

@@ -9,7 +9,7 @@ from dcnn.data.corpora.registry import Source
 from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, DistillationConfig, Recipe
 from dcnn.experiments.tasks import load_task, without_unknown
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 
 TREES = {
     "train": "(3 (2 It) (4 (2 's) (4 good-natured)))\n(1 (2 so) (0 bad))\n(2 (2 a) (2 film))\n",

@@ -19,7 +19,7 @@ from dcnn.predictor import Predictor
 from dcnn.serve.app import make_app
 from dcnn.serve.limits import Limits
 from dcnn.serve.registry import Registry, ServedModel
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from untrained import VOCABULARY_TEXT, make_artifact
 
 CLASSES = ("a", "b", "c")

@@ -7,7 +7,7 @@ import torch
 from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.models import build_model
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from dcnn.training.stack import RunSpec, Stack
 
 pytestmark = [

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from dcnn.inspection.feature_graph import to_networkx
 from dcnn.models import build_model
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from small_networks import example, inspected
 
 

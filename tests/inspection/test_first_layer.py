@@ -10,7 +10,7 @@ from dcnn.inspection.detector_lists import Detector, StrongestLists
 from dcnn.inspection.detector_ranking import rank_corpus
 from dcnn.ops import reference
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from small_networks import network_with_corpus
 from untrained import make_artifact
 

@@ -9,7 +9,7 @@ from dcnn.errors import UserError
 from dcnn.inspection.trace import trace_sentence
 from dcnn.ops import reference
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from small_networks import example, inspected
 from untrained import make_artifact
 

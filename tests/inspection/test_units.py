@@ -22,7 +22,7 @@ from dcnn.serve.limits import Limits
 from dcnn.serve.refusals import Refusal
 from dcnn.serve.registry import ServedModel
 from dcnn.text.encoder import Encoder
-from dcnn.text.subwords import BytePairs, SubwordTokenizer
+from dcnn.text.subwords import BPE, SubwordTokenizer
 from dcnn.text.tokenizer import GAP, Tokenizer
 from dcnn.text.vocabulary import Vocabulary
 from untrained import make_artifact
@@ -30,8 +30,8 @@ from untrained import make_artifact
 TEXT = "bad plot, lot"
 ENCODERS = {
     "character": Encoder(Tokenizer("characters"), Vocabulary([*"abdlopt", GAP])),
-    "piece": Encoder(
-        SubwordTokenizer("bpe", True, BytePairs((("l", "o"), ("b", "a")))),
+    "subword": Encoder(
+        SubwordTokenizer("bpe", True, BPE((("l", "o"), ("b", "a")))),
         Vocabulary(["p", "ba", "lo", "##d", "##lo", "##t"]),
     ),
     "word": Encoder(Tokenizer("words"), Vocabulary(["bad", "plot", "lot"])),
@@ -59,7 +59,7 @@ def seen(page: str) -> str:
 
 def check(shown: str, unit: str) -> None:
     """The unit is named, and no other is."""
-    named = set(re.findall(r"\b(word|piece|character)s?\b", shown, re.IGNORECASE))
+    named = set(re.findall(r"\b(word|subword|character)s?\b", shown, re.IGNORECASE))
     assert {name.lower() for name in named} == {unit}, shown
 
 

@@ -14,7 +14,7 @@ from dcnn.models import build_model, sentence_model
 from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from dcnn.training.fit import RunOptions, fit, make_model
 from dcnn.training.stack import RunSpec, Stack
 from dcnn.training.trainer import train

@@ -16,7 +16,7 @@ from torch.func import vmap
 
 from dcnn.ops import native, reference, torch_backend
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from parity import (
     BACKENDS,
     LAYERS,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
 from dcnn.text.encoder import Encoder
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 
 TEXTS = ["b a a", "c a b", "d"]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dcnn.config import TextConfig
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import PRESETS, Tokenizer
-from dcnn.text.vocabulary import CHUNK_SIZE, number_words
+from dcnn.text.vocabulary import CHUNK_SIZE, tokenize_texts
 
 TEXTS = [f"word{i % 13} word{i % 5} " * (i % 4) for i in range(40)]
 WORDS = Tokenizer("words")
@@ -16,16 +16,16 @@ WORDS = Tokenizer("words")
 texts = st.lists(st.text("ab é!", max_size=8), max_size=20)
 
 
-def plain(numbered):
-    return numbered.words, numbered.numbers.tolist(), numbered.lengths.tolist()
+def plain(tokenized):
+    return tokenized.words, tokenized.ids.tolist(), tokenized.lengths.tolist()
 
 
 def expected(tokenizer, texts):
     """Word by word, without chunks."""
     tokens = [tokenizer(text) for text in texts]
     words = list(dict.fromkeys(token for sentence in tokens for token in sentence))
-    numbers = [words.index(token) for sentence in tokens for token in sentence]
-    return words, numbers, [len(sentence) for sentence in tokens]
+    ids = [words.index(token) for sentence in tokens for token in sentence]
+    return words, ids, [len(sentence) for sentence in tokens]
 
 
 class _KillsItsProcess:
@@ -42,20 +42,20 @@ class _KillsItsProcess:
 
 @given(texts, st.sampled_from(PRESETS), st.integers(1, 25))
 def test_chunks_change_nothing(texts, preset, chunk_size):
-    numbered = number_words(Tokenizer(preset), iter(texts), chunk_size=chunk_size)
-    assert plain(numbered) == expected(Tokenizer(preset), texts)
+    tokenized = tokenize_texts(Tokenizer(preset), iter(texts), chunk_size=chunk_size)
+    assert plain(tokenized) == expected(Tokenizer(preset), texts)
 
 
 @settings(max_examples=4)
 @given(texts.filter(lambda texts: len(texts) > 3), st.integers(1, 3))
 def test_processes_change_nothing(texts, chunk_size):
-    numbered = number_words(WORDS, iter(texts), processes=2, chunk_size=chunk_size)
-    assert plain(numbered) == expected(WORDS, texts)
+    tokenized = tokenize_texts(WORDS, iter(texts), processes=2, chunk_size=chunk_size)
+    assert plain(tokenized) == expected(WORDS, texts)
 
 
 def test_more_chunks_than_are_read_ahead_stay_in_order():
-    numbered = number_words(WORDS, iter(TEXTS), processes=2, chunk_size=3)
-    assert plain(numbered) == expected(WORDS, TEXTS)
+    tokenized = tokenize_texts(WORDS, iter(TEXTS), processes=2, chunk_size=3)
+    assert plain(tokenized) == expected(WORDS, TEXTS)
 
 
 def test_an_encoder_learns_the_same_in_several_processes():
@@ -70,33 +70,33 @@ def test_an_encoder_learns_the_same_in_several_processes():
 
 
 def test_a_small_input_starts_no_process(monkeypatch):
-    monkeypatch.setattr("dcnn.text.vocabulary.ProcessPoolExecutor", None)
-    numbered = number_words(WORDS, TEXTS, processes=2, chunk_size=len(TEXTS))
-    assert plain(numbered) == expected(WORDS, TEXTS)
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", None)
+    tokenized = tokenize_texts(WORDS, TEXTS, processes=2, chunk_size=len(TEXTS))
+    assert plain(tokenized) == expected(WORDS, TEXTS)
 
 
 def test_where_no_process_can_be_started_one_does_the_work(monkeypatch, caplog):
     def refuse(*_, **__):
         raise OSError("no semaphores here")
 
-    monkeypatch.setattr("dcnn.text.vocabulary.ProcessPoolExecutor", refuse)
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", refuse)
     with caplog.at_level("INFO", "dcnn"):
-        numbered = number_words(WORDS, TEXTS, processes=2, chunk_size=7)
-    assert plain(numbered) == expected(WORDS, TEXTS)
+        tokenized = tokenize_texts(WORDS, TEXTS, processes=2, chunk_size=7)
+    assert plain(tokenized) == expected(WORDS, TEXTS)
     assert "no semaphores here" in caplog.text
 
 
 def test_a_process_that_may_have_no_children_does_the_work_itself(monkeypatch):
     monkeypatch.setattr(type(multiprocessing.current_process()), "daemon", True)
-    monkeypatch.setattr("dcnn.text.vocabulary.ProcessPoolExecutor", None)
-    numbered = number_words(WORDS, TEXTS, processes=2, chunk_size=7)
-    assert plain(numbered) == expected(WORDS, TEXTS)
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", None)
+    tokenized = tokenize_texts(WORDS, TEXTS, processes=2, chunk_size=7)
+    assert plain(tokenized) == expected(WORDS, TEXTS)
 
 
 def test_what_a_dying_process_leaves_undone_is_done_here(caplog):
     with caplog.at_level("INFO", "dcnn"):
-        numbered = number_words(_KillsItsProcess(), TEXTS, processes=2, chunk_size=2)
-    assert plain(numbered) == expected(WORDS, TEXTS)
+        tokenized = tokenize_texts(_KillsItsProcess(), TEXTS, processes=2, chunk_size=2)
+    assert plain(tokenized) == expected(WORDS, TEXTS)
     assert caplog.text.count("in one process") == 1
 
 
@@ -106,4 +106,4 @@ def test_an_error_of_the_reader_comes_through():
         raise ValueError("line 41 is damaged")
 
     with pytest.raises(ValueError, match="line 41"):
-        number_words(WORDS, broken(), processes=2, chunk_size=7)
+        tokenize_texts(WORDS, broken(), processes=2, chunk_size=7)

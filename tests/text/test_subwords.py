@@ -1,4 +1,4 @@
-"""Pieces of words: learned, cut, stored and loaded."""
+"""Subwords: learned, split, stored and loaded."""
 
 import json
 import subprocess
@@ -12,10 +12,10 @@ from dcnn.config import TextConfig
 from dcnn.errors import MissingExtraError
 from dcnn.text.encoder import Encoder
 from dcnn.text.subwords import (
-    LONGEST_WORD,
-    BytePairs,
+    BPE,
+    MAX_WORD_LENGTH,
     SubwordTokenizer,
-    UnigramPieces,
+    Unigram,
     learn_tokenizer,
 )
 from dcnn.text.vocabulary import UNKNOWN
@@ -30,7 +30,7 @@ LEARNED = ("bpe", "unigram")
 
 
 def learn(kind, texts=TEXTS, **values):
-    return Encoder.learn(texts, TextConfig(tokenizer=kind, **{"subwords": 90, **values}))
+    return Encoder.learn(texts, TextConfig(tokenizer=kind, **{"n_subwords": 90, **values}))
 
 
 @pytest.mark.parametrize("kind", LEARNED)
@@ -39,7 +39,7 @@ def learn(kind, texts=TEXTS, **values):
     texts=st.lists(st.text("abc d-'é我\u0301", max_size=12), max_size=5), size=st.integers(1, 30)
 )
 def test_learning_encodes_as_the_encoder_does_and_survives_the_disk(kind, texts, size):
-    encoder, sentences = learn(kind, texts, subwords=size)
+    encoder, sentences = learn(kind, texts, n_subwords=size)
     again = Encoder.from_json(encoder.to_json())
     assert again == encoder
     encoded = again.encode_all(texts)
@@ -49,7 +49,7 @@ def test_learning_encodes_as_the_encoder_does_and_survives_the_disk(kind, texts,
 
 @pytest.mark.parametrize("kind", LEARNED)
 @given(text=st.text("aberdltsu我x! ", max_size=40))
-def test_the_pieces_of_a_text_spell_its_words(kind, text):
+def test_the_subwords_of_a_text_spell_its_words(kind, text):
     tokenizer = learned_once(kind)
     words = tokenizer(text)
     spelled = "".join(map(tokenizer.spell, words))
@@ -68,29 +68,31 @@ def learned_once(kind):
 
 @pytest.mark.parametrize("kind", LEARNED)
 @given(word=st.text("abcdelnrstu", min_size=1, max_size=20))
-def test_a_word_is_cut_as_the_library_cuts_it(kind, word):
+def test_a_word_is_split_as_the_library_splits_it(kind, word):
     tokenizers = pytest.importorskip("tokenizers")
-    pieces = learned_once(kind).pieces
+    ours = learned_once(kind).model
     if kind == "bpe":
-        merged = [left + right for left, right in pieces.merges]
+        merged = [left + right for left, right in ours.merges]
         known = dict.fromkeys([*"abcdelnrstu", *"".join(merged), *merged])
-        model = tokenizers.models.BPE({piece: i for i, piece in enumerate(known)}, [*pieces.merges])
+        model = tokenizers.models.BPE(
+            {subword: i for i, subword in enumerate(known)}, [*ours.merges]
+        )
     else:
-        model = tokenizers.models.Unigram([("?", -99.0), *pieces.pieces], 0)
-    assert pieces.cut(word) == [token.value for token in model.tokenize(word)]
+        model = tokenizers.models.Unigram([("?", -99.0), *ours.subwords], 0)
+    assert ours.split(word) == [token.value for token in model.tokenize(word)]
 
 
-def test_frequent_words_are_pieces_and_pieces_inside_a_word_are_marked():
+def test_frequent_words_are_subwords_and_subwords_inside_a_word_are_marked():
     for kind in LEARNED:
         tokenizer = learned_once(kind)
         assert tokenizer("the readers") == ["the", "readers"] or kind == "bpe"
         first, *others = tokenizer("untheread")
         assert others
         assert not first.startswith("##")
-        assert all(piece.startswith("##") for piece in others)
+        assert all(subword.startswith("##") for subword in others)
 
 
-def test_neighbouring_letters_of_a_script_without_spaces_can_be_one_piece():
+def test_neighbouring_letters_of_a_script_without_spaces_can_be_one_subword():
     assert learned_once("bpe")("我喜欢") == ["我喜欢"]
 
 
@@ -104,7 +106,7 @@ def test_an_unseen_character_is_unknown_and_its_neighbours_are_not():
 def test_the_time_of_a_long_word_grows_with_its_length_alone():
     for kind in LEARNED:
         tokens = learned_once(kind)("ab" * 20_000)
-        assert len(tokens) >= 40_000 / LONGEST_WORD
+        assert len(tokens) >= 40_000 / MAX_WORD_LENGTH
 
 
 PROGRAM = """
@@ -112,12 +114,12 @@ import sys
 from dcnn.config import TextConfig
 from dcnn.text.encoder import Encoder
 kind, *texts = sys.argv[1:]
-print(Encoder.learn(texts, TextConfig(tokenizer=kind, subwords=90))[0].to_json(), end="")
+print(Encoder.learn(texts, TextConfig(tokenizer=kind, n_subwords=90))[0].to_json(), end="")
 """
 
 
 @pytest.mark.parametrize("kind", LEARNED)
-def test_the_same_texts_give_the_same_pieces_in_every_process(kind):
+def test_the_same_texts_give_the_same_subwords_in_every_process(kind):
     """The library counts in hash tables whose order changes from process to process."""
     made = [
         subprocess.run(
@@ -136,7 +138,7 @@ def test_learning_without_the_library_names_the_extra(kind, monkeypatch):
         learn_tokenizer(TextConfig(tokenizer=kind), TEXTS)
 
 
-def test_using_learned_pieces_needs_no_library(monkeypatch):
+def test_using_learned_subwords_needs_no_library(monkeypatch):
     stored = {kind: learn(kind)[0].to_json() for kind in LEARNED}
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     for kind, text in stored.items():
@@ -146,34 +148,40 @@ def test_using_learned_pieces_needs_no_library(monkeypatch):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"preset": "bpe"}, "merges must be a list of pairs"),
-        ({"preset": "bpe", "merges": ["a b", "ab"]}, "'ab' must be two pieces and a space between"),
-        ({"preset": "bpe", "merges": ["a  b"]}, "'a  b' must be two pieces"),
-        ({"preset": "bpe", "merges": [7]}, "7 must be two pieces"),
+        ({"preset": "bpe"}, "merges must be a list"),
+        (
+            {"preset": "bpe", "merges": ["a b", "ab"]},
+            "'ab' must be two subwords separated by a space",
+        ),
+        ({"preset": "bpe", "merges": ["a  b"]}, "'a  b' must be two subwords"),
+        ({"preset": "bpe", "merges": [7]}, "7 must be two subwords"),
         ({"preset": "bpe", "merges": ["a b", "a b"]}, "a pair occurs twice"),
         ({"preset": "unigram"}, "pieces must be a list"),
-        ({"preset": "unigram", "pieces": ["a -1", "b"]}, "'b' must be a piece, a space and a fin"),
-        ({"preset": "unigram", "pieces": ["a nan"]}, "'a nan' must be a piece"),
-        ({"preset": "unigram", "pieces": [" -1"]}, "' -1' must be a piece"),
-        ({"preset": "unigram", "pieces": ["a -1", "a -2"]}, "a piece occurs twice"),
+        (
+            {"preset": "unigram", "pieces": ["a -1", "b"]},
+            "'b' must be a subword, a space and a fin",
+        ),
+        ({"preset": "unigram", "pieces": ["a nan"]}, "'a nan' must be a subword"),
+        ({"preset": "unigram", "pieces": [" -1"]}, "' -1' must be a subword"),
+        ({"preset": "unigram", "pieces": ["a -1", "a -2"]}, "a subword occurs twice"),
     ],
 )
-def test_damaged_pieces_are_explained(changed, message):
+def test_damaged_subwords_are_explained(changed, message):
     values = {"lowercase": True, "vocabulary": ["a"]} | changed
     with pytest.raises(ValueError, match=message):
         Encoder.from_json(json.dumps(values))
 
 
-def test_byte_pairs_merge_the_most_important_pair_first():
-    pieces = BytePairs((("b", "c"), ("a", "b"), ("bc", "d")))
-    assert pieces.cut("abcd") == ["a", "bcd"]
-    assert pieces.cut("abab") == ["ab", "ab"]
-    assert SubwordTokenizer("bpe", True, pieces)("ABCD x") == ["a", "##bcd", "x"]
+def test_bpe_merges_the_most_important_pair_first():
+    model = BPE((("b", "c"), ("a", "b"), ("bc", "d")))
+    assert model.split("abcd") == ["a", "bcd"]
+    assert model.split("abab") == ["ab", "ab"]
+    assert SubwordTokenizer("bpe", True, model)("ABCD x") == ["a", "##bcd", "x"]
 
 
-def test_unigram_pieces_take_the_likeliest_way():
-    pieces = UnigramPieces((("a", -2.0), ("b", -2.0), ("ab", -3.0), ("aba", -8.0)))
-    assert pieces.cut("aba") == ["ab", "a"]
-    assert pieces.cut("a?b") == ["a", "?", "b"]
-    # A character that is no piece is dearer than any piece that holds it.
-    assert UnigramPieces((("ab", -3.0), ("b", -1.0))).cut("ab") == ["ab"]
+def test_unigram_takes_the_most_likely_subwords():
+    model = Unigram((("a", -2.0), ("b", -2.0), ("ab", -3.0), ("aba", -8.0)))
+    assert model.split("aba") == ["ab", "a"]
+    assert model.split("a?b") == ["a", "?", "b"]
+    # An unknown character costs more than any subword that holds it.
+    assert Unigram((("ab", -3.0), ("b", -1.0))).split("ab") == ["ab"]

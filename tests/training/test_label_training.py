@@ -16,7 +16,7 @@ from dcnn.metrics import choose_thresholds
 from dcnn.models import build_model
 from dcnn.ops import native
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from dcnn.training import native_step
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint

@@ -8,7 +8,7 @@ from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
 from dcnn.models import build_model
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import evaluate_weights

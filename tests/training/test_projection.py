@@ -11,8 +11,8 @@ from dcnn.data.batching import Examples
 from dcnn.data.labels import number_labels
 from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Sentences
 from dcnn.text.vectors import WordVectors
+from dcnn.text.vocabulary import Sentences
 from dcnn.training.callbacks import Callback
 from dcnn.training.fit import RunOptions, fit, initialize, make_model
 from dcnn.training.stack import RunSpec, Stack

@@ -10,7 +10,7 @@ from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.errors import TrainingError
 from dcnn.models import build_model
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 from dcnn.training.stack import RunSpec, Stack
 from dcnn.training.stack_data import NONE, DeviceSentences, stacked_order
 from dcnn.training.trainer import train

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dcnn.text.sentences import Sentences
-from dcnn.text.vocabulary import UNKNOWN
+from dcnn.text.vocabulary import UNKNOWN, Sentences
 from dcnn.training.stack_data import NONE, DeviceSentences
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.text.sentences import Ints, Sentences
+from dcnn.text.vocabulary import Ints, Sentences
 
 Floats = NDArray[np.floating[Any]]
 

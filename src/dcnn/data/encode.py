@@ -79,9 +79,8 @@ from dcnn.errors import DataError, DcnnError, StorageError
 from dcnn.files import file_sha256, write_atomically, write_folder_atomically
 from dcnn.text import tokenizer as tokenizer_module
 from dcnn.text import vocabulary as numbering
-from dcnn.text.sentences import Ints
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.text.vocabulary import number_chunk
+from dcnn.text.vocabulary import Ints, tokenize_chunk
 
 FOLDER = "locks"
 
@@ -153,7 +152,7 @@ def write_block(path: Path, rows: Sequence[Row], tokenizer: Tokenizer) -> BlockF
     Raises:
         StorageError: the disk refused.
     """
-    words, numbers, lengths = number_chunk(tokenizer, (row.text for row in rows))
+    words, numbers, lengths = tokenize_chunk(tokenizer, (row.text for row in rows))
     counts = np.bincount(numbers, minlength=len(words))
     numbers, lengths = _with_empty_texts(len(words), numbers, lengths)
     places: dict[str, int] = {}

@@ -32,30 +32,16 @@ from dcnn.data.corpora.registry import cache_folder
 from dcnn.errors import DataError, StorageError
 from dcnn.files import file_sha256, write_folder_atomically
 from dcnn.text import encoder as encoder_module
-from dcnn.text import (
-    sentences,
-    subwords,
-    tokenizer,
-    vocabulary,
-)
-from dcnn.text import (
-    subwords as learned_pieces,
-)
-from dcnn.text import (
-    vocabulary as numbering,
-)
+from dcnn.text import subwords, tokenizer, vocabulary
 from dcnn.text.encoder import Encoder
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 
 FORMAT_VERSION = 1
 ENTRY, TOKENIZER = "entry.json", "tokenizer.json"
 ARRAYS = ("ids", "offsets", "targets")
 
 # What decides which ids a text gets: another version of it makes another entry.
-_CODE = (
-    *(sentiment140, tokenizer, subwords, learned_pieces, numbering, vocabulary, sentences),
-    encoder_module,
-)
+_CODE = (sentiment140, tokenizer, subwords, vocabulary, encoder_module)
 
 _log = logging.getLogger("dcnn")
 

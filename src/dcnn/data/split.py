@@ -15,7 +15,7 @@ import numpy as np
 
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError
-from dcnn.text.sentences import Ints
+from dcnn.text.vocabulary import Ints
 
 
 def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> tuple[Ints, Ints]:

@@ -54,9 +54,8 @@ from dcnn.data.split import ordinals_held_out, rows_held_out
 from dcnn.errors import ConfigError, DataError
 from dcnn.files import file_sha256, write_folder_atomically
 from dcnn.text.encoder import Encoder
-from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.text.vocabulary import UNKNOWN, Vocabulary
+from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences, Vocabulary
 
 LARGEST = 4_000_000  # words counted at a time: about half a gigabyte
 

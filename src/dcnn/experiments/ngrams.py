@@ -32,8 +32,8 @@ from sklearn.svm import LinearSVC
 from dcnn.data.batching import Examples
 from dcnn.errors import ConfigError
 from dcnn.experiments.tasks import Task
-from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.tokenizer import Tokenizer
+from dcnn.text.vocabulary import Ints, Sentences
 
 _MODELS: dict[str, tuple[int, Callable[[], object]]] = {
     "nb": (1, MultinomialNB),

@@ -32,7 +32,7 @@ from dcnn.experiments.results import Result, fingerprint, write_result
 from dcnn.experiments.tasks import Task, load_task
 from dcnn.files import file_sha256
 from dcnn.ops.choice import backend_name
-from dcnn.text.sentences import Ints, Sentences
+from dcnn.text.vocabulary import Ints, Sentences
 from dcnn.training.fit import find_vectors, initialize, make_model
 from dcnn.training.objective import target_distributions
 from dcnn.training.stack import EpochReport, Outcome, RunSpec, Stack

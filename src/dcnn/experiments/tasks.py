@@ -23,10 +23,9 @@ from dcnn.data.encoded import load_or_encode
 from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.text.encoder import Encoder
-from dcnn.text.sentences import Ints, Sentences
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vectors import with_vector_words
-from dcnn.text.vocabulary import UNKNOWN, Vocabulary
+from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences, Vocabulary
 
 BINARY_CLASSES = ("negative", "positive")
 FINE_CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")

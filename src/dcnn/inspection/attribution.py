@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.inspection.feature_graph import FeatureGraph
-from dcnn.text.sentences import Ints
+from dcnn.text.vocabulary import Ints
 
 Doubles = NDArray[np.float64]
 KeepEdges = Callable[[Ints, Doubles], Ints]

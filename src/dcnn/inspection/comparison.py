@@ -14,7 +14,7 @@ import numpy as np
 from dcnn.errors import UserError
 from dcnn.inspection.attribution import Doubles, word_contributions
 from dcnn.inspection.explanation import Explanation
-from dcnn.text.sentences import Ints
+from dcnn.text.vocabulary import Ints
 
 CHANGES = 12  # told; the rest is one number
 

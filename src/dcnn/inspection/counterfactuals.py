@@ -8,8 +8,7 @@ import numpy as np
 from dcnn.artifact import Label
 from dcnn.inspection.trace import Trace
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Sentences
-from dcnn.text.vocabulary import UNKNOWN
+from dcnn.text.vocabulary import UNKNOWN, Sentences
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ from dcnn.config import DCNNConfig
 from dcnn.inspection.detector_lists import MOST_WORDS, Bools, Floats, Met, StrongestLists, whole
 from dcnn.ops import native, reference
 from dcnn.ops.reference import dynamic_k
-from dcnn.text.sentences import Ints, Sentences
-from dcnn.text.vocabulary import UNKNOWN
+from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 
 BLOCK = 2048  # m-grams; what a map's rows take for them stays in a core's own cache
 

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.text.sentences import Ints
+from dcnn.text.vocabulary import Ints
 
 
 @dataclass(frozen=True, order=True)

@@ -18,8 +18,7 @@ from dcnn.inspection.detector_layers import (
 )
 from dcnn.inspection.detector_lists import Detector, Entry, StrongestLists
 from dcnn.predictor import Predictor
-from dcnn.text.sentences import Ints, Sentences
-from dcnn.text.vocabulary import UNKNOWN
+from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 
 CHUNK = 4096  # texts read together,
 CHUNK_WORDS = 1 << 17  # unless they have more words than this

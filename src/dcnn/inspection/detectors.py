@@ -258,7 +258,7 @@ def told(words: Sequence[WordContrast], width: int | None, unit: str = "word") -
     Args:
         words: what stands out; the first ``MOST_TOLD`` are told.
         width: places of an n-gram; none where an n-gram has no fixed places.
-        unit: what a reader calls one of them: ``word``, ``piece`` or ``character``.
+        unit: what a reader calls one of them: ``word``, ``subword`` or ``character``.
     """
     words = words[:MOST_TOLD]
     placed = {w.word: w.place for w in words if w.place is not None} if width else {}
@@ -463,7 +463,7 @@ class DetectorIndex:
 
     @property
     def unit(self) -> str:
-        """What a reader calls a token of the corpus: ``word``, ``piece`` or ``character``."""
+        """What a reader calls a token of the corpus: ``word``, ``subword`` or ``character``."""
         return self.predictor.artifact.encoder.unit
 
     def to_dict(self) -> dict[str, Any]:

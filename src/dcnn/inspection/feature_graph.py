@@ -34,7 +34,7 @@ from dcnn.artifact import Label
 from dcnn.errors import MissingExtraError
 from dcnn.inspection.trace import Floats, Trace, TracedLayer
 from dcnn.metrics import sigmoid, softmax
-from dcnn.text.sentences import Ints
+from dcnn.text.vocabulary import Ints
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class FeatureGraph:
         edges: every edge but the F into the root.
         root_weight: (F, classes) the weights of the edges into the root.
         multi_label: whether a text may have several labels, each with a probability of its own.
-        unit: what a reader calls one of ``words``: ``word``, ``piece`` or ``character``.
+        unit: what a reader calls one of ``words``: ``word``, ``subword`` or ``character``.
     """
 
     words: tuple[str, ...]

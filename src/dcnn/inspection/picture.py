@@ -19,7 +19,7 @@ from dcnn.inspection.attribution import (
     word_attributions,
 )
 from dcnn.inspection.feature_graph import ROOT, FeatureGraph, node_id
-from dcnn.text.sentences import Ints
+from dcnn.text.vocabulary import Ints
 
 TOP = 10  # topmost nodes
 EDGES = 3  # into every node
@@ -74,7 +74,7 @@ class Picture:
         top: how many nodes the topmost layer of the whole graph has.
         shown: what the drawn topmost nodes contribute to the logit.
         followed: what the drawn paths, from a word to the root, carry of it.
-        unit: what a reader calls one of ``words``: ``word``, ``piece`` or ``character``.
+        unit: what a reader calls one of ``words``: ``word``, ``subword`` or ``character``.
     """
 
     words: tuple[str, ...]

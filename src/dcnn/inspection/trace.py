@@ -15,7 +15,7 @@ from dcnn.config import DCNNConfig
 from dcnn.errors import UserError
 from dcnn.ops import reference
 from dcnn.ops.reference import dynamic_k
-from dcnn.text.sentences import Ints
+from dcnn.text.vocabulary import Ints
 
 Floats = NDArray[np.float32]
 
@@ -64,7 +64,7 @@ class Trace:
         top_bias: (classes,), its own too.
         logits: (classes,).
         multi_label: whether a text may have several labels.
-        unit: what a reader calls one of ``words``: ``word``, ``piece`` or ``character``.
+        unit: what a reader calls one of ``words``: ``word``, ``subword`` or ``character``.
     """
 
     words: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Tokenizer and vocabulary together: what a model folder keeps as ``tokenizer.json``."""
+"""String to ids: tokenizer and vocabulary, stored in a model folder as ``tokenizer.json``."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -8,10 +8,16 @@ from typing import Self
 import numpy as np
 
 from dcnn.config import TextConfig
-from dcnn.text.sentences import Ints, Sentences
-from dcnn.text.subwords import KINDS, LEARNED, AnyTokenizer, SubwordTokenizer, unit_of
+from dcnn.text.subwords import (
+    LEARNED,
+    MODELS,
+    AnyTokenizer,
+    SubwordTokenizer,
+    learn_tokenizer,
+    unit_of,
+)
 from dcnn.text.tokenizer import PRESETS, Tokenizer
-from dcnn.text.vocabulary import UNKNOWN, Vocabulary
+from dcnn.text.vocabulary import UNKNOWN, Sentences, Vocabulary, most_frequent
 
 
 @dataclass(frozen=True)
@@ -23,42 +29,35 @@ class Encoder:
 
     @property
     def unit(self) -> str:
-        """What a reader calls a token: ``word``, ``piece`` or ``character``."""
+        """What a token is called: ``word``, ``subword`` or ``character``."""
         return unit_of(self.tokenizer.preset)
 
     @classmethod
     def learn(
         cls, texts: Iterable[str], config: TextConfig, processes: int = 1
     ) -> tuple[Self, Sentences]:
-        """Learn the vocabulary of ``texts`` and encode them, in one pass over the texts.
+        """Learn the vocabulary of ``texts``, and subwords if configured, and encode the texts.
 
-        Where the tokens are pieces of words, which pieces there are is learned before. The words,
-        or pieces, seen ``config.min_count`` times or more are kept, at most ``config.max_size`` of
-        them (0: all). The most frequent come first; among equals, the one seen first. The result
-        does not depend on the number of processes; see ``number_words`` for what they ask of a
-        program.
+        The texts are read once. ``most_frequent`` says which words are kept, and
+        ``tokenize_texts`` what several processes require of a program; their number does not
+        change the result.
         """
-        # Here, since only learning needs it: it brings multiprocessing.
-        from dcnn.text.subwords import learn_tokenizer
-
-        tokenizer, (words, numbers, lengths) = learn_tokenizer(config, texts, processes)
-        counts = np.bincount(numbers, minlength=len(words))
-        by_count = np.argsort(-counts, kind="stable")
-        kept = by_count[counts[by_count] >= config.min_count]
-        if config.max_size:
-            kept = kept[: config.max_size]
-        vocabulary = Vocabulary([words[number] for number in kept])
-        ids = np.full(len(words) + 1, UNKNOWN, np.int32)  # the last is the text without words
+        tokenizer, tokenized = learn_tokenizer(config, texts, processes)
+        words = tokenized.words
+        kept = most_frequent(np.bincount(tokenized.ids, minlength=len(words)), config)
+        vocabulary = Vocabulary([words[index] for index in kept])
+        ids = np.full(len(words) + 1, UNKNOWN, np.int32)  # the last is that of an empty text
         ids[kept] = np.arange(1, len(kept) + 1)
-        return cls(tokenizer, vocabulary), _join(ids, numbers, lengths)
+        filled = tokenized.without_empty()
+        return cls(tokenizer, vocabulary), Sentences.from_flat(ids[filled.ids], filled.lengths)
 
     def with_words(self, words: Iterable[str]) -> Self:
-        """An encoder that knows ``words`` too; the ids of its own words stay."""
+        """An encoder that also knows ``words``; the ids of its own words stay."""
         known = dict.fromkeys(self.vocabulary.words)
         return type(self)(self.tokenizer, Vocabulary(list(known | dict.fromkeys(words))))
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the words of ``text``; an empty text is one unknown word."""
+        """Ids of the tokens of ``text``; an empty text is one unknown word."""
         return self.vocabulary.ids(self.tokenizer(text)) or [UNKNOWN]
 
     def encode_all(self, texts: Sequence[str]) -> Sentences:
@@ -66,13 +65,13 @@ class Encoder:
         return Sentences.from_lists([self.encode(text) for text in texts])
 
     def to_json(self) -> str:
-        """A text that ``from_json`` turns back into an equal encoder."""
+        """The encoder as JSON; ``from_json`` reads it."""
         tokenizer = self.tokenizer
-        pieces = tokenizer.pieces.to_values() if isinstance(tokenizer, SubwordTokenizer) else {}
+        model = tokenizer.model.to_values() if isinstance(tokenizer, SubwordTokenizer) else {}
         values = {
             "preset": tokenizer.preset,
             "lowercase": tokenizer.lowercase,
-            **pieces,
+            **model,
             "vocabulary": self.vocabulary.words,
         }
         return json.dumps(values, ensure_ascii=False, indent=0)
@@ -82,7 +81,7 @@ class Encoder:
         """Read what ``to_json`` wrote.
 
         Raises:
-            ValueError: the text is not such a description; the message says why.
+            ValueError: the text is damaged; the message says how.
         """
         values = json.loads(text)
         if not isinstance(values, dict):
@@ -97,17 +96,7 @@ class Encoder:
             raise ValueError(f"lowercase={lowercase!r} must be true or false")  # noqa: TRY004
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("vocabulary must be a list of strings")
-        if preset in KINDS:
-            pieces = KINDS[preset].from_values(values)
-            return cls(SubwordTokenizer(preset, lowercase, pieces), Vocabulary(words))
+        if preset in MODELS:
+            model = MODELS[preset].from_values(values)
+            return cls(SubwordTokenizer(preset, lowercase, model), Vocabulary(words))
         return cls(Tokenizer(preset, lowercase), Vocabulary(words))
-
-
-def _join(ids: Ints, numbers: Ints, lengths: Ints) -> Sentences:
-    """Ids of numbered words, with one unknown word in the place of every empty text."""
-    empty = np.flatnonzero(lengths == 0)
-    if len(empty):
-        starts = np.cumsum(lengths) - lengths
-        numbers = np.insert(numbers, starts[empty], len(ids) - 1)
-        lengths = np.maximum(lengths, 1)
-    return Sentences.from_flat(ids[numbers], lengths)

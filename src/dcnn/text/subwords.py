@@ -1,59 +1,54 @@
-"""Pieces of words, learned from the training texts: byte-pair encoding, and the unigram model.
+"""Subwords learned from the training texts: byte-pair encoding, and the unigram model.
 
 A text is split into words as by the preset ``words``, except that neighbouring letters of a script
-without spaces are one word; then each word is cut into pieces. A piece that goes on inside a word
-is written ``##piece``, so that "able" and the end of "unable" are two tokens and a reader can tell
+without spaces are one word; then each word is split into subwords. A subword inside a word is
+written ``##subword``, so that "able" and the end of "unable" are two tokens and a reader can tell
 where a word ends. No word has two ``#`` in it, so the two never collide.
 
-The ``tokenizers`` library learns which pieces there are (``dcnn.text.subwords``). Cutting is
-done here, in plain Python and once a word: a model folder holds all that it takes, and predicting
-needs no library and no native threads.
-
-
-Splitting a training set: with the ``tokenizers`` library learning the pieces of its words.
-
-The library gets the distinct words with their counts, not the texts: splitting is the same code
-as in prediction, and a corpus is still read once.
-
+The ``tokenizers`` library learns the subwords, from the distinct words and their counts instead of
+the texts: a corpus is read once. Splitting is done here, in plain Python and once per distinct
+word, so that predicting needs no library and no native threads.
 """
 
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
 
 from dcnn.config import TextConfig
 from dcnn.errors import MissingExtraError
-from dcnn.text.sentences import Sentences
 from dcnn.text.tokenizer import Preset, Tokenizer
-from dcnn.text.vocabulary import NumberedTexts, number_words
+from dcnn.text.vocabulary import Sentences, TokenizedTexts, tokenize_texts
 
 Learned = Literal["bpe", "unigram"]
 LEARNED: tuple[Learned, ...] = ("bpe", "unigram")
 CONTINUES = "##"
 
-# A word of more code points is cut there first, so that the time a text takes grows with its
-# length alone: merging looks at all pairs of a word again after each merge.
-LONGEST_WORD = 64
+# A longer word is cut there first, so that the time per text grows with its length alone: BPE goes
+# through all pairs of a word after each merge.
+MAX_WORD_LENGTH = 64
+MAX_SUBWORD_LENGTH = 16  # of the unigram model
 
-# What a character that no piece has costs beyond the least likely piece, as in SentencePiece.
+# What an unknown character costs beyond the least likely subword, as in SentencePiece.
 UNKNOWN_PENALTY = 10.0
 
 _CACHED_WORDS = 1 << 17  # words repeat
 
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True)
-class BytePairs:
+class BPE:
     """Byte-pair encoding (Sennrich et al., 2016), on code points.
 
     Attributes:
-        merges: pairs of neighbours that become one piece, the most important first.
+        merges: pairs of neighbours that become one subword, the most important first.
     """
 
     merges: tuple[tuple[str, str], ...]
@@ -65,8 +60,8 @@ class BytePairs:
             raise ValueError("a pair occurs twice in merges")
         object.__setattr__(self, "_ranks", ranks)
 
-    def cut(self, word: str) -> list[str]:
-        """The pieces of ``word``: of all pairs the most important is merged, until none is left."""
+    def split(self, word: str) -> list[str]:
+        """The subwords of ``word``: the most important pair is merged until none is left."""
         parts, ranks, none = list(word), self._ranks, len(self._ranks)
         while len(parts) > 1:
             rank, at = min((ranks.get(pair, none), at) for at, pair in enumerate(pairwise(parts)))
@@ -76,46 +71,39 @@ class BytePairs:
         return parts
 
     def to_values(self) -> dict[str, Any]:
-        """What ``from_values`` reads; no piece has a space in it."""
+        """What ``from_values`` reads; no subword has a space in it."""
         return {"merges": [f"{left} {right}" for left, right in self.merges]}
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> Self:
-        """Read a description.
-
-        Raises:
-            ValueError: it is none; the message says why.
-        """
-        lines = values.get("merges")
-        if not isinstance(lines, list):
-            raise ValueError("merges must be a list of pairs")  # noqa: TRY004
-        return cls(tuple(map(_pair, lines)))
+        """Read what ``to_values`` wrote; raises ``ValueError`` if it is damaged."""
+        return cls(_parsed(values, "merges", _pair, "two subwords separated by a space"))
 
 
 @dataclass(frozen=True)
-class UnigramPieces:
-    """The unigram language model (Kudo, 2018): a word's likeliest way to be made of pieces.
+class Unigram:
+    """The unigram language model (Kudo, 2018): the most likely sequence of subwords.
 
     Attributes:
-        pieces: each with its logarithmic probability.
+        subwords: each with its logarithmic probability.
     """
 
-    pieces: tuple[tuple[str, float], ...]
+    subwords: tuple[tuple[str, float], ...]
     _scores: dict[str, float] = field(init=False, repr=False, compare=False)
     _longest: int = field(init=False, repr=False, compare=False)
     _unknown: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        scores = dict(self.pieces)
-        if len(scores) != len(self.pieces):
-            raise ValueError("a piece occurs twice in pieces")
+        scores = dict(self.subwords)
+        if len(scores) != len(self.subwords):
+            raise ValueError("a subword occurs twice in pieces")
         object.__setattr__(self, "_scores", scores)
         object.__setattr__(self, "_longest", max(map(len, scores), default=1))
         object.__setattr__(self, "_unknown", min(scores.values(), default=0.0) - UNKNOWN_PENALTY)
 
-    def cut(self, word: str) -> list[str]:
-        """The pieces of ``word`` whose probabilities have the largest product (Viterbi)."""
-        best = [0.0] + [-math.inf] * len(word)  # of the first so many code points
+    def split(self, word: str) -> list[str]:
+        """The subwords of ``word`` whose probabilities have the largest product (Viterbi)."""
+        best = [0.0] + [-math.inf] * len(word)  # score of the first n code points
         came_from = [0] * (len(word) + 1)
         for start in range(len(word)):
             for end in range(start + 1, min(start + self._longest, len(word)) + 1):
@@ -134,55 +122,55 @@ class UnigramPieces:
 
     def to_values(self) -> dict[str, Any]:
         """What ``from_values`` reads."""
-        return {"pieces": [f"{piece} {score!r}" for piece, score in self.pieces]}
+        return {"pieces": [f"{subword} {score!r}" for subword, score in self.subwords]}
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> Self:
-        """Read a description.
-
-        Raises:
-            ValueError: it is none; the message says why.
-        """
-        lines = values.get("pieces")
-        if not isinstance(lines, list):
-            raise ValueError("pieces must be a list")  # noqa: TRY004
-        return cls(tuple(map(_scored_piece, lines)))
+        """Read what ``to_values`` wrote; raises ``ValueError`` if it is damaged."""
+        return cls(_parsed(values, "pieces", _scored, "a subword, a space and a finite number"))
 
 
-def _pair(line: object) -> tuple[str, str]:
-    if isinstance(line, str):
-        left, _, right = line.partition(" ")
-        if left and right and " " not in right:
-            return left, right
-    raise ValueError(f"merges: {line!r:.60} must be two pieces and a space between")
+def _parsed(
+    values: dict[str, Any], name: str, parse: Callable[[str], _T | None], rule: str
+) -> tuple[_T, ...]:
+    """The entries of a list; ``parse`` gives none for one that breaks the rule."""
+    lines = values.get(name)
+    if not isinstance(lines, list):
+        raise ValueError(f"{name} must be a list; each entry is {rule}")  # noqa: TRY004
+    entries = []
+    for line in lines:
+        entry = parse(line) if isinstance(line, str) else None
+        if entry is None:
+            raise ValueError(f"{name}: {line!r:.60} must be {rule}")
+        entries.append(entry)
+    return tuple(entries)
 
 
-def _scored_piece(line: object) -> tuple[str, float]:
-    if isinstance(line, str):
-        piece, _, number = line.partition(" ")
-        try:
-            score = float(number)
-        except ValueError:
-            score = math.nan
-        if piece and math.isfinite(score):
-            return piece, score
-    raise ValueError(f"pieces: {line!r:.60} must be a piece, a space and a finite number")
+def _pair(line: str) -> tuple[str, str] | None:
+    left, _, right = line.partition(" ")
+    return (left, right) if left and right and " " not in right else None
 
 
-Pieces = BytePairs | UnigramPieces
-KINDS: dict[Learned, type[BytePairs] | type[UnigramPieces]] = {
-    "bpe": BytePairs,
-    "unigram": UnigramPieces,
-}
+def _scored(line: str) -> tuple[str, float] | None:
+    subword, _, number = line.partition(" ")
+    try:
+        score = float(number)
+    except ValueError:
+        return None
+    return (subword, score) if subword and math.isfinite(score) else None
+
+
+SubwordModel = BPE | Unigram
+MODELS: dict[Learned, type[BPE] | type[Unigram]] = {"bpe": BPE, "unigram": Unigram}
 
 
 @dataclass(frozen=True)
 class SubwordTokenizer:
-    """Splits a text into pieces of words; to its callers it is like ``Tokenizer``."""
+    """Splits a text into subwords; callers use it as they use ``Tokenizer``."""
 
     preset: Learned
     lowercase: bool
-    pieces: Pieces
+    model: SubwordModel
     _known: dict[str, list[str]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -190,8 +178,8 @@ class SubwordTokenizer:
     def __call__(self, text: str) -> list[str]:
         """Return the tokens of ``text`` in order; an empty or blank text has none."""
         tokens: list[str] = []
-        for word in word_splitter(self.lowercase)(text):
-            tokens += self.cut(word)
+        for word in word_tokenizer(self.lowercase)(text):
+            tokens += self.split_word(word)
         return tokens
 
     def spell(self, token: str) -> str:
@@ -199,14 +187,14 @@ class SubwordTokenizer:
         continues = len(token) > len(CONTINUES) and token.startswith(CONTINUES)
         return token.removeprefix(CONTINUES) if continues else " " + token
 
-    def cut(self, word: str) -> list[str]:
+    def split_word(self, word: str) -> list[str]:
         """The tokens of one word."""
         tokens = self._known.get(word)
         if tokens is None:
             if len(self._known) >= _CACHED_WORDS:
                 self._known.clear()
-            first, *others = (piece for part in shortened(word) for piece in self.pieces.cut(part))
-            tokens = [first, *(CONTINUES + piece for piece in others)]
+            first, *others = (sub for part in _parts(word) for sub in self.model.split(part))
+            tokens = [first, *(CONTINUES + subword for subword in others)]
             self._known[word] = tokens
         return tokens
 
@@ -215,44 +203,39 @@ AnyTokenizer = Tokenizer | SubwordTokenizer
 
 
 def unit_of(preset: str) -> str:
-    """What a reader calls a token of a preset: ``word``, ``piece`` or ``character``."""
+    """What a token of a preset is called: ``word``, ``subword`` or ``character``."""
     if preset in LEARNED:
-        return "piece"
+        return "subword"
     return "character" if preset == "characters" else "word"
 
 
-def word_splitter(lowercase: bool) -> Tokenizer:
-    """What splits a text into the words that are cut."""
+def word_tokenizer(lowercase: bool) -> Tokenizer:
+    """Splits a text into the words that are split into subwords."""
     return Tokenizer("words", lowercase, runs=True)
 
 
-def shortened(word: str) -> list[str]:
-    """A word in parts of at most ``LONGEST_WORD`` code points."""
-    return [word[at : at + LONGEST_WORD] for at in range(0, len(word), LONGEST_WORD)]
-
-
-LONGEST_PIECE = 16
+def _parts(word: str) -> list[str]:
+    return [word[at : at + MAX_WORD_LENGTH] for at in range(0, len(word), MAX_WORD_LENGTH)]
 
 
 def learn_tokenizer(
     config: TextConfig, texts: Iterable[str], processes: int = 1
-) -> tuple[AnyTokenizer, NumberedTexts]:
-    """The tokenizer that the settings ask for, and ``texts`` split by it, in one pass over them.
+) -> tuple[AnyTokenizer, TokenizedTexts]:
+    """The tokenizer of ``config``, learned if need be, and ``texts`` tokenized in one pass.
 
     Raises:
-        MissingExtraError: pieces have to be learned, and the library is not installed.
+        MissingExtraError: subwords are to be learned, and the library is not installed.
     """
     if config.tokenizer in ("bpe", "unigram"):
-        words = number_words(word_splitter(config.lowercase), texts, processes)
+        words = tokenize_texts(word_tokenizer(config.lowercase), texts, processes)
         learned = learn_subwords(config, words)
-        return learned, cut_texts(learned, words)
-    preset = cast("Preset", config.tokenizer)
-    tokenizer = Tokenizer(preset, config.lowercase)
-    return tokenizer, number_words(tokenizer, texts, processes)
+        return learned, _split_texts(learned, words)
+    tokenizer = Tokenizer(cast("Preset", config.tokenizer), config.lowercase)
+    return tokenizer, tokenize_texts(tokenizer, texts, processes)
 
 
-def learn_subwords(config: TextConfig, texts: NumberedTexts) -> SubwordTokenizer:
-    """Learn ``config.n_subwords`` pieces from the words of texts and how often each occurs.
+def learn_subwords(config: TextConfig, texts: TokenizedTexts) -> SubwordTokenizer:
+    """Learn ``config.n_subwords`` subwords from the words of texts and their counts.
 
     Raises:
         MissingExtraError: the library is not installed.
@@ -261,78 +244,76 @@ def learn_subwords(config: TextConfig, texts: NumberedTexts) -> SubwordTokenizer
         import tokenizers  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(f"text.tokenizer={config.tokenizer}", "subwords") from error
-
-    counts = np.bincount(texts.numbers, minlength=len(texts.words)).tolist()
+    counts = np.bincount(texts.ids, minlength=len(texts.words)).tolist()
     parts = [
         (part, count)
         for word, count in zip(texts.words, counts, strict=True)
-        for part in shortened(word)
+        for part in _parts(word)
     ]
-    if config.tokenizer == "bpe":
-        return SubwordTokenizer(
-            "bpe", config.lowercase, _learn_byte_pairs(config.n_subwords, parts)
-        )
-    return SubwordTokenizer("unigram", config.lowercase, _learn_unigram(config.n_subwords, parts))
+    learn = _learn_bpe if config.tokenizer == "bpe" else _learn_unigram
+    preset = cast("Learned", config.tokenizer)
+    return SubwordTokenizer(preset, config.lowercase, learn(config.n_subwords, parts))
 
 
-def _learn_byte_pairs(size: int, parts: list[tuple[str, int]]) -> BytePairs:
+def _learn_bpe(size: int, parts: list[tuple[str, int]]) -> SubwordModel:
     from tokenizers import models, trainers
 
     # A pair that occurs once teaches nothing.
     trainer = trainers.BpeTrainer(vocab_size=size, min_frequency=2, show_progress=False)
-    merges = _trained(models.BPE(), trainer, parts)["merges"]
-    return BytePairs(tuple((left, right) for left, right in merges))
+    merges = _train(models.BPE(), trainer, parts)["merges"]
+    return BPE(tuple((left, right) for left, right in merges))
 
 
-def _learn_unigram(size: int, parts: list[tuple[str, int]]) -> UnigramPieces:
+def _learn_unigram(size: int, parts: list[tuple[str, int]]) -> SubwordModel:
     from tokenizers import models, trainers
 
     if not parts:
-        return UnigramPieces(())
-    # With no more pieces than characters the library fails, or never ends.
+        return Unigram(())
+    # With no more subwords than characters the library fails, or never ends.
     size = max(size, len({character for part, _ in parts for character in part}) + 1)
     trainer = trainers.UnigramTrainer(
-        vocab_size=size, max_piece_length=LONGEST_PIECE, show_progress=False
+        vocab_size=size, max_piece_length=MAX_SUBWORD_LENGTH, show_progress=False
     )
-    # The library proposes what occurs in two distinct words, and so no word as a whole unless it
-    # is part of another: twice in a row it is.
+    # The library proposes what occurs in two distinct words, and so no whole word unless it is
+    # part of another: written twice in a row it is.
     twice = [(part + part, 1) for part, count in parts if count > 1 and len(part) > 1]
-    return UnigramPieces(_repeatable(_trained(models.Unigram(), trainer, parts + twice)["vocab"]))
+    return Unigram(_repeatable(_train(models.Unigram(), trainer, parts + twice)["vocab"]))
 
 
 def _repeatable(scored: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
-    """The pieces with scores and an order that are the same from run to run.
+    """The subwords with scores and an order that are the same from run to run.
 
-    The library adds up in the order of a hash table, which changes the last digits. By that order
-    it also ranks, a ten-thousandth apart and from below the least likely piece, the characters that
-    it only keeps so that every word can be cut: here they are as likely as that piece.
+    The library sums in the order of a hash table, which changes the last digits. The characters
+    that it keeps only so that every word can be split it ranks by that order too, 1e-4 apart from
+    below the least likely subword: here they are as likely as that subword.
     """
-    least = min((score for piece, score in scored if len(piece) > 1), default=0.0)
-    ranked_up_to = least + 1e-4 * sum(len(piece) == 1 for piece, _ in scored)
+    least = min((score for subword, score in scored if len(subword) > 1), default=0.0)
+    ranked_up_to = least + 1e-4 * sum(len(subword) == 1 for subword, _ in scored)
     rounded = [
-        (piece, round(least if len(piece) == 1 and score <= ranked_up_to else score, 4))
-        for piece, score in scored
+        (subword, round(least if len(subword) == 1 and score <= ranked_up_to else score, 4))
+        for subword, score in scored
     ]
     return tuple(sorted(rounded, key=lambda entry: (-entry[1], entry[0])))
 
 
-def cut_texts(tokenizer: SubwordTokenizer, texts: NumberedTexts) -> NumberedTexts:
-    """Numbered texts of words as numbered texts of pieces, numbered as first seen too."""
-    numbering: dict[str, int] = {}
-    cut = [
-        [numbering.setdefault(piece, len(numbering)) for piece in tokenizer.cut(word)]
-        for word in texts.words
-    ]
-    pieces = Sentences.from_lists(cut)
+def _split_texts(tokenizer: SubwordTokenizer, texts: TokenizedTexts) -> TokenizedTexts:
+    """Texts of words as texts of subwords; each distinct word is split once."""
+    index: dict[str, int] = {}
+    subwords = Sentences.from_lists(
+        [
+            [index.setdefault(subword, len(index)) for subword in tokenizer.split_word(word)]
+            for word in texts.words
+        ]
+    )
     ends = np.cumsum(texts.lengths)
-    # Pieces up to the end of each text; a text without words ends where it starts.
-    done = np.concatenate([[0], np.cumsum(pieces.lengths[texts.numbers])])[ends]
+    # Subwords up to the end of each text; a text without words ends where it starts.
+    done = np.concatenate([[0], np.cumsum(subwords.lengths[texts.ids])])[ends]
     lengths = np.diff(done, prepend=0).astype(np.int32)
-    return NumberedTexts(list(numbering), pieces.select(texts.numbers).ids, lengths)
+    return TokenizedTexts(list(index), subwords.select(texts.ids).ids, lengths)
 
 
-def _trained(model: Any, trainer: Any, parts: list[tuple[str, int]]) -> dict[str, Any]:
-    """The model part of the library's own description."""
+def _train(model: Any, trainer: Any, parts: list[tuple[str, int]]) -> dict[str, Any]:
+    """Train a model of the library; returns the library's own description of it."""
     import tokenizers
 
     library = tokenizers.Tokenizer(model)
@@ -345,7 +326,7 @@ def _trained(model: Any, trainer: Any, parts: list[tuple[str, int]]) -> dict[str
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Several threads add up probabilities in an order that changes from run to run."""
+    """Several threads sum probabilities in an order that changes from run to run."""
     name = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(name)
     os.environ[name] = "false"

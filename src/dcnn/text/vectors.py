@@ -18,8 +18,7 @@ from dcnn.config import TextConfig
 from dcnn.errors import ConfigError, DataError
 from dcnn.files import open_bytes
 from dcnn.text.encoder import Encoder
-from dcnn.text.sentences import Ints
-from dcnn.text.vocabulary import Vocabulary
+from dcnn.text.vocabulary import Ints, Vocabulary
 
 logger = logging.getLogger("dcnn")
 

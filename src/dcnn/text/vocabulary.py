@@ -1,36 +1,35 @@
-"""Which words the network knows, and their ids.
+"""Words and ids: the vocabulary, sentences as ids, and tokenizing many texts in processes.
 
 Id 0 is the unknown word; there is no padding word, since lengths alone say what exists. With the
 15,447 types of the SST training trees this makes the paper's vocabulary of 15,448 (Sect. 5.2).
 
-
-Numbering the words of many texts as they are first seen, in one process or in several.
-
-Tokenizing is most of the work of encoding a corpus and knows nothing of its neighbours, so chunks
-of texts can go to different processes, each of which numbers the words of its own chunk. The
-chunks are merged in the order of the texts: a word's number, its place of first sight, does not
-depend on the number of processes or on the size of a chunk.
-
+Tokenizing is most of the work of encoding a corpus. Chunks of texts go to different processes, each
+of which numbers the words of its own chunk in the order of first occurrence; the chunks are merged
+in the order of the texts, so the result does not depend on the number of processes or the size of
+a chunk. Predicting needs no processes, so their libraries are imported where they are used.
 """
 
 import logging
-import multiprocessing
-import signal
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dcnn.text.sentences import Ints
+from dcnn.config import TextConfig
 from dcnn.text.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ProcessPoolExecutor
+
 UNKNOWN = 0
+
+Ints = NDArray[np.integer[Any]]
 
 
 class Vocabulary:
@@ -64,50 +63,128 @@ class Vocabulary:
         return [look_up(token, UNKNOWN) for token in tokens]
 
 
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences as ids in one flat array: sentence i is ``ids[offsets[i]:offsets[i + 1]]``.
+
+    A list of lists for 1.6 million tweets takes gigabytes, a flat array megabytes. No sentence is
+    empty.
+
+    Attributes:
+        ids: (tokens,) int32.
+        offsets: (sentences + 1,) int64, from 0 to the number of tokens.
+    """
+
+    ids: Ints
+    offsets: Ints
+
+    @classmethod
+    def from_lists(cls, sentences: Sequence[Sequence[int]]) -> Self:
+        """Concatenate lists of ids."""
+        return cls.from_flat(
+            np.fromiter(chain.from_iterable(sentences), np.int32),
+            np.fromiter(map(len, sentences), np.int64, len(sentences)),
+        )
+
+    @classmethod
+    def from_flat(cls, ids: Ints, lengths: Ints) -> Self:
+        """Take ids that are concatenated already, and the length of each sentence."""
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return cls(ids, offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Ints:
+        """(sentences,) tokens per sentence."""
+        return np.diff(self.offsets)
+
+    def _lengths_at(self, indices: Ints) -> Ints:
+        """Of these only: a batch need not go through all sentences."""
+        return self.offsets[1:][indices] - self.offsets[indices]
+
+    def padded(self, indices: Ints, padding: int = 0) -> tuple[Ints, Ints]:
+        """Ids (B, s) of the sentences at ``indices`` with their lengths (B,); s is the longest."""
+        lengths = self._lengths_at(indices)
+        columns = np.arange(lengths.max())
+        inside = columns < lengths[:, None]  # (B, s)
+        places = np.where(inside, self.offsets[indices, None] + columns, 0)
+        return np.where(inside, self.ids[places], padding).astype(np.int64), lengths
+
+    def select(self, indices: Ints) -> Self:
+        """The sentences at ``indices``, in that order."""
+        lengths = self._lengths_at(indices)
+        starts = np.cumsum(lengths) - lengths
+        places = np.repeat(self.offsets[indices] - starts, lengths) + np.arange(lengths.sum())
+        return self.from_flat(self.ids[places], lengths)
+
+
+class TokenizedTexts(NamedTuple):
+    """Texts as indices of their distinct words, before a vocabulary is chosen.
+
+    Attributes:
+        words: the distinct words in the order of first occurrence.
+        ids: (tokens,) int32, the place of every token in ``words``, text after text.
+        lengths: (texts,) int32, tokens per text; may be 0.
+    """
+
+    words: list[str]
+    ids: Ints
+    lengths: Ints
+
+    def without_empty(self) -> "TokenizedTexts":
+        """The same with one token in every empty text; its id is ``len(words)``."""
+        empty = np.flatnonzero(self.lengths == 0)
+        if not len(empty):
+            return self
+        starts = np.cumsum(self.lengths) - self.lengths
+        ids = np.insert(self.ids, starts[empty], len(self.words))
+        return TokenizedTexts(self.words, ids, np.maximum(self.lengths, 1))
+
+
+def most_frequent(counts: Ints, config: TextConfig) -> Ints:
+    """Indices of the words to keep: seen ``config.min_count`` times, at most ``config.max_size``.
+
+    The most frequent come first, equals in their order; a ``max_size`` of 0 is no limit.
+    """
+    by_count = np.argsort(-counts, kind="stable")
+    kept = by_count[counts[by_count] >= config.min_count]
+    return kept[: config.max_size] if config.max_size else kept
+
+
 # Texts that a process tokenizes at a time: enough to pay for sending them, few enough to hold many.
 CHUNK_SIZE = 20_000
 
-# Chunks read ahead for each process, so that none waits for the next and memory stays bounded.
+# Chunks read ahead per process, so that none waits for the next and memory stays bounded.
 CHUNKS_AHEAD = 2
 
 _log = logging.getLogger("dcnn")
 
-
-class NumberedTexts(NamedTuple):
-    """Texts as numbers of their words.
-
-    Attributes:
-        words: the distinct words as first seen; word i has number i.
-        numbers: (words of all texts,) int32, end to end.
-        lengths: (texts,) int32, words of each.
-    """
-
-    words: list[str]
-    numbers: Ints
-    lengths: Ints
+_Work = Callable[[list[str]], TokenizedTexts]
+_T = TypeVar("_T")
 
 
-_Work = Callable[[list[str]], NumberedTexts]
-
-
-def number_words(
+def tokenize_texts(
     tokenizer: Tokenizer, texts: Iterable[str], processes: int = 1, chunk_size: int = CHUNK_SIZE
-) -> NumberedTexts:
-    """Tokenize ``texts`` and number their words.
+) -> TokenizedTexts:
+    """Tokenize ``texts`` in one process or several.
 
-    The texts are taken while the processes work, so that reading a file overlaps with tokenizing
-    it. Less than two chunks are not worth a second process; where processes cannot be started, or
+    The texts are taken while the processes work, so reading a file overlaps with tokenizing it.
+    Fewer than two chunks are not worth a second process; where processes cannot be started, or
     are killed, this one does the work.
 
     Args:
         tokenizer: splits a text.
         texts: may be a stream; it is read once.
-        processes: how many to tokenize in. With two or more, the main module of the program must
-            be importable without side effects, as ``multiprocessing`` asks.
-        chunk_size: texts that a process takes at a time.
+        processes: how many to use. With two or more, the main module of the program must be
+            importable without side effects, as ``multiprocessing`` requires.
+        chunk_size: texts per chunk.
     """
-    work = partial(number_chunk, tokenizer)
-    chunks = _chunks(texts, chunk_size)
+    work = partial(tokenize_chunk, tokenizer)
+    remaining = iter(texts)
+    chunks = iter(lambda: list(islice(remaining, chunk_size)), [])
     opening = list(islice(chunks, 2))
     chunks = chain(opening, chunks)
     if processes < 2 or len(opening) < 2:
@@ -115,97 +192,97 @@ def number_words(
     return _merge(_in_processes(work, chunks, processes))
 
 
-def _chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    remaining = iter(texts)
-    while chunk := list(islice(remaining, size)):
-        yield chunk
-
-
-class _Numbering(dict[str, int]):
-    """Numbers words as they are first asked for."""
+class _Index(dict[str, int]):
+    """Gives each word the next id when it is first looked up."""
 
     def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
+        index = self[word] = len(self)
+        return index
 
 
-def number_chunk(tokenizer: Tokenizer, texts: Iterable[str]) -> NumberedTexts:
-    """Tokenize ``texts`` and number their words, here and now."""
-    numbering = _Numbering()
-    numbers, lengths = array("i"), array("i")
+def tokenize_chunk(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizedTexts:
+    """Tokenize ``texts`` in this process."""
+    index = _Index()
+    ids, lengths = array("i"), array("i")
     for text in texts:
         tokens = tokenizer(text)
-        numbers.extend(map(numbering.__getitem__, tokens))
+        ids.extend(map(index.__getitem__, tokens))
         lengths.append(len(tokens))
-    return NumberedTexts(list(numbering), np.array(numbers, np.int32), np.array(lengths, np.int32))
+    return TokenizedTexts(list(index), np.array(ids, np.int32), np.array(lengths, np.int32))
 
 
-def _merge(chunks: Iterable[NumberedTexts]) -> NumberedTexts:
-    """Number the words of all chunks together; their order of first sight is kept."""
-    numbering = _Numbering()
-    numbers: list[Ints] = [np.empty(0, np.int32)]
+def _merge(chunks: Iterable[TokenizedTexts]) -> TokenizedTexts:
+    index = _Index()
+    ids: list[Ints] = [np.empty(0, np.int32)]
     lengths: list[Ints] = [np.empty(0, np.int32)]
     for chunk in chunks:
-        merged = np.array([numbering[word] for word in chunk.words], np.int32)
-        numbers.append(merged[chunk.numbers])
+        merged = np.array([index[word] for word in chunk.words], np.int32)
+        ids.append(merged[chunk.ids])
         lengths.append(chunk.lengths)
-    return NumberedTexts(list(numbering), np.concatenate(numbers), np.concatenate(lengths))
+    return TokenizedTexts(list(index), np.concatenate(ids), np.concatenate(lengths))
 
 
 def _in_processes(
-    work: _Work, chunks: Iterator[list[str]], processes: int
-) -> Iterator[NumberedTexts]:
+    work: _Work, chunks: Iterable[list[str]], processes: int
+) -> Iterator[TokenizedTexts]:
     """The result of every chunk, in order."""
-    waiting: deque[tuple[list[str], Future[NumberedTexts] | None]] = deque()
-    with closing(_Workers(work, processes)) as workers:
+    waiting: deque[tuple[list[str], Future[TokenizedTexts] | None]] = deque()
+    workers = _Workers(work, processes)
+    try:
         for chunk in chunks:
             waiting.append((chunk, workers.submit(chunk)))
             if len(waiting) > CHUNKS_AHEAD * processes:
                 yield workers.result(*waiting.popleft())
         while waiting:
             yield workers.result(*waiting.popleft())
+    finally:
+        workers.close()
 
 
 class _Workers:
-    """Processes that do the work; if they cannot be started or one dies, this process does it."""
+    """Worker processes; if they cannot be started or one dies, this process does the work."""
 
     def __init__(self, work: _Work, processes: int) -> None:
+        import multiprocessing
+
         self._work = work
-        self._alone = multiprocessing.current_process().daemon  # may have no children
         self._pool: ProcessPoolExecutor | None = None
-        if not self._alone:
-            try:
-                self._pool = ProcessPoolExecutor(
-                    processes,
-                    # A fork of a process with threads, such as torch's, may hang.
-                    multiprocessing.get_context("spawn"),
-                    initializer=signal.signal,
-                    initargs=(signal.SIGINT, signal.SIG_IGN),  # Ctrl-C is this process's to answer
-                )
-            except (ImportError, NotImplementedError, OSError) as error:
-                self._go_on_alone(error)
+        if not multiprocessing.current_process().daemon:  # which may have no children
+            self._pool = self._attempt(lambda: _start_pool(processes))
 
-    def submit(self, chunk: list[str]) -> Future[NumberedTexts] | None:
-        if self._pool is not None and not self._alone:
-            try:
-                return self._pool.submit(self._work, chunk)
-            except (BrokenExecutor, OSError) as error:
-                self._go_on_alone(error)
-        return None
+    def submit(self, chunk: list[str]) -> "Future[TokenizedTexts] | None":
+        pool = self._pool
+        return None if pool is None else self._attempt(lambda: pool.submit(self._work, chunk))
 
-    def result(self, chunk: list[str], future: Future[NumberedTexts] | None) -> NumberedTexts:
-        if future is not None:
-            try:
-                return future.result()
-            except BrokenExecutor as error:
-                self._go_on_alone(error)
-        return self._work(chunk)
+    def result(self, chunk: list[str], future: "Future[TokenizedTexts] | None") -> TokenizedTexts:
+        done = None if future is None or self._pool is None else self._attempt(future.result)
+        return self._work(chunk) if done is None else done
+
+    def _attempt(self, call: Callable[[], _T]) -> _T | None:
+        """The result of a call; none, and no more workers, if it fails."""
+        from concurrent.futures import BrokenExecutor
+
+        try:
+            return call()
+        except (BrokenExecutor, ImportError, NotImplementedError, OSError) as error:
+            self.close()
+            _log.info("Tokenizing goes on in one process, more slowly (%s)", error)
+            return None
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+            self._pool = None
 
-    def _go_on_alone(self, error: Exception) -> None:
-        if not self._alone:
-            self._alone = True
-            _log.info("Tokenizing goes on in one process, more slowly (%s)", error)
+
+def _start_pool(processes: int) -> "ProcessPoolExecutor":
+    import multiprocessing
+    import signal
+    from concurrent.futures import ProcessPoolExecutor
+
+    return ProcessPoolExecutor(
+        processes,
+        multiprocessing.get_context("spawn"),  # a fork of a process with threads may hang
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),  # the parent handles Ctrl-C
+    )

@@ -14,7 +14,7 @@ import numpy as np
 from dcnn.config import TrainingConfig
 from dcnn.data.batching import Batch, Examples, make_batch, make_part, training_order
 from dcnn.data.store import Corpus, Window
-from dcnn.text.sentences import Ints
+from dcnn.text.vocabulary import Ints
 from dcnn.training.objective import (
     class_factors,
     example_weights,

@@ -22,7 +22,7 @@ from dcnn.data.batching import Examples, Floats, prediction_batches
 from dcnn.errors import DataError
 from dcnn.metrics import common_threshold, micro_f1, over, sigmoid
 from dcnn.models import SentenceModel
-from dcnn.text.sentences import Sentences
+from dcnn.text.vocabulary import Sentences
 
 
 def target_distributions(

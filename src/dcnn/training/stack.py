@@ -21,8 +21,7 @@ from dcnn.data.batching import Examples, prediction_batches
 from dcnn.errors import TrainingError
 from dcnn.models import SentenceModel
 from dcnn.ops.choice import backend_name
-from dcnn.text.sentences import Ints, Sentences
-from dcnn.text.vocabulary import UNKNOWN
+from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 from dcnn.training.adagrad import StackedAdagrad, Weights
 from dcnn.training.cuda_graphs import GraphedStep, Step
 from dcnn.training.objective import example_weights, target_distributions

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from dcnn.data.batching import POOL_BATCHES
-from dcnn.text.sentences import Ints, Sentences
-from dcnn.text.vocabulary import UNKNOWN
+from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 
 NONE = -1  # fills the places of a batch that no sentence takes
 

@@ -83,8 +83,8 @@ class FolderSizes:
         limit: int | None = None,
     ) -> None:
         self.name, self.classes, self.limit = name, tuple(classes), limit
-        self.tokenizer, (words, numbers, _) = learn_tokenizer(config.text, texts)
-        counts = np.bincount(numbers, minlength=len(words))
+        self.tokenizer, (words, ids, _) = learn_tokenizer(config.text, texts)
+        counts = np.bincount(ids, minlength=len(words))
         order = np.argsort(-counts, kind="stable")
         self._counts = counts[order]
         lines = [len(json.dumps(words[i], ensure_ascii=False).encode()) + 2 for i in order]
