@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized lint format typecheck default-recipe languages experiments bench bench-gpu figures docs docs-serve clean
+.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized lint format typecheck default-recipe languages experiments bench bench-gpu map figures docs docs-serve clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ bench-gpu: setup  ## Measure training on a CUDA device, from a step to all tweet
 	$(BIN)/python benchmarks/run.py gpu --out $(BENCH)/gpu.json
 	$(BIN)/python benchmarks/tweets.py --device cuda
 	$(BIN)/python benchmarks/run.py tables --write README.md --write docs/performance.md
+
+map: setup  ## Print the size of the package and the modules that train, predict, explain and fit enter
+	$(BIN)/python benchmarks/map.py
 
 figures: setup  ## Draw the paper's four figures into docs/figures; FIGURES_MODEL names the model of Fig. 4
 	FIGURES_MODEL="$(FIGURES_MODEL)" $(BIN)/python benchmarks/draw_figures.py

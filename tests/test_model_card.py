@@ -1,24 +1,27 @@
 """The card's metadata is what the hub's own client reads, whatever the names and figures are."""
 
+from dataclasses import replace
+
 import pytest
 from huggingface_hub import ModelCard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn.artifact import has_front_matter, render_card
-from dcnn.config import Config
+from untrained import make_artifact
 
+ARTIFACT = make_artifact()
 accuracies = st.floats(0, 1)
 
 
 def read(name="m", metadata=None, **others) -> ModelCard:
-    card = render_card(name, Config(), ("neg", "pos"), metadata or {}, **others)
+    card = render_card(name, replace(ARTIFACT, metadata=metadata or {}, **others))
     assert has_front_matter(card)
     return ModelCard(card.encode("utf-8", "replace").decode())
 
 
 @given(st.text(min_size=1), st.text(min_size=1), accuracies, accuracies)
-def test_the_hub_reads_the_figures_of_the_run(name, data, dev, test):
+def test_the_hub_reads_the_scores(name, data, dev, test):
     metadata = {"data": data, "dev_accuracy": dev, "test_accuracy": test}
     metadata = read(name, metadata).data
     assert metadata.library_name == "dcnn"
@@ -33,17 +36,17 @@ def test_the_hub_reads_the_figures_of_the_run(name, data, dev, test):
 
 
 @pytest.mark.parametrize("dev", [None, float("nan"), float("inf"), "0.9", True])
-def test_what_was_not_measured_is_not_claimed(dev):
+def test_a_missing_score_is_left_out(dev):
     assert read(metadata={"data": "d.csv", "dev_accuracy": dev}).data.eval_results is None
 
 
-def test_weights_that_were_rounded_carry_no_figure_of_others():
+def test_rounded_weights_have_no_scores_in_the_metadata():
     card = read(metadata={"dev_accuracy": 0.9}, dtype="int8")
     assert card.data.eval_results is None
     assert "those of the float32 weights" in card.text
 
 
-def test_of_several_labels_the_score_that_chose_is_told_and_labels_keep_their_cell():
+def test_a_multi_label_card_has_f1_and_thresholds():
     metadata = {"dev_accuracy": 0.25, "dev_micro_f1": 0.75, "test_micro_f1": 0.5}
     card = read(metadata=metadata, thresholds=(0.3, 0.4))
     found = [(one.metric_type, one.metric_value, one.metric_name) for one in card.data.eval_results]
@@ -51,7 +54,7 @@ def test_of_several_labels_the_score_that_chose_is_told_and_labels_keep_their_ce
         ("f1", 0.75, "micro F1 on dev, which chose the epoch"),
         ("f1", 0.5, "micro F1 on test"),
     ]
-    card = render_card("m", Config(), ("a|b", "c"), {}, thresholds=(0.3, 0.4))
+    card = render_card("m", replace(ARTIFACT, classes=("a|b", "c"), thresholds=(0.3, 0.4)))
     assert "| a\\|b | 0.3 |" in card
 
 
@@ -65,5 +68,5 @@ def test_of_several_labels_the_score_that_chose_is_told_and_labels_keep_their_ce
         ("---", False),
     ],
 )
-def test_metadata_stands_between_two_lines(card, answer):
+def test_front_matter_is_between_two_fences(card, answer):
     assert has_front_matter(card) is answer

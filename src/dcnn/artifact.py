@@ -1,43 +1,30 @@
-"""Weights as a file holds them: float32, float16, or int8 with a scale a word.
-
-In memory weights are always float32; a smaller type is only how they travel.
-
-- ``float16`` rounds every value to the nearest half-precision number.
-- ``int8`` does so to all but the embeddings, nearly all of a network's size. A word's vector is
-  whole numbers from -127 to 127 times the word's own scale, so that a word with small values loses
-  no more of itself than one with large ones. The scale is a half-precision number: its product with
-  any of the whole numbers is exact in float32, and storing what was loaded changes nothing.
-
-
-The README.md of a model folder: what the model is, what it learned from, how good it is.
-
-It begins with the metadata that the Hugging Face hub reads, in YAML between two lines ``---``, so
-that a folder can be uploaded as it is. YAML reads JSON's strings and numbers, so they are written
-as JSON.
-
-
-The model folder: the only place that reads or writes one.
+"""The model folder: its files, their checks, the stored weights and the model card.
 
     config.json        format version, network, classes, settings, metadata of the run
-    model.safetensors  the weights: float32, float16, or int8 (see ``dcnn.artifact``)
-    tokenizer.json     tokenizer preset, the pieces of words where they were learned, vocabulary
+    model.safetensors  the weights: float32, float16 or int8
+    tokenizer.json     tokenizer preset, subwords if they were learned, vocabulary
     README.md          a model card, for people and for the Hugging Face hub
 
-A folder is written beside its place and renamed into it. Nothing is pickled. Loading checks the
-version, the names, shapes, dtypes and sizes of all weights before it allocates any of them.
+Only this module reads and writes model folders. A folder is written under a temporary name and
+renamed. Nothing is pickled. Loading checks the version and the names, shapes, dtypes and sizes of
+all weights before it allocates any.
 
-Format version 4 is what is written. Versions 1 to 3, of release 0.1, are read too: they have older
-names for a few settings and weights, and leave out what the first folders did not have (the dtype
-before version 2, the thresholds of multi-label models before version 3).
+Format version 4 is written. Versions 1 to 3, of release 0.1, are read too: they have older names
+for some settings and weights, no dtype (before version 2) and no thresholds (before version 3).
 
+In memory weights are always float32. ``float16`` stores every value in half precision; ``int8``
+does so for all but the embeddings, which are nearly all of the size. A word's vector is then int8
+values times a scale per word, so that words with small values lose no more precision than others.
+The scale is float16: its product with any int8 value is exact in float32, so storing loaded
+weights again changes nothing.
 """
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import safetensors
@@ -49,261 +36,35 @@ from dcnn.errors import ConfigError, ModelFolderError, UserError
 from dcnn.files import write_folder_atomically
 from dcnn.text.encoder import Encoder
 
-StoredDtype = Literal["float32", "float16", "int8"]
-STORED_DTYPES: tuple[StoredDtype, ...] = get_args(StoredDtype)
-EMBEDDINGS, SCALES = "embeddings", "embeddings.scale"
-
-Weights = dict[str, NDArray[np.float32]]
-Stored = dict[str, NDArray[Any]]
-
-_LARGEST = 127  # symmetric: -128 is left unused
-
-
-def pack(weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype) -> Stored:
-    """``weights`` as a file of this type holds them.
-
-    Raises:
-        UserError: a value is larger than half precision can say.
-    """
-    if dtype == "float32":
-        return dict(weights)
-    packed: Stored = {}
-    for name, values in weights.items():
-        if dtype == "int8" and name == EMBEDDINGS:
-            packed[name], packed[SCALES] = _quantize(values)
-        else:
-            packed[name] = _halved(name, values)
-    return packed
-
-
-def unpack(stored: Mapping[str, NDArray[Any]]) -> Weights:
-    """The float32 weights of what ``pack`` made.
-
-    Raises:
-        ValueError: a scale or a whole number is none that ``pack`` writes.
-    """
-    weights = {
-        name: values.astype(np.float32, copy=False)
-        for name, values in stored.items()
-        if name != SCALES
-    }
-    if SCALES in stored:
-        scales = stored[SCALES].astype(np.float32)
-        if not (np.isfinite(scales) & (scales >= 0)).all():
-            raise ValueError(f"'{SCALES}' must hold finite numbers of 0 or more")
-        if stored[EMBEDDINGS].min(initial=0) < -_LARGEST:
-            raise ValueError(f"'{EMBEDDINGS}' must hold whole numbers from -{_LARGEST}")
-        weights[EMBEDDINGS] *= scales[:, None]
-    return weights
-
-
-def stored_form(
-    shapes: Mapping[str, tuple[int, ...]], dtype: StoredDtype
-) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Name to shape and safetensors' name of the type, for parameters of these shapes."""
-    general = "F32" if dtype == "float32" else "F16"
-    form = {name: (shape, general) for name, shape in shapes.items()}
-    if dtype == "int8":
-        words = shapes[EMBEDDINGS][0]
-        form[EMBEDDINGS], form[SCALES] = (shapes[EMBEDDINGS], "I8"), ((words,), "F16")
-    return form
-
-
-def _halved(name: str, values: NDArray[np.float32]) -> NDArray[np.float16]:
-    with np.errstate(over="ignore"):
-        halved = values.astype(np.float16)
-    if not np.isfinite(halved).all():
-        largest = np.abs(values).max()
-        raise UserError(
-            f"'{name}' holds values up to {largest:.3g} where float16 ends at 65504; "
-            "choose the dtype float32"
-        )
-    return halved
-
-
-def _quantize(values: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
-    """(words, d) -> whole numbers (words, d) and scales (words,): within half a scale each."""
-    largest = np.abs(values).max(axis=1).astype(np.float64)
-    scales = _halved(f"{EMBEDDINGS} / {_LARGEST}", (largest / _LARGEST).astype(np.float32))
-    # Among the smallest half-precision numbers the nearest scale can be so much too small that
-    # 127 of them do not reach the largest value; the next one does.
-    too_small = largest > (_LARGEST + 0.5) * scales.astype(np.float64)
-    scales = np.where(too_small, np.nextafter(scales, np.float16(np.inf)), scales)
-    steps = np.where(scales > 0, scales, 1).astype(np.float64)
-    numbers = np.rint(values / steps[:, None]).clip(-_LARGEST, _LARGEST)
-    return numbers.astype(np.int8), scales
-
-
-_SHOWN_CLASSES = 20
-_MANY = " A text may have several of them, or none: every label from its threshold on."
-_OTHERS = "The scores below are those of the float32 weights they were rounded from."
-_ROUNDED = {
-    "float16": f"Weights: float16. {_OTHERS}",
-    "int8": f"Weights: int8 embeddings with a scale a word, the rest float16. {_OTHERS}",
-}
-FENCE = "---"
-_SPLITS = {"dev": "dev, which chose the epoch", "test": "test"}
-# As the hub, people and the facts call them. The first that was measured is told: where a text may
-# have several labels that is F1, which decides there, and the accuracy is of whole sets of labels.
-_MEASURES = (("f1", "micro F1", "micro_f1"), ("accuracy", "accuracy", "accuracy"))
-
-
-def render_card(
-    name: str,
-    config: Config,
-    classes: Sequence[object],
-    metadata: dict[str, Any],
-    dtype: StoredDtype = "float32",
-    thresholds: Sequence[float] | None = None,
-    repository: str = "",
-) -> str:
-    """Render the card as Markdown.
-
-    Args:
-        name: of the model.
-        config: its settings.
-        classes: its labels.
-        metadata: the plain values that training noted.
-        dtype: how its weights are stored.
-        thresholds: of its labels, where a text may have several.
-        repository: where the hub has it, ``OWNER/NAME``, for a card that is read there.
-    """
-    shown = ", ".join(f"`{label}`" for label in classes[:_SHOWN_CLASSES])
-    more = f" and {len(classes) - _SHOWN_CLASSES} more" if len(classes) > _SHOWN_CLASSES else ""
-    pull = f"dcnn pull {repository} --out {name}\n" if repository else ""
-    sections = [
-        front_matter(name, config, metadata, dtype),
-        f"# {name}",
-        f"A sentence classifier ({config.model.kind}) made with "
-        "[dcnn](https://pypi.org/project/dcnn).",
-        f"Labels: {shown}{more}.{_MANY if thresholds is not None else ''}",
-        *([_ROUNDED[dtype]] if dtype in _ROUNDED else []),
-        "## Use",
-        f'```sh\n{pull}dcnn predict {name} "a text"\n```',
-        *_threshold_section(classes, thresholds),
-        "## How it was made",
-        _table(("fact", "value"), _flatten(metadata))
-        if metadata
-        else "Nothing was noted of the run.",
-        "## Settings",
-        settings_table(config),
-    ]
-    return "\n\n".join(sections) + "\n"
-
-
-def front_matter(
-    name: str, config: Config, metadata: dict[str, Any], dtype: StoredDtype = "float32"
-) -> str:
-    """What the hub reads: kind of task, library, tags, and the scores of the run."""
-    lines = [
-        FENCE,
-        "library_name: dcnn",
-        "pipeline_tag: text-classification",
-        "tags:",
-        "- sentence-classification",
-        f"- {config.model.kind}",
-        *_model_index(name, metadata, dtype),
-        FENCE,
-    ]
-    return "\n".join(lines)
-
-
-def settings_table(config: Config) -> str:
-    """All settings as Markdown."""
-    return _table(("setting", "value"), _flatten(config.to_dict()))
-
-
-def has_front_matter(card: str) -> bool:
-    """Whether a card, perhaps written by hand, begins with metadata."""
-    first, *others = card.splitlines() or [""]
-    return first.rstrip() == FENCE and any(line.rstrip() == FENCE for line in others)
-
-
-def _model_index(name: str, metadata: dict[str, Any], dtype: StoredDtype) -> list[str]:
-    """The scores as the hub's leaderboards read them; none that was not measured."""
-    if dtype != "float32":
-        return []  # those of the run are of the weights before they were rounded
-    results: list[str] = []
-    for split, meaning in _SPLITS.items():
-        figures = [(*names, metadata.get(f"{split}_{fact}")) for *names, fact in _MEASURES]
-        for kind, measure, value in figures:
-            if not (isinstance(value, float) and math.isfinite(value)):
-                continue
-            data = _quoted(metadata.get("data", "unknown"))
-            results += [
-                "  - task:",
-                "      type: text-classification",
-                "    dataset:",
-                f"      name: {data}",
-                f"      type: {data}",
-                f"      split: {split}",
-                "    metrics:",
-                f"    - type: {kind}",
-                f"      value: {value:.6f}",  # YAML takes 1e-07 for a string
-                f"      name: {measure} on {meaning}",
-            ]
-            break
-    if not results:
-        return []
-    return ["model-index:", f"- name: {_quoted(name)}", "  results:", *results]
-
-
-def _quoted(value: object) -> str:
-    """A string for YAML; what it could not hold, such as a control character, is replaced."""
-    held = "".join(sign if sign.isprintable() else "\ufffd" for sign in str(value))
-    return json.dumps(held, ensure_ascii=False)
-
-
-def _threshold_section(classes: Sequence[object], thresholds: Sequence[float] | None) -> list[str]:
-    if thresholds is None:
-        return []
-    rows = {str(label): float(one) for label, one in zip(classes, thresholds, strict=True)}
-    return ["## Thresholds", _table(("label", "threshold"), _flatten(rows))]
-
-
-def _flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested values as dotted names and short texts."""
-    rows: list[tuple[str, str]] = []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            rows += _flatten(value, f"{prefix}{key}.")
-        elif isinstance(value, float):
-            rows.append((prefix + key, f"{value:.4g}"))
-        else:
-            rows.append((prefix + key, str(value)))
-    return rows
-
-
-def _table(header: tuple[str, str], rows: list[tuple[str, str]]) -> str:
-    lines = [f"| {header[0]} | {header[1]} |", "|---|---|"]
-    return "\n".join(lines + [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows])
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
 FORMAT_VERSION = 4
-_HEADS_BEFORE_4 = {"head.weight": "top.weight", "head.bias": "top.bias"}
+_NAMES_BEFORE_4 = {"head.weight": "top.weight", "head.bias": "top.bias"}
 CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
 FILES = (CONFIG, WEIGHTS, TOKENIZER, CARD)
 
+StoredDtype = Literal["float32", "float16", "int8"]
+STORED_DTYPES: tuple[StoredDtype, ...] = get_args(StoredDtype)
+EMBEDDINGS, SCALES = "embeddings", "embeddings.scale"
+_MAX_INT8 = 127  # symmetric: -128 is not used
+
 Label = str | int | float | bool
+Weights = dict[str, NDArray[np.float32]]
+Stored = dict[str, NDArray[Any]]
+Form = dict[str, tuple[tuple[int, ...], str]]  # name to shape and safetensors' name of the dtype
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A trained classifier as values: all that a model folder holds.
+    """A trained classifier: everything that a model folder holds.
 
     Attributes:
         config: settings of text, network and training.
         classes: the labels, in the order of the network's outputs.
         encoder: from strings to ids.
-        weights: name to array, as ``config.model.parameter_shapes`` says.
-        metadata: what is known of the run: data, metrics, time. Plain values, for the card.
-        dtype: how a folder stores the weights; here they are float32 in any case.
-        thresholds: the probability from which on each label is given, where a text may have
-            several labels or none; none where a text has exactly one.
+        weights: name to array, as in ``config.model.parameter_shapes``.
+        metadata: data, metrics and time of the run, as plain values.
+        dtype: how a folder stores the weights; in memory they are float32.
+        thresholds: of a multi-label model, the probability from which each label is assigned; None
+            for a single-label model.
     """
 
     config: Config
@@ -329,9 +90,9 @@ def is_model_folder(path: Path) -> bool:
 
 
 def check_destination(path: Path, overwrite: bool) -> None:
-    """Refuse a place that already holds something, before any work is done for it.
+    """Raise UserError, before any work is done, if ``path`` must not be written.
 
-    ``overwrite`` allows to replace a model folder or an empty folder, never anything else.
+    ``overwrite`` allows replacing a model folder or an empty folder, never anything else.
     """
     if not path.resolve().name:
         raise UserError(f"{path} is no place for a model folder; name a new folder")
@@ -353,8 +114,7 @@ def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:
     """Write the model folder.
 
     Raises:
-        UserError: something is at ``path`` that must not be replaced, or a weight is too large for
-            the artifact's ``dtype``.
+        UserError: ``path`` must not be replaced, or a weight is too large for the dtype.
         StorageError: the disk refused; what was there is untouched.
     """
     check_destination(path, overwrite)
@@ -365,33 +125,30 @@ def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:
 
 
 def folder_size(name: str, artifact: Artifact) -> int:
-    """The bytes of all files of the model folder that ``save`` would write as ``name``."""
+    """Bytes of the model folder that ``save`` would write as ``name``."""
     return sum(map(len, _files(name, artifact).values()))
 
 
 def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
     # The path of the vectors belongs to the machine that trained, not to the model.
     text = replace(artifact.config.text, vectors=Path(artifact.config.text.vectors).name)
-    config = replace(artifact.config, text=text)
+    artifact = replace(artifact, config=replace(artifact.config, text=text))
     description = {
         "format_version": FORMAT_VERSION,
         "dtype": artifact.dtype,
         "thresholds": artifact.thresholds,
-        **config.to_dict(),
+        **artifact.config.to_dict(),
         "classes": list(artifact.classes),
         "vocabulary_size": len(artifact.encoder.vocabulary),
         "metadata": artifact.metadata,
     }
     packed = pack(artifact.weights, artifact.dtype)
-    weights = {name: np.ascontiguousarray(value) for name, value in packed.items()}
-    card = render_card(
-        name, config, artifact.classes, artifact.metadata, artifact.dtype, artifact.thresholds
-    )
+    weights = {key: np.ascontiguousarray(value) for key, value in packed.items()}
     return {
         WEIGHTS: safetensors.numpy.save(weights),
         TOKENIZER: artifact.encoder.to_json().encode(),
         CONFIG: json.dumps(description, indent=2, ensure_ascii=False).encode("utf-8", "replace"),
-        CARD: card.encode("utf-8", "replace"),
+        CARD: render_card(name, artifact).encode("utf-8", "replace"),
     }
 
 
@@ -399,15 +156,15 @@ def load(path: Path) -> Artifact:
     """Read a model folder.
 
     Raises:
-        ModelFolderError: the folder, or what is wrong inside it.
+        ModelFolderError: the folder is missing, incomplete or damaged.
     """
     if not path.is_dir():
         raise ModelFolderError(f"{path}: no such model folder")
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         if not (path / name).is_file():
             raise ModelFolderError(f"{path} is not a complete model folder: {name} is missing")
-    description = _read_config(path / CONFIG)
-    _, config, classes, vocabulary_size, metadata, dtype, thresholds = description
+    values = _read_config(path / CONFIG)
+    version, vocabulary_size = values.pop("format_version"), values.pop("vocabulary_size")
     try:
         encoder = Encoder.from_json(_read_text(path / TOKENIZER))
     except (ValueError, RecursionError) as error:  # JSON errors are ValueErrors too
@@ -417,13 +174,15 @@ def load(path: Path) -> Artifact:
             f"{path / TOKENIZER} has {len(encoder.vocabulary)} ids where {CONFIG} says "
             f"{vocabulary_size}: the files do not belong together"
         )
-    shapes = config.model.parameter_shapes(vocabulary_size, len(classes))
-    form = stored_form(shapes, dtype)
-    if description.version < 4:
-        form = {_HEADS_BEFORE_4.get(name, name): value for name, value in form.items()}
-    weights = _read_weights(path / WEIGHTS, form)
-    weights = {name: weights[old] for name, old in zip(shapes, form, strict=False)}
-    return Artifact(config, classes, encoder, weights, metadata, dtype, thresholds)
+    shapes = values["config"].model.parameter_shapes(vocabulary_size, len(values["classes"]))
+    names = {name: name for name in shapes} | (_NAMES_BEFORE_4 if version < 4 else {})
+    form = stored_form(shapes, values["dtype"])
+    weights = _read_weights(
+        path / WEIGHTS, {names.get(name, name): value for name, value in form.items()}
+    )
+    return Artifact(
+        encoder=encoder, weights={name: weights[names[name]] for name in shapes}, **values
+    )
 
 
 def _read_text(path: Path) -> str:
@@ -433,19 +192,8 @@ def _read_text(path: Path) -> str:
         raise ModelFolderError(f"{path} cannot be read: {error}") from error
 
 
-class _Description(NamedTuple):
-    """What config.json says."""
-
-    version: int
-    config: Config
-    classes: tuple[Label, ...]
-    vocabulary_size: int
-    metadata: dict[str, Any]
-    dtype: StoredDtype
-    thresholds: tuple[float, ...] | None
-
-
-def _read_config(path: Path) -> _Description:
+def _read_config(path: Path) -> dict[str, Any]:
+    """The checked fields of config.json, with all settings in ``config``."""
     try:
         values = json.loads(_read_text(path))
     except (ValueError, RecursionError) as error:
@@ -481,8 +229,15 @@ def _read_config(path: Path) -> _Description:
         config = Config.from_dict(values if version > 3 else renamed(values), str(path))
     except ConfigError as error:
         raise ModelFolderError(str(error)) from error
-    given = None if thresholds is None else tuple(map(float, thresholds))
-    return _Description(version, config, tuple(classes), vocabulary_size, metadata, dtype, given)
+    return {
+        "format_version": version,
+        "vocabulary_size": vocabulary_size,
+        "config": config,
+        "classes": tuple(classes),
+        "metadata": metadata,
+        "dtype": dtype,
+        "thresholds": None if thresholds is None else tuple(map(float, thresholds)),
+    }
 
 
 def _are_labels(classes: object) -> bool:
@@ -502,13 +257,13 @@ def _are_thresholds(thresholds: object, labels: int) -> bool:
     )
 
 
-def _read_weights(path: Path, form: dict[str, tuple[tuple[int, ...], str]]) -> Weights:
+def _read_weights(path: Path, expected: Form) -> Weights:
     try:
         with safetensors.safe_open(path, "np") as stream:
             slices = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118
             found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
-            _check_form(path, found, form)
-            stored: dict[str, Any] = {name: stream.get_tensor(name) for name in form}
+            _check_form(path, found, expected)
+            stored: dict[str, Any] = {name: stream.get_tensor(name) for name in expected}
     except (safetensors.SafetensorError, OSError) as error:
         raise ModelFolderError(
             f"{path} is damaged or cut short ({error}); copy or train the model again"
@@ -525,11 +280,7 @@ def _read_weights(path: Path, form: dict[str, tuple[tuple[int, ...], str]]) -> W
     return weights
 
 
-def _check_form(
-    path: Path,
-    found: dict[str, tuple[tuple[int, ...], str]],
-    expected: dict[str, tuple[tuple[int, ...], str]],
-) -> None:
+def _check_form(path: Path, found: Form, expected: Form) -> None:
     for name, (shape, dtype) in expected.items():
         if name not in found:
             raise ModelFolderError(f"{path}: the weights '{name}' are missing")
@@ -540,3 +291,208 @@ def _check_form(
             )
     if unknown := sorted(found.keys() - expected.keys()):
         raise ModelFolderError(f"{path}: unknown weights {', '.join(unknown)}")
+
+
+def pack(weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype) -> Stored:
+    """``weights`` as a file of this dtype stores them.
+
+    Raises:
+        UserError: a value is larger than float16 can represent.
+    """
+    if dtype == "float32":
+        return dict(weights)
+    packed: Stored = {}
+    for name, values in weights.items():
+        if dtype == "int8" and name == EMBEDDINGS:
+            packed[name], packed[SCALES] = _quantize(values)
+        else:
+            packed[name] = _to_float16(name, values)
+    return packed
+
+
+def unpack(stored: Mapping[str, NDArray[Any]]) -> Weights:
+    """The float32 weights of ``pack``'s result.
+
+    Raises:
+        ValueError: a scale or an int8 value that ``pack`` never writes.
+    """
+    weights = {
+        name: values.astype(np.float32, copy=False)
+        for name, values in stored.items()
+        if name != SCALES
+    }
+    if SCALES in stored:
+        scales = stored[SCALES].astype(np.float32)
+        if not (np.isfinite(scales) & (scales >= 0)).all():
+            raise ValueError(f"'{SCALES}' must hold finite numbers of 0 or more")
+        if stored[EMBEDDINGS].min(initial=0) < -_MAX_INT8:
+            raise ValueError(f"'{EMBEDDINGS}' must hold whole numbers from -{_MAX_INT8}")
+        weights[EMBEDDINGS] *= scales[:, None]
+    return weights
+
+
+def stored_form(shapes: Mapping[str, tuple[int, ...]], dtype: StoredDtype) -> Form:
+    """Shape and safetensors dtype of every stored array, for parameters of these shapes."""
+    form = {name: (shape, "F32" if dtype == "float32" else "F16") for name, shape in shapes.items()}
+    if dtype == "int8":
+        words = shapes[EMBEDDINGS][0]
+        form[EMBEDDINGS], form[SCALES] = (shapes[EMBEDDINGS], "I8"), ((words,), "F16")
+    return form
+
+
+def _to_float16(name: str, values: NDArray[np.float32]) -> NDArray[np.float16]:
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float16)
+    if not np.isfinite(rounded).all():
+        raise UserError(
+            f"'{name}' holds values up to {np.abs(values).max():.3g} where float16 ends at 65504; "
+            "choose the dtype float32"
+        )
+    return rounded
+
+
+def _quantize(values: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
+    """(words, d) -> int8 values (words, d) and scales (words,), within half a scale each."""
+    largest = np.abs(values).max(axis=1).astype(np.float64)
+    scales = _to_float16(f"{EMBEDDINGS} / {_MAX_INT8}", (largest / _MAX_INT8).astype(np.float32))
+    # Near float16's smallest numbers the rounded scale can be so much too small that 127 of them
+    # do not reach the largest value; the next float16 does.
+    too_small = largest > (_MAX_INT8 + 0.5) * scales.astype(np.float64)
+    scales = np.where(too_small, np.nextafter(scales, np.float16(np.inf)), scales)
+    steps = np.where(scales > 0, scales, 1).astype(np.float64)
+    numbers = np.rint(values / steps[:, None]).clip(-_MAX_INT8, _MAX_INT8)
+    return numbers.astype(np.int8), scales
+
+
+_FENCE = "---"  # begins and ends the metadata that the Hugging Face hub reads
+_SHOWN_CLASSES = 20
+_ROUNDED = {
+    "float16": "Weights: float16.",
+    "int8": "Weights: int8 embeddings with a scale per word, the rest float16.",
+}
+_SPLITS = {"dev": "dev, which chose the epoch", "test": "test"}
+# The hub's name, the shown name and the name in the metadata; the first that was measured is given.
+# A multi-label model is chosen by F1; its accuracy is that of whole label sets.
+_MEASURES = (("f1", "micro F1", "micro_f1"), ("accuracy", "accuracy", "accuracy"))
+
+
+def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
+    """The model card in Markdown: what the model is, its data, its metrics, its settings.
+
+    Args:
+        name: of the model.
+        artifact: the model.
+        repository: its place on the hub, ``OWNER/NAME``, for a card that is read there.
+    """
+    classes, dtype = artifact.classes, artifact.dtype
+    labels = f"Labels: {', '.join(f'`{label}`' for label in classes[:_SHOWN_CLASSES])}"
+    if len(classes) > _SHOWN_CLASSES:
+        labels += f" and {len(classes) - _SHOWN_CLASSES} more"
+    labels += "."
+    thresholds = []
+    if artifact.thresholds is not None:
+        labels += (
+            " Multi-label: a text gets every label that reaches its threshold, several or none."
+        )
+        rows = zip(map(str, classes), artifact.thresholds, strict=True)
+        thresholds = ["## Thresholds", _table(("label", "threshold"), dict(rows))]
+    rounded = []
+    if dtype in _ROUNDED:
+        origin = "The scores below are those of the float32 weights they were rounded from."
+        rounded = [f"{_ROUNDED[dtype]} {origin}"]
+    pull = f"dcnn pull {repository} --out {name}\n" if repository else ""
+    run = "Nothing was recorded."
+    if artifact.metadata:
+        run = _table(("property", "value"), artifact.metadata)
+    sections = [
+        front_matter(name, artifact),
+        f"# {name}",
+        f"A sentence classifier ({artifact.config.model.kind}) made with "
+        "[dcnn](https://pypi.org/project/dcnn).",
+        labels,
+        *rounded,
+        "## Use",
+        f'```sh\n{pull}dcnn predict {name} "a text"\n```',
+        *thresholds,
+        "## Training",
+        run,
+        "## Settings",
+        settings_table(artifact.config),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def settings_table(config: Config) -> str:
+    """All settings as Markdown."""
+    return _table(("setting", "value"), config.to_dict())
+
+
+def has_front_matter(card: str) -> bool:
+    """Whether a card, perhaps written by hand, begins with metadata."""
+    first, *others = card.splitlines() or [""]
+    return first.rstrip() == _FENCE and any(line.rstrip() == _FENCE for line in others)
+
+
+def front_matter(name: str, artifact: Artifact) -> str:
+    """The card's metadata, in YAML: task, library, tags and the scores that were measured.
+
+    Strings and numbers are written as JSON, which YAML reads.
+    """
+    results: list[str] = []
+    metadata = artifact.metadata
+    data = _quoted(metadata.get("data", "unknown"))
+    # The scores of the run are those of the float32 weights, not of rounded ones.
+    for split, meaning in _SPLITS.items() if artifact.dtype == "float32" else ():
+        for kind, measure, key in _MEASURES:
+            value = metadata.get(f"{split}_{key}")
+            if isinstance(value, float) and math.isfinite(value):
+                results += [
+                    "  - task:",
+                    "      type: text-classification",
+                    "    dataset:",
+                    f"      name: {data}",
+                    f"      type: {data}",
+                    f"      split: {split}",
+                    "    metrics:",
+                    f"    - type: {kind}",
+                    f"      value: {value:.6f}",  # YAML takes 1e-07 for a string
+                    f"      name: {measure} on {meaning}",
+                ]
+                break
+    index = ["model-index:", f"- name: {_quoted(name)}", "  results:", *results] if results else []
+    lines = [
+        _FENCE,
+        "library_name: dcnn",
+        "pipeline_tag: text-classification",
+        "tags:",
+        "- sentence-classification",
+        f"- {artifact.config.model.kind}",
+        *index,
+        _FENCE,
+    ]
+    return "\n".join(lines)
+
+
+def _quoted(value: object) -> str:
+    """A YAML string; what it cannot hold, such as a control character, is replaced."""
+    held = "".join(sign if sign.isprintable() else "\ufffd" for sign in str(value))
+    return json.dumps(held, ensure_ascii=False)
+
+
+def _table(header: tuple[str, str], values: Mapping[str, Any]) -> str:
+    lines = [f"| {header[0]} | {header[1]} |", "|---|---|"]
+    for cells in _flatten(values):
+        name, value = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
+        lines.append(f"| {name} | {value} |")
+    return "\n".join(lines)
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested values as dotted names and short texts."""
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            rows += _flatten(value, f"{prefix}{key}.")
+        else:
+            rows.append((prefix + key, f"{value:.4g}" if isinstance(value, float) else str(value)))
+    return rows

@@ -1,4 +1,4 @@
-"""What is pushed is what is pulled, over a folder and over a hub on this machine."""
+"""push and pull over a folder and over a fake hub on this machine."""
 
 import sys
 from pathlib import Path
@@ -43,7 +43,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("place", ["me/model", "folder"])
-def test_what_is_pulled_is_what_was_pushed(hub, model, tmp_path, place):
+def test_pull_gives_what_was_pushed(hub, model, tmp_path, place):
     place = place.replace("folder", str(tmp_path / "shared" / "model"))
     push(model, place)
     pulled = pull(place, tmp_path / "back")
@@ -56,7 +56,7 @@ def test_what_is_pulled_is_what_was_pushed(hub, model, tmp_path, place):
     assert model_folder.is_model_folder(tmp_path / "back")
 
 
-def test_a_commit_holds_the_whole_model_and_says_where_it_is(hub, model, tmp_path):
+def test_push_makes_one_commit_and_returns_its_address(hub, model, tmp_path):
     place = push(model, "me/model", message="First")
     assert place == f"{hub.address}/me/model/commit/{hub.sha('me/model')}"
     commits = [asked for asked in hub.asked if "/commit/" in asked]
@@ -65,13 +65,13 @@ def test_a_commit_holds_the_whole_model_and_says_where_it_is(hub, model, tmp_pat
     assert pulled.origin == f"me/model at {hub.sha('me/model')[:12]}"
 
 
-def test_the_card_on_the_hub_says_how_to_get_the_model(hub, model):
+def test_the_card_on_the_hub_has_the_pull_command(hub, model):
     push(model, "me/model")
     card = (hub.folder("me/model") / "README.md").read_text()
     assert "dcnn pull me/model --out model\n" in card
 
 
-def test_a_card_that_somebody_has_written_is_kept(hub, model):
+def test_a_card_edited_by_hand_is_kept(hub, model):
     (model / "README.md").write_text("---\nlicense: mit\n---\n\n# Mine\n")
     push(model, "me/model")
     assert (hub.folder("me/model") / "README.md").read_text().startswith("---\nlicense: mit\n---\n")
@@ -85,7 +85,7 @@ def test_a_card_that_somebody_has_written_is_kept(hub, model):
     assert "# model" in (hub.folder("me/model") / "README.md").read_text()
 
 
-def test_branches_keep_models_apart(hub, model, tmp_path, artifact):
+def test_branches_hold_different_models(hub, model, tmp_path, artifact):
     push(model, "me/model")
     other = tmp_path / "other" / "model"
     model_folder.save(other, artifact)
@@ -96,20 +96,20 @@ def test_branches_keep_models_apart(hub, model, tmp_path, artifact):
     assert "# Second" in (tmp_path / "back" / "README.md").read_text()
 
 
-def test_what_must_be_private_never_becomes_public(hub, model):
+def test_private_is_refused_for_a_public_repository(hub, model):
     push(model, "me/hidden", private=True)
     assert hub.private == {"me/hidden"}
     push(model, "me/hidden", private=True)
     push(model, "me/open")
     before = hub.sha("me/open")
     (model / "README.md").write_text("# Secret\n")
-    with pytest.raises(UserError, match="me/open is there already and is public"):
+    with pytest.raises(UserError, match="me/open exists and is public"):
         push(model, "me/open", private=True)
     assert hub.sha("me/open") == before
 
 
 @pytest.mark.parametrize("place", ["me/model", "folder"])
-def test_only_the_files_of_a_model_folder_travel(hub, model, tmp_path, place):
+def test_only_the_files_of_a_model_folder_are_transferred(hub, model, tmp_path, place):
     place = place.replace("folder", str(tmp_path / "shared" / "model"))
     push(model, place)
     shared = Path(place) if Path(place).is_absolute() else hub.folder(place)
@@ -153,19 +153,19 @@ def test_a_damaged_model_is_named_and_nothing_is_written(hub, model, tmp_path, p
         ("me/--double", "me/--double is no name|neither OWNER/NAME"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_answered(hub, tmp_path, name, message):
+def test_an_unknown_name_is_refused(hub, tmp_path, name, message):
     with pytest.raises(UserError, match=message):
         pull(name, tmp_path / "back")
     assert not (tmp_path / "back").exists()
 
 
-def test_a_revision_that_is_not_there_is_named(hub, model, tmp_path):
+def test_an_unknown_revision_is_named(hub, model, tmp_path):
     push(model, "me/model")
     with pytest.raises(UserError, match="me/model has no revision 'v9'"):
         pull("me/model", tmp_path / "back", revision="v9")
 
 
-def test_a_folder_has_neither_revisions_nor_privacy_nor_messages(model, tmp_path):
+def test_options_of_the_hub_are_refused_for_a_folder(model, tmp_path):
     with pytest.raises(UserError, match="--message is for the Hugging Face hub"):
         push(model, str(tmp_path / "there"), message="of May")
     assert not (tmp_path / "there").exists()
@@ -175,7 +175,7 @@ def test_a_folder_has_neither_revisions_nor_privacy_nor_messages(model, tmp_path
         push(model, str(tmp_path / "there"), private=True)
 
 
-def test_what_is_no_model_is_never_replaced(model, tmp_path):
+def test_what_is_not_a_model_folder_is_never_replaced(model, tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.tex").write_text("years")
     with pytest.raises(UserError, match="is left alone"):
@@ -186,9 +186,9 @@ def test_what_is_no_model_is_never_replaced(model, tmp_path):
         pull(str(model), model)
 
 
-def test_pushing_needs_somebody_who_is_logged_in(hub, model, monkeypatch):
+def test_push_needs_a_valid_token(hub, model, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "of another")
-    with pytest.raises(UserError, match=r"does not take your token.*hf auth login"):
+    with pytest.raises(UserError, match=r"does not accept your token.*hf auth login"):
         push(model, "me/model")
     monkeypatch.delenv("HF_TOKEN")
     hub.asked.clear()
@@ -202,30 +202,30 @@ def test_pushing_needs_somebody_who_is_logged_in(hub, model, monkeypatch):
     [
         ((500, ""), FetchError, r"the hub failed on me/model \(500\); try again later"),
         ((403, "GatedRepo"), UserError, "open only to those who accept its terms"),
-        ((403, ""), UserError, "take a token that may write there"),
+        ((403, ""), UserError, "use a token with write access"),
     ],
 )
-def test_what_the_hub_refuses_is_said(hub, model, tmp_path, failure, kind, message):
+def test_errors_of_the_hub_are_explained(hub, model, tmp_path, failure, kind, message):
     hub.failure = failure
     with pytest.raises(kind, match=message):
         pull("me/model", tmp_path / "back")
 
 
-def test_a_place_of_somebody_else_and_a_card_that_is_wrong_are_named(hub, model):
+def test_a_foreign_repository_and_a_broken_card_are_refused(hub, model):
     with pytest.raises(UserError, match=r"refuses you/model to your token.*not of this family"):
         push(model, "you/model")
     (model / "README.md").write_text("---\nnot: [valid\n---\n")
-    with pytest.raises(UserError, match=r"does not take the model card .* mend README\.md in"):
+    with pytest.raises(UserError, match=r"does not accept the model card .* fix README\.md in"):
         push(model, "me/model")
 
 
-def test_a_hub_out_of_reach_is_said(monkeypatch, tmp_path):
+def test_an_unreachable_hub_is_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(FetchError, match=r"hub cannot be reached \(.*check the network"):
         pull("me/model", tmp_path / "back")
 
 
-def test_the_extra_is_named_where_it_is_missing(monkeypatch, model, tmp_path):
+def test_a_missing_extra_is_named(monkeypatch, model, tmp_path):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingExtraError, match=r"Pulling .* needs the extra 'hub': pip install"):
         pull("me/model", tmp_path / "back")
@@ -234,7 +234,7 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch, model, tmp_path):
     push(model, str(tmp_path / "there"))  # which needs no client
 
 
-def test_a_disk_that_refuses_is_named(model, tmp_path):
+def test_a_failed_write_is_named(model, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="could not be written"):
         push(model, str(tmp_path / "file" / "there"))
