@@ -5,8 +5,15 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dcnn.config import TextConfig
 from dcnn.data.batching import Examples
+from dcnn.errors import ConfigError
 from dcnn.experiments import ngrams
-from dcnn.experiments.ngrams import KINDS, NGramFeatures, choose_setting, fit_ngrams
+from dcnn.experiments.ngrams import (
+    NGRAM_MODELS,
+    NGramFeatures,
+    choose_setting,
+    fit_ngrams,
+    ngram_classifier,
+)
 from dcnn.experiments.tasks import Task
 from dcnn.text.encoder import Encoder
 
@@ -49,17 +56,17 @@ def make_task(dev=True):
     return Task(("no", "yes"), encoder, parts[0], parts[1] if dev else None, parts[2])
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", NGRAM_MODELS)
 @pytest.mark.parametrize("dev", [True, False])
 def test_models_with_bigrams_learn_what_unigrams_cannot(name, dev):
     task = make_task(dev)
     setting, dev_accuracy = choose_setting(name, task, folds=3)
     fitted = fit_ngrams(name, task, setting)
     accuracy = (fitted.test_predictions == task.test.targets).mean()
-    assert setting in KINDS[name].choices
+    assert setting in NGRAM_MODELS[name].choices
     assert fitted.features >= 8
     assert fitted.dev_accuracy == (dev_accuracy if dev else None)
-    if KINDS[name].longest == 2:
+    if NGRAM_MODELS[name].longest == 2:
         assert accuracy == 1
         assert dev_accuracy == 1
     else:
@@ -67,7 +74,7 @@ def test_models_with_bigrams_learn_what_unigrams_cannot(name, dev):
 
 
 @pytest.mark.parametrize("dev", [True, False])
-def test_the_setting_is_the_one_that_dev_prefers(dev, monkeypatch):
+def test_the_setting_with_the_best_dev_accuracy_is_chosen(dev, monkeypatch):
     class Fixed(BaseEstimator):
         """A classifier whose accuracy is its setting, on dev and in every fold."""
 
@@ -82,6 +89,30 @@ def test_the_setting_is_the_one_that_dev_prefers(dev, monkeypatch):
             return self.setting
 
     monkeypatch.setattr(ngrams, "COMPARED_ON", 100)
-    kind = ngrams._Kind(1, Fixed, (0.2, 0.7, 0.4))
-    monkeypatch.setitem(KINDS, "fixed", kind)
+    model = ngrams.NGramModel(1, Fixed, 0.2, (0.2, 0.7, 0.4))
+    monkeypatch.setitem(NGRAM_MODELS, "fixed", model)
     assert choose_setting("fixed", make_task(dev), folds=2) == (0.7, pytest.approx(0.7))
+
+
+OPINIONS = ["a good film", "a bad film", "not good", "not bad", "good", "bad"]
+LABELS = ["pos", "neg", "neg", "pos", "pos", "neg"]
+
+
+@pytest.mark.parametrize("name", NGRAM_MODELS)
+def test_every_model_classifies_strings(name):
+    model = ngram_classifier(name).fit(OPINIONS * 5, LABELS * 5)
+    assert set(model.predict(["good", "bad"])) <= {"pos", "neg"}
+    if name != "nb":  # bigrams tell "not good" from "good"
+        assert model.score(OPINIONS, LABELS) == 1.0
+
+
+@pytest.mark.parametrize(("name", "longest"), [("nb", 1), ("binb", 2), ("svm", 2), ("maxent", 2)])
+def test_the_longest_n_gram_is_that_of_the_paper(name, longest):
+    model = ngram_classifier(name).fit(OPINIONS, LABELS)
+    features = model[0].get_feature_names_out()
+    assert max(len(feature.split()) for feature in features) == longest
+
+
+def test_an_unknown_model_is_refused_by_name():
+    with pytest.raises(ConfigError, match="model='knn' must be one of nb, binb, svm, maxent"):
+        ngram_classifier("knn")

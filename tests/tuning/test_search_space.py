@@ -33,7 +33,7 @@ def test_what_is_held_stays_and_all_else_changes():
     for config in found:
         assert (config.model.dim, config.model.widths, config.model.k_top) == (24, (6, 5), 4)
         assert config.training.epochs == 3
-    for name in ("learning_rate", "l2_embeddings", "label_smoothing", "word_dropout", "members"):
+    for name in ("learning_rate", "l2_embeddings", "label_smoothing", "word_dropout", "n_ensemble"):
         assert len({getattr(config.training, name) for config in found}) > 1
     assert len({config.model.maps for config in found}) > 1
     assert len({config.text.min_count for config in found}) > 1

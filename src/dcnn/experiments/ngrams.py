@@ -4,23 +4,17 @@ Naive Bayes on unigrams (nb) and on unigrams and bigrams (binb), a linear suppor
 (svm) and maximum entropy, that is logistic regression (maxent), on unigrams and bigrams. A feature
 is whether an n-gram occurs, not how often: for sentences that is the stronger choice.
 
-
-The n-gram baselines of Tables 1 to 3 on the ids of an experiment.
-
-Unigrams, and bigrams where the model has them; a feature is whether an n-gram occurs. Each model's
-one setting (smoothing, or strength of regularisation) is chosen on dev, or by cross-validation
-where there is no dev set; the model is then fitted on all training examples. Of more examples than
-``COMPARED_ON`` that many, drawn at random, are enough to choose by.
-
+``ngram_classifier`` classifies strings with usual settings. In an experiment a model works on ids,
+and its one setting (smoothing, or strength of regularization) is chosen on dev, or by
+cross-validation where there is no dev set; it is then fitted on all training examples.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -29,52 +23,57 @@ from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
-from dcnn.data.batching import Examples
 from dcnn.errors import ConfigError
 from dcnn.experiments.tasks import Task
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vocabulary import Ints, Sentences
 
-_MODELS: dict[str, tuple[int, Callable[[], object]]] = {
-    "nb": (1, MultinomialNB),
-    "binb": (2, MultinomialNB),
-    "svm": (2, lambda: LinearSVC(C=0.1)),
-    "maxent": (2, lambda: LogisticRegression(max_iter=1000)),
+COMPARED_ON = 400_000  # of more training examples, a random sample is enough to choose a setting
+
+
+@dataclass(frozen=True)
+class NGramModel:
+    """A baseline: its longest n-gram, how it is made from its setting, and values of that."""
+
+    longest: int
+    make: Callable[[float], Any]
+    default: float
+    choices: tuple[float, ...]
+
+
+def _naive_bayes(alpha: float) -> Any:
+    return MultinomialNB(alpha=alpha)
+
+
+def _svm(c: float) -> Any:
+    return LinearSVC(C=c)
+
+
+def _maxent(c: float) -> Any:
+    return LogisticRegression(C=c, max_iter=1000)
+
+
+NGRAM_MODELS = {
+    "nb": NGramModel(1, _naive_bayes, 1.0, (0.1, 0.3, 1.0, 3.0)),
+    "binb": NGramModel(2, _naive_bayes, 1.0, (0.1, 0.3, 1.0, 3.0)),
+    "svm": NGramModel(2, _svm, 0.1, (0.01, 0.03, 0.1, 0.3)),
+    "maxent": NGramModel(2, _maxent, 1.0, (0.1, 0.3, 1.0, 3.0)),
 }
-NGRAM_MODELS = tuple(_MODELS)
 
 
 def ngram_classifier(name: str, tokenizer: Tokenizer | None = None) -> Pipeline:
     """A classifier of strings: ``nb``, ``binb``, ``svm`` or ``maxent``, not yet fitted."""
-    if name not in _MODELS:
+    if name not in NGRAM_MODELS:
         raise ConfigError(f"model={name!r} must be one of {', '.join(NGRAM_MODELS)}")
-    longest, make = _MODELS[name]
+    model = NGRAM_MODELS[name]
     counts = CountVectorizer(
         tokenizer=tokenizer or Tokenizer(),
         token_pattern=None,
         lowercase=False,  # the tokenizer decides
-        ngram_range=(1, longest),
+        ngram_range=(1, model.longest),
         binary=True,
     )
-    return make_pipeline(counts, make())
-
-
-COMPARED_ON = 400_000
-
-
-@dataclass(frozen=True)
-class _Kind:
-    longest: int
-    make: Callable[[float], Any]
-    choices: tuple[float, ...]
-
-
-KINDS = {
-    "nb": _Kind(1, lambda alpha: MultinomialNB(alpha=alpha), (0.1, 0.3, 1.0, 3.0)),
-    "binb": _Kind(2, lambda alpha: MultinomialNB(alpha=alpha), (0.1, 0.3, 1.0, 3.0)),
-    "svm": _Kind(2, lambda c: LinearSVC(C=c), (0.01, 0.03, 0.1, 0.3)),
-    "maxent": _Kind(2, lambda c: LogisticRegression(C=c, max_iter=1000), (0.1, 0.3, 1.0, 3.0)),
-}
+    return make_pipeline(counts, model.make(model.default))
 
 
 class NGramFeatures:
@@ -82,14 +81,13 @@ class NGramFeatures:
 
     Args:
         sentences: the training set.
-        longest: 1 for unigrams, 2 for bigrams too.
+        longest: 1 for unigrams, 2 for unigrams and bigrams.
         vocabulary: number of ids.
     """
 
     def __init__(self, sentences: Sentences, longest: int, vocabulary: int) -> None:
         self.longest, self.vocabulary = longest, vocabulary
-        keys, _ = self._keys(sentences)
-        self.known = np.unique(keys)
+        self.known = np.unique(self._keys(sentences)[0])
 
     def __len__(self) -> int:
         return len(self.known)
@@ -98,35 +96,52 @@ class NGramFeatures:
         """A number for every n-gram that occurs, and the sentence that it occurs in."""
         ids = sentences.ids.astype(np.int64)
         owners = np.repeat(np.arange(len(sentences)), sentences.lengths)
-        keys, where = [ids], [owners]
-        if self.longest == 2:
-            inside = owners[1:] == owners[:-1]
-            pairs = self.vocabulary * (ids[:-1] + 1) + ids[1:]
-            keys.append(pairs[inside])
-            where.append(owners[1:][inside])
-        return np.concatenate(keys), np.concatenate(where)
+        if self.longest == 1:
+            return ids, owners
+        inside = owners[1:] == owners[:-1]
+        pairs = self.vocabulary * (ids[:-1] + 1) + ids[1:]
+        return np.append(ids, pairs[inside]), np.append(owners, owners[1:][inside])
 
     def __call__(self, sentences: Sentences) -> csr_matrix:
-        """(sentences, n-grams), one where an n-gram occurs."""
+        """(sentences, n-grams), 1 where an n-gram occurs."""
         keys, owners = self._keys(sentences)
-        places = np.searchsorted(self.known, keys)
-        places[places == len(self.known)] = 0
-        seen = self.known[places] == keys
+        columns = np.searchsorted(self.known, keys)
+        columns[columns == len(self.known)] = 0
+        seen = self.known[columns] == keys
         shape = (len(sentences), len(self.known))
         ones = np.ones(int(seen.sum()), np.float32)
-        matrix = csr_matrix((ones, (owners[seen], places[seen])), shape)
+        matrix = csr_matrix((ones, (owners[seen], columns[seen])), shape)
         matrix.sum_duplicates()
         matrix.data[:] = 1
         return matrix
 
 
+def _features(name: str, task: Task) -> NGramFeatures:
+    vocabulary = len(task.encoder.vocabulary)
+    return NGramFeatures(task.train.sentences, NGRAM_MODELS[name].longest, vocabulary)
+
+
 def choose_setting(name: str, task: Task, folds: int) -> tuple[float, float]:
-    """The setting of ``nb``, ``binb``, ``svm`` or ``maxent`` that dev prefers, and its accuracy."""
-    kind, features = KINDS[name], _features(name, task)
-    train = features(task.train.sentences)
-    scores = _scores(kind, train, task.train.targets, features, task.dev, folds)
+    """The setting of a model that is best on dev, and its dev accuracy."""
+    model, features = NGRAM_MODELS[name], _features(name, task)
+    train, truth = features(task.train.sentences), task.train.targets
+    if task.dev is None:
+        with warnings.catch_warnings():
+            # A label rarer than the folds is not the user's mistake; it is then in fewer folds.
+            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+            scores = [
+                float(cross_val_score(model.make(setting), train, truth, cv=folds).mean())
+                for setting in model.choices
+            ]
+    else:
+        dev, dev_truth = features(task.dev.sentences), task.dev.targets
+        sample = np.random.default_rng(0).permutation(len(truth))[:COMPARED_ON]
+        scores = [
+            float(model.make(setting).fit(train[sample], truth[sample]).score(dev, dev_truth))
+            for setting in model.choices
+        ]
     best = int(np.argmax(scores))
-    return kind.choices[best], scores[best]
+    return model.choices[best], scores[best]
 
 
 @dataclass(frozen=True)
@@ -145,39 +160,11 @@ class FittedNGrams:
 
 
 def fit_ngrams(name: str, task: Task, setting: float) -> FittedNGrams:
-    """Fit with ``setting``, and predict test."""
+    """Fit with ``setting`` on all training examples, and predict test."""
     features = _features(name, task)
-    model = KINDS[name].make(setting).fit(features(task.train.sentences), task.train.targets)
+    model = NGRAM_MODELS[name].make(setting)
+    model.fit(features(task.train.sentences), task.train.targets)
     accuracy = None
     if task.dev is not None:
         accuracy = float(model.score(features(task.dev.sentences), task.dev.targets))
     return FittedNGrams(model.predict(features(task.test.sentences)), accuracy, len(features))
-
-
-def _features(name: str, task: Task) -> NGramFeatures:
-    vocabulary = len(task.encoder.vocabulary)
-    return NGramFeatures(task.train.sentences, KINDS[name].longest, vocabulary)
-
-
-def _scores(
-    kind: _Kind,
-    train: csr_matrix,
-    truth: NDArray[Any],
-    features: NGramFeatures,
-    dev: Examples | None,
-    folds: int,
-) -> Sequence[float]:
-    if dev is None:
-        with warnings.catch_warnings():
-            # A label rarer than the folds is no mistake of the user's; it is then in fewer folds.
-            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-            return [
-                float(cross_val_score(kind.make(setting), train, truth, cv=folds).mean())
-                for setting in kind.choices
-            ]
-    held_out = features(dev.sentences)
-    some = np.random.default_rng(0).permutation(len(truth))[:COMPARED_ON]
-    return [
-        float(kind.make(setting).fit(train[some], truth[some]).score(held_out, dev.targets))
-        for setting in kind.choices
-    ]
