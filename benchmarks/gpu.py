@@ -15,7 +15,7 @@ from dcnn.compare import Contestant, take_turns
 from dcnn.config import TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.ops import select as backends
-from dcnn.ops.choice import backend_name
+from dcnn.ops.select import for_training
 from dcnn.training.callbacks import Callback
 from dcnn.training.fit import choose_device
 from dcnn.training.stack import RunSpec, Stack
@@ -48,7 +48,7 @@ def gpu(workload: Workload) -> Outcome:
     rows = [_step_row(workload, examples, batch, chosen) for batch in BATCHES]
     for number in range(1, workload.model.depth + 1):
         rows += _layer_rows(workload, number, chosen)
-    return Outcome(backend_name(device), rows, [WHAT_IS_TIMED], DEVICE)
+    return Outcome(for_training(device.type), rows, [WHAT_IS_TIMED], DEVICE)
 
 
 def _step_row(workload: Workload, examples: Examples, batch: int, chosen: str) -> Row:

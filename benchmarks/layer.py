@@ -8,8 +8,8 @@ from torch import Tensor
 from dcnn.compare import Contestant, take_turns
 from dcnn.config import DCNNConfig
 from dcnn.ops import select as backends
-from dcnn.ops.choice import choose_layer
 from dcnn.ops.reference import dynamic_k
+from dcnn.ops.select import choose_layer
 from report import MICROSECONDS, Outcome, Row
 from training import training_backend
 from workload import TORCH, Workload, computing_with, describe_backend

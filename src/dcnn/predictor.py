@@ -22,7 +22,6 @@ from dcnn.metrics import sigmoid, softmax
 from dcnn.ops import reference
 from dcnn.ops import select as backends
 from dcnn.ops.native import Network
-from dcnn.ops.reference import dynamic_k
 from dcnn.text.vocabulary import Ints, Sentences
 
 Floats = NDArray[np.float32]
@@ -216,13 +215,11 @@ def checked_texts(texts: object) -> list[str]:
 
 def _dcnn(config: DCNNConfig, weights: Weights, x: Floats, lengths: Ints) -> Floats:
     """(B, 1, d, s) -> (B, maps * rows * k_top); the network of Fig. 3."""
-    valid = lengths
-    for number in range(1, config.depth + 1):
-        k = dynamic_k(lengths, number, config.depth, config.k_top)
-        filters, bias = (weights[f"layers.{number - 1}.{part}"] for part in ("filters", "bias"))
-        x, _ = reference.layer(x, valid, filters, bias, k, config.fold)
-        valid = k
-    return x.reshape(len(x), -1)
+    layers = [
+        (weights[f"layers.{i}.filters"], weights[f"layers.{i}.bias"]) for i in range(config.depth)
+    ]
+    top = reference.forward(x, lengths, layers, config.fold, config.k_top)[-1]
+    return top.values.reshape(len(x), -1)
 
 
 def _max_tdnn(config: MaxTDNNConfig, weights: Weights, x: Floats, lengths: Ints) -> Floats:

@@ -6,7 +6,7 @@ from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.data.labels import number_labels
 from dcnn.errors import ConfigError
 from dcnn.metrics import evaluate
-from dcnn.ops.choice import backend_name
+from dcnn.ops.select import for_training
 from dcnn.predictor import Predictor
 from dcnn.training.fit import RunOptions, fit
 
@@ -50,7 +50,7 @@ def test_the_facts_say_what_was_used():
         DATA, DATA, Config(model=NETWORK).with_training(epochs=2), RunOptions(device="cpu")
     )
     assert artifact.metadata["examples"] == {"train": 8, "dev": 8}
-    assert artifact.metadata["backend"] == backend_name(torch.device("cpu"))
+    assert artifact.metadata["backend"] == for_training("cpu")
     assert artifact.metadata["device"] == "cpu"
     assert artifact.metadata["dev_accuracy"] == summary.dev_accuracy
 

@@ -31,7 +31,7 @@ from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of
 from dcnn.experiments.results import Result, fingerprint, write_result
 from dcnn.experiments.tasks import Task, load_task
 from dcnn.files import file_sha256
-from dcnn.ops.choice import backend_name
+from dcnn.ops.select import for_training
 from dcnn.text.vocabulary import Ints, Sentences
 from dcnn.training.fit import find_vectors, initialize, make_model
 from dcnn.training.objective import target_distributions
@@ -358,7 +358,7 @@ def _network_result(
         sentences_per_second=round(network.sentences_per_second),
         parameters=sum(value.size for value in network.weights.values()),
         # The other networks have no layer to fuse.
-        backend=backend_name(torch.device(setting.device)) if kind == "dcnn" else "torch",
+        backend=for_training(setting.device) if kind == "dcnn" else "torch",
         settings=recipe.to_dict(),
         notes=notes,
     )

@@ -14,7 +14,6 @@ from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig
 from dcnn.errors import UserError
 from dcnn.ops import reference
-from dcnn.ops.reference import dynamic_k
 from dcnn.text.vocabulary import Ints
 
 Floats = NDArray[np.float32]
@@ -96,14 +95,18 @@ def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
     if not words:
         raise UserError("the text has no words, so there is nothing to explain; give at least one")
     matrix = weights["embeddings"][artifact.encoder.vocabulary.ids(words)].T  # (d, s)
-    below = matrix[None]  # (1, d, s)
-    layers = []
-    for number in range(1, config.depth + 1):
-        k = dynamic_k(len(words), number, config.depth, config.k_top)
-        filters, bias = (weights[f"layers.{number - 1}.{part}"] for part in ("filters", "bias"))
-        layers.append(_trace_layer(below, filters, bias, k, config.fold))
-        below = layers[-1].values  # (o, d', k)
-    logits = weights["head.weight"] @ below.ravel() + weights["head.bias"]
+    parameters = [
+        (weights[f"layers.{i}.filters"], weights[f"layers.{i}.bias"]) for i in range(config.depth)
+    ]
+    passes = reference.forward(
+        matrix[None, None], np.array([len(words)]), parameters, config.fold, config.k_top
+    )
+    layers = [
+        _traced_layer(*of_layer, result)
+        for of_layer, result in zip(parameters, passes, strict=True)
+    ]
+    top = layers[-1].values  # (o, d', k_top)
+    logits = weights["head.weight"] @ top.ravel() + weights["head.bias"]
     return Trace(
         words=tuple(words),
         classes=artifact.classes,
@@ -117,14 +120,10 @@ def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
     )
 
 
-def _trace_layer(x: Floats, filters: Floats, bias: Floats, k: int, fold_rows: bool) -> TracedLayer:
-    """(n, d, s) -> o maps of d' rows and k columns."""
-    c = reference.wide_convolution(x[None], filters)  # (1, o, d, w)
-    c = reference.fold(c) if fold_rows else c  # (1, o, d', w)
-    columns = c.shape[-1]
-    kept, positions = reference.k_max(c, np.array([columns]), np.array([k]))
-    convolution, positions, pooled = c[0], positions[0], kept[0]
-    if k == columns:
+def _traced_layer(filters: Floats, bias: Floats, result: reference.LayerPass) -> TracedLayer:
+    """The layer of one sentence, with the best value that each row dropped."""
+    values, positions, pooled, convolution = (part[0] for part in result)
+    if pooled.shape[-1] == convolution.shape[-1]:
         rivals = np.full(bias.shape, -1)
         margins = np.full_like(pooled, np.inf)
     else:
@@ -132,5 +131,4 @@ def _trace_layer(x: Floats, filters: Floats, bias: Floats, k: int, fold_rows: bo
         np.put_along_axis(dropped, positions, -np.inf, axis=-1)
         rivals = dropped.argmax(axis=-1)
         margins = pooled - np.take_along_axis(dropped, rivals[..., None], axis=-1)
-    values = np.tanh(pooled + bias[:, :, None])
     return TracedLayer(filters, bias, convolution, positions, pooled, values, rivals, margins)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from dcnn.config import DCNNConfig
 from dcnn.models.sentence_model import SentenceModel
-from dcnn.ops.choice import choose_layer, choose_network
 from dcnn.ops.reference import dynamic_k
+from dcnn.ops.select import choose_layer, choose_network
 
 
 class DCNN(SentenceModel):

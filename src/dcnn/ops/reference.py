@@ -1,14 +1,9 @@
-"""The pooling parameter of each layer (Sect. 3.3, Eq. 4).
+"""Every operator of the paper in plain numpy: the truth that the other backends are compared with.
 
-    k_l = max(k_top, ceil((L - l) / L * s))
-
-The length s is the sentence's own, never the padded width of its batch. The ceiling is taken in
-integers: a floating-point quotient can land just above a whole number and keep one value too many.
-
-
-Every operator of the paper in plain numpy: the truth that the other backends are compared with.
-
-Shapes are those of ``dcnn.ops``. Where the paper is silent:
+Shapes are those of ``dcnn.ops``. ``dynamic_k`` is Eq. 4 (Sect. 3.3), for ints, numpy arrays and
+torch tensors: the length is the sentence's own, never the padded width of its batch, and the
+ceiling is taken in integers, since a floating-point quotient can land just above a whole number.
+Where the paper is silent:
 
 - a filter is applied as a dot product with the m-gram (Eq. 1 as written: a correlation);
 - folding sums rows i and i + d/2. Neighbours would be the same network with its embedding
@@ -16,14 +11,15 @@ Shapes are those of ``dcnn.ops``. Where the paper is silent:
 - among equal values k-max keeps the leftmost;
 - columns past a sentence's length never enter a convolution and never win in pooling, and the
   output is zero past a sentence's own k: tanh(bias) there would leak into the next layer.
-
 """
 
-from typing import Any, TypeVar, overload
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[Any]
 Lengths = TypeVar("Lengths")  # a numpy array or a torch tensor of integers
 
 
@@ -41,9 +37,6 @@ def dynamic_k(lengths: Any, layer: int, depth: int, k_top: int) -> Any:
     """
     ceiling = -(lengths * (layer - depth) // depth)
     return max(k_top, ceiling) if isinstance(ceiling, int) else ceiling.clip(min=k_top)
-
-
-Array = NDArray[Any]
 
 
 def wide_convolution(x: Array, filters: Array) -> Array:
@@ -131,6 +124,42 @@ def k_max(c: Array, lengths: Array, k: Array, width: int | None = None) -> tuple
     )
 
 
+class LayerPass(NamedTuple):
+    """What a layer computed.
+
+    Attributes:
+        values: (B, o, d', K) tanh of the pooled values plus the bias; 0 past a sentence's own k.
+        positions: (B, o, d', K) columns of the pooled values, ascending; -1 past k.
+        pooled: (B, o, d', K) the k largest values of each row; 0 past k.
+        convolution: (B, o, d', s + m - 1), after folding.
+    """
+
+    values: Array
+    positions: Array
+    pooled: Array
+    convolution: Array
+
+
+def layer_pass(
+    x: Array,
+    lengths: Array,
+    filters: Array,
+    bias: Array,
+    k: Array,
+    fold_rows: bool,
+    width: int | None = None,
+) -> LayerPass:
+    """Wide convolution, folding, dynamic k-max pooling, bias and tanh, with all steps kept."""
+    words = np.arange(x.shape[-1]) < lengths[:, None, None, None]
+    c = wide_convolution(np.where(words, x, 0), filters)  # (B, o, d, s + m - 1)
+    if fold_rows:
+        c = fold(c)  # (B, o, d/2, s + m - 1)
+    pooled, positions = k_max(c, lengths + filters.shape[-1] - 1, k, width)  # (B, o, d', K)
+    values = np.tanh(pooled + bias[:, :, None])
+    values = np.where(positions >= 0, values, 0).astype(pooled.dtype, copy=False)
+    return LayerPass(values, positions, pooled, c)
+
+
 def layer(
     x: Array,
     lengths: Array,
@@ -140,11 +169,27 @@ def layer(
     fold_rows: bool,
     width: int | None = None,
 ) -> tuple[Array, Array]:
-    """Wide convolution, folding, dynamic k-max pooling, bias and tanh; see ``dcnn.ops``."""
-    words = np.arange(x.shape[-1]) < lengths[:, None, None, None]
-    c = wide_convolution(np.where(words, x, 0), filters)  # (B, o, d, s + m - 1)
-    if fold_rows:
-        c = fold(c)  # (B, o, d/2, s + m - 1)
-    pooled, positions = k_max(c, lengths + filters.shape[-1] - 1, k, width)  # (B, o, d', K)
-    values = np.tanh(pooled + bias[:, :, None])
-    return np.where(positions >= 0, values, 0).astype(pooled.dtype, copy=False), positions
+    """Values and positions of one layer; see ``dcnn.ops``."""
+    result = layer_pass(x, lengths, filters, bias, k, fold_rows, width)
+    return result.values, result.positions
+
+
+def forward(
+    x: Array, lengths: Array, layers: Sequence[tuple[Array, Array]], fold_rows: bool, k_top: int
+) -> list[LayerPass]:
+    """All layers of a DCNN (Fig. 3), from the lowest to the topmost.
+
+    Args:
+        x: (B, 1, d, s) sentence matrices.
+        lengths: (B,).
+        layers: filters and bias of each layer.
+        fold_rows: whether every layer folds.
+        k_top: values that each row keeps at the top.
+    """
+    passes: list[LayerPass] = []
+    valid = lengths
+    for number, (filters, bias) in enumerate(layers, start=1):
+        k = dynamic_k(lengths, number, len(layers), k_top)
+        passes.append(layer_pass(x, valid, filters, bias, k, fold_rows))
+        x, valid = passes[-1].values, k
+    return passes

@@ -1,17 +1,21 @@
-"""Which backend computes, by name: decided here and nowhere else.
+"""Which backend computes: decided here and nowhere else.
 
-The choice is automatic and can be forced: ``DCNN_BACKEND=reference|torch|native|triton``. Nothing
-here imports torch, so that prediction can ask too; ``dcnn.ops.choice`` has the functions that
-belong to the names in training.
-
+The choice is automatic and can be forced: ``DCNN_BACKEND=reference|torch|native|triton``. Modules
+that need torch are imported only by the functions that return a layer or a network for training, so
+that prediction can ask too.
 """
 
 import importlib.util
 import os
 import shutil
+from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
 from dcnn.ops import native
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 VARIABLE = "DCNN_BACKEND"
 NAMES = ("auto", "reference", "torch", "native", "triton")
@@ -30,10 +34,9 @@ def forced() -> str:
 
 
 def for_prediction() -> str:
-    """``native`` where it can be had, else ``reference``.
+    """``native`` where it is available, else ``reference``.
 
-    The backends for training are none for prediction, which never imports torch: forcing one of
-    them leaves the reference.
+    Prediction never imports torch: forcing a backend of training selects the reference.
 
     Raises:
         ValueError: an unknown backend is forced.
@@ -46,10 +49,10 @@ def for_prediction() -> str:
 
 
 def for_training(device: str) -> str:
-    """``triton`` on ``cuda`` and ``native`` on ``cpu`` where they can be had, else ``torch``.
+    """``triton`` on ``cuda`` and ``native`` on ``cpu`` where they are available, else ``torch``.
 
     Raises:
-        ValueError: a backend is forced that is unknown or of no use on ``device``.
+        ValueError: a backend is forced that is unknown or does not run on ``device``.
         RuntimeError: a backend is forced that is not available.
     """
     name = forced()
@@ -69,8 +72,43 @@ def for_training(device: str) -> str:
     return "torch" if name == "auto" else name
 
 
-def lack(device: str) -> str:
-    """What keeps a run on ``device`` from the native backend, to end a line with; or nothing."""
+def choose_layer(x: "Tensor") -> "Callable[..., tuple[Tensor, Tensor]]":
+    """The layer with gradients for ``x``: fused in float32, else torch's."""
+    name = _for_tensor(x)
+    if name == "native":
+        from dcnn.ops import native_training
+
+        return native_training.layer
+    if name == "triton":
+        from dcnn.ops import triton_backend
+
+        return triton_backend.layer
+    from dcnn.ops import torch_backend
+
+    return torch_backend.layer
+
+
+def choose_network(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
+    """What computes a whole DCNN in one call in float32, or none."""
+    name = _for_tensor(embeddings)
+    if name == "native":
+        from dcnn.ops import native_training
+
+        return native_training.network
+    if name == "triton":
+        from dcnn.ops import triton_backend
+
+        return triton_backend.network
+    return None
+
+
+def _for_tensor(x: "Tensor") -> str:
+    """The fused backends compute in float32 alone."""
+    return for_training(x.device.type) if str(x.dtype) == "torch.float32" else "torch"
+
+
+def why_not_native(device: str) -> str:
+    """Why training on ``device`` is without the native backend, to end a line; else empty."""
     if device == "cpu" and forced() == "auto" and not native.available():
         return f": the native one is not available, {native.reason()}"
     return ""

@@ -29,7 +29,7 @@ from torch.optim import Adagrad
 from dcnn.config import TrainingConfig
 from dcnn.models import SentenceModel
 from dcnn.ops import native
-from dcnn.ops.choice import backend_name
+from dcnn.ops.select import for_training
 
 
 def l2_of(name: str, config: TrainingConfig) -> float:
@@ -39,7 +39,7 @@ def l2_of(name: str, config: TrainingConfig) -> float:
             return config.l2_embeddings
         case ["projection"]:
             return config.l2_projection
-        case ["top", "weight"]:
+        case ["head", "weight"]:
             return config.l2_head
         case ["layers", index, "filters"]:
             return config.l2_filters[min(int(index), len(config.l2_filters) - 1)]
@@ -52,7 +52,7 @@ def make_optimizer(model: SentenceModel, config: TrainingConfig) -> Adagrad:
         {"params": [parameter], "weight_decay": l2_of(name, config)}
         for name, parameter in model.named_parameters()
     ]
-    native = backend_name(model.embeddings.device) == "native"
+    native = for_training(model.embeddings.device.type) == "native"
     single = model.embeddings.dtype == torch.float32
     optimizer = NativeAdagrad if native and single else Adagrad
     return optimizer(groups, lr=config.learning_rate, eps=config.eps)
@@ -244,7 +244,7 @@ class StackedAdagrad:
         self._l2 = {name: a_run(partial(l2_of, name)) for name in weights}
         self._sums = {name: torch.zeros_like(value) for name, value in weights.items()}
         self._steps = torch.zeros((), device=device)  # on the device, for CUDA graphs
-        self._backend = backend_name(device)
+        self._backend = for_training(device.type)
         averages = any(config.ema for config in configs)
         self._averages = {
             name: value.detach().clone() for name, value in weights.items() if averages

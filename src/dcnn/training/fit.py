@@ -23,8 +23,7 @@ from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
 from dcnn.metrics import UNDECIDED, calibrate, choose_thresholds, evaluate_labels, sigmoid
 from dcnn.models import SentenceModel, build_model
-from dcnn.ops import select as backends
-from dcnn.ops.choice import backend_name
+from dcnn.ops.select import for_training, why_not_native
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
 from dcnn.training.batches import ALONE, CorpusFeed
@@ -189,8 +188,8 @@ def _start(run_options: RunOptions) -> torch.device:
     logger.info(
         "training on %s with the %s backend%s",
         place.type,
-        backend_name(place),
-        backends.lack(place.type),
+        for_training(place.type),
+        why_not_native(place.type),
     )
     return place
 
@@ -217,7 +216,7 @@ def _fit_encoded(
             MIN_ENSEMBLE_ROWS,
         )
     initialize(model, config, vectors)
-    backend, checkpoint = backend_name(place), None
+    backend, checkpoint = for_training(place.type), None
     if run_options.checkpoint_path is not None:
         identity = _identity(config, encoder, classes, examples, dev, vectors)
         identity |= {
@@ -317,7 +316,7 @@ def choose_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     place = torch.device(name)
     try:
-        backend_name(place)
+        for_training(place.type)
     except (ValueError, RuntimeError) as error:
         raise ConfigError(str(error)) from error
     return place

@@ -20,7 +20,7 @@ from dcnn.config import TrainingConfig
 from dcnn.data.batching import Examples, prediction_batches
 from dcnn.errors import TrainingError
 from dcnn.models import SentenceModel
-from dcnn.ops.choice import backend_name
+from dcnn.ops.select import for_training
 from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 from dcnn.training.adagrad import StackedAdagrad, Weights
 from dcnn.training.cuda_graphs import GraphedStep, Step
@@ -91,7 +91,7 @@ class Stack:
         device: torch.device | str = "cpu",
     ) -> None:
         self.model, self.specs, self.device = model.to(device), specs, torch.device(device)
-        self.backend = backend_name(self.device)
+        self.backend = for_training(self.device.type)
         self.configs = [spec.training for spec in specs]
         for name in ("batch_size", "evaluations_per_epoch", "class_weights"):
             values = sorted({str(getattr(config, name)) for config in self.configs})

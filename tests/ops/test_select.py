@@ -6,7 +6,7 @@ import torch
 from dcnn.errors import ConfigError
 from dcnn.ops import native, torch_backend
 from dcnn.ops import select as backends
-from dcnn.ops.choice import backend_name, choose_layer
+from dcnn.ops.select import choose_layer
 from dcnn.predictor import Predictor
 from untrained import make_artifact
 
@@ -35,16 +35,16 @@ def test_native_is_taken_for_float32_on_a_cpu(compiled):
 
     assert choose_layer(X) is native_backend.layer
     assert choose_layer(X.double()) is torch_backend.layer
-    assert backend_name(CPU) == "native"
+    assert backends.for_training("cpu") == "native"
     assert backends.for_prediction() == "native"
-    assert backends.lack("cpu") == ""
+    assert backends.why_not_native("cpu") == ""
     assert Predictor(make_artifact()).backend == "native"
 
 
 def test_without_it_torch_trains_and_numpy_predicts(not_compiled):
     assert choose_layer(X) is torch_backend.layer
-    assert backend_name(CPU) == "torch"
-    assert "the native one is not available, it was not compiled" in backends.lack("cpu")
+    assert backends.for_training("cpu") == "torch"
+    assert "the native one is not available, it was not compiled" in backends.why_not_native("cpu")
     predictor = Predictor(make_artifact())
     assert predictor.backend == "reference"
     assert predictor.predict(["not good"])[0].label in ("neg", "pos")
