@@ -27,12 +27,11 @@ import torch
 
 from dcnn.config import DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.batching import training_order
-from dcnn.data.encode import Reading, encode_files
+from dcnn.data.encode import FileEncoder, count_labels, encode_files, prepare_corpus
 from dcnn.data.readers import TableOptions
-from dcnn.data.store import Corpus, Split, count_labels, prepare_corpus
+from dcnn.data.store import Corpus, Store
 from dcnn.experiments import results as provenance
 from dcnn.models import build_model
-from dcnn.text.tokenizer import Tokenizer
 from dcnn.training.batches import CorpusFeed
 from dcnn.training.callbacks import Callback
 from dcnn.training.trainer import Run
@@ -59,18 +58,19 @@ def cpu_seconds(work: Callable[[], Any]) -> tuple[float, Any]:
 def make_corpus(shards: Path, cache: Path) -> tuple[Corpus, dict[str, float]]:
     """Encode and prepare, one process, and how long that takes."""
     paths = sorted(shards.glob("*.parquet"))
-    tokenizer = Tokenizer(TEXT.tokenizer, TEXT.lowercase)
-    reading = Reading.of(paths, TableOptions(), tokenizer)
-    encoding, files = cpu_seconds(lambda: encode_files(paths, reading, cache))
+    store = Store(cache)
+    encoder = FileEncoder.for_files(paths, TableOptions(), TEXT, store)
+    encoding, files = cpu_seconds(lambda: encode_files(paths, encoder))
     classes = sorted(count_labels(files, str(shards), splits=True))
-    split = Split(TRAINING.dev_fraction, TRAINING.seed)
-    preparing, corpus = cpu_seconds(lambda: prepare_corpus(files, TEXT, split, classes, cache))
+    preparing, corpus = cpu_seconds(
+        lambda: prepare_corpus(files, encoder.tokenizer, TEXT, TRAINING, classes, store)
+    )
     rows = sum(block.rows for file in files for block in file.blocks)
-    store = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
     return corpus, {
         "encoded_per_second": round(rows / encoding),
         "prepared_per_second": round(rows / preparing),
-        "bytes_per_sentence": round(store / rows, 1),
+        "bytes_per_sentence": round(size / rows, 1),
         "words_per_sentence": round(
             float(np.mean(corpus.window(range(min(4, len(corpus.blocks)))).lengths)), 1
         ),

@@ -4,10 +4,10 @@ import csv
 import json
 from dataclasses import replace
 
-from dcnn.config import TextConfig
-from dcnn.data.encode import Reading, encode_files
+from dcnn.config import TextConfig, TrainingConfig
+from dcnn.data.encode import FileEncoder, count_labels, encode_files, prepare_corpus
 from dcnn.data.readers import TableOptions
-from dcnn.data.store import count_labels, prepare_corpus
+from dcnn.data.store import Store
 from dcnn.text.tokenizer import Tokenizer
 
 
@@ -31,12 +31,18 @@ def write_json_lines(path, rows):
     return path
 
 
-def encode(paths, cache, block_rows=4, options=None, processes=1, tokenizer=None):
-    reading = Reading.of(paths, options or TableOptions(), tokenizer or Tokenizer())
-    return encode_files(paths, replace(reading, block_rows=block_rows), cache, processes)
+def encode(paths, cache, block_rows=4, options=None, processes=1, text=None):
+    text = text or TextConfig()
+    encoder = FileEncoder.for_files(paths, options or TableOptions(), text, Store(cache))
+    return encode_files(paths, replace(encoder, block_rows=block_rows), processes)
+
+
+def hold_out(fraction, seed):
+    """The settings of a dev set."""
+    return TrainingConfig(dev_fraction=fraction, seed=seed)
 
 
 def make_corpus(paths, cache, text=None, split=None, block_rows=4, options=None):
     files = encode(paths, cache, block_rows, options)
     classes = sorted(count_labels(files, "shards", splits=split is not None))
-    return prepare_corpus(files, text or TextConfig(), split, classes, cache)
+    return prepare_corpus(files, Tokenizer(), text or TextConfig(), split, classes, Store(cache))

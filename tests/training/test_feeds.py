@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from dcnn.config import DCNNConfig, TrainingConfig
-from dcnn.data.store import Split
 from dcnn.errors import TrainingStoppedError
 from dcnn.models import build_model
 from dcnn.training.batches import CorpusFeed, MemoryFeed
@@ -15,9 +14,9 @@ from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import class_factors, example_weights
 from dcnn.training.trainer import train
-from stored_corpora import make_corpus, write_shards
+from stored_corpora import hold_out, make_corpus, write_shards
 
-CONFIG = TrainingConfig(batch_size=3, epochs=2, seed=5, evaluations=2)
+CONFIG = TrainingConfig(batch_size=3, epochs=2, seed=5, evaluations_per_epoch=2)
 SMALL = DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=2, dropout=0.2)
 # Every text has a word of its own, so that a batch shows which texts it holds.
 ROWS = [
@@ -29,7 +28,7 @@ ROWS = [
 @pytest.fixture
 def corpus(tmp_path):
     paths = write_shards(tmp_path / "shards", ROWS, [25, 7, 28])
-    return make_corpus(paths, tmp_path / "cache", split=Split(0.1, seed=1))
+    return make_corpus(paths, tmp_path / "cache", split=hold_out(0.1, seed=1))
 
 
 def feed_of(corpus, rank=(0, 1)):

@@ -16,10 +16,15 @@ from dcnn.commands.torchrun import first_reads_first, processes_here
 from dcnn.config import Config
 from dcnn.data.arrow import ARROW
 from dcnn.data.corpora.registry import cache_folder
-from dcnn.data.encode import EncodedFile, Reading, encode_files
+from dcnn.data.encode import (
+    FileEncoder,
+    count_labels,
+    encode_files,
+    prepare_corpus,
+)
 from dcnn.data.labels import LabelledTexts, sorted_labels
 from dcnn.data.readers import TableOptions, check_form, find_shards, read_labelled
-from dcnn.data.store import Corpus, Split, count_labels, load_corpus, prepare_corpus, tokenizer_of
+from dcnn.data.store import Corpus, EncodedFile, Store
 from dcnn.files import COMPRESSIONS
 from dcnn.terminal import EncodingBar
 
@@ -76,37 +81,35 @@ def read_corpus(
     Of several processes, each encodes files of its own. Hosts may share a cache or not: what a host
     does not have then is encoded by the first process on it.
     """
-    paths, cache = find_shards(data), cache_folder()
-    tokenizer = tokenizer_of(config.text)
+    paths, store = find_shards(data), Store(cache_folder())
     with first_reads_first(workers):
-        reading = Reading.of(paths, columns, tokenizer)
+        encoder = FileEncoder.for_files(paths, columns, config.text, store)
         for examples in filter(None, others):  # before the hours that the encoding may take
             check_form(examples, multi_label=False, of=str(data))
     if workers is None:
-        return _prepare(console, data, paths, reading, others, config, cache, holds_out)
+        return _prepare(console, data, paths, encoder, others, config, holds_out)
     own = paths[workers.rank :: workers.size]
     if own:
-        _encode(console, own, reading, cache)
+        _encode(console, own, encoder)
     workers.wait()
     prepared = None
     if workers.local_rank == 0:
-        prepared = _prepare(console, data, paths, reading, others, config, cache, holds_out)
+        prepared = _prepare(console, data, paths, encoder, others, config, holds_out)
     key = workers.text_of_first("" if prepared is None else prepared.key)
     workers.wait()  # now the corpus is on every host
-    return prepared or load_corpus(cache, key)
+    return prepared or Corpus.load(store, key)
 
 
 def _prepare(
     console: Console,
     data: Path,
     paths: Sequence[Path],
-    reading: Reading,
+    encoder: FileEncoder,
     others: Sequence[LabelledTexts | None],
     config: Config,
-    cache: Path,
     holds_out: bool,
 ) -> Corpus:
-    files = _encode(console, paths, reading, cache)
+    files, cache = _encode(console, paths, encoder), encoder.store.cache
     sentences = sum(block.rows for file in files for block in file.blocks)
     of_files = "1 file" if len(files) == 1 else f"{len(files):,} files"
     console.print(f"{sentences:,} examples of {of_files} are encoded in {cache}", soft_wrap=True)
@@ -114,17 +117,14 @@ def _prepare(
     classes = sorted_labels(counts)
     for examples in filter(None, others):
         examples.with_classes(classes)
-    training = config.training
-    split = Split(training.dev_fraction, training.seed) if holds_out else None
-    return prepare_corpus(files, config.text, split, classes, cache)
+    split = config.training if holds_out else None
+    return prepare_corpus(files, encoder.tokenizer, config.text, split, classes, encoder.store)
 
 
-def _encode(
-    console: Console, paths: Sequence[Path], reading: Reading, cache: Path
-) -> list[EncodedFile]:
+def _encode(console: Console, paths: Sequence[Path], encoder: FileEncoder) -> list[EncodedFile]:
     processes = max(1, _cores() // processes_here())
     with EncodingBar(console, len(paths)) as bar:
-        return encode_files(paths, reading, cache, processes, bar.on_encoded)
+        return encode_files(paths, encoder, processes, bar.on_encoded)
 
 
 def _cores() -> int:

@@ -1,499 +1,275 @@
-"""Taking turns at a part of the cache, which processes and hosts share.
+"""Encoding corpora into the store (``dcnn.data.store``): tokenize once, train many times.
 
-Two trainings on one corpus, say with two seeds, or the processes of one, may come to the same part
-at once. One of them makes it, and the others wait and find it made. The system takes the turn from
-a process that dies; on a disk that knows no locks nobody waits.
-
-
-Some ten thousand encoded examples in one file: what a corpus larger than memory is made of.
-
-A block numbers its own words as they are first seen, so that it needs to know nothing of other
-blocks: they are made in parallel, and a number mostly takes two bytes. Which id a word has in a
-corpus is said by a table beside it (``dcnn.data.store``).
-
-The file is in safetensors, which nothing can hide code in. Readers map it into memory for as long
-as it takes to copy what they want: pages that stay mapped count as resident memory.
-
-
-Encoding the files of a corpus, each once, in several processes, into a cache on disk.
-
-A file becomes a folder of blocks (``dcnn.data.encode``), named by a hash of its bytes and of all
-that decides how it is read and split. So a file that was encoded for one corpus serves another, an
-encoding that is stopped goes on with the files that are missing, and a file that cannot be read
-takes nothing from the others.
-
-    entry.json      the hash, what is known of every block, and checksums
-    00000.block, 00001.block, ...
-
+- ``encode_files`` encodes the files of a corpus that is larger than memory, one file per process.
+  A file that was encoded for one corpus serves another, an encoding that was stopped goes on with
+  the files that are missing, and a file that cannot be read does not affect the others.
+- ``prepare_corpus`` gives encoded files one vocabulary and one dev set. It goes through the blocks
+  up to three times and reads labels and words only.
+- ``load_or_encode`` does both for a corpus that fits into memory, as the experiments need it.
 """
 
-import hashlib
-import json
+import logging
 import multiprocessing
 import os
 import signal
-import sys
-import time
-import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 from numpy.typing import NDArray
 
-from dcnn import __version__
-from dcnn.data import (
-    arrow as arrow_files,
-)
-from dcnn.data import (
-    columns,
-    records,
-)
-from dcnn.data import (
-    labels as label_sets,
-)
-from dcnn.data import (
-    readers as formats,
-)
-from dcnn.data import (
-    readers as shard_reader,
-)
-from dcnn.data import (
-    records as fields,
-)
-from dcnn.data import (
-    records as lines,
-)
-from dcnn.data.columns import Columns
+from dcnn.config import TextConfig, TrainingConfig
+from dcnn.data.batching import Examples
+from dcnn.data.columns import Columns, shown, shown_names
 from dcnn.data.labels import LabelForm
-from dcnn.data.readers import Row, ShardReader, TableOptions
+from dcnn.data.readers import Row, ShardReader, TableOptions, one_label_only
 from dcnn.data.records import NoRowsError
-from dcnn.errors import DataError, DcnnError, StorageError
-from dcnn.files import file_sha256, write_atomically, write_folder_atomically
-from dcnn.text import tokenizer as tokenizer_module
-from dcnn.text import vocabulary as numbering
+from dcnn.data.split import ordinals_held_out, rows_held_out
+from dcnn.data.store import (
+    HELD_OUT,
+    TOKENIZER,
+    Block,
+    Corpus,
+    EncodedFile,
+    Store,
+    block_name,
+    hash_key,
+    save_tensors,
+)
+from dcnn.errors import ConfigError, DataError, DcnnError, StorageError
+from dcnn.files import file_sha256
+from dcnn.text.encoder import Encoder
+from dcnn.text.subwords import LEARNED, AnyTokenizer, learn_tokenizer
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.text.vocabulary import Ints, tokenize_chunk
-
-FOLDER = "locks"
-
-_SECONDS_BETWEEN_TRIES = 0.1
-
-
-@contextmanager
-def turn_at(cache: Path, key: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Wait until no other process is at the part ``key`` of the cache, and keep others from it.
-
-    Args:
-        cache: the folder of the cache.
-        key: names the part.
-        waiting: called now and then meanwhile; may raise, to give up.
-
-    Raises:
-        StorageError: the disk refused.
-    """
-    lock = cache / FOLDER / key
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        stream = lock.open("ab")
-    except OSError as error:
-        raise StorageError(f"{lock} could not be written ({error.strerror})") from error
-    with stream:
-        while not _is_ours(stream):
-            waiting()
-            time.sleep(_SECONDS_BETWEEN_TRIES)
-        yield
-
-
-def _is_ours(stream: BinaryIO) -> bool:
-    try:
-        import fcntl  # which Windows does not have
-
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        return True
-    return True
-
-
-ROWS = 1 << 16  # examples of a block: tweets of that number have fewer than 2**16 words
-
-_SEPARATOR = "\n"  # between words, none of which holds white space
-
-
-@dataclass(frozen=True)
-class BlockFacts:
-    """What is known of a block without opening it.
-
-    Attributes:
-        rows: its examples.
-        words: its distinct words.
-        labels: its labels as first seen; ``StoredBlock.targets`` are places in this list.
-        counts: examples of each label.
-    """
-
-    rows: int
-    words: int
-    labels: list[str]
-    counts: list[int]
-
-
-def write_block(path: Path, rows: Sequence[Row], tokenizer: Tokenizer) -> BlockFacts:
-    """Tokenize ``rows``, at least one, and write them as a block.
-
-    Raises:
-        StorageError: the disk refused.
-    """
-    words, numbers, lengths = tokenize_chunk(tokenizer, (row.text for row in rows))
-    counts = np.bincount(numbers, minlength=len(words))
-    numbers, lengths = _with_empty_texts(len(words), numbers, lengths)
-    places: dict[str, int] = {}
-    targets = np.array([places.setdefault(str(row.label), len(places)) for row in rows])
-    tensors: dict[str, NDArray[Any]] = {
-        "words": np.frombuffer(_SEPARATOR.join(words).encode(), np.uint8),
-        "counts": counts.astype(np.uint32),
-        "numbers": _smallest(numbers, len(words)),
-        "lengths": _smallest(lengths, int(lengths.max())),
-        "targets": _smallest(targets, len(places)),
-    }
-    if rows[0].weight is not None:
-        tensors["weights"] = np.array([row.weight for row in rows], np.float32)
-    with write_atomically(path) as stream:
-        stream.write(safetensors.numpy.save(tensors))
-    return BlockFacts(len(rows), len(words), list(places), np.bincount(targets).tolist())
-
-
-def _with_empty_texts(words: int, numbers: Ints, lengths: Ints) -> tuple[Ints, Ints]:
-    """A text without words gets one, with the number after all others."""
-    empty = np.flatnonzero(lengths == 0)
-    if len(empty):
-        starts = np.cumsum(lengths) - lengths
-        numbers = np.insert(numbers, starts[empty], words)
-        lengths = np.maximum(lengths, 1)
-    return numbers, lengths
-
-
-def _smallest(values: Ints, largest: int) -> Ints:
-    """``values`` in the type with the fewest bytes that holds ``largest``."""
-    return values.astype(np.min_scalar_type(largest))
-
-
-class StoredBlock:
-    """A block on disk; every method reads what it returns.
-
-    Raises:
-        DataError: the file is gone or damaged.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def words(self) -> list[str]:
-        """The words in the order of their numbers."""
-        text = self._read("words").tobytes().decode()
-        return text.split(_SEPARATOR) if text else []
-
-    def counts(self) -> Ints:
-        """(words,) how often each occurs."""
-        return self._read("counts")
-
-    def lengths(self) -> Ints:
-        """(rows,) int64."""
-        return self._read("lengths").astype(np.int64)
-
-    def numbers(self, first: int, last: int) -> Ints:
-        """The words from ``first`` on and before ``last``, counted over all rows."""
-        with self._opened() as block:
-            return np.asarray(block.get_slice("numbers")[first:last])
-
-    def targets(self) -> Ints:
-        """(rows,) places of the labels among the block's own."""
-        return self._read("targets")
-
-    def weights(self) -> NDArray[np.float32] | None:
-        """(rows,) or none."""
-        with self._opened() as block:
-            return block.get_tensor("weights") if "weights" in block.keys() else None  # noqa: SIM118
-
-    def _read(self, name: str) -> NDArray[Any]:
-        with self._opened() as block:
-            return np.asarray(block.get_tensor(name))
-
-    @contextmanager
-    def _opened(self) -> Iterator[Any]:
-        try:
-            with safetensors.safe_open(self.path, "np") as block:
-                yield block
-        except (OSError, safetensors.SafetensorError) as error:
-            raise DataError(
-                f"{self.path}: a part of the encoded corpus is gone or damaged ({error}); "
-                f"delete {self.path.parent}, and the same command encodes it again"
-            ) from error
-
-
-FORMAT_VERSION = 1
-FOLDER_ENCODING, ENTRY = "blocks", "entry.json"
-
-# What decides how a file is read and split: another version of it makes another entry.
-_CODE = (
-    arrow_files,
-    sys.modules[__name__],
-    columns,
-    fields,
-    formats,
-    label_sets,
-    lines,
-    records,
-    shard_reader,
-    numbering,
-    tokenizer_module,
+from dcnn.text.vocabulary import (
+    UNKNOWN,
+    Ints,
+    Sentences,
+    TokenizedTexts,
+    Vocabulary,
+    most_frequent,
+    tokenize_chunk,
 )
 
-_SECONDS_BETWEEN_LOOKS = 0.3
+BLOCK_ROWS = 1 << 16  # a block of so many tweets has fewer than 2**16 distinct words
+MAX_COUNTED_WORDS = 4_000_000  # at a time: about half a gigabyte
+
+_SEPARATOR = "\n"  # between the words of a block, which hold no white space
+_SECONDS_BETWEEN_REPORTS = 0.3
+
+_log = logging.getLogger("dcnn")
+
+Progress = Callable[[int], None]  # called with a number of examples
+
+
+def save_block(
+    path: Path, texts: TokenizedTexts, labels: Iterable[str], weights: Sequence[float] | None
+) -> Block:
+    """Write one block: tokenized texts with the label and, where given, the weight of each."""
+    counts = np.bincount(texts.ids, minlength=len(texts.words))
+    texts = texts.without_empty()
+    label_ids: dict[str, int] = {}
+    targets = np.array([label_ids.setdefault(label, len(label_ids)) for label in labels], np.int64)
+    tensors: dict[str, NDArray[Any]] = {
+        "words": np.frombuffer(_SEPARATOR.join(texts.words).encode(), np.uint8),
+        "counts": counts,
+        "ids": texts.ids,
+        "lengths": texts.lengths,
+        "targets": targets,
+    }
+    if weights is not None:
+        tensors["weights"] = np.array(weights, np.float32)
+    save_tensors(path, tensors)
+    return Block(len(targets), list(label_ids), np.bincount(targets).tolist())
+
+
+def _words(corpus: Corpus, place: int) -> list[str]:
+    """The words of a block in the order of its ids."""
+    text = corpus.tensors(place)["words"].tobytes().decode()
+    return text.split(_SEPARATOR) if text else []
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How the files of a corpus are read and split.
+class FileEncoder:
+    """Encodes the files of one corpus; may be sent to another process.
 
     Attributes:
-        options: as the user gave them.
-        first: the file whose columns serve for all.
+        store: where to.
+        options: how to read, as the user gave it.
+        first: the file whose columns are used for all.
         columns: those.
         tokenizer: splits a text.
-        block_rows: examples of a block.
+        block_rows: examples per block.
     """
 
+    store: Store
     options: TableOptions
     first: Path
     columns: Columns
     tokenizer: Tokenizer
-    block_rows: int = ROWS
+    block_rows: int = BLOCK_ROWS
 
     @classmethod
-    def of(cls, paths: Sequence[Path], options: TableOptions, tokenizer: Tokenizer) -> "Reading":
-        """Look for the columns in the first of ``paths`` that has rows.
+    def for_files(
+        cls, paths: Sequence[Path], options: TableOptions, text: TextConfig, store: Store
+    ) -> "FileEncoder":
+        """Find the columns in the first of ``paths`` that has rows.
 
         Raises:
-            DataError: a column cannot be found.
+            ConfigError: the subwords would have to be learned from all files first.
+            DataError: a column cannot be found, or rows have several labels.
         """
+        if text.tokenizer == "bpe" or text.tokenizer == "unigram":
+            raise ConfigError(
+                f"text.tokenizer={text.tokenizer} is learned from texts in memory; for a corpus on "
+                "disk take words, tweet, whitespace or characters, or pass --no-stream"
+            )
         reader = ShardReader(options, labels=True)
         reader.look_at(paths)
         assert reader.first is not None and reader.columns is not None  # noqa: S101, PT018
         if reader.form.multi_label or reader.columns.flags:
             raise DataError(
-                f"{reader.first} has several labels a row, and a corpus on disk one; "
-                "train in memory with --no-stream, or give a column with one label a row"
+                f"{reader.first} has several labels per row, and a corpus on disk has one; "
+                "train in memory with --no-stream, or give a column with one label per row"
             )
-        return cls(options, reader.first, reader.columns, tokenizer)
+        tokenizer = Tokenizer(text.tokenizer, text.lowercase)
+        return cls(store, options, reader.first, reader.columns, tokenizer)
 
+    def encode(self, path: Path, progress: Progress) -> EncodedFile:
+        """Find a file in the store, or encode it.
 
-@dataclass(frozen=True)
-class EncodedFile:
-    """A file of a corpus in the cache.
+        Args:
+            path: the file.
+            progress: called with the number of examples of each block, and with 0 while another
+                process encodes the same file; may raise.
+        """
+        key = hash_key(
+            suffixes=path.suffixes[-2:],
+            encoding=self.options.encoding,
+            header=self.options.header,
+            columns=asdict(self.columns),
+            tokenizer=asdict(self.tokenizer),
+            block_rows=self.block_rows,
+            source=file_sha256(path),
+        )
 
-    Attributes:
-        source: the file, for messages.
-        key: names the folder of its blocks.
-        blocks: what is known of each; none if the file has no rows.
-        kinds: the types of its labels, where its format has any.
-    """
+        def write(folder: Path) -> dict[str, Any]:
+            form = LabelForm(multi_label=False, source=str(self.first))
+            reader = ShardReader(self.options, True, self.first, self.columns, form=form)
+            rows = reader.rows(path)
+            blocks: list[Block] = []
+            with suppress(NoRowsError):
+                while chunk := list(islice(rows, self.block_rows)):
+                    blocks.append(self._save(folder / block_name(len(blocks)), chunk))
+                    progress(len(chunk))
+            label_types = [kind.__name__ for kind in reader.kinds]
+            return {"blocks": [asdict(block) for block in blocks], "label_types": label_types}
 
-    source: str
-    key: str
-    blocks: list[BlockFacts]
-    kinds: list[str]
+        entry = self.store.load_or_write(key, write, lambda: progress(0))
+        return EncodedFile.from_metadata(str(path), key, **entry.metadata)
 
-    def path(self, cache: Path, number: int) -> Path:
-        """Where a block is."""
-        return cache / FOLDER_ENCODING / self.key / _block_name(number)
+    def _save(self, path: Path, rows: Sequence[Row]) -> Block:
+        texts = tokenize_chunk(self.tokenizer, (row.text for row in rows))
+        weights = None if rows[0].weight is None else [row.weight or 0.0 for row in rows]
+        return save_block(path, texts, (str(row.label) for row in rows), weights)
 
 
 def encode_files(
     paths: Sequence[Path],
-    reading: Reading,
-    cache: Path,
+    encoder: FileEncoder,
     processes: int = 1,
-    tell: Callable[[int], None] = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> list[EncodedFile]:
-    """Every file in the cache: found there, or else encoded and left there.
+    """Every file in the store: found there, or else encoded.
 
     Args:
         paths: the files of a corpus.
-        reading: how to read them.
-        cache: the folder of the cache.
-        processes: how many to work in, each on a file of its own. With two or more, the main
-            module of the program must be importable without side effects.
-        tell: told the number of examples encoded so far, now and then.
+        encoder: for these.
+        processes: how many to use, each for one file at a time; see ``tokenize_texts``.
+        progress: called with the number of examples encoded so far, now and then.
 
     Raises:
-        DataError: some files cannot be used. All others have been encoded, and are kept.
+        DataError: some files cannot be used; all others are encoded and kept.
         StorageError: the disk refused; what was complete before is kept.
     """
-    work = _Work(reading, cache)
     if processes < 2 or len(paths) < 2 or multiprocessing.current_process().daemon:
-        outcomes = _here(work, paths, tell)
+        outcomes = _encode_here(encoder, paths, progress)
     else:
-        outcomes = _in_processes(work, paths, min(processes, len(paths)), tell)
+        outcomes = _encode_in_processes(encoder, paths, min(processes, len(paths)), progress)
+    files = [outcome for outcome in outcomes if isinstance(outcome, EncodedFile)]
     faults = [outcome for outcome in outcomes if isinstance(outcome, str)]
     if faults:
-        done = sum(1 for outcome in outcomes if isinstance(outcome, EncodedFile))
-        others = f" (and {len(faults) - 1} more files: " if len(faults) > 1 else ""
-        others += "; ".join(faults[1:]) + ")" if others else ""
-        raise DataError(
-            f"{faults[0]}{others}; {done} of {len(paths)} files are encoded and kept, so the same "
-            "command goes on from there once it is mended or taken out"
+        others = (
+            f" (and {len(faults) - 1} more files: {'; '.join(faults[1:])})" if faults[1:] else ""
         )
-    return [outcome for outcome in outcomes if isinstance(outcome, EncodedFile)]
+        raise DataError(
+            f"{faults[0]}{others}; {len(files)} of {len(paths)} files are encoded and kept: fix "
+            "the others or remove them, and the same command goes on from there"
+        )
+    return files
 
 
 _Outcome = EncodedFile | str  # a string says what is wrong with the file
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Encodes one file; may go to another process."""
-
-    reading: Reading
-    cache: Path
-
-    def key(self, path: Path) -> str:
-        """Names the folder of a file; empty if the file cannot be read."""
-        try:
-            return _key(path, self.reading)
-        except DataError:
-            return ""  # what is wrong is said when the file is to be encoded
-
-    def encode(self, path: Path, tell: Callable[[int], None]) -> _Outcome:
-        """Find the file in the cache, or encode it."""
-        try:
-            key = _key(path, self.reading)
-            folder = self.cache / FOLDER_ENCODING / key
-            found = _load(folder, key, path)
-            if found is not None:
-                return found
-            with turn_at(self.cache, key, lambda: tell(0)):
-                # Another process may have made it meanwhile.
-                return _load(folder, key, path) or self._encode(path, key, folder, tell)
-        except StorageError:
-            raise
-        except DcnnError as error:
-            return str(error)
-
-    def _encode(
-        self, path: Path, key: str, folder: Path, tell: Callable[[int], None]
-    ) -> EncodedFile:
-        reading = self.reading
-        form = LabelForm(multi_label=False, source=str(reading.first))
-        reader = ShardReader(reading.options, True, reading.first, reading.columns, form=form)
-        metadata: list[BlockFacts] = []
-        with write_folder_atomically(folder) as temporary:
-            for number, rows in enumerate(_in_blocks(reader, path, reading.block_rows)):
-                block = temporary / _block_name(number)
-                metadata.append(write_block(block, rows, reading.tokenizer))
-                tell(len(rows))
-            kinds = [kind.__name__ for kind in reader.kinds]
-            checksums = [file_sha256(block) for block in sorted(temporary.iterdir())]
-            described = [asdict(block) for block in metadata]
-            entry = {"key": key, "kinds": kinds, "sha256": checksums, "blocks": described}
-            (temporary / ENTRY).write_text(json.dumps(entry), encoding="utf-8")
-        return EncodedFile(str(path), key, metadata, kinds)
-
-
-def _block_name(number: int) -> str:
-    return f"{number:05}.block"
-
-
-def _in_blocks(reader: ShardReader, path: Path, size: int) -> Iterator[list[Row]]:
-    rows = reader.rows(path)
+def _outcome(encoder: FileEncoder, path: Path, progress: Progress) -> _Outcome:
     try:
-        while block := list(islice(rows, size)):
-            yield block
-    except NoRowsError:
-        return
+        return encoder.encode(path, progress)
+    except StorageError:
+        raise
+    except DcnnError as error:
+        return str(error)
 
 
-def _key(path: Path, reading: Reading) -> str:
-    """A hash of all that the blocks of a file depend on."""
-    made_from = {
-        "format": FORMAT_VERSION,
-        "dcnn": __version__,
-        "code": [file_sha256(Path(str(module.__file__))) for module in _CODE],
-        "unicode": unicodedata.unidata_version,
-        "format of the file": path.suffixes[-2:],
-        "encoding": reading.options.encoding,
-        "header": reading.options.header,
-        "columns": asdict(reading.columns),
-        "tokenizer": asdict(reading.tokenizer),
-        "rows of a block": reading.block_rows,
-        "source": file_sha256(path),
-    }
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
-
-
-def _load(folder: Path, key: str, source: Path) -> EncodedFile | None:
-    """What is in ``folder``, or none if it is not complete and undamaged."""
-    try:
-        entry: Any = json.loads((folder / ENTRY).read_bytes())
-        metadata = [BlockFacts(**block) for block in entry["blocks"]]
-        found = [file_sha256(folder / _block_name(number)) for number in range(len(metadata))]
-        if entry["key"] != key or entry["sha256"] != found:
-            return None
-        return EncodedFile(str(source), key, metadata, entry["kinds"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return None
-
-
-def _here(work: _Work, paths: Sequence[Path], tell: Callable[[int], None]) -> list[_Outcome]:
+def _encode_here(encoder: FileEncoder, paths: Sequence[Path], progress: Progress) -> list[_Outcome]:
     total = 0
 
     def add(count: int) -> None:
         nonlocal total
         total += count
-        tell(total)
+        progress(total)
 
-    return [work.encode(path, add) for path in paths]
+    return [_outcome(encoder, path, add) for path in paths]
 
 
-# What the processes share with the one that started them: examples encoded so far, and whether
-# to stop; and who that is. Set in each as it starts.
+# What worker processes share with their parent: examples encoded so far, and whether to stop; and
+# the id of the parent. Set in each worker as it starts.
 _shared: Any = None
 _parent = 0
 
 
-def _join_in(shared: Any) -> None:
+def _start_worker(shared: Any) -> None:
     global _shared, _parent
     _shared, _parent = shared, os.getppid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
 
 
-class _ToldToStop(Exception):  # noqa: N818
-    """The parent has been stopped or killed."""
+class _StoppedError(Exception):
+    """The parent was stopped or killed."""
 
 
 def _add(count: int) -> None:
     with _shared.get_lock():
         _shared[0] += count
-    if _shared[1] or os.getppid() != _parent:  # it was killed, and somebody else looks after us
-        raise _ToldToStop
+    if _shared[1] or os.getppid() != _parent:  # an orphan has another parent
+        raise _StoppedError
 
 
-def _encode_there(work: _Work, path: Path) -> _Outcome:
+def _encode_in_worker(encoder: FileEncoder, path: Path) -> _Outcome:
     _add(0)
-    return work.encode(path, _add)
+    return _outcome(encoder, path, _add)
 
 
 @contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach even while they start; it is the parent's."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started here do not get Ctrl-C even while they start; the parent does."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -504,27 +280,21 @@ def _interrupts_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _in_processes(
-    work: _Work, paths: Sequence[Path], processes: int, tell: Callable[[int], None]
+def _encode_in_processes(
+    encoder: FileEncoder, paths: Sequence[Path], processes: int, progress: Progress
 ) -> list[_Outcome]:
     # A fork of a process with threads, such as torch's, may hang.
     context = multiprocessing.get_context("spawn")
     shared = context.Array("q", 2)
-    pool = ProcessPoolExecutor(processes, context, _join_in, (shared,))
+    pool = ProcessPoolExecutor(processes, context, _start_worker, (shared,))
     try:
-        # One file of each content: two processes would write the same folder.
-        with _interrupts_held_back():
-            found = pool.map(work.key, paths)
-        keys = [key or str(path) for path, key in zip(paths, found, strict=True)]
-        results = {
-            key: pool.submit(_encode_there, work, path)
-            for key, path in dict(zip(keys, paths, strict=True)).items()
-        }
-        waiting: set[Future[_Outcome]] = set(results.values())
-        while waiting:
-            _, waiting = wait(waiting, _SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
-            tell(shared[0])
-        outcomes = [results[key].result() for key in keys]
+        with _interrupts_blocked():
+            results = [pool.submit(_encode_in_worker, encoder, path) for path in paths]
+        running: set[Future[_Outcome]] = set(results)
+        while running:
+            _, running = wait(running, _SECONDS_BETWEEN_REPORTS, FIRST_COMPLETED)
+            progress(shared[0])
+        return [result.result() for result in results]
     except BrokenExecutor as error:
         raise StorageError(
             f"a process that encoded the corpus was killed ({error}); the files that were complete "
@@ -533,7 +303,268 @@ def _in_processes(
     finally:
         shared[1] = 1
         pool.shutdown(cancel_futures=True)
-    return [
-        replace(outcome, source=str(path)) if isinstance(outcome, EncodedFile) else outcome
-        for path, outcome in zip(paths, outcomes, strict=True)
-    ]
+
+
+def prepare_corpus(
+    files: Sequence[EncodedFile],
+    tokenizer: AnyTokenizer,
+    text: TextConfig,
+    split: TrainingConfig | None,
+    classes: Sequence[str],
+    store: Store,
+) -> Corpus:
+    """The corpus of ``files`` from the store; prepared first if it is not there.
+
+    Args:
+        files: encoded, in their order.
+        tokenizer: that they were encoded with.
+        text: which words are kept.
+        split: the share and the seed of a dev set to hold out; none holds out nothing.
+        classes: the labels by class number.
+        store: that holds the files.
+
+    Raises:
+        DataError: a block cannot be read, or every weight is zero.
+        StorageError: the disk refused.
+    """
+    key = hash_key(
+        files=[file.key for file in files],
+        min_count=text.min_count,
+        max_size=text.max_size,
+        split=None if split is None else [split.dev_fraction, split.seed],
+        classes=list(classes),
+    )
+
+    def write(folder: Path) -> dict[str, Any]:
+        no_words = Encoder(tokenizer, Vocabulary([]))
+        corpus = Corpus(store, key, tuple(classes), no_words, _NO_ROWS, (), list(files))
+        corpus = replace(corpus, held_out=_hold_out(corpus, split))
+        mass = _weigh_classes(corpus)
+        vocabulary = _count_words(corpus).vocabulary(text)
+        for place in range(len(corpus.blocks)):
+            ids = np.array([*vocabulary.ids(_words(corpus, place)), UNKNOWN])  # last: an empty text
+            save_tensors(folder / block_name(place), {"ids": ids})
+        save_tensors(folder / HELD_OUT, {"rows": corpus.held_out})
+        encoder = Encoder(tokenizer, vocabulary)
+        (folder / TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
+        return {"classes": list(classes), "mass": mass, "files": [asdict(file) for file in files]}
+
+    return Corpus.from_entry(store, store.load_or_write(key, write))
+
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+def _hold_out(corpus: Corpus, split: TrainingConfig | None) -> Ints:
+    if split is None:
+        return _NO_ROWS
+    counts = dict.fromkeys(corpus.classes, 0)
+    for _, _, block in corpus.blocks:
+        for label, count in zip(block.labels, block.counts, strict=True):
+            counts[label] += count
+    ordinals = ordinals_held_out(counts, split.dev_fraction, split.seed)
+    blocks = (
+        (block.labels, corpus.tensors(place)["targets"])
+        for place, (_, _, block) in enumerate(corpus.blocks)
+    )
+    return rows_held_out(ordinals, blocks)
+
+
+def _weigh_classes(corpus: Corpus) -> list[float]:
+    """Total weight of the training examples per class."""
+    mass = dict.fromkeys(corpus.classes, 0.0)
+    for place, (_, _, block) in enumerate(corpus.blocks):
+        tensors = corpus.tensors(place)
+        targets, weights = tensors["targets"], tensors.get("weights")
+        values = np.ones(block.rows) if weights is None else weights.astype(np.float64)
+        values[corpus.held_out_in(place)] = 0
+        sums = np.bincount(targets, values, len(block.labels))
+        for label, value in zip(block.labels, sums.tolist(), strict=True):
+            mass[label] += value
+    if len(corpus) and not any(mass.values()):
+        raise DataError("every training example has weight 0; give at least one a weight above 0")
+    return list(mass.values())
+
+
+class WordCounts:
+    """How often each word occurs, in the order of first occurrence, in bounded memory.
+
+    Most distinct words of a large corpus occur once or twice. Beyond ``limit`` words, the rarest so
+    far are dropped; one that occurs again counts from 0. The frequent words and their order do not
+    depend on the limit, and below it all counts are exact.
+    """
+
+    def __init__(self, limit: int = MAX_COUNTED_WORDS) -> None:
+        self._limit = limit
+        self._counts: dict[str, int] = {}
+
+    def add(self, words: Sequence[str], counts: Iterable[int]) -> None:
+        """Add the counts of distinct words."""
+        total = self._counts
+        known = total.get
+        for word, count in zip(words, counts, strict=True):
+            total[word] = known(word, 0) + count
+        if len(total) > self._limit:
+            self._drop_rarest()
+
+    def _drop_rarest(self) -> None:
+        """Keep at most half of the limit."""
+        counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
+        least = np.partition(counts, len(counts) - self._limit // 2)[-self._limit // 2]
+        self._counts = {word: count for word, count in self._counts.items() if count > least}
+
+    def vocabulary(self, config: TextConfig) -> Vocabulary:
+        """The vocabulary that ``Encoder.learn`` would learn."""
+        words = list(self._counts)
+        counts = np.fromiter(self._counts.values(), np.int64, len(words))
+        return Vocabulary([words[index] for index in most_frequent(counts, config)])
+
+
+def _count_words(corpus: Corpus) -> WordCounts:
+    """Count the words of the training part."""
+    total = WordCounts()
+    for place in range(len(corpus.blocks)):
+        block = corpus.tensors(place)
+        counts = block["counts"].astype(np.int64)
+        held_out = corpus.held_out_in(place)
+        if len(held_out):
+            sentences = Sentences.from_flat(block["ids"], block["lengths"].astype(np.int64))
+            dev = np.bincount(sentences.select(held_out).ids, minlength=len(counts) + 1)
+            counts -= dev[: len(counts)]
+        total.add(_words(corpus, place), counts.tolist())
+    return total
+
+
+def load_or_encode(
+    sources: Sequence[Path],
+    reading: str,
+    read: Callable[[], Iterable[tuple[str, int]]],
+    config: TextConfig,
+    classes: Sequence[str],
+    store: Store,
+    processes: int = 1,
+) -> tuple[Encoder, Examples]:
+    """A corpus in memory, and its encoder: from the store, or else read and encoded.
+
+    Args:
+        sources: every file that ``read`` reads.
+        reading: names what is read from them and how; another way of reading has another name.
+        read: starts reading texts and class numbers; they are taken one by one.
+        config: how a text becomes ids.
+        classes: the labels by class number.
+        store: where it is kept. One that cannot be written to is done without.
+        processes: how many to tokenize in; see ``dcnn.text.vocabulary``.
+
+    Raises:
+        DataError: a source cannot be read.
+    """
+    learned = config.tokenizer in LEARNED
+    key = hash_key(
+        sources=[file_sha256(source) for source in sources],
+        reading=reading,
+        tokenizer=[config.tokenizer, config.lowercase],
+        subwords=[config.n_subwords, version("tokenizers")] if learned else [],
+    )
+    targets: list[int] = []
+
+    def texts() -> Iterator[str]:
+        targets.clear()
+        for text, target in read():
+            targets.append(target)
+            yield text
+
+    def write(folder: Path) -> dict[str, Any]:
+        tokenizer, tokenized = learn_tokenizer(config, texts(), processes)
+        labels = (classes[target] for target in targets)
+        block = save_block(folder / block_name(0), tokenized, labels, None)
+        encoder = Encoder(tokenizer, Vocabulary([]))
+        (folder / TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
+        return {"blocks": [asdict(block)], "label_types": []}
+
+    try:
+        entry = store.load_or_write(key, write)
+        tokenizer = Encoder.from_json((entry.folder / TOKENIZER).read_text("utf-8")).tokenizer
+        file = EncodedFile.from_metadata(reading, key, **entry.metadata)
+        corpus = prepare_corpus([file], tokenizer, config, None, classes, store)
+        return corpus.encoder, corpus.window([0]).examples
+    except StorageError as error:
+        _log.info("The encoded corpus is not kept for the next time: %s", error)
+    encoder, sentences = Encoder.learn(texts(), config, processes)
+    return encoder, Examples(sentences, np.array(targets, np.int64))
+
+
+_LABEL_TYPES = {"str": "strings", "bool": "booleans", "int": "integers", "float": "numbers"}
+
+
+def count_labels(files: Sequence[EncodedFile], source: str, *, splits: bool) -> Counter[str]:
+    """Examples per label of files that were encoded separately.
+
+    Args:
+        files: of one corpus, in their order.
+        source: what the user named, for messages.
+        splits: whether a dev set is held out, so that every label needs two examples.
+
+    Raises:
+        DataError: labels differ in kind between files, or nothing can be learned from them.
+    """
+    _check_label_types(files)
+    _check_shared_labels(files)
+    counts: Counter[str] = Counter()
+    for file in files:
+        counts.update(_labels(file))
+    if not counts:
+        raise DataError(f"{source}: no rows can be read from any of its {len(files)} files")
+    if len(counts) == 1:
+        raise one_label_only(source, next(iter(counts)))
+    single = [label for label, count in counts.items() if count == 1]
+    if splits and single:
+        where = next(file.source for file in files if single[0] in _labels(file))
+        raise DataError(
+            f"{where}: the label {shown(single[0])} has a single example in all files, too few for "
+            "both training and the dev set held out from it; add examples, drop the label, or give "
+            "a dev file"
+        )
+    return counts
+
+
+def _labels(file: EncodedFile) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for block in file.blocks:
+        counts.update(dict(zip(block.labels, block.counts, strict=True)))
+    return counts
+
+
+def _check_label_types(files: Sequence[EncodedFile]) -> None:
+    """Integers in one file and strings in another are likely two codings."""
+    known: dict[str, str] = {}
+    for file in files:
+        for kind in file.label_types:
+            others = {source: other for other, source in known.items() if source != file.source}
+            if kind not in known and others:
+                source, other = next(iter(others.items()))
+                raise DataError(
+                    f"{file.source}: its labels are {_LABEL_TYPES[kind]}, where those of {source} "
+                    f"are {_LABEL_TYPES[other]}; write the labels of all files alike"
+                )
+            known.setdefault(kind, file.source)
+
+
+def _check_shared_labels(files: Sequence[EncodedFile]) -> None:
+    """Two files with several labels each that have none in common are likely two codings.
+
+    A file with one label says nothing: a corpus may be sorted by label.
+    """
+    first: EncodedFile | None = None
+    known: set[str] = set()
+    for file in files:
+        labels = _labels(file)
+        if len(labels) < 2:
+            continue
+        if first is not None and known.isdisjoint(labels):
+            raise DataError(
+                f"{file.source}: its labels are {shown_names(labels)}, and {first.source} has "
+                f"{shown_names(_labels(first))} and none of these; write the labels of all files "
+                "alike, or leave out the files that are not of this corpus"
+            )
+        first = first or file
+        known |= set(labels)

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from dcnn.config import TextConfig
 from dcnn.data.batching import Examples
-from dcnn.data.corpora.registry import Source
+from dcnn.data.corpora.registry import Source, cache_folder
 from dcnn.data.corpora.sentiment140 import CLASSES as TWITTER_CLASSES
 from dcnn.data.corpora.sentiment140 import iterate_sentiment140
 from dcnn.data.corpora.sst import NEUTRAL, Phrase, authors_tokens, read_trees, swap_subtrees
 from dcnn.data.corpora.trec import read_trec
-from dcnn.data.encoded import load_or_encode
+from dcnn.data.encode import load_or_encode
+from dcnn.data.store import Store
 from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.text.encoder import Encoder
@@ -215,27 +216,28 @@ def _load_twitter(
             f"vectors_words={text.vectors_words} must be 0 for tweets: "
             "they are encoded once for all recipes, with their own words"
         )
-    corpus = load_or_encode(
+    encoder, tweets = load_or_encode(
         [sources["train"].path],
         f"sentiment140 {sources['train'].member}",
         lambda: iterate_sentiment140(*sources["train"]),
         text,
-        cache=cache,
-        processes=processes,
+        TWITTER_CLASSES,
+        Store(cache_folder(cache)),
+        processes,
     )
     # Always the same tweets, so that every run and recipe is selected on the same dev set.
-    order = np.random.default_rng(0).permutation(len(corpus.sentences))
+    order = np.random.default_rng(0).permutation(len(tweets))
     count = round(data.held_out * len(order))
     dev, train = np.sort(order[:count]), np.sort(order[count:])
-    tweets = list(iterate_sentiment140(*sources["test"]))
+    test = list(iterate_sentiment140(*sources["test"]))
     return Task(
         TWITTER_CLASSES,
-        corpus.encoder,
-        Examples(corpus.sentences.select(train), corpus.targets[train].astype(np.int64)),
-        Examples(corpus.sentences.select(dev), corpus.targets[dev].astype(np.int64)),
+        encoder,
+        tweets.select(train),
+        tweets.select(dev),
         Examples(
-            corpus.encoder.encode_all([tweet for tweet, _ in tweets]),
-            np.array([target for _, target in tweets]),
+            encoder.encode_all([text for text, _ in test]),
+            np.array([target for _, target in test]),
         ),
     )
 

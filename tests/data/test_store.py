@@ -1,4 +1,4 @@
-"""A corpus on disk says the same as one in memory, however it is cut."""
+"""A corpus on disk is the same as one in memory, however it is split into files and blocks."""
 
 import tempfile
 import time
@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
 from dcnn.data import encode as encoding
-from dcnn.data import store as corpus_making
-from dcnn.data.encode import turn_at
+from dcnn.data.encode import FileEncoder, WordCounts
 from dcnn.data.readers import TableOptions
 from dcnn.data.split import ordinals_held_out
-from dcnn.data.store import Split, WordCounts, load_corpus, tokenizer_of
-from dcnn.errors import ConfigError, DataError
+from dcnn.data.store import Corpus, Store, block_name
+from dcnn.errors import ConfigError, DataError, StorageError
 from dcnn.text.encoder import Encoder
-from stored_corpora import make_corpus, write_shards
+from stored_corpora import hold_out, make_corpus, write_shards
 
 texts = st.lists(st.sampled_from(["good", "bad", "film", "é", "x"]), max_size=6).map(" ".join)
 ROWS = [(f"word{i} good", "pos") if i % 3 else (f"word{i} so bad", "neg") for i in range(40)]
@@ -56,9 +55,9 @@ def test_vocabulary_and_ids_are_those_of_the_texts_in_memory(some, block_rows, c
     assert window.examples.targets.tolist() == [i % 2 for i in range(len(rows))]
 
 
-def test_what_is_held_out_is_stratified_and_taken_from_the_training_part(tmp_path):
+def test_the_dev_set_is_stratified_and_not_in_the_training_part(tmp_path):
     paths = write_shards(tmp_path / "s", ROWS, [25, 15])
-    corpus = make_corpus(paths, tmp_path / "cache", split=Split(0.2, seed=3))
+    corpus = make_corpus(paths, tmp_path / "cache", split=hold_out(0.2, seed=3))
     dev, train = corpus.dev(), all_examples(corpus).examples
     assert np.bincount(dev.targets).tolist() == [3, 5]  # of 14 and 26
     assert len(train) == len(corpus) == 32
@@ -68,14 +67,14 @@ def test_what_is_held_out_is_stratified_and_taken_from_the_training_part(tmp_pat
     decoded = [[corpus.encoder.vocabulary.words[i - 1] for i in s] for s in lists(train.sentences)]
     assert [" ".join(words) for words in decoded] == kept
     assert corpus.mass == (11, 21)
-    # A word of the dev set alone is unknown.
+    # A word that only the dev set has is unknown.
     assert all(s[0] == 0 for s in lists(dev.sentences))
 
 
 def test_the_seed_decides_what_is_held_out(tmp_path):
     paths = write_shards(tmp_path / "s", ROWS, [40])
     rows = [
-        make_corpus(paths, tmp_path / "cache", split=Split(0.2, seed)).held_out.tolist()
+        make_corpus(paths, tmp_path / "cache", split=hold_out(0.2, seed)).held_out.tolist()
         for seed in (1, 1, 2)
     ]
     assert rows[0] == rows[1] != rows[2]
@@ -95,7 +94,7 @@ def test_a_dev_set_is_bounded_and_every_label_is_on_both_sides():
 @pytest.mark.parametrize("processes", [1, 2, 3, 50])
 def test_the_parts_of_all_processes_are_the_window(tmp_path, processes):
     paths = write_shards(tmp_path / "s", ROWS, [25, 15])
-    corpus = make_corpus(paths, tmp_path / "cache", split=Split(0.2, seed=3))
+    corpus = make_corpus(paths, tmp_path / "cache", split=hold_out(0.2, seed=3))
     whole, found = all_examples(corpus), []
     for rank in range(processes):
         part = all_examples(corpus, (rank, processes))
@@ -105,7 +104,7 @@ def test_the_parts_of_all_processes_are_the_window(tmp_path, processes):
     assert found == lists(whole.examples.sentences)
 
 
-def test_weights_come_along_and_their_sum_by_class_is_known(tmp_path):
+def test_weights_are_stored_and_summed_per_class(tmp_path):
     rows = [("good", "pos", 2), ("bad", "neg", 0.5), ("fine", "pos", 1), ("poor", "neg", 0)]
     paths = write_shards(tmp_path / "s", rows, [3, 1], weights=True)
     options = TableOptions(weight_column="weight")
@@ -117,63 +116,67 @@ def test_weights_come_along_and_their_sum_by_class_is_known(tmp_path):
         make_corpus(paths, tmp_path / "cache", options=options)
 
 
-def test_a_corpus_is_made_once_and_a_block_that_is_gone_is_named(tmp_path):
-    paths, cache = write_shards(tmp_path / "s", ROWS, [40]), tmp_path / "cache"
-    corpus = make_corpus(paths, cache)
-    loaded = load_corpus(cache, corpus.key)
+def test_a_corpus_is_loaded_again_and_a_missing_block_is_named(tmp_path):
+    paths, store = write_shards(tmp_path / "s", ROWS, [40]), Store(tmp_path / "cache")
+    corpus = make_corpus(paths, store.cache)
+    loaded = Corpus.load(store, corpus.key)
     assert loaded.encoder == corpus.encoder
     assert lists(all_examples(loaded).examples.sentences) == lists(
         all_examples(corpus).examples.sentences
     )
-    block = next((cache / "blocks").glob("*/00001.block"))
-    block.unlink()
-    with pytest.raises(DataError, match=r"00001\.block: a part of the encoded corpus is gone"):
+    (store.folder(corpus.files[0].key) / block_name(1)).unlink()
+    with pytest.raises(DataError, match=r"00001\.safetensors: a part of the encoded corpus is mis"):
         all_examples(loaded)
-    table = cache / "corpora" / corpus.key / "tables.bin"
+    table = store.folder(corpus.key) / block_name(0)
     table.write_bytes(table.read_bytes()[:-1])
     with pytest.raises(DataError, match="no complete corpus"):
-        load_corpus(cache, corpus.key)
+        Corpus.load(store, corpus.key)
 
 
-def test_several_that_come_at_once_make_a_corpus_once_and_get_the_same(tmp_path, monkeypatch):
-    # A lock is of an open file, so threads keep one another out as processes do.
-    paths, cache, made = write_shards(tmp_path / "s", ROWS, [40]), tmp_path / "cache", []
-    for module, name in ((encoding, "write_block"), (corpus_making, "_save")):
-        slow(monkeypatch, module, name, made)
+def test_processes_that_need_the_same_entry_write_it_once(tmp_path, monkeypatch):
+    # A lock belongs to an open file, so threads exclude one another as processes do.
+    paths, cache, written = write_shards(tmp_path / "s", ROWS, [40]), tmp_path / "cache", []
+    save = encoding.save_tensors
+
+    def save_slowly(path, tensors):
+        time.sleep(0.01)
+        written.append(path.name)
+        save(path, tensors)
+
+    monkeypatch.setattr(encoding, "save_tensors", save_slowly)
     with ThreadPoolExecutor(3) as several:
         found = list(several.map(lambda _: make_corpus(paths, cache), range(3)))
-    assert made == ["write_block"] * 10 + ["_save"]
+    blocks = [block_name(index) for index in range(10)]
+    assert written == [*blocks, *blocks, "held_out.safetensors"]
     assert len({corpus.key for corpus in found}) == 1
     assert len({str(lists(all_examples(corpus).examples.sentences)) for corpus in found}) == 1
 
 
-def slow(monkeypatch, module, name, made):
-    """Let what writes take long enough to be met at it."""
-    write = getattr(module, name)
-
-    def slowly(*arguments):
-        time.sleep(0.01)
-        made.append(name)
-        return write(*arguments)
-
-    monkeypatch.setattr(module, name, slowly)
-
-
-def test_who_waits_for_its_turn_may_give_up(tmp_path):
+def test_waiting_for_a_lock_can_be_given_up(tmp_path):
     class EnoughError(Exception):
         pass
 
     def give_up():
         raise EnoughError
 
-    with turn_at(tmp_path, "key"), pytest.raises(EnoughError), turn_at(tmp_path, "key", give_up):
+    store = Store(tmp_path)
+    with store.lock("key"), pytest.raises(EnoughError), store.lock("key", give_up):
         pass
-    with turn_at(tmp_path, "key", give_up), turn_at(tmp_path, "other", give_up):
-        pass  # nobody is there any more, and other parts have turns of their own
+    with store.lock("key", give_up), store.lock("other", give_up):
+        pass  # the lock was released, and other entries have locks of their own
 
 
-def test_frequent_words_are_counted_exactly_though_rare_ones_are_forgotten():
-    counts = WordCounts(largest=50)
+def test_a_store_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with (
+        pytest.raises(StorageError, match=r"key\.lock could not be written"),
+        Store(tmp_path / "file").lock("key"),
+    ):
+        pass
+
+
+def test_frequent_words_are_counted_exactly_though_rare_ones_are_dropped():
+    counts = WordCounts(limit=50)
     for block in range(100):
         counts.add(["the", "of", *(f"rare{block}-{i}" for i in range(20))], [7, 5, *[1] * 20])
     assert counts.vocabulary(TextConfig(min_count=2)).words == ("the", "of")
@@ -181,7 +184,9 @@ def test_frequent_words_are_counted_exactly_though_rare_ones_are_forgotten():
     assert len(counts._counts) <= 72
 
 
-def test_pieces_of_words_are_not_learned_from_disk():
-    assert tokenizer_of(TextConfig(tokenizer="characters"))("a b") == ["a", "␣", "b"]
+def test_subwords_are_not_learned_from_disk(tmp_path):
+    paths = write_shards(tmp_path, ROWS, [40])
     with pytest.raises(ConfigError, match=r"text\.tokenizer=bpe is learned .*--no-stream"):
-        tokenizer_of(TextConfig(tokenizer="bpe"))
+        FileEncoder.for_files(
+            paths, TableOptions(), TextConfig(tokenizer="bpe"), Store(tmp_path / "cache")
+        )
