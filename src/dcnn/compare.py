@@ -190,7 +190,7 @@ def ranked(scores: Sequence[Score]) -> list[Place]:
             score=score,
             accuracy=summarize([float(run.mean()) for run in score.correct]),
             interval=bootstrap_mean(score.correct),
-            behind=bootstrap_difference(order[0].correct, score.correct) if number else None,
+            behind=bootstrap_difference(order[0].correct, score.correct)[0] if number else None,
         )
         for number, score in enumerate(order)
     ]

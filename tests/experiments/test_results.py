@@ -112,12 +112,12 @@ BROKEN = [
     ("test_accuracy", 75, "75 must be a fraction from 0 to 1"),
     ("test_accuracy", True, "True must be a number"),
     ("test_accuracy", None, "None must be a number"),
-    ("test_accuracy", 0.5, "0.5 must be the share of right answers in test_correct, 0.75"),
+    ("test_accuracy", 0.5, "0.5 must be the fraction of right answers in test_correct, 0.75"),
     ("test_predictions", [0, 0, 1, 0], "[0, 0, 1, 0] must be a string of digits"),
     ("test_predictions", "001", "(0, 0, 1) must be 4 numbers below 3"),
     ("test_predictions", "0013", "(0, 0, 1, 3) must be 4 numbers below 3"),
     ("test_correct", "1102", "'1102' must be a string of 0 and 1"),
-    ("test_correct", "110", "(True, True, False) must be 4 marks, as examples says; there are 3"),
+    ("test_correct", "110", "(True, True, False) must be 4 marks, as in examples; there are 3"),
     ("test_truth_sha256", "abc", "'abc' must be 64 hexadecimal digits"),
     ("classes", ["a", "b", "a"], "('a', 'b', 'a') must be 2 to 10 distinct labels"),
     ("classes", ["a"], "('a',) must be 2 to 10 distinct labels"),
@@ -144,7 +144,9 @@ def test_a_broken_field_is_named_with_value_rule_and_remedy(tmp_path, field, val
 
 
 def test_a_broken_result_cannot_even_be_made():
-    with pytest.raises(DataError, match=r"test_accuracy=0\.5 must be the share of right answers"):
+    with pytest.raises(
+        DataError, match=r"test_accuracy=0\.5 must be the fraction of right answers"
+    ):
         replace(make_result(), test_accuracy=0.5)
 
 

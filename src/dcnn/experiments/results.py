@@ -1,17 +1,10 @@
-"""How the fields of a result are written in JSON, by their type.
+"""The result of a finished run: a JSON file, checked when it is made and when it is read.
 
-Class numbers and right-or-wrong marks are strings of digits: one short line for a whole test set
-where a list would be thousands of lines.
-
-
-Where and with what a run was made: the facts that let a number be trusted later.
-
-What a finished run leaves behind: a JSON file, checked when it is made and when it is read.
-
-The place is ``results/<experiment>/<model>-<recipe>-seed<N>.json``; ``docs/results.schema.json``
-describes the fields for other programs. A file says for every test example what was predicted and
-whether it was right, so tables and significance tests need neither corpora nor models.
-
+The file is ``results/<experiment>/<model>-<recipe>-seed<N>.json``; ``docs/results.schema.json``
+describes the fields for other programs. It holds the prediction for every test example and whether
+it is right, so tables and significance tests need neither corpora nor models. Class numbers and
+right-or-wrong marks are strings of digits: one line for a whole test set instead of thousands. It
+also records where and with what a run was made: hardware, versions and commit.
 """
 
 import hashlib
@@ -24,6 +17,7 @@ import reprlib
 import subprocess
 import typing
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -31,12 +25,32 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dcnn import __version__
+from dcnn.config import renamed
 from dcnn.errors import DataError, StorageError
 from dcnn.files import open_bytes, write_atomically
 
 
+EXPERIMENTS = ("sst2", "sst5", "trec", "twitter")
+MODELS = ("nb", "binb", "svm", "maxent", "max-tdnn", "nbow", "dcnn", "dcnn-ensemble")
+RECIPES = ("paper", "tuned", "best")  # in the order of the tables; others follow by name
+SPLITS = ("train", "dev", "test")
+# Written by benchmarks/default_recipe.py, without predictions; the README shows them on their own.
+DEFAULT_RECIPE = "default"
+MAX_CLASSES = 10  # a prediction is one digit
+RECIPE_NAME_RULE = (
+    f"lower-case letters, digits and hyphens, and not {DEFAULT_RECIPE}: "
+    "files of that name hold no predictions"
+)
+_TOLERANCE = 1e-6  # of an accuracy: far less than one example is worth
+
+
+def is_recipe_name(name: str) -> bool:
+    """Whether results can be stored under ``name``."""
+    return re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) is not None and name != DEFAULT_RECIPE
+
+
 class _Form(NamedTuple):
-    """How a type is written: in words, as a test, and how it is read."""
+    """How a type is stored in JSON: in words, as a test, and how it is read."""
 
     wanted: str
     fits: Callable[[Any], bool]
@@ -55,8 +69,11 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float)
 
 
-def _is_object_of(fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+def _all_in(kind: type, fits: Callable[[object], bool]) -> Callable[[Any], bool]:
+    """Whether a value is a list, or an object, all of whose values fit."""
+    return lambda value: (
+        isinstance(value, kind) and all(map(fits, value.values() if kind is dict else value))
+    )
 
 
 _FORMS: dict[Any, _Form] = {
@@ -75,14 +92,10 @@ _FORMS: dict[Any, _Form] = {
         lambda v: _is_text(v) and set(v) <= {"0", "1"},
         lambda v: tuple(digit == "1" for digit in v),
     ),
-    tuple[str, ...]: _Form(
-        "a list of strings", lambda v: isinstance(v, list) and all(map(_is_text, v)), tuple
-    ),
-    tuple[float, ...]: _Form(
-        "a list of numbers", lambda v: isinstance(v, list) and all(map(_is_number, v)), tuple
-    ),
-    dict[str, int]: _Form("an object of whole numbers", _is_object_of(_is_whole)),
-    dict[str, str]: _Form("an object of strings", _is_object_of(_is_text)),
+    tuple[str, ...]: _Form("a list of strings", _all_in(list, _is_text), tuple),
+    tuple[float, ...]: _Form("a list of numbers", _all_in(list, _is_number), tuple),
+    dict[str, int]: _Form("an object of whole numbers", _all_in(dict, _is_whole)),
+    dict[str, str]: _Form("an object of strings", _all_in(dict, _is_text)),
     dict[str, Any]: _Form("an object", lambda v: isinstance(v, dict)),
 }
 
@@ -100,21 +113,16 @@ def read_field(name: str, hint: Any, value: object) -> object:
 
 
 def as_digits(numbers: Iterable[int]) -> str:
-    """Numbers below ten as a string, a digit each; right and wrong are 1 and 0."""
+    """Numbers below ten as a string, one digit each; right and wrong are 1 and 0."""
     return "".join(str(int(number)) for number in numbers)
-
-
-LIBRARIES = ("torch", "numpy", "scikit-learn")
 
 
 def versions() -> dict[str, str]:
     """Versions of dcnn, Python and the libraries that are installed."""
     found = {"dcnn": __version__, "python": platform.python_version()}
-    for library in LIBRARIES:
-        try:
+    for library in ("torch", "numpy", "scikit-learn"):
+        with suppress(PackageNotFoundError):
             found[library] = version(library)
-        except PackageNotFoundError:
-            continue
     return found
 
 
@@ -123,30 +131,24 @@ def hardware(device: str) -> str:
     if device == "cuda":
         import torch
 
-        return f"{torch.cuda.get_device_name()}"
-    return f"{_processor()}, {os.cpu_count()} cores, no GPU used"
-
-
-def _processor() -> str:
-    """The processor's name with its architecture; the architecture alone if no name is known."""
-    machine = platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0]} ({machine})" if names and names[0] else machine
+        return str(torch.cuda.get_device_name())
+    processor = machine = platform.machine()
+    with suppress(OSError):  # not Linux: the architecture alone
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        if name := re.search(r"^model name\s*:[ \t]*(\S.*?)\s*$", cpuinfo, re.MULTILINE):
+            processor = f"{name[1]} ({machine})"
+    return f"{processor}, {os.cpu_count()} cores, no GPU used"
 
 
 def commit() -> str:
-    """The commit of the code; ``DCNN_COMMIT`` says it where there is no repository.
+    """The commit of the code, with ``-dirty`` where files differ from it.
 
-    It ends with ``-dirty`` if files differ from it.
+    ``DCNN_COMMIT`` gives it where there is no repository.
     """
     if given := os.environ.get("DCNN_COMMIT"):
         return given
     try:
-        _git("ls-files", "--error-unmatch", Path(__file__).name)  # else it is another's repository
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # else it is not our repository
         return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
@@ -163,57 +165,9 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-EXPERIMENTS = ("sst2", "sst5", "trec", "twitter")
-MODELS = ("nb", "binb", "svm", "maxent", "max-tdnn", "nbow", "dcnn", "dcnn-ensemble")
-RECIPES = ("paper", "tuned", "best")  # in the order of the tables; others follow by name
-SPLITS = ("train", "dev", "test")
-# Written by benchmarks/default_recipe.py, without predictions; the README shows them on their own.
-DEFAULT_RECIPE = "default"
-MOST_CLASSES = 10  # a prediction is one digit
-
-_TOLERANCE = 1e-6  # of an accuracy: far less than one example is worth
-
-
-RECIPE_NAME_RULE = (
-    f"lower-case letters, digits and hyphens, and not {DEFAULT_RECIPE}: "
-    "files of that name hold no predictions"
-)
-
-
-def is_recipe_name(name: str) -> bool:
-    """Whether results can be filed under ``name``."""
-    return re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) is not None and name != DEFAULT_RECIPE
-
-
 @dataclass(frozen=True)
 class Result:
-    """A finished run. Accuracies are fractions.
-
-    Attributes:
-        experiment: one of ``EXPERIMENTS``.
-        model: one of ``MODELS``.
-        recipe: name of the settings: paper, tuned, best, or ngram for the n-gram models.
-        seed: the seed of the run.
-        dev_accuracy: accuracy on dev, where there was one.
-        selection: how settings and weights were chosen, such as dev or cross-validation.
-        test_accuracy: accuracy on test.
-        test_predictions: predicted class numbers, in the order of the test set.
-        test_correct: whether each prediction is the true class.
-        test_truth_sha256: ``fingerprint`` of the true class numbers: runs on other test sets are
-            never compared.
-        classes: the labels, by class number.
-        examples: number of examples in train, dev and test.
-        epochs: passes over the training set.
-        seconds: duration of the run.
-        sentences_per_second: training speed.
-        parameters: number of trained parameters.
-        backend: what computed the layers.
-        hardware: the machine, in words.
-        versions: versions of Python and of the libraries.
-        commit: commit of the code.
-        date: day or moment of the end, ISO 8601.
-        settings: the whole recipe, as plain values.
-        notes: anything else worth keeping, as plain values.
+    """A finished run; docs/results.schema.json describes each field. Accuracies are fractions.
 
     Raises:
         DataError: a field breaks its rule.
@@ -252,11 +206,7 @@ class Result:
         """Field, whether its rule holds, and the rule; a rule may rely on those before it."""
         yield "experiment", self.experiment in EXPERIMENTS, f"one of {', '.join(EXPERIMENTS)}"
         yield "model", self.model in MODELS, f"one of {', '.join(MODELS)}"
-        yield (
-            "recipe",
-            is_recipe_name(self.recipe),
-            RECIPE_NAME_RULE,
-        )
+        yield "recipe", is_recipe_name(self.recipe), RECIPE_NAME_RULE
         for name in ("selection", "backend", "hardware", "commit"):
             yield name, bool(getattr(self, name)), "a text that is not empty"
         yield "date", _is_iso_date(self.date), "an ISO 8601 date"
@@ -275,27 +225,27 @@ class Result:
         )
         yield (
             "classes",
-            2 <= len(set(self.classes)) == len(self.classes) <= MOST_CLASSES,
-            f"2 to {MOST_CLASSES} distinct labels",
+            2 <= len(set(self.classes)) == len(self.classes) <= MAX_CLASSES,
+            f"2 to {MAX_CLASSES} distinct labels",
         )
         count = self.examples["test"]
         yield (
             "test_predictions",
             len(self.test_predictions) == count
             and all(0 <= number < len(self.classes) for number in self.test_predictions),
-            f"{count} numbers below {len(self.classes)}, as examples and classes say; "
+            f"{count} numbers below {len(self.classes)}, as in examples and classes; "
             f"there are {len(self.test_predictions)}",
         )
         yield (
             "test_correct",
             len(self.test_correct) == count,
-            f"{count} marks, as examples says; there are {len(self.test_correct)}",
+            f"{count} marks, as in examples; there are {len(self.test_correct)}",
         )
         share = sum(self.test_correct) / count
         yield (
             "test_accuracy",
             abs(self.test_accuracy - share) <= _TOLERANCE,
-            f"the share of right answers in test_correct, {share}",
+            f"the fraction of right answers in test_correct, {share}",
         )
         yield (
             "test_truth_sha256",
@@ -310,7 +260,7 @@ def fingerprint(truth: Iterable[int]) -> str:
 
 
 def result_path(folder: Path, experiment: str, model: str, recipe: str, seed: int) -> Path:
-    """Where the result of a run lies below ``folder``."""
+    """The file of a run's result below ``folder``."""
     return folder / experiment / f"{model}-{recipe}-seed{seed}.json"
 
 
@@ -320,16 +270,16 @@ def has_result(folder: Path, experiment: str, model: str, recipe: str, seed: int
 
 
 def write_result(folder: Path, result: Result) -> Path:
-    """Write ``result`` to its place below ``folder``, whole or not at all, and return the place.
+    """Write ``result`` below ``folder``, atomically, and return its path.
 
     Raises:
-        StorageError: the disk refused.
+        StorageError: the folder cannot be made or written.
     """
     values = asdict(result)
     values["test_predictions"] = as_digits(result.test_predictions)
     values["test_correct"] = as_digits(result.test_correct)
     text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    path = _place(folder, result)
+    path = _path_of(folder, result)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -342,7 +292,7 @@ def write_result(folder: Path, result: Result) -> Path:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """Read every result of the experiments below ``folder``; the default recipe's are left out.
+    """Read all results of the experiments below ``folder``, except those of the default recipe.
 
     Raises:
         DataError: there is no such folder, or a file breaks a rule.
@@ -355,8 +305,8 @@ def read_results(folder: Path) -> list[Result]:
             if f"-{DEFAULT_RECIPE}-seed" in path.name:
                 continue
             result = read_result(path)
-            if (place := _place(folder, result)) != path:
-                raise DataError(f"{path} holds the result that belongs in {place}; move it there")
+            if (own := _path_of(folder, result)) != path:
+                raise DataError(f"{path} holds the result that belongs in {own}; move it there")
             results.append(result)
     return results
 
@@ -385,16 +335,15 @@ def _from_plain(values: object) -> Result:
         raise DataError(f"a result must not have the field {unknown[0]!r}")
     hints = typing.get_type_hints(Result)
     checked: dict[str, Any] = {n: read_field(n, hints[n], values[n]) for n in known}
+    checked["settings"] = renamed(checked["settings"])
     return Result(**checked)
 
 
-def _place(folder: Path, result: Result) -> Path:
+def _path_of(folder: Path, result: Result) -> Path:
     return result_path(folder, result.experiment, result.model, result.recipe, result.seed)
 
 
 def _is_iso_date(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(datetime.fromisoformat(text))
+    return False

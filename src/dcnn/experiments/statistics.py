@@ -1,8 +1,9 @@
-"""How sure the figures of a table are: spread over seeds, bootstrap intervals, McNemar's test.
+"""The uncertainty of the figures in a table: spread over seeds, bootstrap intervals and p.
 
-Runs are rows of booleans, right or wrong, a column a test example. A model's accuracy varies for
-two reasons: the seed it was trained with and the test examples it was asked. The bootstrap draws
-both anew, so its interval covers both.
+Runs are rows of booleans, right or wrong, with a column per test example. A model's accuracy varies
+for two reasons: the seed it was trained with, and the test examples. The bootstrap resamples both,
+so intervals and p cover both; ``scipy.stats.bootstrap`` resamples one axis only, and McNemar's test
+knows one run per model.
 """
 
 import statistics
@@ -12,23 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Correct = NDArray[np.bool_]  # (examples,) of one run, or (runs, examples)
+Correct = NDArray[np.bool_]  # (runs, examples)
 
 CONFIDENCE = 0.95
 BOOTSTRAP_SAMPLES = 2_000  # leaves the ends uncertain by some hundredths of a point
-_BOOTSTRAP_SEED = 20140408  # any; fixed, so that a table is the same whenever it is rendered
+_BOOTSTRAP_SEED = 20140408  # fixed, so that a table is the same whenever it is rendered
+_ROUNDING = 1e-12  # equal means may differ by this
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Accuracies of the runs of a model.
-
-    Attributes:
-        mean: their mean.
-        deviation: their sample standard deviation; none for a single run.
-        best: the highest.
-        runs: how many.
-    """
+    """Accuracies of the runs of a model: mean, sample standard deviation (none for one), best."""
 
     mean: float
     deviation: float | None
@@ -54,43 +49,19 @@ def summarize(accuracies: Sequence[float]) -> Summary:
     )
 
 
-def mcnemar(first: Correct, second: Correct) -> float:
-    """Exact two-sided p of McNemar's test on two runs over the same examples, each (examples,).
-
-    Only the examples that one run gets right and the other wrong tell the two apart. Were both
-    equally good, each would win such an example with probability 1/2.
-    """
-    if first.shape != second.shape:
-        raise ValueError(f"the runs differ in examples: {first.shape} and {second.shape}")
-    first_alone = int((first & ~second).sum())
-    second_alone = int((second & ~first).sum())
-    return _two_sided_binomial(min(first_alone, second_alone), first_alone + second_alone)
-
-
-def _two_sided_binomial(fewer: int, trials: int) -> float:
-    """Probability that a fair coin falls at least as unevenly as ``fewer`` to the rest.
-
-    Whole numbers all the way: the number of outcomes overflows a float from 1,024 trials on, and
-    Python divides whole numbers of any size with a single rounding.
-    """
-    ways = tail = 1
-    for chosen in range(fewer):
-        ways = ways * (trials - chosen) // (chosen + 1)
-        tail += ways
-    return min(1.0, 2 * tail / (1 << trials))
-
-
 def bootstrap_mean(correct: Correct) -> Interval:
     """Interval of the mean accuracy of ``correct`` (runs, examples)."""
     generator = np.random.default_rng(_BOOTSTRAP_SEED)
-    return _percentiles(_resampled_means(correct, _draw_runs(len(correct), generator), generator))
+    return _interval(_resampled_means(correct, _draw_runs(len(correct), generator), generator))
 
 
-def bootstrap_difference(first: Correct, second: Correct) -> Interval:
-    """Interval of the mean accuracy of ``first`` minus that of ``second``.
+def bootstrap_difference(first: Correct, second: Correct) -> tuple[Interval, float]:
+    """Interval of the mean accuracy of ``first`` minus that of ``second``, and p of no difference.
 
     Both are (runs, examples) over the same examples, which are drawn once for both; the runs of
-    each are drawn on their own, since a seed means nothing across models.
+    each are drawn independently, since a seed means nothing across models. p is two-sided, twice
+    the smaller fraction of samples on either side of 0, so that it tests seeds and examples
+    together: it is below 0.05 where the interval excludes 0.
     """
     if first.shape[1] != second.shape[1]:
         raise ValueError(f"the runs differ in examples: {first.shape[1]} and {second.shape[1]}")
@@ -98,7 +69,9 @@ def bootstrap_difference(first: Correct, second: Correct) -> Interval:
     weights = np.concatenate(
         [_draw_runs(len(first), generator), -_draw_runs(len(second), generator)], axis=1
     )
-    return _percentiles(_resampled_means(np.concatenate([first, second]), weights, generator))
+    means = _resampled_means(np.concatenate([first, second]), weights, generator)
+    above, below = np.mean(means >= -_ROUNDING), np.mean(means <= _ROUNDING)
+    return _interval(means), min(1.0, 2 * float(min(above, below)))
 
 
 def _draw_runs(runs: int, generator: np.random.Generator) -> NDArray[np.float64]:
@@ -112,8 +85,8 @@ def _resampled_means(
 ) -> NDArray[np.float64]:
     """Weighted mean of each sample of runs, over examples drawn with replacement: (samples,).
 
-    Examples that the runs answer alike are interchangeable, so they are drawn as one kind: a few
-    hundred kinds instead of thousands of examples.
+    Examples with the same column are interchangeable, so they are drawn as one kind: a few hundred
+    kinds instead of thousands of examples.
     """
     kinds, counts = np.unique(correct, axis=1, return_counts=True)  # (runs, kinds), (kinds,)
     examples = correct.shape[1]
@@ -122,6 +95,6 @@ def _resampled_means(
     return means
 
 
-def _percentiles(values: NDArray[np.float64]) -> Interval:
+def _interval(values: NDArray[np.float64]) -> Interval:
     low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Interval(float(low), float(high))
