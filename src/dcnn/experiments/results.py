@@ -29,7 +29,6 @@ from dcnn.config import renamed
 from dcnn.errors import DataError, StorageError
 from dcnn.files import open_bytes, write_atomically
 
-
 EXPERIMENTS = ("sst2", "sst5", "trec", "twitter")
 MODELS = ("nb", "binb", "svm", "maxent", "max-tdnn", "nbow", "dcnn", "dcnn-ensemble")
 RECIPES = ("paper", "tuned", "best")  # in the order of the tables; others follow by name
@@ -69,11 +68,12 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float)
 
 
-def _all_in(kind: type, fits: Callable[[object], bool]) -> Callable[[Any], bool]:
-    """Whether a value is a list, or an object, all of whose values fit."""
-    return lambda value: (
-        isinstance(value, kind) and all(map(fits, value.values() if kind is dict else value))
-    )
+def _is_list_of(fits: Callable[[object], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def _is_object_of(fits: Callable[[object], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
 
 
 _FORMS: dict[Any, _Form] = {
@@ -92,10 +92,10 @@ _FORMS: dict[Any, _Form] = {
         lambda v: _is_text(v) and set(v) <= {"0", "1"},
         lambda v: tuple(digit == "1" for digit in v),
     ),
-    tuple[str, ...]: _Form("a list of strings", _all_in(list, _is_text), tuple),
-    tuple[float, ...]: _Form("a list of numbers", _all_in(list, _is_number), tuple),
-    dict[str, int]: _Form("an object of whole numbers", _all_in(dict, _is_whole)),
-    dict[str, str]: _Form("an object of strings", _all_in(dict, _is_text)),
+    tuple[str, ...]: _Form("a list of strings", _is_list_of(_is_text), tuple),
+    tuple[float, ...]: _Form("a list of numbers", _is_list_of(_is_number), tuple),
+    dict[str, int]: _Form("an object of whole numbers", _is_object_of(_is_whole)),
+    dict[str, str]: _Form("an object of strings", _is_object_of(_is_text)),
     dict[str, Any]: _Form("an object", lambda v: isinstance(v, dict)),
 }
 

@@ -49,8 +49,8 @@ NAMES = {
 }
 
 
-# Tables 1 to 3 of the paper in their order: one of ``MODELS``, or a system that the paper quotes and
-# that is not implemented here; and its test accuracy in %.
+# Tables 1 to 3 of the paper in their order: one of ``MODELS``, or a system that the paper quotes
+# and that is not implemented here, and its test accuracy in %.
 PUBLISHED: dict[str, tuple[tuple[str, float], ...]] = {
     "sst2": (
         ("nb", 81.8),
@@ -199,11 +199,11 @@ def compare(experiment: str, results: Iterable[Result]) -> list[Row]:
     published = dict(PUBLISHED[experiment])
     rows = []
     for name in (*published, *(model for model in MODELS if model not in published)):
-        ours = [_measure(group, reference) for group in _of_model(runs, name)]
-        # A model of the paper that has not been run has a row too.
-        for measurement in ours or [None] * (name in published):
-            shown = NAMES.get(name, name)
-            rows.append(Row(shown, published.get(name), measurement, runnable=name in MODELS))
+        shown, paper, runnable = NAMES.get(name, name), published.get(name), name in MODELS
+        groups = _of_model(runs, name)
+        rows += [Row(shown, paper, _measure(group, reference), runnable) for group in groups]
+        if not groups and name in published:  # not yet run
+            rows.append(Row(shown, paper, None, runnable))
     return rows
 
 
