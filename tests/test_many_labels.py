@@ -215,9 +215,7 @@ def test_the_server_tells_the_labels_of_such_a_model_and_of_no_other():
     assert "labels" not in described(Predictor(make_artifact()).predict(["good"])[0])
 
 
-@pytest.mark.parametrize(
-    "thresholds", [None, [0.5], [0.5, 0.5, 2], [0.5, 0.5, "x"], [0.5, True, 0]]
-)
+@pytest.mark.parametrize("thresholds", [[0.5], [0.5, 0.5, 2], [0.5, 0.5, "x"], [0.5, True, 0]])
 def test_thresholds_that_do_not_fit_are_a_damaged_folder(folder, thresholds):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"thresholds": thresholds}))

@@ -424,18 +424,17 @@ def decided_by_rounding(artifact: Artifact, ids: Ints) -> bool:
         return False  # a maximum or a sum changes by no more than its parts
     weights = {name: value.astype(np.float64) for name, value in artifact.weights.items()}
     x = weights[EMBEDDINGS][ids].T[None, None]  # (1, 1, d, s)
-    for layer in range(1, config.depth + 1):
-        c = reference.wide_convolution(x, weights[f"layers.{layer - 1}.filters"])
-        c = reference.fold(c) if config.fold else c
-        k = int(reference.dynamic_k(len(ids), layer, config.depth, config.k_top))
-        width = c.shape[-1]
-        if k < width:
+    layers = [
+        (weights[f"layers.{i}.filters"], weights[f"layers.{i}.bias"]) for i in range(config.depth)
+    ]
+    length = np.array([len(ids)])
+    for step in reference.forward(x, length, layers, config.fold, config.k_top):
+        c, k = step.convolution, step.positions.shape[-1]
+        if k < c.shape[-1]:
             descending = -np.sort(-c, axis=-1)
             gaps = descending[..., k - 1] - descending[..., k]
             if np.any((gaps > 0) & (gaps < NARROW_GAP * np.abs(c).max(axis=-1))):
                 return True
-        values, _ = reference.k_max(c, np.array([width]), np.array([k]))
-        x = np.tanh(values + weights[f"layers.{layer - 1}.bias"][:, :, None])
     return False
 
 

@@ -1,8 +1,8 @@
 """From a model folder to labels and probabilities, without torch.
 
-The forward pass of each network in evaluation mode: a DCNN on the native backend where that is
-available, everything else on the reference operators in numpy. Nothing here imports torch: a
-process that loads a model and classifies a sentence starts in a moment.
+The forward pass in evaluation mode: a DCNN on the native backend if it is available, everything
+else in numpy. Nothing here imports torch, so that a process that loads a model and classifies a
+sentence starts fast.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import Artifact, Label, Weights
+from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
 from dcnn.errors import ConfigError, DataError, UserError
@@ -29,15 +29,14 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Prediction:
-    """A text's labels with their probabilities, most probable first.
+    """The labels of a text with their probabilities, most probable first.
 
     Attributes:
         text: the text.
         ranked: every label with its probability.
-        abstained: whether no label was probable enough to be an answer; ``label`` is then only
-            the least improbable one.
-        over_threshold: the labels that reach their thresholds, most probable first, where a text
-            may have several; none where it has exactly one.
+        abstained: whether the best probability was below ``abstain_below``.
+        over_threshold: of a multi-label model, the labels that reach their thresholds, most
+            probable first; None for a single-label model.
     """
 
     text: str
@@ -47,7 +46,7 @@ class Prediction:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """All that the text is given: one label, or none, or several where it may have several."""
+        """All labels of the text: one, or none if it abstained; several or none if multi-label."""
         if self.over_threshold is not None:
             return self.over_threshold
         return () if self.abstained else (self.label,)
@@ -76,17 +75,25 @@ class Predictor:
 
     Args:
         artifact: the model.
-        threads: CPU threads of the native backend. They change no bit of the result.
+        threads: CPU threads of the native backend. The result does not depend on them.
 
     Raises:
-        ConfigError: ``DCNN_BACKEND`` names a backend that is not there.
+        ConfigError: ``DCNN_BACKEND`` names a backend that is not available.
     """
 
     def __init__(self, artifact: Artifact, threads: int = 1) -> None:
         self.artifact = artifact
         self.classes = artifact.classes
+        self.multi_label = artifact.multi_label
         self.threads = threads
-        self._network = _native_network(artifact)
+        try:
+            backend = backends.for_prediction()
+        except (ValueError, RuntimeError) as error:
+            raise ConfigError(str(error)) from error
+        model = artifact.config.model
+        self._network = None
+        if backend == "native" and isinstance(model, DCNNConfig):
+            self._network = Network(artifact.weights, model.fold, model.k_top)
 
     @classmethod
     def load(cls, path: str | Path, threads: int = 1) -> Self:
@@ -98,20 +105,15 @@ class Predictor:
         return type(self), (self.artifact, self.threads)
 
     @property
-    def multi_label(self) -> bool:
-        """Whether a text may have several labels."""
-        return self.artifact.multi_label
-
-    @property
     def backend(self) -> str:
-        """What computes: ``native`` or ``reference``."""
+        """``native`` or ``reference``."""
         return "reference" if self._network is None else "native"
 
     def predict(self, texts: Iterable[str], abstain_below: float = 0.0) -> list[Prediction]:
-        """Classify texts; those whose best probability is under ``abstain_below`` are marked.
+        """Classify texts; a text whose best probability is below ``abstain_below`` is marked.
 
         Raises:
-            UserError: it is to abstain, and every label has a threshold of its own.
+            UserError: ``abstain_below`` is given and the model is multi-label.
         """
         if abstain_below:
             self.check_abstains(abstain_below)
@@ -129,11 +131,7 @@ class Predictor:
         ]
 
     def check_abstains(self, below: float) -> None:
-        """Refuse to abstain below a probability where every label has a threshold of its own.
-
-        Raises:
-            UserError: so it is.
-        """
+        """Raise UserError if the model is multi-label, where each label has its own threshold."""
         if self.multi_label:
             raise UserError(
                 f"abstaining below {below:g} is for models that give one label; this one "
@@ -147,7 +145,7 @@ class Predictor:
         return tuple(self.classes[i] for i in order if float(row[i]) >= thresholds[i])
 
     def probabilities(self, texts: Iterable[str]) -> Floats:
-        """(texts, classes), in the order of ``classes``; with ``multi_label`` each on its own."""
+        """(texts, classes), in the order of ``classes``; rows sum to 1 unless multi-label."""
         return self.head(self.logits(self.artifact.encoder.encode_all(checked_texts(texts))))
 
     def head(self, logits: Floats) -> Floats:
@@ -155,7 +153,7 @@ class Predictor:
         return sigmoid(logits) if self.multi_label else softmax(logits)
 
     def logits(self, sentences: Sentences) -> Floats:
-        """(sentences, classes), before the head."""
+        """(sentences, classes), before softmax or sigmoid."""
         if self._network is not None:
             return self._network.logits(sentences.ids, sentences.offsets, self.threads)
         weights = self.artifact.weights
@@ -168,24 +166,28 @@ class Predictor:
         return logits
 
     def _features(self, x: Floats, lengths: Ints) -> Floats:
-        match self.artifact.config.model:
-            case DCNNConfig() as config:
-                return _dcnn(config, self.artifact.weights, x, lengths)
-            case MaxTDNNConfig() as config:
-                return _max_tdnn(config, self.artifact.weights, x, lengths)
+        """(B, 1, d, s) -> (B, features)."""
+        config, weights = self.artifact.config.model, self.artifact.weights
+        exists = np.arange(x.shape[-1]) < lengths[:, None, None, None]
+        match config:
+            case DCNNConfig():
+                layers = [
+                    (weights[f"layers.{i}.filters"], weights[f"layers.{i}.bias"])
+                    for i in range(config.depth)
+                ]
+                last = reference.forward(x, lengths, layers, config.fold, config.k_top)[-1]
+                features = last.values.reshape(len(x), -1)
+            case MaxTDNNConfig():  # narrow convolution, maximum over time, tanh
+                x = np.where(exists, x, np.float32(0))
+                c = reference.wide_convolution(x, weights["layers.0.filters"])[:, 0]
+                ends = np.arange(c.shape[-1])  # c is (B, d, s + m - 1)
+                stop = np.maximum(lengths, config.width)[:, None, None]
+                inside = (ends >= config.width - 1) & (ends < stop)
+                maxima = np.where(inside, c, -np.inf).max(axis=-1).astype(np.float32)
+                features = np.tanh(maxima + weights["layers.0.bias"][0])
             case NBoWConfig():
-                return _nbow(x, lengths)
-
-
-def _native_network(artifact: Artifact) -> Network | None:
-    try:
-        backend = backends.for_prediction()
-    except (ValueError, RuntimeError) as error:
-        raise ConfigError(str(error)) from error
-    config = artifact.config.model
-    if backend == "native" and isinstance(config, DCNNConfig):
-        return Network(artifact.weights, config.fold, config.k_top)
-    return None
+                features = np.tanh(np.where(exists, x, np.float32(0))[:, 0].sum(axis=-1))
+        return features
 
 
 def checked_texts(texts: object) -> list[str]:
@@ -199,9 +201,9 @@ def checked_texts(texts: object) -> list[str]:
     if isinstance(texts, list | tuple):
         checked = list(texts)
     else:
-        from dcnn.data.frames import is_frame, values_of  # which a list of texts can do without
+        from dcnn.data.frames import is_frame, values_of  # not needed for a list
 
-        if is_frame(texts):  # whose names would be taken for texts
+        if is_frame(texts):  # iterating would give its column names
             raise DataError(
                 f"the texts must be a list of strings; got a {type(texts).__name__}: "
                 "give one of its columns"
@@ -211,31 +213,3 @@ def checked_texts(texts: object) -> list[str]:
         if not isinstance(text, str):
             raise DataError(f"text {index} must be a string; got {text!r:.60}")
     return checked
-
-
-def _dcnn(config: DCNNConfig, weights: Weights, x: Floats, lengths: Ints) -> Floats:
-    """(B, 1, d, s) -> (B, maps * rows * k_top); the network of Fig. 3."""
-    layers = [
-        (weights[f"layers.{i}.filters"], weights[f"layers.{i}.bias"]) for i in range(config.depth)
-    ]
-    top = reference.forward(x, lengths, layers, config.fold, config.k_top)[-1]
-    return top.values.reshape(len(x), -1)
-
-
-def _max_tdnn(config: MaxTDNNConfig, weights: Weights, x: Floats, lengths: Ints) -> Floats:
-    """(B, 1, d, s) -> (B, d): narrow convolution, tanh, maximum over time."""
-    x = np.where(np.arange(x.shape[-1]) < lengths[:, None, None, None], x, np.float32(0))
-    c = reference.wide_convolution(x, weights["layers.0.filters"])[:, 0]  # (B, d, s + m - 1)
-    ends = np.arange(c.shape[-1])
-    last = np.maximum(lengths, config.width)[:, None, None]
-    inside = (ends >= config.width - 1) & (ends < last)
-    maxima = np.where(inside, c, -np.inf).max(axis=-1).astype(np.float32)
-    features: Floats = np.tanh(maxima + weights["layers.0.bias"][0])
-    return features
-
-
-def _nbow(x: Floats, lengths: Ints) -> Floats:
-    """(B, 1, d, s) -> (B, d): the sum of the word vectors."""
-    words = np.where(np.arange(x.shape[-1]) < lengths[:, None, None], x[:, 0], np.float32(0))
-    features: Floats = np.tanh(words.sum(axis=-1))
-    return features
