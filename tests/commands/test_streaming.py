@@ -37,9 +37,7 @@ def test_where_the_corpus_itself_has_several_that_is_what_is_said(tmp_path):
     train = tmp_path / "train.jsonl"
     train.write_text(SEVERAL)
     others = read_others(train, None, TableOptions())
-    with pytest.raises(
-        DataError, match="a corpus on disk has one; train in memory"
-    ):
+    with pytest.raises(DataError, match="a corpus on disk has one; train in memory"):
         read_corpus(
             make_console(stderr=True), train, others, TableOptions(), Config(), holds_out=False
         )
