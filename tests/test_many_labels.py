@@ -121,10 +121,10 @@ def test_evaluate_scores_the_labels_that_predict_gives(folder, tmp_path, capsys)
 def test_data_of_the_other_form_is_refused(folder, tmp_path):
     (tmp_path / "one.csv").write_text("text,label\ngood,good\nbad,dull\n")
     (tmp_path / "many.jsonl").write_text('{"text": "good", "labels": ["pos"]}\n')
-    with pytest.raises(DataError, match="has one label a row, where the training set of"):
+    with pytest.raises(DataError, match="has one label per row, where the training set of"):
         run_evaluate(EvaluateOptions(folder, tmp_path / "one.csv", TableOptions()))
     model_folder.save(tmp_path / "single", make_artifact())
-    with pytest.raises(DataError, match="has several labels a row, where the training set of"):
+    with pytest.raises(DataError, match="is multi-label, where the training set of"):
         run_evaluate(EvaluateOptions(tmp_path / "single", tmp_path / "many.jsonl", TableOptions()))
 
 

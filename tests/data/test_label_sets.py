@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from dcnn.data.labels import check_form, check_training_labels
 from dcnn.data.readers import (
     TableOptions,
-    check_form,
-    check_training_labels,
     read_labelled,
 )
 from dcnn.data.split import split_label_sets
@@ -178,10 +177,10 @@ def test_what_cannot_be_learned_or_is_not_known_is_said(tmp_path):
         alone = read_labelled(write_json(tmp_path / "e.jsonl", labels))
         with pytest.raises(DataError, match=message):
             check_training_labels(alone, splits=True)
-    with pytest.raises(DataError, match="several labels a row, where t has one"):
+    with pytest.raises(DataError, match="is multi-label, where t has one label per row"):
         check_form(found, multi_label=False, of="t")
     single = read_labelled(write_json(tmp_path / "f.jsonl", ["a", "b", "a", "b"]))
-    with pytest.raises(DataError, match="one label a row, where t has several"):
+    with pytest.raises(DataError, match="one label per row, where t is multi-label"):
         check_form(single, multi_label=True, of="t")
 
 

@@ -207,7 +207,7 @@ def test_invalid_json_gives_the_reason(write: Write, line: str, reason: str) -> 
     found = message(path)
     assert "line 3: not valid JSON (" in found
     assert reason in found
-    assert "one whole object a line" in found
+    assert "write one object per line" in found
 
 
 @pytest.mark.parametrize("line", ['["a", "b"]', '"a"', "3", "null"])

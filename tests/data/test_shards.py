@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 
 from arrow_writing import NAMES, write_columns
+from dcnn.data.labels import check_training_labels
 from dcnn.data.readers import (
     TableOptions,
-    check_training_labels,
     find_shards,
+    is_shard,
     read_labelled,
     read_rows,
-    stands_for,
 )
 from dcnn.errors import DataError
 from reading import pairs, texts
@@ -53,6 +53,17 @@ def test_a_pattern_is_what_matches_it_in_order(shards: Path, monkeypatch) -> Non
     monkeypatch.chdir(shards.parent)
     assert len(texts(Path("shards/*"))) == 7
     assert len(texts(Path("**/*.arrow"))) == 2
+
+
+def test_a_pattern_follows_no_loops_of_links_and_no_hidden_folders(shards: Path) -> None:
+    (shards / "loop").symlink_to(shards)
+    (shards / ".git").mkdir()
+    (shards / ".git" / "a.csv").write_text("text,label\na,x\n")
+    found = find_shards(shards / "**" / "*.csv")
+    assert found == [shards / "0.csv"]
+    assert len(find_shards(shards / "**")) == 7
+    with pytest.raises(DataError, match=r"not a pattern .*write \*\* alone"):
+        find_shards(shards / "**.csv")
 
 
 def test_marks_and_metadata_are_passed_over(shards: Path, caplog) -> None:
@@ -180,7 +191,9 @@ def test_bad_shards_can_be_left_out_whole(tmp_path: Path) -> None:
     write_columns(tmp_path / "c.jsonl", {"txt": ["c"], "label": ["x"]})
     write_columns(tmp_path / "e.jsonl", columns(("e 0", 1)))
     bad: list[str] = []
-    found = list(read_rows(tmp_path, labels=True, bad_shard=lambda error: bad.append(str(error))))
+    found = list(
+        read_rows(tmp_path, labels=True, on_bad_shard=lambda error: bad.append(str(error)))
+    )
     assert [row.text for row in found] == [f"{name} {i}" for name in "bdf" for i in range(3)]
     assert [re.findall(r"(\w\.jsonl)", error)[0] for error in bad] == [
         "a.jsonl",
@@ -206,10 +219,10 @@ def test_what_would_be_read_the_next_time_is_known(tmp_path: Path, monkeypatch) 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     write_columns(tmp_path / "in" / "a.csv", columns(("one", "x")))
-    assert stands_for(Path("in"), Path("in/out.parquet"))
-    assert not stands_for(Path("in"), Path("in/out.html"))
-    assert not stands_for(Path("in"), Path("out.parquet"))
-    assert stands_for(Path("in/*.csv"), tmp_path / "in" / "b.csv")
-    assert not stands_for(Path("in/*.csv"), Path("b.csv"))
-    assert stands_for(Path("in/a.csv"), tmp_path / "in" / "a.csv")
+    assert is_shard(Path("in"), Path("in/out.parquet"))
+    assert not is_shard(Path("in"), Path("in/out.html"))
+    assert not is_shard(Path("in"), Path("out.parquet"))
+    assert is_shard(Path("in/*.csv"), tmp_path / "in" / "b.csv")
+    assert not is_shard(Path("in/*.csv"), Path("b.csv"))
+    assert is_shard(Path("in/a.csv"), tmp_path / "in" / "a.csv")
     assert find_shards(Path("in/*.csv")) == [Path("in/a.csv")]

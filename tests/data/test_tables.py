@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 import zstandard
 
-from dcnn.data.labels import LabelledTexts, Place, number_labels
+from dcnn.data.labels import LabelledTexts, Place, check_training_labels, number_labels
 from dcnn.data.readers import (
     Row,
     TableOptions,
-    check_training_labels,
     read_labelled,
     read_rows,
 )
@@ -97,9 +96,18 @@ def test_missing_file_and_folder_are_told_apart(tmp_path: Path) -> None:
 def test_rows_are_read_as_they_are_asked_for(write: Write) -> None:
     path = write("a.csv", "text,label\n" + "fine,x\n" * 100_000 + "too,many,fields\n")
     rows = read_rows(path, labels=True)
-    assert list(islice(rows, 2)) == [Row("fine", "x", None, 2), Row("fine", "x", None, 3)]
+    assert list(islice(rows, 2)) == [
+        Row("fine", "x", None, Place(str(path), number)) for number in (2, 3)
+    ]
     with pytest.raises(DataError, match="line 100002: 3 fields"):
         list(rows)
+
+
+def test_blank_rows_before_the_first_are_not_kept(write: Write) -> None:
+    blank = " \n" * 50_000
+    assert pairs(write("a.csv", f"{blank}text,label\na,x\n")) == [("a", "x")]
+    found = message(write("b.csv", f"{blank}a,x\n"), header=False)
+    assert "the first 1,000 rows are blank" in found
 
 
 def test_file_is_closed_when_reading_stops_early(write: Write) -> None:
@@ -107,7 +115,7 @@ def test_file_is_closed_when_reading_stops_early(write: Write) -> None:
     for name in ("a.csv", "b.jsonl"):
         path = write(name, '{"text": "a"}\n' * 50_000)
         rows = read_rows(path, TableOptions(header=False), labels=False)
-        assert next(rows).line == 1
+        assert next(rows).place.number == 1
         del rows
 
 
@@ -115,7 +123,7 @@ def test_plain_text_is_one_text_a_line_empty_ones_too(write: Write) -> None:
     path = write("a.txt", '\n"one", two\r\n\n  three\tfour \n')
     rows = list(read_rows(path, labels=False))
     assert [row.text for row in rows] == ["", '"one", two', "", "  three\tfour "]
-    assert [row.line for row in rows] == [1, 2, 3, 4]
+    assert [row.place.number for row in rows] == [1, 2, 3, 4]
     assert {(row.label, row.weight) for row in rows} == {(None, None)}
 
 

@@ -81,7 +81,7 @@ def test_names_sort_as_the_inputs_do_beyond_the_digits(tmp_path, monkeypatch):
     found = [tmp_path / f"{'x' * (i % 7)}{i}.csv" for i in range(111)]
     monkeypatch.setattr(scoring, "DIGITS", 1)
     monkeypatch.setattr(scoring, "find_shards", lambda _: found)
-    monkeypatch.setattr(scoring, "stands_for", lambda *_: False)
+    monkeypatch.setattr(scoring, "is_shard", lambda *_: False)
     names = [shard.target.name for shard in plan_shards(tmp_path, tmp_path / "out")]
     assert names == sorted(names)
     assert len(set(names)) == len(found)

@@ -22,7 +22,7 @@ from pathlib import Path
 from dcnn import artifact as model_folder
 from dcnn.batch_predict.files import ColumnForm, columnar_writer
 from dcnn.data.arrow import PARQUET
-from dcnn.data.readers import TableOptions, find_shards, read_rows, stands_for
+from dcnn.data.readers import TableOptions, find_shards, is_shard, read_rows
 from dcnn.data.records import NoRowsError
 from dcnn.errors import DataError, ModelFolderError, StorageError, UserError
 from dcnn.files import bare_suffix, file_sha256, write_atomically
@@ -96,7 +96,7 @@ def plan_shards(source: Path, output: Path) -> list[Shard]:
         Shard(path.absolute(), output.absolute() / f"{number:0{digits}}-{_stem(path)}{PARQUET}")
         for number, path in enumerate(sources)
     ]
-    if any(stands_for(source, shard.target) for shard in shards):
+    if any(is_shard(source, shard.target) for shard in shards):
         raise UserError(
             f"--output {output} is among the files of --input {source}; name another folder"
         )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.data.labels import LabelledTexts
-from dcnn.data.readers import TableOptions, check_form, read_labelled
+from dcnn.data.labels import LabelledTexts, check_form
+from dcnn.data.readers import TableOptions, read_labelled
 from dcnn.errors import UserError
 from dcnn.files import check_place, write_atomically
 from dcnn.metrics import abstain, confidences, evaluate, evaluate_labels, reliability

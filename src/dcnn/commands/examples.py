@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from dcnn.data.columns import shown_names
-from dcnn.data.labels import LabelledTexts
-from dcnn.data.readers import TableOptions, check_form, check_training_labels, read_labelled
+from dcnn.data.labels import LabelledTexts, check_form, check_training_labels
+from dcnn.data.readers import TableOptions, read_labelled
 from dcnn.errors import DataError
 
 _log = logging.getLogger("dcnn")

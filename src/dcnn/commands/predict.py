@@ -63,9 +63,9 @@ def _check_output(source: Path | None, output: Path | None, as_json: bool) -> bo
     if output is None:
         return False
     from dcnn.batch_predict.files import check_columnar, is_columnar
-    from dcnn.data.readers import stands_for
+    from dcnn.data.readers import is_shard
 
-    if source is not None and stands_for(source, output):
+    if source is not None and is_shard(source, output):
         if output.resolve() == source.resolve():
             raise UserError(f"--output {output} is the file of --input; name another one")
         raise UserError(
@@ -106,7 +106,7 @@ def _texts_of_files(
 
     try:
         for row in read_rows(
-            source, columns, labels=False, bad_shard=None if bad is None else leave_out
+            source, columns, labels=False, on_bad_shard=None if bad is None else leave_out
         ):
             yield row.text
     except BadShardError as error:

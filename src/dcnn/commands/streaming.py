@@ -22,8 +22,8 @@ from dcnn.data.encode import (
     encode_files,
     prepare_corpus,
 )
-from dcnn.data.labels import LabelledTexts, sorted_labels
-from dcnn.data.readers import TableOptions, check_form, find_shards, read_labelled
+from dcnn.data.labels import LabelledTexts, check_form, sorted_labels
+from dcnn.data.readers import TableOptions, find_shards, read_labelled
 from dcnn.data.store import Corpus, EncodedFile, Store
 from dcnn.files import COMPRESSIONS
 from dcnn.terminal import EncodingBar
@@ -46,7 +46,7 @@ _COMPRESSED, _COLUMNAR = 3, 2
 
 def is_large(data: Path) -> bool:
     """Whether the files that ``data`` stands for are too large for memory."""
-    return sum(map(_text_bytes, find_shards(data, aloud=False))) > LARGEST_IN_MEMORY
+    return sum(map(_text_bytes, find_shards(data, log=False))) > LARGEST_IN_MEMORY
 
 
 def _text_bytes(path: Path) -> int:

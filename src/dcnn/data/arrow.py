@@ -1,26 +1,26 @@
 """Parquet, Arrow (files and streams) and Feather, a few thousand rows at a time.
 
 Only the columns that are wanted are read, and pyarrow, which is an extra, is imported when such a
-file is met. What the columns hold is checked by their types before the first row; numbers of rows
-count from 1.
-
+file is opened. The types of the columns are checked before the first row, and every batch is
+validated before its values are used: a damaged file must not crash the process. Rows count from 1.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dcnn.data.columns import Columns, shown, shown_names
-from dcnn.data.records import SAMPLED_ROWS, NoRowsError, Record
+from dcnn.data.columns import SAMPLED_ROWS, Columns, shown, shown_names
+from dcnn.data.labels import Place
+from dcnn.data.records import NoRowsError, Record
 from dcnn.errors import DataError, MissingExtraError
 
 PARQUET = ".parquet"
 ARROW = (PARQUET, ".arrow", ".feather")
 
-BATCH_ROWS = 4096  # decoded, and turned into Python's values, together
+BATCH_ROWS = 4096  # decoded, and converted to Python's values, together
 
 _FILE_MAGIC, _OLD_FEATHER_MAGIC = b"ARROW1", b"FEA1"
 _LONGEST_FAULT = 120
@@ -42,7 +42,7 @@ class ArrowTable:
         return list(self.schema.names)
 
     def sample(self) -> list[Mapping[str, object]]:
-        """The first rows, to guess the columns from: those that hold strings."""
+        """The first rows of the columns of strings, to guess the columns from."""
         texts = [field.name for field in self.schema if _holds_strings(field.type)]
         with _named_damage(self.path):
             for batch in _batches(self.path, self.schema, texts):
@@ -51,20 +51,20 @@ class ArrowTable:
         return []
 
     def rows(self, columns: Columns) -> Iterator[Record]:
-        """All the rows, with these columns.
+        """All rows, with these columns.
 
         Raises:
-            DataError: a column cannot hold what it should, or the file is damaged.
+            DataError: a column has the wrong type, or the file is damaged.
         """
         _check_types(self.path, self.schema, columns)
-        names = columns.names
-        number = 0
+        source, names, number = str(self.path), columns.names, 0
         with _named_damage(self.path):
             for batch in _batches(self.path, self.schema, names):
-                values = [_values(self.path, batch.column(name), number) for name in names]
+                values = [batch.column(name).to_pylist() for name in names]
                 for row in zip(*values, strict=True):
                     number += 1
-                    yield Record(number, dict(zip(names, row, strict=True)))
+                    place = Place(source, number, self.unit)
+                    yield Record(place, dict(zip(names, row, strict=True)))
         if not number:
             raise NoRowsError(f"{self.path} has columns but no rows; add at least one row")
 
@@ -78,14 +78,20 @@ def open_arrow(path: Path) -> Iterator[ArrowTable]:
         MissingExtraError: pyarrow is not installed.
     """
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow
+        from pyarrow import parquet
     except ImportError:
         raise MissingExtraError(f"Reading {path.name}", "data") from None
     with _named_damage(path):
         if not path.stat().st_size:
             raise DataError(f"{path} is empty; give a file with at least one row")
-        schema = _schema(path)
-    twice = [name for name, count in Counter(schema.names).items() if count > 1]
+        if path.suffix.lower() == PARQUET:
+            schema = parquet.read_schema(path)
+        else:
+            with pyarrow.OSFile(str(path)) as file:
+                schema = _open_ipc(path, file).schema
+        names = list(schema.names)
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
             f"{path}: more than one column is named {shown_names(twice)}; "
@@ -96,12 +102,17 @@ def open_arrow(path: Path) -> Iterator[ArrowTable]:
 
 @contextmanager
 def _named_damage(path: Path) -> Iterator[None]:
-    """Name the file in whatever the library finds wrong with it."""
+    """Name the file in every fault that the library finds in it."""
     from pyarrow import ArrowException
 
     try:
         yield
-    except (ArrowException, OSError) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: a column name or value is not valid UTF-8 ({error.reason}); "
+            "write the file again from valid text"
+        ) from error
+    except (ArrowException, OSError, SystemError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error
         fault = " ".join(str(error).split())
@@ -109,47 +120,70 @@ def _named_damage(path: Path) -> Iterator[None]:
             fault = f"{fault[:_LONGEST_FAULT]}..."
         raise DataError(
             f"{path}: damaged, cut short or no {path.suffix.lower()} file ({fault}); "
-            "fetch or make it again"
+            "download or write it again"
         ) from error
 
 
-def _schema(path: Path) -> Any:
-    import pyarrow
-    from pyarrow import parquet
-
-    if path.suffix.lower() == PARQUET:
-        return parquet.read_schema(path)
-    with pyarrow.OSFile(str(path)) as file:
-        return _open_ipc(path, file).schema
-
-
 def _batches(path: Path, schema: Any, names: Sequence[str]) -> Iterator[Any]:
-    """Record batches with the columns ``names``, none with more than ``BATCH_ROWS`` rows."""
+    """Validated record batches with the columns ``names``, of at most ``BATCH_ROWS`` rows."""
+    before = 0
+    for batch in _raw_batches(path, schema, names):
+        _validate(path, batch, before)
+        for start in range(0, batch.num_rows, BATCH_ROWS):
+            yield batch.slice(start, BATCH_ROWS)
+        before += batch.num_rows
+
+
+def _raw_batches(path: Path, schema: Any, names: Sequence[str]) -> Iterator[Any]:
     import pyarrow
     from pyarrow import parquet
 
     if path.suffix.lower() == PARQUET:
-        # Decoded page by page as it is asked for, where the whole of a row group would be fetched.
+        # Decoded page by page on demand, where otherwise a whole row group would be read.
         with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=list(names), use_threads=False)
         return
     options = pyarrow.ipc.IpcReadOptions(
         included_fields=[schema.get_field_index(name) for name in names], use_threads=False
     )
-    # Not mapped into memory: a file that somebody cuts meanwhile would end the process.
+    # Not mapped into memory: truncating a mapped file would kill the process.
     with pyarrow.OSFile(str(path)) as file:
         reader = _open_ipc(path, file, options)
         if isinstance(reader, pyarrow.ipc.RecordBatchFileReader):
-            whole = (reader.get_batch(place) for place in range(reader.num_record_batches))
+            yield from (reader.get_batch(place) for place in range(reader.num_record_batches))
         else:
-            whole = iter(reader)
-        for batch in whole:
-            for start in range(0, batch.num_rows, BATCH_ROWS):
-                yield batch.slice(start, BATCH_ROWS)
+            yield from reader
+
+
+def _validate(path: Path, batch: Any, before: int) -> None:
+    """Check offsets, indices and UTF-8 of a batch; ``before`` rows of the file came earlier.
+
+    Raises:
+        DataError: a string is not valid UTF-8; the row is named.
+        pyarrow.ArrowInvalid: anything else.
+    """
+    from pyarrow import ArrowInvalid
+
+    batch.validate()
+    for column in batch.columns:
+        try:
+            column.validate(full=True)
+        except ArrowInvalid as error:
+            if "UTF8" not in str(error):
+                raise
+            for index, value in enumerate(column):
+                try:
+                    value.as_py()
+                except UnicodeDecodeError as fault:
+                    raise DataError(
+                        f"{path}, row {before + index + 1}: a string that is not valid UTF-8 "
+                        f"({fault.reason}); write the file again from valid text"
+                    ) from fault
+            raise
 
 
 def _open_ipc(path: Path, file: Any, options: Any = None) -> Any:
-    """A reader of the format that the first bytes tell; both go by the suffix ``.arrow``."""
+    """A reader of the format that the first bytes name; both have the suffix ``.arrow``."""
     from pyarrow import ipc
 
     magic = file.read(len(_FILE_MAGIC))
@@ -164,76 +198,51 @@ def _open_ipc(path: Path, file: Any, options: Any = None) -> Any:
 
 
 def _check_types(path: Path, schema: Any, columns: Columns) -> None:
-    """The columns hold what they are read for; a null is found where it stands."""
+    """The columns have types that fit their use; a null is found in its row."""
     from pyarrow import types
 
-    def is_number(type_: Any) -> bool:
-        return bool(types.is_integer(type_) or types.is_floating(type_))
+    def is_number(kind: Any) -> bool:
+        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind))
 
-    def holds_labels(type_: Any) -> bool:
-        plain = is_number(type_) or types.is_boolean(type_) or types.is_null(type_)
-        return bool(plain or _holds_strings(type_))
+    def is_text(kind: Any) -> bool:
+        return bool(_holds_strings(kind) or types.is_null(kind))
 
-    text = schema.field(columns.text).type
-    if not (_holds_strings(text) or types.is_null(text)):
-        raise _wrong_type(path, "text", columns.text, text, "strings")
-    if columns.label is not None:
-        label = _decoded(schema.field(columns.label).type)
-        if not holds_labels(_decoded(label.value_type) if _is_list(label) else label):
-            right = "strings, numbers or booleans, or lists of them"
-            raise _wrong_type(path, "label", columns.label, label, right)
-    for name in columns.flags:
-        flag = schema.field(name).type
-        if not holds_labels(_decoded(flag)):
-            raise _wrong_type(path, "label", name, flag, "noughts and ones, or booleans")
-    if columns.weight is not None:
-        weight = schema.field(columns.weight).type
-        if not (is_number(weight) or _holds_strings(weight) or types.is_null(weight)):
-            raise _wrong_type(path, "weight", columns.weight, weight, "numbers")
+    def is_label(kind: Any) -> bool:
+        kind = _decoded(kind)
+        return bool(is_number(kind) or types.is_boolean(kind) or _holds_strings(kind))
+
+    def is_label_or_list(kind: Any) -> bool:
+        kind = _decoded(kind)
+        tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+        return is_label(kind.value_type if any(test(kind) for test in tests) else kind)
+
+    label = "strings, numbers or booleans, or lists of them"
+    uses: list[tuple[str, str | None, Callable[[Any], bool], str]] = [
+        ("text", columns.text, is_text, "strings"),
+        ("label", columns.label, is_label_or_list, label),
+        ("weight", columns.weight, lambda kind: is_number(kind) or _holds_strings(kind), "numbers"),
+        *(("label", name, is_label, "0 and 1, or booleans") for name in columns.indicators),
+    ]
+    for use, name, fits, right in uses:
+        if name is None:
+            continue
+        kind = schema.field(name).type
+        if not fits(kind):
+            raise DataError(
+                f"{path}: the {use} column {shown(name)} has the type {shown(str(kind))}; "
+                f"it must hold {right}"
+            )
 
 
-def _wrong_type(path: Path, use: str, name: str, type_: Any, right: str) -> DataError:
-    return DataError(
-        f"{path}: the {use} column {shown(name)} has the type {shown(str(type_))}; "
-        f"it must hold {right}"
-    )
-
-
-def _decoded(type_: Any) -> Any:
-    """The type of the values themselves, where each is kept once and numbered."""
+def _decoded(kind: Any) -> Any:
+    """The type of the values of a dictionary-encoded column."""
     from pyarrow import types
 
-    return type_.value_type if types.is_dictionary(type_) else type_
+    return kind.value_type if types.is_dictionary(kind) else kind
 
 
-def _is_list(type_: Any) -> bool:
+def _holds_strings(kind: Any) -> bool:
     from pyarrow import types
 
-    return bool(
-        types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
-    )
-
-
-def _holds_strings(type_: Any) -> bool:
-    from pyarrow import types
-
-    type_ = _decoded(type_)
-    return bool(
-        types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_)
-    )
-
-
-def _values(path: Path, column: Any, before: int) -> list[object]:
-    """A column of a batch as Python's values; ``before`` rows of the file came earlier."""
-    try:
-        return list(column.to_pylist())
-    except UnicodeDecodeError as error:
-        for place, value in enumerate(column):
-            try:
-                value.as_py()
-            except UnicodeDecodeError:
-                raise DataError(
-                    f"{path}, row {before + place + 1}: a string that is not valid UTF-8 "
-                    f"({error.reason}); write the file again from valid text"
-                ) from error
-        raise
+    tests = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(test(_decoded(kind)) for test in tests)

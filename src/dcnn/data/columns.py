@@ -1,11 +1,10 @@
-"""How values and names of a user's file appear in messages: quoted, escaped and never long.
-
-Which columns of a table hold the text, the label and the weight.
+"""Which columns of a table hold the text, the label and the weight.
 
 A column that the user names must exist. One that the user does not name is guessed: from names
 that such columns usually have, then by elimination, then by the length of the values. Every
 guess is logged together with the option that overrides it.
 
+Values and names of a user's file appear in messages quoted, escaped and never long (``shown``).
 """
 
 import difflib
@@ -23,7 +22,7 @@ _COMPARED = 100  # characters; difflib's time grows with the square of the lengt
 
 
 def shown(value: object) -> str:
-    """``value`` as Python writes it, on one line and cut where it is long."""
+    """The ``repr`` of a value, on one line and cut where it is long."""
     # A long string is cut before it is escaped: a message must not cost what the file costs.
     text = repr(value[:_LONGEST_VALUE] if isinstance(value, str) else value)
     if len(text) <= _LONGEST_VALUE:
@@ -39,7 +38,7 @@ def shown_names(names: Collection[str]) -> str:
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """``"; did you mean 'label'?"`` when one of ``known`` is near to ``name``, else nothing."""
+    """``"; did you mean 'label'?"`` when one of ``known`` is like ``name``, else nothing."""
     folded = {candidate[:_COMPARED].casefold(): candidate for candidate in known}
     near = difflib.get_close_matches(name[:_COMPARED].casefold(), folded, n=1, cutoff=0.7)
     return f"; did you mean {shown(folded[near[0]])}?" if near else ""
@@ -48,36 +47,19 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 TEXT_OPTION = "--text-column"
 LABEL_OPTION = "--label-column"
 WEIGHT_OPTION = "--weight-column"
+SEPARATOR_OPTION = "--labels-separator"
+INDICATORS_OPTION = "--label-columns"
+
+SAMPLED_ROWS = 100  # read to guess the columns
 
 # In order of preference.
 TEXT_NAMES = (
-    "text",
-    "sentence",
-    "tweet",
-    "review",
-    "question",
-    "content",
-    "comment",
-    "message",
-    "utterance",
-    "query",
-    "document",
-    "body",
-    "title",
+    *("text", "sentence", "tweet", "review", "question", "content", "comment", "message"),
+    *("utterance", "query", "document", "body", "title"),
 )
 LABEL_NAMES = (
-    "label",
-    "labels",
-    "class",
-    "category",
-    "target",
-    "sentiment",
-    "intent",
-    "topic",
-    "type",
-    "stars",
-    "rating",
-    "y",
+    *("label", "labels", "class", "category", "target", "sentiment", "intent", "topic", "type"),
+    *("stars", "rating", "y"),
 )
 
 _log = logging.getLogger("dcnn")
@@ -93,81 +75,85 @@ class Columns:
         text: of the texts.
         label: of the labels.
         weight: of the weights.
-        flags: one a label, which say whether it applies; there is then no column of labels.
+        indicators: one per label, 1 where it applies; there is then no column of labels.
     """
 
     text: str
     label: str | None = None
     weight: str | None = None
-    flags: tuple[str, ...] = ()
+    indicators: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """All of them."""
         single = (self.text, self.label, self.weight)
-        return [name for name in (*single, *self.flags) if name is not None]
-
-
-# How an option is called on the command line.
-_COMMAND_LINE = {option: option for option in (TEXT_OPTION, LABEL_OPTION, WEIGHT_OPTION)}
+        return [name for name in (*single, *self.indicators) if name is not None]
 
 
 def choose_columns(
-    path: Path | str,
+    source: Path | str,
     names: Sequence[str],
     wanted: Mapping[str, str | None],
     sample: Sample,
-    hint: str,
-    called: Mapping[str, str] = _COMMAND_LINE,
+    hint: str = "",
+    called: Mapping[str, str] | None = None,
 ) -> Columns:
     """Find the columns that ``wanted`` asks for among ``names``.
 
     Args:
-        path: the file, or what else has columns, for messages.
-        names: the columns of the file; nameless ones are empty strings.
-        wanted: the column named by the user, or ``None``, under each option that is to be served;
-            without ``LABEL_OPTION`` no label is looked for.
+        source: the file or argument that has the columns, for messages.
+        names: its columns; nameless ones are empty strings.
+        wanted: the column named by the user, or ``None`` to guess it, by option; a label is guessed
+            only if ``LABEL_OPTION`` is among them.
         sample: gives the first rows, read only if the names do not settle the choice.
-        hint: what a file with a single column looks like instead; empty if like nothing else.
-        called: what the user calls each option.
+        hint: what a file with a single column looks like instead, or nothing.
+        called: what the user calls each option; by default as on the command line.
 
     Raises:
         DataError: a named column does not exist, or one cannot be guessed.
     """
+    called = {option: option for option in wanted} if called is None else called
     labels = LABEL_OPTION in wanted
-    text, label, weight = (
+    named_text, named_label, weight = (
         wanted.get(option) for option in (TEXT_OPTION, LABEL_OPTION, WEIGHT_OPTION)
     )
-    _check_named(path, names, {called[option]: name for option, name in wanted.items()}, hint)
+    existing = f"the columns are {shown_names(names)}"
+    named = {called[option]: name for option, name in wanted.items() if name is not None}
+    _check_named(source, names, named, hint, existing)
     candidates = [name for name in names if name and name != weight]
     if not candidates:
-        raise DataError(f"{path}: no column is left to read the text from; name one in the header")
+        raise DataError(f"{source}: no column is left to read the text from; add its name")
     if labels and len(candidates) == 1:
         raise DataError(
-            f"{path} has just one column to read, {shown(candidates[0])}, "
+            f"{source} has just one column to read, {shown(candidates[0])}, "
             f"where a text and a label are needed{hint or '; add the missing column'}"
         )
-    guessed_text, guessed_label = _guess(candidates, text, label, sample)
-    if guessed_text is None:
-        raise _cannot_guess(path, "text", names, called[TEXT_OPTION])
-    if labels and guessed_label is None:
-        raise _cannot_guess(path, "labels", names, called[LABEL_OPTION])
-    guesses = {}
-    if text is None:
-        guesses[called[TEXT_OPTION]] = f"text from {shown(guessed_text)}"
-    if labels and label is None:
-        guesses[called[LABEL_OPTION]] = f"labels from {shown(guessed_label)}"
+    text, label = _guess(candidates, named_text, named_label, sample)
+    guesses: dict[str, str] = {}
+    for option, what, name, column in (
+        (TEXT_OPTION, "text", named_text, text),
+        (LABEL_OPTION, "labels", named_label, label),
+    ):
+        if option not in wanted:
+            continue
+        if column is None:
+            raise DataError(
+                f"{source}: cannot guess which column holds the {what}; {existing}; "
+                f"choose with {called[option]}"
+            )
+        if name is None:
+            guesses[called[option]] = f"{what} from {'' if guesses else 'column '}{shown(column)}"
     if guesses:
-        reading = " and ".join(guesses.values()).replace("from", "from column", 1)
-        options = " and ".join(guesses)
-        _log.info("%s: reading %s (guessed; choose with %s)", path, reading, options)
-    return Columns(guessed_text, guessed_label if labels else None, weight)
+        found, options = " and ".join(guesses.values()), " and ".join(guesses)
+        _log.info("%s: reading %s (guessed; choose with %s)", source, found, options)
+    assert text is not None  # noqa: S101
+    return Columns(text, label if labels else None, weight)
 
 
 def _guess(
     candidates: list[str], text: str | None, label: str | None, sample: Sample
 ) -> tuple[str | None, str | None]:
-    """Fill in the text and the label column where they are ``None`` and can be told."""
+    """Fill in the text and the label column where they are ``None`` and can be guessed."""
     if len(candidates) == 1:
         return candidates[0], None
     text = text or _first_known(TEXT_NAMES, candidates, taken=label)
@@ -190,7 +176,7 @@ def _first_known(known: Sequence[str], candidates: Sequence[str], taken: str | N
 
 
 def _longer(first: str, second: str, rows: Iterable[Mapping[str, object]]) -> str:
-    """The column with more characters in ``rows``; what is not a string counts for none."""
+    """The column with more characters in ``rows``; only strings count."""
     lead = 0
     for row in rows:
         for name, sign in ((first, 1), (second, -1)):
@@ -200,34 +186,19 @@ def _longer(first: str, second: str, rows: Iterable[Mapping[str, object]]) -> st
 
 
 def _check_named(
-    path: Path | str, names: Sequence[str], wanted: Mapping[str, str | None], hint: str
+    source: Path | str, names: Sequence[str], named: Mapping[str, str], hint: str, existing: str
 ) -> None:
     """Every column that the user names exists and has one use."""
     options: dict[str, str] = {}
-    for option, name in wanted.items():
-        if name is None:
-            continue
+    for option, name in named.items():
         if not name:
-            raise DataError(f"{path}: {option} is empty; {_existing(names)}")
+            raise DataError(f"{source}: {option} is empty; {existing}")
         if name not in names:
             near = hint or did_you_mean(name, [known for known in names if known])
-            raise DataError(
-                f"{path}: {option} {shown(name)} is no column; {_existing(names)}{near}"
-            )
+            raise DataError(f"{source}: {option} {shown(name)} is no column; {existing}{near}")
         if name in options:
             raise DataError(
-                f"{path}: {options[name]} and {option} both name {shown(name)}; "
-                f"choose two columns; {_existing(names)}"
+                f"{source}: {options[name]} and {option} both name {shown(name)}; "
+                f"choose two columns; {existing}"
             )
         options[name] = option
-
-
-def _cannot_guess(path: Path | str, what: str, names: Sequence[str], option: str) -> DataError:
-    return DataError(
-        f"{path}: cannot guess which column holds the {what}; {_existing(names)}; "
-        f"choose with {option}"
-    )
-
-
-def _existing(names: Sequence[str]) -> str:
-    return f"the columns are {shown_names(names)}"

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from dcnn.config import TextConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.data.columns import Columns, shown, shown_names
-from dcnn.data.labels import LabelForm
-from dcnn.data.readers import ShardReader, TableOptions, one_label_only
+from dcnn.data.labels import LabelFormat, one_label_only
+from dcnn.data.readers import Row, ShardReader, TableOptions
 from dcnn.data.records import NoRowsError
-from dcnn.data.split import ordinals_held_out, rows_held_out
+from dcnn.data.split import rows_at, sample_ordinals
 from dcnn.data.store import (
     HELD_OUT,
     TOKENIZER,
@@ -70,14 +70,9 @@ Progress = Callable[[int], None]  # called with a number of examples
 
 
 def save_block(
-    folder: Path,
-    key: str,
-    index: int,
-    texts: TokenizedTexts,
-    labels: Iterable[str],
-    weights: Sequence[float] | None = None,
+    path: Path, texts: TokenizedTexts, labels: Iterable[str], weights: Sequence[float] | None
 ) -> Block:
-    """Write one block of an entry: texts with the label and, where given, the weight of each."""
+    """Write one block: tokenized texts with the label and, where given, the weight of each."""
     counts = np.bincount(texts.ids, minlength=len(texts.words))
     texts = texts.without_empty()
     label_ids: dict[str, int] = {}
@@ -91,8 +86,8 @@ def save_block(
     }
     if weights is not None:
         tensors["weights"] = np.array(weights, np.float32)
-    save_tensors(folder / block_name(index), tensors)
-    return Block(key, index, len(targets), list(label_ids), np.bincount(targets).tolist())
+    save_tensors(path, tensors)
+    return Block(len(targets), list(label_ids), np.bincount(targets).tolist())
 
 
 def _words(corpus: Corpus, place: int) -> list[str]:
@@ -137,9 +132,9 @@ class FileEncoder:
                 "disk take words, tweet, whitespace or characters, or pass --no-stream"
             )
         reader = ShardReader(options, labels=True)
-        reader.look_at(paths)
+        reader.find_columns(paths)
         assert reader.first is not None and reader.columns is not None  # noqa: S101, PT018
-        if reader.form.multi_label or reader.columns.flags:
+        if reader.label_format.multi_label or reader.columns.indicators:
             raise DataError(
                 f"{reader.first} has several labels per row, and a corpus on disk has one; "
                 "train in memory with --no-stream, or give a column with one label per row"
@@ -166,28 +161,26 @@ class FileEncoder:
         )
 
         def write(folder: Path) -> dict[str, Any]:
-            form = LabelForm(multi_label=False, source=str(self.first))
-            reader = ShardReader(self.options, True, self.first, self.columns, form=form)
+            label_format = LabelFormat(multi_label=False, source=str(self.first))
+            reader = ShardReader(
+                self.options, True, self.first, self.columns, label_format=label_format
+            )
             rows = reader.rows(path)
             blocks: list[Block] = []
             with suppress(NoRowsError):
                 while chunk := list(islice(rows, self.block_rows)):
-                    texts = tokenize_chunk(self.tokenizer, (row.text for row in chunk))
-                    labels = (str(row.label) for row in chunk)
-                    weighted = chunk[0].weight is not None
-                    weights = [row.weight or 0.0 for row in chunk] if weighted else None
-                    blocks.append(save_block(folder, key, len(blocks), texts, labels, weights))
+                    blocks.append(self._save(folder / block_name(len(blocks)), chunk))
                     progress(len(chunk))
-            label_types = [kind.__name__ for kind in reader.kinds]
+            label_types = [kind.__name__ for kind in reader.label_format.kinds]
             return {"blocks": [asdict(block) for block in blocks], "label_types": label_types}
 
-        metadata = self.store.load_or_write(key, write, lambda: progress(0))
-        return _encoded_file(str(path), key, metadata)
+        entry = self.store.load_or_write(key, write, lambda: progress(0))
+        return EncodedFile.from_metadata(str(path), key, **entry.metadata)
 
-
-def _encoded_file(source: str, key: str, metadata: dict[str, Any]) -> EncodedFile:
-    blocks = [Block(**block) for block in metadata["blocks"]]
-    return EncodedFile(source, key, blocks, metadata["label_types"])
+    def _save(self, path: Path, rows: Sequence[Row]) -> Block:
+        texts = tokenize_chunk(self.tokenizer, (row.text for row in rows))
+        weights = None if rows[0].weight is None else [row.weight or 0.0 for row in rows]
+        return save_block(path, texts, (str(row.label) for row in rows), weights)
 
 
 def encode_files(
@@ -209,14 +202,7 @@ def encode_files(
         StorageError: the disk refused; what was complete before is kept.
     """
     if processes < 2 or len(paths) < 2 or multiprocessing.current_process().daemon:
-        total = 0
-
-        def add(count: int) -> None:
-            nonlocal total
-            total += count
-            progress(total)
-
-        outcomes = [_outcome(encoder, path, add) for path in paths]
+        outcomes = _encode_here(encoder, paths, progress)
     else:
         outcomes = _encode_in_processes(encoder, paths, min(processes, len(paths)), progress)
     files = [outcome for outcome in outcomes if isinstance(outcome, EncodedFile)]
@@ -242,6 +228,17 @@ def _outcome(encoder: FileEncoder, path: Path, progress: Progress) -> _Outcome:
         raise
     except DcnnError as error:
         return str(error)
+
+
+def _encode_here(encoder: FileEncoder, paths: Sequence[Path], progress: Progress) -> list[_Outcome]:
+    total = 0
+
+    def add(count: int) -> None:
+        nonlocal total
+        total += count
+        progress(total)
+
+    return [_outcome(encoder, path, add) for path in paths]
 
 
 # What worker processes share with their parent: examples encoded so far, and whether to stop; and
@@ -341,21 +338,20 @@ def prepare_corpus(
     )
 
     def write(folder: Path) -> dict[str, Any]:
-        blocks = [block for file in files for block in file.blocks]
         no_words = Encoder(tokenizer, Vocabulary([]))
-        corpus = Corpus(store, key, tuple(classes), no_words, _NO_ROWS, (), blocks)
+        corpus = Corpus(store, key, tuple(classes), no_words, _NO_ROWS, (), list(files))
         corpus = replace(corpus, held_out=_hold_out(corpus, split))
         mass = _weigh_classes(corpus)
-        vocabulary = _learn_vocabulary(corpus, text)
-        for place in range(len(blocks)):
+        vocabulary = _count_words(corpus).vocabulary(text)
+        for place in range(len(corpus.blocks)):
             ids = np.array([*vocabulary.ids(_words(corpus, place)), UNKNOWN])  # last: an empty text
             save_tensors(folder / block_name(place), {"ids": ids})
         save_tensors(folder / HELD_OUT, {"rows": corpus.held_out})
         encoder = Encoder(tokenizer, vocabulary)
         (folder / TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
-        return {"classes": classes, "mass": mass, "blocks": [asdict(block) for block in blocks]}
+        return {"classes": list(classes), "mass": mass, "files": [asdict(file) for file in files]}
 
-    return Corpus.from_metadata(store, key, store.load_or_write(key, write))
+    return Corpus.from_entry(store, store.load_or_write(key, write))
 
 
 _NO_ROWS = np.empty(0, np.int64)
@@ -365,21 +361,21 @@ def _hold_out(corpus: Corpus, split: TrainingConfig | None) -> Ints:
     if split is None:
         return _NO_ROWS
     counts = dict.fromkeys(corpus.classes, 0)
-    for block in corpus.blocks:
+    for _, _, block in corpus.blocks:
         for label, count in zip(block.labels, block.counts, strict=True):
             counts[label] += count
-    ordinals = ordinals_held_out(counts, split.dev_fraction, split.seed)
+    ordinals = sample_ordinals(counts, split.dev_fraction, split.seed)
     blocks = (
         (block.labels, corpus.tensors(place)["targets"])
-        for place, block in enumerate(corpus.blocks)
+        for place, (_, _, block) in enumerate(corpus.blocks)
     )
-    return rows_held_out(ordinals, blocks)
+    return rows_at(ordinals, blocks)
 
 
 def _weigh_classes(corpus: Corpus) -> list[float]:
     """Total weight of the training examples per class."""
     mass = dict.fromkeys(corpus.classes, 0.0)
-    for place, block in enumerate(corpus.blocks):
+    for place, (_, _, block) in enumerate(corpus.blocks):
         tensors = corpus.tensors(place)
         targets, weights = tensors["targets"], tensors.get("weights")
         values = np.ones(block.rows) if weights is None else weights.astype(np.float64)
@@ -392,9 +388,43 @@ def _weigh_classes(corpus: Corpus) -> list[float]:
     return list(mass.values())
 
 
-def _learn_vocabulary(corpus: Corpus, config: TextConfig) -> Vocabulary:
-    """The vocabulary that ``Encoder.learn`` would learn from the training part."""
-    total: Counter[str] = Counter()
+class WordCounts:
+    """How often each word occurs, in the order of first occurrence, in bounded memory.
+
+    Most distinct words of a large corpus occur once or twice. Beyond ``limit`` words, the rarest so
+    far are dropped; one that occurs again counts from 0. The frequent words and their order do not
+    depend on the limit, and below it all counts are exact.
+    """
+
+    def __init__(self, limit: int = MAX_COUNTED_WORDS) -> None:
+        self._limit = limit
+        self._counts: dict[str, int] = {}
+
+    def add(self, words: Sequence[str], counts: Iterable[int]) -> None:
+        """Add the counts of distinct words."""
+        total = self._counts
+        known = total.get
+        for word, count in zip(words, counts, strict=True):
+            total[word] = known(word, 0) + count
+        if len(total) > self._limit:
+            self._drop_rarest()
+
+    def _drop_rarest(self) -> None:
+        """Keep at most half of the limit."""
+        counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
+        least = np.partition(counts, len(counts) - self._limit // 2)[-self._limit // 2]
+        self._counts = {word: count for word, count in self._counts.items() if count > least}
+
+    def vocabulary(self, config: TextConfig) -> Vocabulary:
+        """The vocabulary that ``Encoder.learn`` would learn."""
+        words = list(self._counts)
+        counts = np.fromiter(self._counts.values(), np.int64, len(words))
+        return Vocabulary([words[index] for index in most_frequent(counts, config)])
+
+
+def _count_words(corpus: Corpus) -> WordCounts:
+    """Count the words of the training part."""
+    total = WordCounts()
     for place in range(len(corpus.blocks)):
         block = corpus.tensors(place)
         counts = block["counts"].astype(np.int64)
@@ -403,23 +433,8 @@ def _learn_vocabulary(corpus: Corpus, config: TextConfig) -> Vocabulary:
             sentences = Sentences.from_flat(block["ids"], block["lengths"].astype(np.int64))
             dev = np.bincount(sentences.select(held_out).ids, minlength=len(counts) + 1)
             counts -= dev[: len(counts)]
-        total.update(dict(zip(_words(corpus, place), counts.tolist(), strict=True)))
-        if len(total) > MAX_COUNTED_WORDS:
-            total = drop_rarest(total, MAX_COUNTED_WORDS // 2)
-    words = list(total)
-    kept = most_frequent(np.fromiter(total.values(), np.int64, len(words)), config)
-    return Vocabulary([words[index] for index in kept])
-
-
-def drop_rarest(counts: Counter[str], limit: int) -> Counter[str]:
-    """At most ``limit`` words, the most frequent, in the same order.
-
-    Most distinct words of a large corpus occur once or twice. A dropped word that occurs again
-    counts from 0; the frequent words and their order stay as they would be without a limit.
-    """
-    values = np.fromiter(counts.values(), np.int64, len(counts))
-    least = np.partition(values, len(values) - limit)[-limit]
-    return Counter({word: count for word, count in counts.items() if count > least})
+        total.add(_words(corpus, place), counts.tolist())
+    return total
 
 
 def load_or_encode(
@@ -463,15 +478,15 @@ def load_or_encode(
     def write(folder: Path) -> dict[str, Any]:
         tokenizer, tokenized = learn_tokenizer(config, texts(), processes)
         labels = (classes[target] for target in targets)
-        block = save_block(folder, key, 0, tokenized, labels)
+        block = save_block(folder / block_name(0), tokenized, labels, None)
         encoder = Encoder(tokenizer, Vocabulary([]))
         (folder / TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
         return {"blocks": [asdict(block)], "label_types": []}
 
     try:
-        file = _encoded_file(reading, key, store.load_or_write(key, write))
-        stored = (store.folder(key) / TOKENIZER).read_text(encoding="utf-8")
-        tokenizer = Encoder.from_json(stored).tokenizer
+        entry = store.load_or_write(key, write)
+        tokenizer = Encoder.from_json((entry.folder / TOKENIZER).read_text("utf-8")).tokenizer
+        file = EncodedFile.from_metadata(reading, key, **entry.metadata)
         corpus = prepare_corpus([file], tokenizer, config, None, classes, store)
         return corpus.encoder, corpus.window([0]).examples
     except StorageError as error:

@@ -1,8 +1,8 @@
-"""Frames and columns that are in memory already: of pandas, polars, pyarrow, Hugging Face.
+"""Frames and columns in memory: of pandas, polars, pyarrow and Hugging Face.
 
-None of these packages is imported. A frame is known by having columns with names, a column by
-giving its values as a list; whatever speaks Arrow besides (``__arrow_c_stream__``) is taken in by
-pyarrow. Rows count from 0, as they do in Python.
+None of these packages is imported. A frame is recognized by its named columns, a column by a method
+that gives its values as a list; pyarrow reads whatever else exports Arrow
+(``__arrow_c_stream__``). Rows count from 0.
 """
 
 import math
@@ -13,8 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dcnn.data.columns import LABEL_OPTION, TEXT_OPTION, Columns, choose_columns, shown_names
-from dcnn.data.records import SAMPLED_ROWS
+from dcnn.data.columns import (
+    LABEL_OPTION,
+    SAMPLED_ROWS,
+    TEXT_OPTION,
+    Columns,
+    choose_columns,
+    shown_names,
+)
 from dcnn.errors import DataError, MissingExtraError
 
 _ARGUMENTS = {TEXT_OPTION: "text_column", LABEL_OPTION: "label_column"}
@@ -24,7 +30,7 @@ _MISSING = ("NAType", "NaTType")  # of pandas, whose comparison with anything is
 
 def is_frame(value: object) -> bool:
     """Whether ``value`` has columns with names, and is not a column itself."""
-    # Asked of the type: a lazy frame would have to plan its query to tell its columns.
+    # By its type: a lazy frame would have to plan its query to list its columns.
     kind = type(value)
     if hasattr(kind, "column_names") or hasattr(kind, "columns"):
         return True
@@ -33,7 +39,7 @@ def is_frame(value: object) -> bool:
 
 
 def values_of(column: Any) -> list[Any]:
-    """The values of a column, or of anything that can be gone through, as Python's own."""
+    """The values of a column, or of any iterable, as Python objects."""
     for name in _AS_LIST:
         if hasattr(column, name):
             return list(getattr(column, name)())
@@ -41,7 +47,7 @@ def values_of(column: Any) -> list[Any]:
 
 
 def is_missing(value: object) -> bool:
-    """Whether ``value`` stands for one that is not there: none, not a number, pandas' NA."""
+    """Whether ``value`` is a missing value: None, NaN, or NA of pandas."""
     if isinstance(value, float | np.floating):
         return math.isnan(value)
     return value is None or type(value).__name__ in _MISSING
@@ -51,8 +57,8 @@ class Frame:
     """A frame of any library, to be read column by column.
 
     Args:
-        frame: what ``is_frame`` tells to be one.
-        name: the argument that it was given as, for messages.
+        frame: one, by ``is_frame``.
+        name: the argument that it was passed as, for messages.
 
     Raises:
         DataError: it holds several frames, is not in memory, or two columns have one name.
@@ -75,7 +81,9 @@ class Frame:
         wanted = {TEXT_OPTION: None if text is None else str(text)}
         if labels:
             wanted[LABEL_OPTION] = None if label is None else str(label)
-        return choose_columns(self._name, list(self._names), wanted, self._sample, "", _ARGUMENTS)
+        return choose_columns(
+            self._name, list(self._names), wanted, self._sample, called=_ARGUMENTS
+        )
 
     def column(self, name: str) -> list[Any]:
         """The values of a column."""
@@ -87,7 +95,7 @@ class Frame:
 
 
 def _in_memory(frame: Any, name: str) -> Any:
-    """``frame``, if its columns can be taken out of it, or what pyarrow makes of it."""
+    """``frame``, if its columns can be indexed, or the table that pyarrow reads from it."""
     kind = type(frame)
     if isinstance(frame, Mapping):
         raise DataError(

@@ -3,29 +3,38 @@
 A text has one label, or it is multi-label: a list, a cell with a separator, indicator columns or an
 indicator matrix of 0 and 1. A multi-label text may have no label at all, and a label that is given
 twice counts once. All texts of a data set have one label each, or all are multi-label.
+
+Labels of files lose the white space around them and are normalized to Unicode form C, so that two
+that look alike are equal; texts stay as they are, and may be empty.
 """
 
+import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.data.columns import LABEL_OPTION, did_you_mean, shown, shown_names
+from dcnn.data.columns import (
+    LABEL_OPTION,
+    SEPARATOR_OPTION,
+    did_you_mean,
+    shown,
+    shown_names,
+)
 from dcnn.data.frames import is_frame, is_missing, values_of
-from dcnn.data.records import Place as RecordPlace
-from dcnn.data.records import label_from, value_of
 from dcnn.errors import DataError
 
-SEPARATOR_OPTION = "--labels-separator"
-FLAGS_OPTION = "--label-columns"
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _YES = ("1", "1.0", "true", "yes")
 _NO = ("0", "0.0", "false", "no")
+_KINDS = {str: "a string", bool: "a boolean", int: "an integer", float: "a number with a fraction"}
+_SEVERAL = (list, tuple, set, frozenset, np.ndarray)
 
 Label = str | int | float | bool
 
@@ -147,94 +156,198 @@ def number_labels(
 
 
 def sorted_labels(labels: Iterable[str]) -> list[str]:
-    """Distinct labels: by value if all are whole numbers, else by alphabet."""
+    """Distinct labels of files: by value if all are whole numbers, else by alphabet."""
     distinct = set(labels)
     if all(label.removeprefix("-").isdecimal() and len(label) < 20 for label in distinct):
         return sorted(distinct, key=lambda label: (int(label), label))
     return sorted(distinct)
 
 
+# Labels of files
+
+
 @dataclass
-class LabelForm:
-    """Whether rows have one label or a set of them, and the file that said so first.
+class LabelFormat:
+    """How the rows read so far write their labels; a row that differs is refused.
+
+    Labels are strings in CSV, but have types elsewhere: integers in one file and strings in another
+    are likely two codings. A single file may mix types.
 
     Attributes:
-        multi_label: whether they have sets; none before the first row.
+        multi_label: whether rows have lists of labels; none before the first row.
         source: the file of the first row.
+        kinds: the types of the labels, each with the file that had it first.
     """
 
     multi_label: bool | None = None
     source: str = ""
+    kinds: dict[type, str] = field(default_factory=dict)
 
-    def check(self, where: RecordPlace, value: object, multi_label: bool) -> None:
-        """Note the form of the first row, and refuse a row that has the other one."""
+    def parse(
+        self, place: Place, column: str, value: object, separator: str | None, *, typed: bool
+    ) -> str | tuple[str, ...]:
+        """The label of a row, or its labels where it has a list or ``separator`` splits it.
+
+        Raises:
+            DataError: it is not a label, or is not written as those before.
+        """
+        multi_label = isinstance(value, list) or separator is not None
+        self._check(place, value, multi_label)
+        several: Sequence[object] = value if isinstance(value, list) else [value]
+        if typed:
+            for label in several:
+                self._check_kind(place, label)
+        if not multi_label:
+            return parse_label(place, column, value)
+        if isinstance(value, str) and separator:
+            several = [part for part in value.split(separator) if part.strip()]
+        return tuple(dict.fromkeys(parse_label(place, column, label) for label in several))
+
+    def _check(self, place: Place, value: object, multi_label: bool) -> None:
         if self.multi_label is None:
-            self.multi_label, self.source = multi_label, where.origin.source
+            self.multi_label, self.source = multi_label, place.source
         if self.multi_label and value is None:
             raise DataError(
-                f"{where}: the labels are missing ({value}); write an empty list where none applies"
+                f"{place}: the labels are missing ({value}); write an empty list where none applies"
             )
         if self.multi_label != multi_label:
-            here, there = _FORMS[multi_label], _FORMS[self.multi_label]
+            names = {True: "a list of labels", False: "a single label"}
             raise DataError(
-                f"{where}: the label {shown(value)} is {here}, where {self.source} has {there}; "
-                f"write the labels of all rows alike, or split strings with {SEPARATOR_OPTION}"
+                f"{place}: the label {shown(value)} is {names[multi_label]}, where {self.source} "
+                f"has {names[not multi_label]}; write the labels of all rows alike, or split "
+                f"strings with {SEPARATOR_OPTION}"
             )
 
-
-_FORMS = {True: "a list of labels", False: "a single label"}
-
-
-def labels_of(where: RecordPlace, column: str, separator: str | None) -> tuple[str, ...]:
-    """The labels of a record: the members of a list, or the parts of a string."""
-    value = value_of(where, column)
-    n_ensemble: Sequence[object] = [value]
-    if isinstance(value, list):
-        n_ensemble = value
-    elif isinstance(value, str) and separator:
-        n_ensemble = [part for part in value.split(separator) if part.strip()]
-    return tuple(dict.fromkeys(label_from(where, column, member) for member in n_ensemble))
+    def _check_kind(self, place: Place, label: object) -> None:
+        kind = type(label)
+        if kind in self.kinds or kind not in _KINDS:
+            return
+        for other, source in self.kinds.items():
+            if source != place.source:
+                raise DataError(
+                    f"{place}: the label {shown(label)} is {_KINDS[kind]}, where {source} has "
+                    f"{_KINDS[other]}; write the labels of all files alike"
+                )
+        self.kinds[kind] = place.source
 
 
-def flagged(where: RecordPlace, columns: Sequence[str]) -> tuple[str, ...]:
-    """The names of those ``columns`` that say yes."""
-    return tuple(column for column in columns if _says_yes(where, column))
+def parse_label(place: Place, column: str, value: object) -> str:
+    """A value of a file as a label, never empty."""
+    match value:
+        case str():
+            label = unicodedata.normalize("NFC", check_unicode(place, value).strip())
+        case bool():
+            label = "true" if value else "false"
+        case int():
+            label = str(value)
+        case float() if math.isfinite(value):
+            label = repr(value)
+        case _:
+            raise DataError(
+                f"{place}: the label in {shown(column)} is {shown(value)}; "
+                "it must be a string, a number, true or false"
+            )
+    if not label:
+        raise DataError(
+            f"{place}: the label in {shown(column)} is empty; give the row a label or drop it, or "
+            f"pass {SEPARATOR_OPTION} where rows may have several or none"
+        )
+    return label
 
 
-def _says_yes(where: RecordPlace, column: str) -> bool:
-    value = value_of(where, column)
-    word = str(value).strip().lower()
-    if isinstance(value, str | int | float) and word in (*_YES, *_NO):
-        return word in _YES
-    raise DataError(
-        f"{where}: the label column {shown(column)} holds {shown(value)}; "
-        "it must say whether the label applies, by 1 or 0"
+def parse_indicators(place: Place, values: Mapping[str, object]) -> tuple[str, ...]:
+    """The names of the indicator columns that hold a 1."""
+    labels = []
+    for column, value in values.items():
+        word = str(value).strip().lower()
+        if not isinstance(value, str | int | float) or word not in (*_YES, *_NO):
+            raise DataError(
+                f"{place}: the label column {shown(column)} holds {shown(value)}; "
+                "it must be 1 where the label applies, and else 0"
+            )
+        if word in _YES:
+            labels.append(column)
+    return tuple(labels)
+
+
+def check_unicode(place: Place, value: str) -> str:
+    r"""``value`` itself, if it has no half of a pair such as JSON's ``\ud83d\ude00``."""
+    if not value.isascii() and (half := LONE_SURROGATE.search(value)):
+        raise DataError(
+            f"{place}: {half[0]!r} is half of a surrogate pair and no "
+            "character; write the whole pair or leave it out"
+        )
+    return value
+
+
+# Checks of a whole data set
+
+
+def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
+    """Check that a classifier can learn from these labels.
+
+    Args:
+        examples: the training set.
+        splits: whether a dev set is held out from it, so that every label is needed twice; a label
+            of a multi-label set with one example stays in training.
+
+    Raises:
+        DataError: there are fewer than two labels, or a label to be split has a single example.
+    """
+    if examples.targets.ndim == 1:
+        counts = np.bincount(examples.targets, minlength=len(examples.classes))
+    else:
+        counts = (examples.targets > 0).sum(axis=0)
+    occurring = [examples.classes[number] for number in np.flatnonzero(counts).tolist()]
+    if examples.multi_label:
+        if len(occurring) < 2:
+            found = f"the label {shown(occurring[0])} alone" if occurring else "no label at all"
+            raise DataError(
+                f"{examples.source} has {found}; add rows with others, choose with {LABEL_OPTION}, "
+                f"or split its cells with {SEPARATOR_OPTION}"
+            )
+        return
+    if len(occurring) == 1:
+        raise one_label_only(examples.source, occurring[0])
+    single = np.flatnonzero(counts[examples.targets] == 1)
+    if splits and len(single):
+        index = int(single[0])
+        others = f" (one of {len(single)} such labels)" if len(single) > 1 else ""
+        raise DataError(
+            f"{examples.where(index)}: the label {shown(examples.labels[index])} has a single "
+            f"example{others}, too few for both training and the dev set held out from it; "
+            "add examples, drop the label, or give a dev file"
+        )
+
+
+def one_label_only(source: str, label: object) -> DataError:
+    """The error for examples that are all of one class."""
+    return DataError(
+        f"{source}: every row has the label {shown(label)}, and a classifier needs two or more; "
+        f"add rows with another label, or choose with {LABEL_OPTION}"
     )
 
 
-def check_flags(path: Path, names: Sequence[str], flags: Sequence[str], text: str | None) -> None:
-    """Check that the columns of ``--label-columns`` are there, and are labels and nothing else.
+def check_form(examples: LabelledTexts, *, multi_label: bool, of: str) -> None:
+    """Check that ``examples`` are multi-label if another set, called ``of``, is.
 
     Raises:
-        DataError: one is missing, is the column of the texts, or there are fewer than two.
+        DataError: one of them is and the other is not.
     """
-    if len(set(flags)) < 2:
+    if examples.multi_label == multi_label:
+        return
+    if multi_label:
         raise DataError(
-            f"{FLAGS_OPTION} {','.join(flags)} names fewer than two columns; name one a label, "
-            f"with commas, or give a column of labels with {LABEL_OPTION}"
+            f"{examples.source} has one label per row, where {of} is multi-label; give lists, "
+            f"{SEPARATOR_OPTION} or --label-columns"
         )
-    for flag in flags:
-        if flag not in names:
-            raise DataError(
-                f"{path}: {FLAGS_OPTION} {shown(flag)} is no column; the columns are "
-                f"{shown_names(names)}{did_you_mean(flag, names)}"
-            )
-        if flag == text:
-            raise DataError(f"{path}: {shown(flag)} is the text column; name it once")
+    raise DataError(
+        f"{examples.source} is multi-label, where {of} has one label per row; "
+        "give a column with one label per row"
+    )
 
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_SEVERAL = (list, tuple, set, frozenset, np.ndarray)
+# Labels in memory
 
 
 def label_texts(texts: Sequence[str], y: Any, source: str = "X") -> LabelledTexts:
@@ -257,7 +370,7 @@ def label_texts(texts: Sequence[str], y: Any, source: str = "X") -> LabelledText
     else:
         examples = _from_single(texts, y, is_array, source)
     for label in examples.classes:
-        if isinstance(label, str) and _LONE_SURROGATE.search(label):
+        if isinstance(label, str) and LONE_SURROGATE.search(label):
             raise DataError(f"the label {label!r} is not valid Unicode, so it cannot be saved")
     return examples
 

@@ -45,8 +45,8 @@ def read_upload(name: str, content: bytes, options: TableOptions, limits: Limits
             if len(row.text) > limits.characters:
                 raise Refusal(
                     422,
-                    f"{path}, line {row.line}: the text has {len(row.text):,} characters, more "
-                    f"than {limits.characters:,}; shorten it",
+                    f"{row.place}: the text has {len(row.text):,} characters, more than "
+                    f"{limits.characters:,}; shorten it",
                 )
             rows.append(row)
             if len(rows) > limits.rows:
@@ -63,7 +63,7 @@ def predicted_lines(model: ServedModel, rows: Sequence[Row], form: AnswerForm) -
     """A line of JSON for every row."""
     predictions = form.predicted(model.predictor, [row.text for row in rows])
     lines = [
-        json_bytes({"line": row.line, "text": row.text, **prediction})
+        json_bytes({"line": row.place.number, "text": row.text, **prediction})
         for row, prediction in zip(rows, predictions, strict=True)
     ]
     return b"\n".join(lines) + b"\n"
