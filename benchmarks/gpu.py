@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from dcnn.compare import Contestant, take_turns
+from dcnn.compare import TimedCall, time_in_turns
 from dcnn.config import TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.ops import select as backends
@@ -63,11 +63,11 @@ def _step_row(workload: Workload, examples: Examples, batch: int, chosen: str) -
             torch.device(DEVICE),
             Callback(),
         )
-    contestants = [
-        Contestant("ours", _repeated(ours), partial(computing_with, chosen)),
-        Contestant(TORCH, _repeated(run.step), partial(computing_with, "torch")),
+    timed = [
+        TimedCall("ours", _repeated(ours), partial(computing_with, chosen)),
+        TimedCall(TORCH, _repeated(run.step), partial(computing_with, "torch")),
     ]
-    measures = take_turns(contestants, workload.rounds)
+    measures = time_in_turns(timed, workload.rounds)
     own, theirs = (measures[key].rate(STEPS * batch) for key in ("ours", TORCH))
     name = f"training step of {batch:,} sentences of {WORDS} words"
     return Row.compare(name, "sentences/s", own, theirs, TORCH)
@@ -94,17 +94,17 @@ def _layer_rows(workload: Workload, number: int, chosen: str) -> list[Row]:
     copy = torch.empty_like(call.x)
     rows = []
     for what, timed in (("forward", call.forward_only), ("forward and backward", call.both)):
-        contestants = [
-            Contestant("ours", _repeated(timed), partial(computing_with, chosen)),
-            Contestant(TORCH, _repeated(timed), partial(computing_with, "torch")),
-            Contestant("a copy of the input", _repeated(partial(copy.copy_, call.x.detach()))),
+        timed = [
+            TimedCall("ours", _repeated(timed), partial(computing_with, chosen)),
+            TimedCall(TORCH, _repeated(timed), partial(computing_with, "torch")),
+            TimedCall("a copy of the input", _repeated(partial(copy.copy_, call.x.detach()))),
         ]
-        measures = take_turns(contestants, workload.rounds)
+        measures = time_in_turns(timed, workload.rounds)
         name = f"layer {number}, {what}, batch of {BATCHES[-1]:,}, {WORDS} words"
-        own, *others = (measures[one.name].times(MICROSECONDS / STEPS) for one in contestants)
+        own, *others = (measures[one.name].times(MICROSECONDS / STEPS) for one in timed)
         rows += [
-            Row.compare(name, "us", own, other, contestant.name)
-            for other, contestant in zip(others, contestants[1:], strict=True)
+            Row.compare(name, "us", own, other, timed_call.name)
+            for other, timed_call in zip(others, timed[1:], strict=True)
         ]
     return rows
 

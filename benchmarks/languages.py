@@ -30,13 +30,12 @@ from sklearn.pipeline import make_pipeline
 import small_corpora
 from dcnn import artifact as model_folder
 from dcnn.compare import (
-    Contestant,
+    ComparisonData,
     Fitted,
-    RunOptions,
-    our_contenders,
-    rival_contenders,
+    TimedCall,
+    all_candidates,
     size_on_disk,
-    take_turns,
+    time_in_turns,
     warm_up,
 )
 from dcnn.config import DEFAULT
@@ -54,23 +53,23 @@ RESULTS = Path(__file__).parent.parent / "results" / "languages"
 TOKENS = ("words", "bpe", "unigram", "characters")
 SEEDS = 3
 PENALTIES = (1.0, 10.0)  # C of logistic regression
-Fit = Callable[[RunOptions, int, Path], Fitted]
+Fit = Callable[[ComparisonData, int, Path], Fitted]
 
 
 def network(tokens: str) -> Fit:
     """A DCNN with the default settings."""
 
-    def train(run_options: RunOptions, seed: int, folder: Path) -> Fitted:
+    def train(data: ComparisonData, seed: int, folder: Path) -> Fitted:
         config = DEFAULT.with_settings([f"text.tokenizer={tokens}"]).with_training(seed=seed)
         options = TrainingOptions(device="cpu")
-        artifact, _ = fit(run_options.train, run_options.dev, config, options)
+        artifact, _ = fit(data.train, data.dev, config, options)
         model_folder.save(folder, artifact)
         return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 
     return train
 
 
-def logistic_regression(run_options: RunOptions, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
+def logistic_regression(data: ComparisonData, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
     """TF-IDF of words and pairs of words."""
     found = []
     for penalty in PENALTIES:
@@ -80,10 +79,10 @@ def logistic_regression(run_options: RunOptions, seed: int, folder: Path) -> Fit
             ),
             LogisticRegression(C=penalty, max_iter=1000),
         )
-        model.fit(run_options.train.texts, run_options.train.targets)
+        model.fit(data.train.texts, data.train.targets)
         found.append(
             (
-                model.score(run_options.dev.texts, run_options.dev.targets),
+                model.score(data.dev.texts, data.dev.targets),
                 model,
             )
         )
@@ -95,31 +94,29 @@ def logistic_regression(run_options: RunOptions, seed: int, folder: Path) -> Fit
 MODELS: dict[str, Fit] = {
     **{f"dcnn-{tokens}": network(tokens) for tokens in TOKENS},
     "tfidf-lr": logistic_regression,
-    "svm": our_contenders()["svm"].fit,
-    "fasttext": rival_contenders()["fasttext"].fit,
+    "svm": all_candidates()["svm"].fit,
+    "fasttext": all_candidates()["fasttext"].fit,
 }
 SEEDED = [name for name in MODELS if name not in ("tfidf-lr", "svm")]
 
 
-def one_run(run_options: RunOptions, model: str, seed: int) -> dict[str, object]:
+def one_run(data: ComparisonData, model: str, seed: int) -> dict[str, object]:
     """Train a model, and look at it."""
     with tempfile.TemporaryDirectory() as place:
         started = time.process_time()
-        fitted = MODELS[model](run_options, seed, Path(place) / "model")
+        fitted = MODELS[model](data, seed, Path(place) / "model")
         seconds = time.process_time() - started
         scores = {
             name: evaluate(
                 part.targets,
                 fitted.probabilities(part.texts),
-                run_options.classes,
+                data.classes,
             )
-            for name, part in (("dev", run_options.dev), ("test", run_options.test))
+            for name, part in (("dev", data.dev), ("test", data.test))
         }
-        turn = cycle(
-            run_options.dev.texts
-        )  # another one each time: no cache may remember the answer
-        latency = take_turns(
-            [Contestant(model, lambda: fitted.probabilities([next(turn)]))],
+        turn = cycle(data.dev.texts)  # another one each time: no cache may remember the answer
+        latency = time_in_turns(
+            [TimedCall(model, lambda: fitted.probabilities([next(turn)]))],
             5,
             40,
             clock=time.process_time,
@@ -148,19 +145,17 @@ def run_corpus(name: str, folder: Path, models: Sequence[str], seeds: int) -> No
     train, dev, test = small_corpora.load(name, folder)
     if dev is None:
         train, dev = hold_out(train, DEFAULT.training.dev_fraction, DEFAULT.training.seed)
-    run_options = RunOptions(
-        train, dev.with_classes(train.classes), test.with_classes(train.classes)
-    )
+    data = ComparisonData(train, dev.with_classes(train.classes), test.with_classes(train.classes))
     for model in models:
         for seed in range(seeds if model in SEEDED else 1):
             if (model, seed) in done:
                 continue
-            runs.append(one_run(run_options, model, seed))
+            runs.append(one_run(data, model, seed))
             report = {
                 "corpus": name,
                 "examples": {"train": len(train.texts), "dev": len(dev.texts)}
                 | {"test": len(test.texts)},
-                "classes": len(run_options.classes),
+                "classes": len(data.classes),
                 "settings": DEFAULT.to_dict(),
                 "hardware": provenance.hardware("cpu"),
                 "versions": provenance.versions(),

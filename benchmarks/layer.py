@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dcnn.compare import Contestant, take_turns
+from dcnn.compare import TimedCall, time_in_turns
 from dcnn.config import DCNNConfig
 from dcnn.ops import select as backends
 from dcnn.ops.reference import dynamic_k
@@ -75,11 +75,11 @@ def layer(workload: Workload) -> Outcome:
     for number in range(1, workload.model.depth + 1):
         call = LayerCall(workload.model, number)
         for what, timed in (("forward", call.forward_only), ("forward and backward", call.both)):
-            contestants = [
-                Contestant("ours", timed, partial(computing_with, chosen)),
-                Contestant(TORCH, timed, partial(computing_with, "torch")),
+            timed = [
+                TimedCall("ours", timed, partial(computing_with, chosen)),
+                TimedCall(TORCH, timed, partial(computing_with, "torch")),
             ]
-            measures = take_turns(contestants, workload.rounds, CALLS)
+            measures = time_in_turns(timed, workload.rounds, CALLS)
             name = f"layer {number}, {what}, batch of {BATCH}, {WORDS} words"
             ours, theirs = (measures[key].times(MICROSECONDS) for key in ("ours", TORCH))
             rows.append(Row.compare(name, "us", ours, theirs, TORCH))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dcnn.artifact import Artifact
-from dcnn.compare import Contestant, take_turns
+from dcnn.compare import TimedCall, time_in_turns
 from dcnn.data.readers import read_rows
 from dcnn.metrics import softmax
 from dcnn.predictor import Predictor
@@ -28,11 +28,11 @@ def predict_one(workload: Workload) -> Outcome:
     """One sentence of 18 words on one thread, from ids and, beside others, from text."""
     artifact = workload.artifact()
     predictor = Predictor(artifact)
-    contestants = [
+    timed = [
         *ids_to_probabilities(artifact, workload.sentences(1, ONE_WORDS), threads=1),
         _kim(workload),
     ]
-    ours, *baselines = take_turns(contestants, workload.rounds, workload.calls).items()
+    ours, *baselines = time_in_turns(timed, workload.rounds, workload.calls).items()
     name = f"one sentence of {ONE_WORDS} words, ids to probabilities"
     rows = [
         Row.compare(name, "us", ours[1].times(MICROSECONDS), b.times(MICROSECONDS), baseline_name)
@@ -41,10 +41,10 @@ def predict_one(workload: Workload) -> Outcome:
     rivals, notes = text_rivals(workload, ONE_WORDS)
     (text,) = workload.texts(1, ONE_WORDS)
     from_text = [
-        Contestant("ours", lambda: predictor.probabilities([text])),
-        *(Contestant(rival.name, partial(rival.classify, text)) for rival in rivals),
+        TimedCall("ours", lambda: predictor.probabilities([text])),
+        *(TimedCall(rival.name, partial(rival.classify, text)) for rival in rivals),
     ]
-    our_text, *others = take_turns(from_text, workload.rounds, workload.calls).items()
+    our_text, *others = time_in_turns(from_text, workload.rounds, workload.calls).items()
     name = f"one text of {ONE_WORDS} words to probabilities"
     rows += [
         Row.compare(name, "us", our_text[1].times(MICROSECONDS), m.times(MICROSECONDS), other)
@@ -61,9 +61,9 @@ def predict_batch(workload: Workload) -> Outcome:
     sentences = workload.sentences(BATCH, BATCH_WORDS)
     rows, notes = [], []
     for threads in THREADS:
-        contestants = ids_to_probabilities(artifact, sentences, threads)
-        measures = take_turns(contestants, workload.rounds, calls=3)
-        ours, theirs = (measures[contestant.name].rate(BATCH) for contestant in contestants)
+        timed = ids_to_probabilities(artifact, sentences, threads)
+        measures = time_in_turns(timed, workload.rounds, calls=3)
+        ours, theirs = (measures[timed_call.name].rate(BATCH) for timed_call in timed)
         setup = f"batch of {BATCH}, {BATCH_WORDS} words, ids to probabilities"
         name = f"{setup}, {plural(threads, 'thread')}"
         rows.append(Row.compare(name, "sentences/s", ours, theirs, TORCH))
@@ -72,20 +72,18 @@ def predict_batch(workload: Workload) -> Outcome:
     return Outcome(describe_backend(Predictor(artifact).backend), rows, notes)
 
 
-def ids_to_probabilities(
-    artifact: Artifact, sentences: Sentences, threads: int
-) -> list[Contestant]:
+def ids_to_probabilities(artifact: Artifact, sentences: Sentences, threads: int) -> list[TimedCall]:
     """Ours and eager torch on the same weights and sentences."""
     return [make(artifact, sentences, threads) for make in (our_prediction, eager_prediction)]
 
 
-def our_prediction(artifact: Artifact, sentences: Sentences, threads: int) -> Contestant:
+def our_prediction(artifact: Artifact, sentences: Sentences, threads: int) -> TimedCall:
     """Ids to probabilities as ``Predictor`` computes them."""
     predictor = Predictor(artifact, threads)
-    return Contestant("ours", lambda: softmax(predictor.logits(sentences)))
+    return TimedCall("ours", lambda: softmax(predictor.logits(sentences)))
 
 
-def eager_prediction(artifact: Artifact, sentences: Sentences, threads: int) -> Contestant:
+def eager_prediction(artifact: Artifact, sentences: Sentences, threads: int) -> TimedCall:
     """Ids to probabilities in eager torch; the ids are tensors and padded beforehand."""
     model = torch_model(artifact)
     padded = sentences.padded(np.arange(len(sentences)))
@@ -95,10 +93,10 @@ def eager_prediction(artifact: Artifact, sentences: Sentences, threads: int) -> 
     def predict() -> None:
         torch.softmax(model(ids, lengths), dim=1)
 
-    return Contestant(TORCH, predict, partial(computing_with, "torch", threads))
+    return TimedCall(TORCH, predict, partial(computing_with, "torch", threads))
 
 
-def _kim(workload: Workload) -> Contestant:
+def _kim(workload: Workload) -> TimedCall:
     model = KimCNN(workload.vocabulary, workload.model.dim, len(CLASSES)).eval()
     sentence = workload.sentences(1, ONE_WORDS).ids.astype(np.int64)
     ids = torch.from_numpy(sentence)[None]
@@ -107,7 +105,7 @@ def _kim(workload: Workload) -> Contestant:
     def classify() -> None:
         torch.softmax(model(ids), dim=1)
 
-    return Contestant(KIM, classify, partial(computing_with, "torch"))
+    return TimedCall(KIM, classify, partial(computing_with, "torch"))
 
 
 def _file_row(workload: Workload, artifact: Artifact) -> Row:
@@ -115,11 +113,11 @@ def _file_row(workload: Workload, artifact: Artifact) -> Row:
         source = Path(folder) / "texts.txt"
         source.write_text("\n".join(workload.texts(workload.file_texts, BATCH_WORDS)) + "\n")
         predictors = {"ours": Predictor(artifact), TORCH: EagerTorchPredictor(artifact)}
-        contestants = [
-            Contestant(name, partial(label_file, predictor, source, Path(folder) / "labels.tsv"))
+        timed = [
+            TimedCall(name, partial(label_file, predictor, source, Path(folder) / "labels.tsv"))
             for name, predictor in predictors.items()
         ]
-        measures = take_turns(contestants, workload.slow_rounds, warm_up=False)
+        measures = time_in_turns(timed, workload.slow_rounds, warm_up=False)
     ours, theirs = (measures[name].rate(workload.file_texts) for name in predictors)
     name = f"file of {workload.file_texts:,} texts of {BATCH_WORDS} words to labels, 1 thread"
     return Row.compare(name, "sentences/s", ours, theirs, TORCH)

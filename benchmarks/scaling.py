@@ -20,7 +20,7 @@ from pathlib import Path
 
 from curves import AXES, PICTURES, SCALING, Axis, Curve, Scaling, read_scaling, write_scaling
 from dcnn.artifact import Artifact
-from dcnn.compare import Contestant, take_turns
+from dcnn.compare import TimedCall, time_in_turns
 from dcnn.experiments import results as provenance
 from dcnn.predictor import Predictor
 from prediction import eager_prediction, our_prediction
@@ -62,7 +62,7 @@ class Situation:
                 return cls(replace(workload, vocabulary=size))
         raise AssertionError(axis)
 
-    def contestant(self, backend: str, artifact: Artifact) -> Contestant:
+    def timed_call(self, backend: str, artifact: Artifact) -> TimedCall:
         """``ours`` or ``torch`` with the model of ``artifact``, on the same sentences."""
         make = our_prediction if backend == "ours" else eager_prediction
         return make(artifact, self.workload.sentences(self.sentences, self.words), self.threads)
@@ -93,9 +93,9 @@ def curves(workload: Workload, largest: int = 4096) -> Iterator[Curve]:
 
 def _times(situation: Situation) -> tuple[float, ...]:
     artifact = situation.workload.artifact()
-    contestants = [situation.contestant(backend, artifact) for backend in ("ours", "torch")]
+    timed = [situation.timed_call(backend, artifact) for backend in ("ours", "torch")]
     calls = max(min(CALLS_WORDS // (situation.sentences * situation.words), 50), 1)
-    measures = take_turns(contestants, situation.workload.rounds, calls)
+    measures = time_in_turns(timed, situation.workload.rounds, calls)
     return tuple(measure.median * MILLISECONDS for measure in measures.values())
 
 
@@ -136,10 +136,10 @@ def memory_growth(backend: str, axis: str, size: int, workload: Workload) -> int
     artifact = (
         situation.workload.artifact()
     )  # both sides hold it: reading a text needs its vocabulary
-    contestant = situation.contestant(backend, artifact)
+    timed_call = situation.timed_call(backend, artifact)
     reset_peak()
-    with contestant.condition():
-        contestant.call()
+    with timed_call.condition():
+        timed_call.call()
     return max(peak() - before, 1)
 
 

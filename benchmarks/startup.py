@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from dcnn import artifact as model_folder
-from dcnn.compare import Contestant, Measure, take_turns
+from dcnn.compare import Measure, TimedCall, time_in_turns
 from dcnn.errors import DcnnError
 from dcnn.predictor import Predictor
 from report import MEGABYTE, MILLISECONDS, Outcome, Row
@@ -60,10 +60,10 @@ def startup(workload: Workload) -> Outcome:
 
 
 def _time_rows(commands: dict[str, list[str]], rounds: int) -> list[Row]:
-    contestants = [Contestant(name, partial(run, command)) for name, command in commands.items()]
-    for contestant in contestants:  # once, so that bytecode is written and files are cached
-        contestant.call()
-    measures = take_turns(contestants, rounds, warm_up=False)
+    timed = [TimedCall(name, partial(run, command)) for name, command in commands.items()]
+    for timed_call in timed:  # once, so that bytecode is written and files are cached
+        timed_call.call()
+    measures = time_in_turns(timed, rounds, warm_up=False)
     ours, *others = ((name, m.times(MILLISECONDS)) for name, m in measures.items())
     return [
         Row.compare("dcnn predict MODEL TEXT, whole process", "ms", ours[1], measure, name)

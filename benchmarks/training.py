@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from dcnn.compare import Contestant, take_turns
+from dcnn.compare import TimedCall, time_in_turns
 from dcnn.config import Config, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.opinions import Opinion, generate
@@ -29,12 +29,12 @@ def train_step(workload: Workload) -> Outcome:
     own, chosen = training_backend(), backends.forced()
     rows, notes = [], []
     for threads in THREADS:
-        contestants = [
-            step_contestant(workload, name, backend, threads)
+        timed = [
+            step_timed_call(workload, name, backend, threads)
             for name, backend in (("ours", chosen), (TORCH, "torch"))
         ]
-        measures = take_turns(contestants, workload.rounds, CALLS)
-        ours, theirs = (measures[contestant.name].rate(BATCH) for contestant in contestants)
+        measures = time_in_turns(timed, workload.rounds, CALLS)
+        ours, theirs = (measures[timed_call.name].rate(BATCH) for timed_call in timed)
         setup = f"training step of {BATCH} sentences of {WORDS} words"
         name = f"{setup}, {plural(threads, 'thread')}"
         rows.append(Row.compare(name, "sentences/s", ours, theirs, TORCH))
@@ -53,7 +53,7 @@ def training_backend() -> str:
     return backends.for_training("cpu")
 
 
-def step_contestant(workload: Workload, name: str, backend: str, threads: int) -> Contestant:
+def step_timed_call(workload: Workload, name: str, backend: str, threads: int) -> TimedCall:
     """All of a step: batch, dropout, forward, backward, clipping, Adagrad."""
     targets = np.random.default_rng(1).integers(0, len(CLASSES), EXAMPLES)
     examples = Examples(workload.sentences(EXAMPLES, WORDS), targets)
@@ -62,7 +62,7 @@ def step_contestant(workload: Workload, name: str, backend: str, threads: int) -
     condition = partial(computing_with, backend, threads)
     with condition():  # the optimizer is chosen now, the layers at every step
         run = Run(model, examples, None, config, torch.device("cpu"), Callback())
-    return Contestant(name, run.step, condition)
+    return TimedCall(name, run.step, condition)
 
 
 def _whole_training(workload: Workload, chosen: str) -> Row:
@@ -76,11 +76,11 @@ def _whole_training(workload: Workload, chosen: str) -> Row:
     def train() -> None:
         fit(data, dev, config, RunOptions(device="cpu"))
 
-    contestants = [
-        Contestant(name, train, partial(computing_with, backend))
+    timed = [
+        TimedCall(name, train, partial(computing_with, backend))
         for name, backend in (("ours", chosen), (TORCH, "torch"))
     ]
-    measures = take_turns(contestants, workload.slowest_rounds, warm_up=False)
+    measures = time_in_turns(timed, workload.slowest_rounds, warm_up=False)
     name = (
         f"training on the built-in corpus: {len(data.texts):,} sentences, "
         f"{workload.epochs} epochs, 1 thread"

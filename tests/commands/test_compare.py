@@ -1,6 +1,7 @@
 """``dcnn compare``: one table, whose figures are those of ``dcnn evaluate``."""
 
 import csv
+import importlib.util
 import json
 import sys
 import xml.etree.ElementTree as ET
@@ -8,10 +9,10 @@ import xml.etree.ElementTree as ET
 import jsonschema
 import pytest
 
-from dcnn import compare as rivals
 from dcnn.commands import compare
 from dcnn.commands.compare import CompareOptions, run_compare
 from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
+from dcnn.compare import all_candidates
 from dcnn.data.corpora.opinions import generate
 from dcnn.data.readers import TableOptions
 from dcnn.errors import UserError
@@ -123,10 +124,8 @@ def test_the_figures_are_those_of_evaluate_and_fit_the_schema(corpus, capsys):
     assert "| dcnn |" in (out / "comparison.md").read_text(encoding="utf-8")
 
 
-def test_what_is_not_installed_is_left_out_with_the_command_that_mends_it(
-    corpus, capsys, monkeypatch
-):
-    monkeypatch.setattr(rivals, "is_installed", lambda name: False)
+def test_what_is_not_installed_is_left_out_with_the_install_command(corpus, capsys, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     run_compare(options(corpus, models="nb,fasttext,setfit"))
     shown = capsys.readouterr()
     assert (
@@ -148,8 +147,10 @@ def test_without_matplotlib_there_is_a_table_and_a_line(corpus, capsys, monkeypa
     }
 
 
-@pytest.mark.skipif(not rivals.is_installed("fasttext"), reason="fastText is not installed")
-def test_fasttext_takes_part(corpus, capsys):
+@pytest.mark.skipif(
+    not all_candidates()["fasttext"].is_installed, reason="fastText is not installed"
+)
+def test_fasttext_is_compared(corpus, capsys):
     run_compare(options(corpus, models="fasttext,nb", as_json=True))
     rows = json.loads(capsys.readouterr().out)["models"]
     assert {row["model"] for row in rows} == {"fasttext", "nb"}

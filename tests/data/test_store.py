@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
 from dcnn.data import encode as encoding
-from dcnn.data.encode import FileEncoder, WordCounts
+from dcnn.data.encode import FileEncoder, drop_rarest
 from dcnn.data.readers import TableOptions
 from dcnn.data.split import sample_ordinals
 from dcnn.data.store import Corpus, Store, block_name
@@ -124,7 +125,7 @@ def test_a_corpus_is_loaded_again_and_a_missing_block_is_named(tmp_path):
     assert lists(all_examples(loaded).examples.sentences) == lists(
         all_examples(corpus).examples.sentences
     )
-    (store.folder(corpus.files[0].key) / block_name(1)).unlink()
+    (store.folder(corpus.blocks[0].key) / block_name(1)).unlink()
     with pytest.raises(DataError, match=r"00001\.safetensors: a part of the encoded corpus is mis"):
         all_examples(loaded)
     table = store.folder(corpus.key) / block_name(0)
@@ -176,12 +177,21 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_frequent_words_are_counted_exactly_though_rare_ones_are_dropped():
-    counts = WordCounts(limit=50)
+    counts = Counter()
     for block in range(100):
-        counts.add(["the", "of", *(f"rare{block}-{i}" for i in range(20))], [7, 5, *[1] * 20])
-    assert counts.vocabulary(TextConfig(min_count=2)).words == ("the", "of")
-    assert counts._counts["the"] == 700
-    assert len(counts._counts) <= 72
+        counts.update({"the": 7, "of": 5} | {f"rare{block}-{i}": 1 for i in range(20)})
+        if len(counts) > 50:
+            counts = drop_rarest(counts, 25)
+    assert counts.most_common(2) == [("the", 700), ("of", 500)]
+    assert list(counts)[:2] == ["the", "of"]
+    assert len(counts) <= 50
+
+
+def test_a_vocabulary_is_learned_with_a_bound_on_the_words_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoding, "MAX_COUNTED_WORDS", 8)
+    paths = write_shards(tmp_path / "s", ROWS, [40])
+    corpus = make_corpus(paths, tmp_path / "cache", TextConfig(min_count=2))
+    assert corpus.encoder.vocabulary.words == ("good", "so", "bad")
 
 
 def test_subwords_are_not_learned_from_disk(tmp_path):

@@ -18,7 +18,7 @@ from dcnn.files import write_atomically
 from dcnn.terminal import make_console
 
 if TYPE_CHECKING:
-    from dcnn.compare import Contender, Place
+    from dcnn.compare import Candidate, Ranked
 
 JSON, TABLE, PLOT = "comparison.json", "comparison.md", "comparison.svg"
 
@@ -45,60 +45,59 @@ def run_compare(options: CompareOptions) -> None:
         raise UserError(f"--out {out} exists and is not empty; name a new folder")
     train, dev, test = read_examples(options.data, options.dev, options.test, options.columns)
     try:
-        from dcnn.compare import RunOptions, markdown, measure, ranked, remarks
+        from dcnn.compare import ComparisonData, markdown, measure, rank, remarks
     except ImportError:
         raise MissingExtraError("Comparing", "train") from None
-    contenders, left_out = _choose(options.models)
+    candidates, left_out = _choose(options.models)
     for one in left_out:
         console.print(one["line"], soft_wrap=True)
-    if not contenders:
+    if not candidates:
         raise UserError("--models: none of them is installed; add one of ours, such as dcnn")
     assert test is not None  # noqa: S101
-    run_options = RunOptions(train, dev, test)
+    compared = ComparisonData(train, dev, test)
     with _folder(options.out) as folder:
         scores = measure(
-            contenders, run_options, options.seeds, Path(folder), lambda line: console.print(line)
+            candidates, compared, options.seeds, Path(folder), lambda line: console.print(line)
         )
-    places = ranked(scores)
-    lines = remarks(places, len(test.texts), options.seeds)
+    ranking = rank(scores)
+    lines = remarks(ranking, len(test.texts), options.seeds)
     described = {
         "train": options.data.name,
         "test": options.test.name,
         "examples": {"train": len(train.texts), "test": len(test.texts)},
         "seeds": options.seeds,
-        "models": [place.to_dict() for place in places],
+        "models": [one.to_dict() for one in ranking],
         "left_out": left_out,
     } | _provenance()
     if options.as_json:
         print(json.dumps(described))
     else:
-        _print(make_console(), places, lines)
+        _print(make_console(), ranking, lines)
     if options.out is not None:
-        _write(console, options.out, places, markdown(places, lines), described)
+        _write(console, options.out, ranking, markdown(ranking, lines), described)
 
 
-def _choose(models: str | None) -> "tuple[list[Contender], list[dict[str, str]]]":
-    """Those that take part, and for each that cannot a line that says how it could."""
-    from dcnn import compare as rivals
-    from dcnn.compare import our_contenders
+def _choose(models: str | None) -> "tuple[list[Candidate], list[dict[str, str]]]":
+    """The candidates, and for each that is not installed a line that says how to install it."""
+    from dcnn.compare import all_candidates
 
-    known = our_contenders() | rivals.rival_contenders()
+    known = all_candidates()
     names = list(known)
     if models is not None:
         names = list(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
         unknown = [name for name in names if name not in known]
         if unknown or not names:
             raise UserError(f"--models {models}: take one or more of {', '.join(known)}")
-    missing = [name for name in names if name in rivals.INSTALL and not rivals.is_installed(name)]
     left_out = [
         {
             "model": name,
-            "install": rivals.INSTALL[name],
-            "line": f"{name} is left out, it is not installed: {rivals.INSTALL[name]}",
+            "install": known[name].install,
+            "line": f"{name} is left out, it is not installed: {known[name].install}",
         }
-        for name in missing
+        for name in names
+        if not known[name].is_installed
     ]
-    return [known[name] for name in names if name not in missing], left_out
+    return [known[name] for name in names if known[name].is_installed], left_out
 
 
 def _folder(out: Path | None) -> AbstractContextManager[str | Path]:
@@ -117,14 +116,14 @@ def _provenance() -> dict[str, Any]:
     return {"hardware": provenance.hardware("cpu"), "versions": provenance.versions()}
 
 
-def _print(console: Console, places: "list[Place]", lines: list[str]) -> None:
-    from dcnn.compare import COLUMNS, cells
+def _print(console: Console, ranking: "list[Ranked]", lines: list[str]) -> None:
+    from dcnn.compare import COLUMNS
 
     table = Table(box=box.SIMPLE, collapse_padding=True, pad_edge=False)
     for number, column in enumerate(COLUMNS):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
-    for place in places:
-        table.add_row(*cells(place))
+    for one in ranking:
+        table.add_row(*one.cells())
     console.print(table)
     for line in lines:
         console.print(line)
@@ -133,7 +132,7 @@ def _print(console: Console, places: "list[Place]", lines: list[str]) -> None:
 def _write(
     console: Console,
     folder: Path,
-    places: "list[Place]",
+    ranking: "list[Ranked]",
     table: str,
     described: dict[str, Any],
 ) -> None:
@@ -141,7 +140,7 @@ def _write(
 
     contents = {TABLE: table, JSON: json.dumps(described, indent=1) + "\n"}
     try:
-        contents[PLOT] = plot(places)
+        contents[PLOT] = plot(ranking)
     except MissingExtraError as error:
         console.print(f"No plot: {error}", soft_wrap=True)
     for name, text in contents.items():

@@ -29,7 +29,7 @@ from dcnn.config import TextConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.data.columns import Columns, shown, shown_names
 from dcnn.data.labels import LabelFormat, one_label_only
-from dcnn.data.readers import Row, ShardReader, TableOptions
+from dcnn.data.readers import ShardReader, TableOptions
 from dcnn.data.records import NoRowsError
 from dcnn.data.split import rows_at, sample_ordinals
 from dcnn.data.store import (
@@ -70,9 +70,14 @@ Progress = Callable[[int], None]  # called with a number of examples
 
 
 def save_block(
-    path: Path, texts: TokenizedTexts, labels: Iterable[str], weights: Sequence[float] | None
+    folder: Path,
+    key: str,
+    index: int,
+    texts: TokenizedTexts,
+    labels: Iterable[str],
+    weights: Sequence[float] | None = None,
 ) -> Block:
-    """Write one block: tokenized texts with the label and, where given, the weight of each."""
+    """Write one block of an entry: texts with the label and, where given, the weight of each."""
     counts = np.bincount(texts.ids, minlength=len(texts.words))
     texts = texts.without_empty()
     label_ids: dict[str, int] = {}
@@ -86,8 +91,8 @@ def save_block(
     }
     if weights is not None:
         tensors["weights"] = np.array(weights, np.float32)
-    save_tensors(path, tensors)
-    return Block(len(targets), list(label_ids), np.bincount(targets).tolist())
+    save_tensors(folder / block_name(index), tensors)
+    return Block(key, index, len(targets), list(label_ids), np.bincount(targets).tolist())
 
 
 def _words(corpus: Corpus, place: int) -> list[str]:
@@ -169,18 +174,22 @@ class FileEncoder:
             blocks: list[Block] = []
             with suppress(NoRowsError):
                 while chunk := list(islice(rows, self.block_rows)):
-                    blocks.append(self._save(folder / block_name(len(blocks)), chunk))
+                    texts = tokenize_chunk(self.tokenizer, (row.text for row in chunk))
+                    labels = (str(row.label) for row in chunk)
+                    weighted = chunk[0].weight is not None
+                    weights = [row.weight or 0.0 for row in chunk] if weighted else None
+                    blocks.append(save_block(folder, key, len(blocks), texts, labels, weights))
                     progress(len(chunk))
             label_types = [kind.__name__ for kind in reader.label_format.kinds]
             return {"blocks": [asdict(block) for block in blocks], "label_types": label_types}
 
-        entry = self.store.load_or_write(key, write, lambda: progress(0))
-        return EncodedFile.from_metadata(str(path), key, **entry.metadata)
+        metadata = self.store.load_or_write(key, write, lambda: progress(0))
+        return _encoded_file(str(path), key, metadata)
 
-    def _save(self, path: Path, rows: Sequence[Row]) -> Block:
-        texts = tokenize_chunk(self.tokenizer, (row.text for row in rows))
-        weights = None if rows[0].weight is None else [row.weight or 0.0 for row in rows]
-        return save_block(path, texts, (str(row.label) for row in rows), weights)
+
+def _encoded_file(source: str, key: str, metadata: dict[str, Any]) -> EncodedFile:
+    blocks = [Block(**block) for block in metadata["blocks"]]
+    return EncodedFile(source, key, blocks, metadata["label_types"])
 
 
 def encode_files(
@@ -202,7 +211,14 @@ def encode_files(
         StorageError: the disk refused; what was complete before is kept.
     """
     if processes < 2 or len(paths) < 2 or multiprocessing.current_process().daemon:
-        outcomes = _encode_here(encoder, paths, progress)
+        total = 0
+
+        def add(count: int) -> None:
+            nonlocal total
+            total += count
+            progress(total)
+
+        outcomes = [_outcome(encoder, path, add) for path in paths]
     else:
         outcomes = _encode_in_processes(encoder, paths, min(processes, len(paths)), progress)
     files = [outcome for outcome in outcomes if isinstance(outcome, EncodedFile)]
@@ -228,17 +244,6 @@ def _outcome(encoder: FileEncoder, path: Path, progress: Progress) -> _Outcome:
         raise
     except DcnnError as error:
         return str(error)
-
-
-def _encode_here(encoder: FileEncoder, paths: Sequence[Path], progress: Progress) -> list[_Outcome]:
-    total = 0
-
-    def add(count: int) -> None:
-        nonlocal total
-        total += count
-        progress(total)
-
-    return [_outcome(encoder, path, add) for path in paths]
 
 
 # What worker processes share with their parent: examples encoded so far, and whether to stop; and
@@ -338,20 +343,21 @@ def prepare_corpus(
     )
 
     def write(folder: Path) -> dict[str, Any]:
+        blocks = [block for file in files for block in file.blocks]
         no_words = Encoder(tokenizer, Vocabulary([]))
-        corpus = Corpus(store, key, tuple(classes), no_words, _NO_ROWS, (), list(files))
+        corpus = Corpus(store, key, tuple(classes), no_words, _NO_ROWS, (), blocks)
         corpus = replace(corpus, held_out=_hold_out(corpus, split))
         mass = _weigh_classes(corpus)
-        vocabulary = _count_words(corpus).vocabulary(text)
-        for place in range(len(corpus.blocks)):
+        vocabulary = _learn_vocabulary(corpus, text)
+        for place in range(len(blocks)):
             ids = np.array([*vocabulary.ids(_words(corpus, place)), UNKNOWN])  # last: an empty text
             save_tensors(folder / block_name(place), {"ids": ids})
         save_tensors(folder / HELD_OUT, {"rows": corpus.held_out})
         encoder = Encoder(tokenizer, vocabulary)
         (folder / TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
-        return {"classes": list(classes), "mass": mass, "files": [asdict(file) for file in files]}
+        return {"classes": classes, "mass": mass, "blocks": [asdict(block) for block in blocks]}
 
-    return Corpus.from_entry(store, store.load_or_write(key, write))
+    return Corpus.from_metadata(store, key, store.load_or_write(key, write))
 
 
 _NO_ROWS = np.empty(0, np.int64)
@@ -361,13 +367,13 @@ def _hold_out(corpus: Corpus, split: TrainingConfig | None) -> Ints:
     if split is None:
         return _NO_ROWS
     counts = dict.fromkeys(corpus.classes, 0)
-    for _, _, block in corpus.blocks:
+    for block in corpus.blocks:
         for label, count in zip(block.labels, block.counts, strict=True):
             counts[label] += count
     ordinals = sample_ordinals(counts, split.dev_fraction, split.seed)
     blocks = (
         (block.labels, corpus.tensors(place)["targets"])
-        for place, (_, _, block) in enumerate(corpus.blocks)
+        for place, block in enumerate(corpus.blocks)
     )
     return rows_at(ordinals, blocks)
 
@@ -375,7 +381,7 @@ def _hold_out(corpus: Corpus, split: TrainingConfig | None) -> Ints:
 def _weigh_classes(corpus: Corpus) -> list[float]:
     """Total weight of the training examples per class."""
     mass = dict.fromkeys(corpus.classes, 0.0)
-    for place, (_, _, block) in enumerate(corpus.blocks):
+    for place, block in enumerate(corpus.blocks):
         tensors = corpus.tensors(place)
         targets, weights = tensors["targets"], tensors.get("weights")
         values = np.ones(block.rows) if weights is None else weights.astype(np.float64)
@@ -388,43 +394,9 @@ def _weigh_classes(corpus: Corpus) -> list[float]:
     return list(mass.values())
 
 
-class WordCounts:
-    """How often each word occurs, in the order of first occurrence, in bounded memory.
-
-    Most distinct words of a large corpus occur once or twice. Beyond ``limit`` words, the rarest so
-    far are dropped; one that occurs again counts from 0. The frequent words and their order do not
-    depend on the limit, and below it all counts are exact.
-    """
-
-    def __init__(self, limit: int = MAX_COUNTED_WORDS) -> None:
-        self._limit = limit
-        self._counts: dict[str, int] = {}
-
-    def add(self, words: Sequence[str], counts: Iterable[int]) -> None:
-        """Add the counts of distinct words."""
-        total = self._counts
-        known = total.get
-        for word, count in zip(words, counts, strict=True):
-            total[word] = known(word, 0) + count
-        if len(total) > self._limit:
-            self._drop_rarest()
-
-    def _drop_rarest(self) -> None:
-        """Keep at most half of the limit."""
-        counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
-        least = np.partition(counts, len(counts) - self._limit // 2)[-self._limit // 2]
-        self._counts = {word: count for word, count in self._counts.items() if count > least}
-
-    def vocabulary(self, config: TextConfig) -> Vocabulary:
-        """The vocabulary that ``Encoder.learn`` would learn."""
-        words = list(self._counts)
-        counts = np.fromiter(self._counts.values(), np.int64, len(words))
-        return Vocabulary([words[index] for index in most_frequent(counts, config)])
-
-
-def _count_words(corpus: Corpus) -> WordCounts:
-    """Count the words of the training part."""
-    total = WordCounts()
+def _learn_vocabulary(corpus: Corpus, config: TextConfig) -> Vocabulary:
+    """The vocabulary that ``Encoder.learn`` would learn from the training part."""
+    total: Counter[str] = Counter()
     for place in range(len(corpus.blocks)):
         block = corpus.tensors(place)
         counts = block["counts"].astype(np.int64)
@@ -433,8 +405,23 @@ def _count_words(corpus: Corpus) -> WordCounts:
             sentences = Sentences.from_flat(block["ids"], block["lengths"].astype(np.int64))
             dev = np.bincount(sentences.select(held_out).ids, minlength=len(counts) + 1)
             counts -= dev[: len(counts)]
-        total.add(_words(corpus, place), counts.tolist())
-    return total
+        total.update(dict(zip(_words(corpus, place), counts.tolist(), strict=True)))
+        if len(total) > MAX_COUNTED_WORDS:
+            total = drop_rarest(total, MAX_COUNTED_WORDS // 2)
+    words = list(total)
+    kept = most_frequent(np.fromiter(total.values(), np.int64, len(words)), config)
+    return Vocabulary([words[index] for index in kept])
+
+
+def drop_rarest(counts: Counter[str], limit: int) -> Counter[str]:
+    """At most ``limit`` words, the most frequent, in the same order.
+
+    Most distinct words of a large corpus occur once or twice. A dropped word that occurs again
+    counts from 0; the frequent words and their order stay as they would be without a limit.
+    """
+    values = np.fromiter(counts.values(), np.int64, len(counts))
+    least = np.partition(values, len(values) - limit)[-limit]
+    return Counter({word: count for word, count in counts.items() if count > least})
 
 
 def load_or_encode(
@@ -478,15 +465,15 @@ def load_or_encode(
     def write(folder: Path) -> dict[str, Any]:
         tokenizer, tokenized = learn_tokenizer(config, texts(), processes)
         labels = (classes[target] for target in targets)
-        block = save_block(folder / block_name(0), tokenized, labels, None)
+        block = save_block(folder, key, 0, tokenized, labels)
         encoder = Encoder(tokenizer, Vocabulary([]))
         (folder / TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
         return {"blocks": [asdict(block)], "label_types": []}
 
     try:
-        entry = store.load_or_write(key, write)
-        tokenizer = Encoder.from_json((entry.folder / TOKENIZER).read_text("utf-8")).tokenizer
-        file = EncodedFile.from_metadata(reading, key, **entry.metadata)
+        file = _encoded_file(reading, key, store.load_or_write(key, write))
+        stored = (store.folder(key) / TOKENIZER).read_text(encoding="utf-8")
+        tokenizer = Encoder.from_json(stored).tokenizer
         corpus = prepare_corpus([file], tokenizer, config, None, classes, store)
         return corpus.encoder, corpus.window([0]).examples
     except StorageError as error:

@@ -69,8 +69,13 @@ def hashed_code() -> list[Path]:
 
 @cache
 def _code_hash() -> str:
-    versions = [dcnn.__version__, sys.version, unicodedata.unidata_version, np.__version__]
-    return "/".join([*versions, *sorted(map(file_sha256, hashed_code()))])
+    versions = [
+        dcnn.__version__,
+        *sys.version_info[:2],
+        unicodedata.unidata_version,
+        np.__version__,
+    ]
+    return "/".join([*map(str, versions), *sorted(map(file_sha256, hashed_code()))])
 
 
 def save_tensors(path: Path, tensors: dict[str, NDArray[Any]]) -> None:
@@ -121,15 +126,6 @@ class TensorFile:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A complete entry of the store."""
-
-    key: str
-    folder: Path
-    metadata: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Store:
     """The entries in a cache folder.
 
@@ -143,8 +139,12 @@ class Store:
         """The folder of an entry."""
         return self.cache / FOLDER / key
 
-    def load(self, key: str) -> Entry | None:
-        """The entry, or none if there is no complete and undamaged one."""
+    def tensors(self, key: str, index: int) -> TensorFile:
+        """The arrays that an entry has for a block."""
+        return TensorFile(self.folder(key) / block_name(index))
+
+    def load(self, key: str) -> dict[str, Any] | None:
+        """The metadata of an entry, or none if there is no complete and undamaged one."""
         folder = self.folder(key)
         try:
             entry = json.loads((folder / ENTRY).read_bytes())
@@ -152,18 +152,18 @@ class Store:
                 return None
             if any(file_sha256(folder / name) != sum_ for name, sum_ in entry["sha256"].items()):
                 return None
-            return Entry(key, folder, json.loads((folder / METADATA).read_bytes()))
-        except (OSError, DataError, ValueError, LookupError, TypeError, AttributeError,
-                RecursionError):  # fmt: skip
+            metadata: dict[str, Any] = json.loads((folder / METADATA).read_bytes())
+        except (OSError, DataError, ValueError, LookupError, TypeError, RecursionError):
             return None
+        return metadata
 
     def load_or_write(
         self,
         key: str,
         write: Callable[[Path], dict[str, Any]],
         waiting: Callable[[], None] = lambda: None,
-    ) -> Entry:
-        """The entry, written first if it is not there.
+    ) -> dict[str, Any]:
+        """The metadata of an entry, which is written first if it is not there.
 
         Args:
             key: of the entry.
@@ -173,20 +173,22 @@ class Store:
         Raises:
             StorageError: the disk refused.
         """
-        entry = self.load(key)
-        if entry is None:
+        metadata = self.load(key)
+        if metadata is None:
             with self.lock(key, waiting):
-                entry = self.load(key) or self._write(key, write)  # another may have written it
-        return entry
+                metadata = self.load(key)  # another process may have written it
+                if metadata is None:
+                    metadata = self._write(key, write)
+        return metadata
 
-    def _write(self, key: str, write: Callable[[Path], dict[str, Any]]) -> Entry:
+    def _write(self, key: str, write: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
         with write_folder_atomically(self.folder(key)) as folder:
             metadata = write(folder)
             (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
             checksums = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
             entry = json.dumps({"key": key, "sha256": checksums})
             (folder / ENTRY).write_text(entry, encoding="utf-8")
-        return Entry(key, self.folder(key), metadata)
+        return metadata
 
     @contextmanager
     def lock(self, key: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -208,16 +210,25 @@ class Store:
             lock.release()
 
 
+def block_name(index: int) -> str:
+    """The name of the file of a block in its entry."""
+    return f"{index:05}.safetensors"
+
+
 @dataclass(frozen=True)
 class Block:
     """What is known about a block without opening it.
 
     Attributes:
+        key: of the entry that holds it.
+        index: in that entry.
         rows: number of examples.
         labels: its labels in the order of first occurrence; stored targets index this list.
         counts: examples per label.
     """
 
+    key: str
+    index: int
     rows: int
     labels: list[str]
     counts: list[int]
@@ -238,18 +249,6 @@ class EncodedFile:
     key: str
     blocks: list[Block]
     label_types: list[str]
-
-    @classmethod
-    def from_metadata(
-        cls, source: str, key: str, blocks: list[dict[str, Any]], label_types: list[str]
-    ) -> "EncodedFile":
-        """Read what ``dcnn.data.encode`` wrote."""
-        return cls(source, key, [Block(**block) for block in blocks], label_types)
-
-
-def block_name(index: int) -> str:
-    """The name of the file of a block in its entry."""
-    return f"{index:05}.safetensors"
 
 
 @dataclass(frozen=True)
@@ -281,7 +280,7 @@ class Corpus:
         encoder: with the vocabulary of the training part.
         held_out: rows of the dev set, ascending, counted over all blocks.
         mass: total weight of the training examples per class.
-        files: in their order.
+        blocks: in their order.
     """
 
     store: Store
@@ -290,7 +289,7 @@ class Corpus:
     encoder: Encoder
     held_out: Ints
     mass: tuple[float, ...]
-    files: list[EncodedFile]
+    blocks: list[Block]
 
     @classmethod
     def load(cls, store: Store, key: str) -> "Corpus":
@@ -299,34 +298,27 @@ class Corpus:
         Raises:
             DataError: it is missing or damaged.
         """
-        entry = store.load(key)
-        if entry is None:
+        metadata = store.load(key)
+        if metadata is None:
             raise DataError(
                 f"{store.folder(key)}: no complete corpus is there; run the same command again, "
                 "which prepares it"
             )
-        return cls.from_entry(store, entry)
+        return cls.from_metadata(store, key, metadata)
 
     @classmethod
-    def from_entry(cls, store: Store, entry: Entry) -> "Corpus":
-        """Read what ``dcnn.data.encode`` wrote."""
-        metadata = entry.metadata
+    def from_metadata(cls, store: Store, key: str, metadata: dict[str, Any]) -> "Corpus":
+        """Open an entry that was found undamaged."""
+        folder = store.folder(key)
         return cls(
             store,
-            entry.key,
+            key,
             tuple(metadata["classes"]),
-            Encoder.from_json((entry.folder / TOKENIZER).read_text(encoding="utf-8")),
-            TensorFile(entry.folder / HELD_OUT)["rows"].astype(np.int64),
+            Encoder.from_json((folder / TOKENIZER).read_text(encoding="utf-8")),
+            TensorFile(folder / HELD_OUT)["rows"].astype(np.int64),
             tuple(metadata["mass"]),
-            [EncodedFile.from_metadata(**file) for file in metadata["files"]],
+            [Block(**block) for block in metadata["blocks"]],
         )
-
-    @cached_property
-    def blocks(self) -> list[tuple[EncodedFile, int, Block]]:
-        """All blocks in their order: the file, the index in the file, what is known about it."""
-        return [
-            (file, index, block) for file in self.files for index, block in enumerate(file.blocks)
-        ]
 
     def __len__(self) -> int:
         """Number of training examples."""
@@ -335,12 +327,11 @@ class Corpus:
     @cached_property
     def first_rows(self) -> Ints:
         """(blocks + 1,) the row that each block starts with, and the number of all rows."""
-        return np.cumsum([0, *(block.rows for _, _, block in self.blocks)])
+        return np.cumsum([0, *(block.rows for block in self.blocks)])
 
     def tensors(self, place: int) -> TensorFile:
         """The arrays of the block at ``place``."""
-        file, index, _ = self.blocks[place]
-        return TensorFile(self.store.folder(file.key) / block_name(index))
+        return self.store.tensors(self.blocks[place].key, self.blocks[place].index)
 
     def held_out_in(self, place: int) -> Ints:
         """Rows of the dev set in a block, counted from its start."""
@@ -389,16 +380,17 @@ class Corpus:
 
     def _examples(self, place: int, rows: Ints, lengths: Ints) -> Examples:
         """The examples at ``rows``, ascending, of a block; ids outside of these are not read."""
-        block, (_, _, known) = self.tensors(place), self.blocks[place]
+        block = self.tensors(place)
         offsets = np.cumsum(np.concatenate([[0], lengths]))
         first, last = int(rows[0]), int(rows[-1]) + 1
         ids = block.slice("ids", int(offsets[first]), int(offsets[last]))
-        table = TensorFile(self.store.folder(self.key) / block_name(place))
-        to_vocabulary = table["ids"].astype(np.int32)
+        to_vocabulary = self.store.tensors(self.key, place)["ids"].astype(np.int32)
         sentences = Sentences(to_vocabulary[ids], offsets[first : last + 1] - offsets[first])
         if len(rows) < last - first:
             sentences = sentences.select(rows - first)
-        to_class = np.array([self.classes.index(label) for label in known.labels], np.int64)
+        to_class = np.array(
+            [self.classes.index(label) for label in self.blocks[place].labels], np.int64
+        )
         weights = block.get("weights")
         return Examples(
             sentences, to_class[block["targets"][rows]], None if weights is None else weights[rows]
