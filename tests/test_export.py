@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from dcnn.serve.limits import Limits
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,7 +35,6 @@ from dcnn.models import build_model
 from dcnn.ops import select as backends
 from dcnn.predictor import Predictor
 from dcnn.serve.app import make_app
-from dcnn.serve.limits import Limits
 from dcnn.serve.registry import Registry, ServedModel
 from dcnn.text.vocabulary import Sentences
 from untrained import VOCABULARY_TEXT, make_artifact

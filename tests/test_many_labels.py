@@ -22,8 +22,7 @@ from dcnn.export import export, open_session, run_onnx
 from dcnn.inspection import explain, explain_each
 from dcnn.metrics import evaluate_labels, sigmoid
 from dcnn.predictor import Predictor
-from dcnn.serve.prediction import described
-from dcnn.serve.schemas import Prediction as PredictionSchema
+from dcnn.serve.prediction import prediction_response
 from untrained import make_artifact
 
 CLASSES, THRESHOLDS = ("dull", "good", "plot"), (0.3, 0.5, 0.7)
@@ -210,9 +209,9 @@ def test_onnx_and_small_folders_keep_head_and_thresholds(folder, tmp_path):
 
 def test_the_server_tells_the_labels_of_such_a_model_and_of_no_other():
     prediction = make_predictor().predict([TEXTS[4]])[0]
-    values = described(prediction)
-    assert PredictionSchema(**values).labels == list(prediction.labels)
-    assert "labels" not in described(Predictor(make_artifact()).predict(["good"])[0])
+    assert prediction_response(prediction)["labels"] == prediction.labels
+    (single,) = Predictor(make_artifact()).predict(["good"])
+    assert "labels" not in prediction_response(single)
 
 
 @pytest.mark.parametrize("thresholds", [[0.5], [0.5, 0.5, 2], [0.5, 0.5, "x"], [0.5, True, 0]])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from starlette.exceptions import HTTPException
 
 from dcnn import artifact as model_folder
 from dcnn.commands.detectors import DetectorsOptions, run_detectors
@@ -18,8 +19,7 @@ from dcnn.inspection.explanation import MOST_WORDS
 from dcnn.inspection.render import to_html
 from dcnn.predictor import Predictor
 from dcnn.serve.explanations import check_words
-from dcnn.serve.limits import Limits
-from dcnn.serve.refusals import Refusal
+from dcnn.serve.protocol import Limits
 from dcnn.serve.registry import ServedModel
 from dcnn.text.encoder import Encoder
 from dcnn.text.subwords import BPE, SubwordTokenizer
@@ -105,5 +105,7 @@ def test_refusals_name_them(unit, predictor):
         rank_detectors(predictor, [long], layers=[2])
     with pytest.raises(UserError, match=f"not know the {unit} 'q', .* other unknown {unit}s;"):
         rank_detectors(predictor, [TEXT]).find("q")
-    with pytest.raises(Refusal, match=rf"there are [0-9,]+ {unit}s, too many to be explained"):
+    with pytest.raises(
+        HTTPException, match=rf"[0-9,]+ {unit}s are too many to explain"
+    ):
         check_words(ServedModel("m", predictor), [long], Limits())

@@ -1,4 +1,4 @@
-"""Servers to ask: one in the test's own process, and real ones."""
+"""Servers under test: in the test's own process, and in processes of their own."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -11,20 +11,20 @@ from dcnn import artifact as model_folder
 from dcnn.config import NBoWConfig
 from dcnn.predictor import Predictor
 from dcnn.serve.app import make_app
-from dcnn.serve.detectors import index_detectors
-from dcnn.serve.limits import Limits
+from dcnn.serve.explanations import index_detectors
+from dcnn.serve.protocol import Limits
 from dcnn.serve.registry import Registry, ServedModel
 from serve_process import Running, start_server
 from untrained import VOCABULARY_TEXT, make_artifact
 
-# Large enough for a word to stand out among what a detector reacts to.
+# Large enough for a word to be distinctive among the n-grams that activate a detector.
 _WORDS = VOCABULARY_TEXT.split()
 CORPUS = tuple(" ".join(random.Random(n).choices(_WORDS, k=7)) for n in range(300))
 
 
 @pytest.fixture(scope="session")
 def registry() -> Registry:
-    """A DCNN with detectors, another with labels that are numbers, and a model without a graph."""
+    """A DCNN with detectors, one with numbers as labels, and a model without a graph."""
     first = Predictor(make_artifact())
     return Registry(
         [
@@ -37,7 +37,7 @@ def registry() -> Registry:
 
 @pytest.fixture
 def client_with(registry: Registry) -> Callable[..., TestClient]:
-    """A client of a server with some of its limits, or its key, set otherwise."""
+    """Make a client of a server with other limits or a key."""
 
     def make(key: str = "", **limits: float) -> TestClient:
         return TestClient(make_app(registry, Limits(**limits), key=key))
@@ -48,6 +48,17 @@ def client_with(registry: Registry) -> Callable[..., TestClient]:
 @pytest.fixture
 def client(client_with) -> TestClient:
     return client_with()
+
+
+@pytest.fixture(scope="session")
+def multi_label() -> Predictor:
+    """A multi-label model."""
+    return Predictor(make_artifact(classes=("dull", "good", "plot"), thresholds=(0.3, 0.5, 0.7)))
+
+
+@pytest.fixture
+def multi_label_client(multi_label) -> TestClient:
+    return TestClient(make_app(Registry([ServedModel("multi", multi_label)])))
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +73,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def running(folder: Path) -> Iterator[Callable[..., Running]]:
-    """Start real servers, and stop those that still run."""
+    """Start servers in processes of their own, and stop those that still run at the end."""
     started: list[Running] = []
 
     def start(*arguments: object) -> Running:

@@ -78,7 +78,7 @@ def serve(
     """
     from dcnn.commands.serve import ServeOptions, run_serve
     from dcnn.data.readers import TableOptions
-    from dcnn.serve.limits import Limits
+    from dcnn.serve.protocol import Limits
 
     run_serve(
         ServeOptions(
@@ -90,9 +90,9 @@ def serve(
             columns=TableOptions(text_column, encoding=encoding, header=not no_header),
             key=api_key,
             limits=Limits(
-                body=max_body,
-                file=max_file,
-                rows=max_rows,
+                body_bytes=max_body,
+                file_bytes=max_file,
+                file_rows=max_rows,
                 texts=max_texts,
                 characters=max_length,
                 in_flight=max_in_flight,

@@ -19,13 +19,11 @@ except ImportError:
     raise MissingExtraError("dcnn serve", "serve") from None
 
 from dcnn.serve.app import make_app
-from dcnn.serve.detectors import corpus_texts, index_detectors
-from dcnn.serve.hosts import LOOPBACK, Hosts
-from dcnn.serve.limits import Limits
-from dcnn.serve.metrics import Metrics
+from dcnn.serve.explanations import corpus_texts, index_detectors
+from dcnn.serve.middleware import LOOPBACK, HostPolicy, Metrics
+from dcnn.serve.protocol import Limits
 from dcnn.serve.registry import Registry, ServedModel, named_folders
-from dcnn.serve.server import address_of, bind, serve
-from dcnn.serve.workers import run_workers
+from dcnn.serve.server import address_of, bind, run_workers, serve
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def run_serve(options: ServeOptions) -> None:
     address = address_of(sockets[0])
     # Nobody but this machine can ask, so any other name was made to point here by a page.
     private = _is_loopback(sockets[0]) and not options.key
-    hosts = Hosts(options.allowed_hosts, (*LOOPBACK, options.host) if private else None)
+    hosts = HostPolicy(options.allowed_hosts, (*LOOPBACK, options.host) if private else None)
     if not _is_loopback(sockets[0]) and not options.key:
         print("Anyone who reaches this machine can ask: --api-key or DCNN_API_KEY asks for a key.")
     print(
@@ -78,7 +76,7 @@ def run_serve(options: ServeOptions) -> None:
 
     def work(number: int, callback: socket.socket, alive: int | None = None) -> None:
         metrics.worker = number
-        metrics.forget_in_flight()
+        metrics.reset_in_flight()
         app = make_app(registry, options.limits, metrics, options.key, options.log_requests, hosts)
         serve(app, callback, alive)
 
@@ -90,7 +88,7 @@ def run_serve(options: ServeOptions) -> None:
 
 def _load(name: str, folder: Path, options: ServeOptions) -> ServedModel:
     model = ServedModel(name, Predictor.load(folder))
-    if options.corpus is None or not model.explains:
+    if options.corpus is None or not model.explainable:
         return model
     texts = corpus_texts(options.corpus, options.columns)
     print(f"{name}: looking what its detectors answer to in {options.corpus}", file=sys.stderr)

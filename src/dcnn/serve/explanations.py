@@ -1,80 +1,241 @@
-"""``/v1/explain`` and ``/v1/compare``: explanations as plain values, with a graph to be drawn."""
+"""``/v1/explain``, ``/v1/compare`` and ``/v1/detectors``: explanations as plain values.
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+What a graph shows and where is decided by ``dcnn.inspection.picture`` and ``layout``, as for the
+SVG. Colours are the page's own; the numbers are the network's.
+"""
 
-from dcnn.inspection.comparison import DetectorChange, compare
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from starlette.exceptions import HTTPException
+
+from dcnn.config import DCNNConfig
+from dcnn.data.readers import TableOptions, read_rows
+from dcnn.inspection.attribution import word_contributions
+from dcnn.inspection.comparison import compare
+from dcnn.inspection.detector_ranking import Progress
+from dcnn.inspection.detectors import Detector, DetectorIndex, rank_detectors
 from dcnn.inspection.explanation import Explanation, explain
-from dcnn.serve.answers import json_bytes
-from dcnn.serve.detectors import joined_detectors
-from dcnn.serve.drawing import draw
-from dcnn.serve.limits import Limits
-from dcnn.serve.prediction import described
-from dcnn.serve.refusals import Refusal
+from dcnn.inspection.layout import MARGIN, WORD_HEIGHT, Layout, place
+from dcnn.inspection.picture import Picture, make_picture
+from dcnn.predictor import Predictor
+from dcnn.serve.prediction import prediction_response
+from dcnn.serve.protocol import Limits, json_bytes
 from dcnn.serve.registry import ServedModel
-from dcnn.serve.schemas import CompareQuestion, ExplainQuestion
+from dcnn.serve.schemas import (
+    CompareRequest,
+    Drawing,
+    DrawnEdge,
+    DrawnNode,
+    DrawnWord,
+    ExplainRequest,
+    ExplanationResponse,
+    GraphRequest,
+    Word,
+)
 
-
-def explanation(model: ServedModel, text: str, question: ExplainQuestion) -> bytes:
-    """One of the explanations in the answer to ``/v1/explain``."""
-    return json_bytes(_values(explain(model.predictor, text, question.given("of_class")), question))
+TOP = 8  # n-grams of a detector
+PLACES = 1  # decimals of a pixel
 
 
 def check_words(model: ServedModel, texts: Sequence[str], limits: Limits) -> None:
     """Refuse texts that would take too long: the time grows with the square of their words.
 
     Raises:
-        Refusal: they have too many words in all.
+        HTTPException: they have too many words in all.
     """
     encoder = model.predictor.artifact.encoder
     words = sum(len(encoder.tokenizer(text)) for text in texts)
-    if words > limits.explained_words:
-        raise Refusal(
+    if words > limits.explain_words:
+        raise HTTPException(
             422,
-            f"there are {words:,} {encoder.unit}s, too many to be explained; send at most "
-            f"{limits.explained_words:,} at once",
+            f"{words:,} {encoder.unit}s are too many to explain; send at most "
+            f"{limits.explain_words:,} at once",
         )
 
 
-def comparison(model: ServedModel, question: CompareQuestion) -> bytes:
-    """The whole answer to ``/v1/compare``."""
-    first, second = question.texts
-    before = explain(model.predictor, first, question.given("of_class"))
+def explain_text(model: ServedModel, text: str, request: ExplainRequest) -> bytes:
+    """One of the explanations in the response of ``/v1/explain``."""
+    explanation = explain(model.predictor, text, request.given("of_class"))
+    return json_bytes(_explanation_response(explanation, request))
+
+
+def compare_texts(model: ServedModel, request: CompareRequest) -> bytes:
+    """The response of ``/v1/compare``."""
+    first, second = request.texts
+    before = explain(model.predictor, first, request.given("of_class"))
     after = explain(model.predictor, second, before.label)
     found = compare(before, after)
+    changes = []
+    for change in found.changes:
+        name = ""
+        if model.detectors is not None:
+            at = sorted(detectors_of_node(model, f"{change.layer}:{change.map}:{change.row}"))
+            name = " + ".join(filter(None, map(model.detectors.name, at)))
+        changes.append(vars(change) | {"name": name})
     return json_bytes(
         {
+            **vars(found),
             "model": model.name,
-            "explanations": [_values(before, question), _values(after, question)],
-            "difference": found.difference,
-            "aligned": found.aligned,
-            "changes": [
-                asdict(change) | {"name": _name(model, change)} for change in found.changes
-            ],
-            "others": found.others,
+            "explanations": [_explanation_response(one, request) for one in (before, after)],
+            "changes": changes,
         }
     )
 
 
-def _name(model: ServedModel, change: DetectorChange) -> str:
-    if model.detectors is None:
-        return ""
-    joined = sorted(joined_detectors(model, f"{change.layer}:{change.map}:{change.row}"))
-    return " + ".join(filter(None, map(model.detectors.name, joined)))
-
-
-def _values(
-    explanation: Explanation, question: ExplainQuestion | CompareQuestion
-) -> dict[str, Any]:
+def _explanation_response(explanation: Explanation, request: GraphRequest) -> ExplanationResponse:
     return {
         "text": explanation.prediction.text,
-        **described(explanation.prediction),
+        **prediction_response(explanation.prediction),
         "class": explanation.label,
         "logit": explanation.logit,
         "biases": explanation.biases,
-        "words": explanation.described_words(),
-        "ngrams": [asdict(ngram) for ngram in explanation.ngrams],
-        "deletions": [asdict(deletion) for deletion in explanation.deletions],
-        "graph": draw(explanation, question.nodes, question.edges),
+        "words": cast("list[Word]", explanation.described_words()),
+        "ngrams": explanation.ngrams,
+        "deletions": explanation.deletions,
+        "graph": draw(explanation, request.nodes, request.edges),
     }
+
+
+def draw(explanation: Explanation, nodes: int, edges: int) -> Drawing:
+    """The graph with ``nodes`` nodes of the last layer, and ``edges`` edges into every node."""
+    picture = make_picture(explanation.graph, explanation.of_class, nodes, edges)
+    layout = place(picture)
+    contributions = {(edge.source, edge.target): edge.contribution for edge in picture.edges}
+    drawn_edges: list[DrawnEdge] = [
+        {
+            "source": edge.source,
+            "target": edge.target,
+            "contribution": contributions[edge.source, edge.target],
+            "width": round(edge.width, 2),
+            "start": _point(edge.start),
+            "end": _point(edge.end),
+        }
+        for edge in layout.edges
+    ]
+    return {
+        "width": round(layout.width, PLACES),
+        "height": round(layout.layers[0][0] + WORD_HEIGHT + MARGIN, PLACES),
+        "root": _point(layout.root),
+        "layers": [(round(y, PLACES), name) for y, name in layout.layers],
+        "words": _draw_words(layout, picture),
+        "nodes": _draw_nodes(explanation, picture, layout),
+        "edges": drawn_edges,
+        "topmost": picture.top,
+        "contributions": picture.shown,
+        "paths": picture.followed,
+    }
+
+
+def _draw_words(layout: Layout, picture: Picture) -> list[DrawnWord]:
+    drawn: list[DrawnWord] = []
+    for word in layout.words:
+        position = int(word.id.partition(":")[2]) if word.id else None
+        drawn.append(
+            {
+                "id": word.id,
+                "position": position,
+                "x": round(word.x, PLACES),
+                "y": round(word.y, PLACES),
+                "width": round(word.width, PLACES),
+                "text": word.text,
+                "attribution": None if position is None else picture.attributions[position],
+            }
+        )
+    return drawn
+
+
+def _draw_nodes(explanation: Explanation, picture: Picture, layout: Layout) -> list[DrawnNode]:
+    nodes = explanation.graph.nodes
+    numbers = np.array([node.number for node in picture.nodes])
+    by_word = word_contributions(explanation.graph, numbers)
+    placed = {node.id: node for node in layout.nodes}
+    drawn: list[DrawnNode] = []
+    for node, words in zip(picture.nodes, by_word.tolist(), strict=True):
+        at, margin = placed[node.id], float(nodes.margin[node.number])
+        drawn.append(
+            {
+                "id": node.id,
+                "x": round(at.x, PLACES),
+                "y": round(at.y, PLACES),
+                "radius": round(at.radius, PLACES),
+                "layer": int(nodes.layer[node.number]),
+                "map": int(nodes.map[node.number]),
+                "row": int(nodes.row[node.number]),
+                "position": int(nodes.position[node.number]),
+                "value": float(nodes.value[node.number]),
+                "margin": margin if np.isfinite(margin) else None,
+                "contribution": node.contribution,
+                "word_contributions": [round(amount, 6) for amount in words],
+            }
+        )
+    return drawn
+
+
+def _point(point: tuple[float, float]) -> tuple[float, float]:
+    return round(point[0], PLACES), round(point[1], PLACES)
+
+
+def corpus_texts(path: Path, options: TableOptions) -> Iterator[str]:
+    """The texts of a corpus, one by one."""
+    return (row.text for row in read_rows(path, options, labels=False))
+
+
+def index_detectors(
+    predictor: Predictor, texts: Iterable[str], progress: Progress | None = None
+) -> DetectorIndex:
+    """Rank the detectors over a corpus, and name them all now: the workers then share the names."""
+    index = rank_detectors(predictor, texts, top=TOP, progress=progress)
+    index.by_distinctiveness()
+    return index
+
+
+def find_detectors(
+    model: ServedModel, place: dict[str, int | None], node: str | None, word: str | None, limit: int
+) -> bytes:
+    """The response of ``/v1/detectors``; what is None does not filter.
+
+    Args:
+        model: the model.
+        place: layer, map and row of the detectors.
+        node: a node of the feature graph, as ``layer:map:row``: only the detectors it sums.
+        word: only detectors that are activated by this word, the most specific ones first.
+        limit: number of detectors to describe.
+
+    Raises:
+        HTTPException: there is no corpus, the model has no detectors, or there is no such node.
+        UserError: the word is not in the vocabulary.
+    """
+    index = model.detectors
+    if index is None:
+        raise HTTPException(404, model.detectors_note)
+    found = list(index.detectors if word is None else index.find(word))
+    for name, value in place.items():
+        if value is not None:
+            found = [detector for detector in found if getattr(detector, name) == value]
+    if node is not None:
+        summed, known = detectors_of_node(model, node), index.detectors
+        if not summed <= set(known):
+            raise HTTPException(
+                422,
+                f"node: there is no node {node} here; detectors are {known[0]} to {known[-1]} "
+                "(layer:map:row), and folding sums two of the first layer",
+            )
+        found = [detector for detector in found if detector in summed]
+    described = [index.describe(detector) for detector in found[:limit]]
+    return json_bytes({"model": model.name, "detectors": described, "total": len(found)})
+
+
+def detectors_of_node(model: ServedModel, node: str) -> set[Detector]:
+    """The detectors that a node, as ``layer:map:row``, is the sum of.
+
+    Detectors of the first layer are rows before folding, and folding sums two of them into one.
+    """
+    layer, number, row = map(int, node.split(":"))
+    config = model.predictor.artifact.config.model
+    summed = {Detector(layer, number, row)}
+    if layer == 1 and isinstance(config, DCNNConfig) and config.fold:
+        summed.add(Detector(layer, number, row + config.dim // 2))
+    return summed

@@ -1,28 +1,33 @@
-"""Questions and answers as types: what is checked, and what the OpenAPI description says.
+"""Types of requests and responses, from which the OpenAPI document is generated.
 
-The limits of a server are its own (``dcnn.serve.limits``) and are checked where a question is
-answered.
+Requests are pydantic models, since they are validated. Responses are typed dictionaries around the
+library's own dataclasses: the code that builds them is checked by mypy, and pydantic only describes
+them. Limits of a server are checked where a request is processed (``dcnn.serve.protocol``).
 """
 
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, NotRequired, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import TypedDict  # pydantic accepts that of typing from Python 3.12 on
 
-Label = str | int | float | bool
+from dcnn.artifact import Label
+from dcnn.inspection.attribution import NGram
+from dcnn.inspection.counterfactuals import Deletion
+from dcnn.serve.protocol import Limits
 
-MODEL = "Name of a model; the first one if not given."
-LABELS = "Every label that reaches its threshold; only of models that may give several."
-TOP = "How many labels to tell as a list, the most probable first; of models that give one label."
+MODEL = "Name of a model; default: the first one."
+TOP = "Number of labels to list, most probable first; single-label models only."
 ABSTAIN_BELOW = (
-    "Give no label to a text whose best probability is under this; of models that give one label."
+    "Give no label to a text whose best probability is below this; single-label models only."
 )
-OF_CLASS = "The label to explain; the predicted one if not given."
-NODES = "How many topmost nodes the graph shows: those of the largest contributions."
-EDGES = "How many edges into every node the graph shows: those that carry most."
+CLASS = "The label to explain; default: the predicted one."
+NODES = "Number of nodes of the last layer to draw: those with the largest contributions."
+EDGES = "Number of edges to draw into every node: those with the largest contributions."
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
-    """What is left out is not the empty string, though Python needs a value for it."""
+    """Leave out empty defaults: Python needs a value, but omitting a field is none of them."""
     for field in schema["properties"].values():
         if not field.get("default", True):
             del field["default"]
@@ -33,8 +38,8 @@ def _either_text_or_texts(schema: dict[str, Any]) -> None:
     schema["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
 
 
-class Question(BaseModel):
-    """What all questions share."""
+class ModelRequest(BaseModel):
+    """What all requests share."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, populate_by_name=True, json_schema_extra=_without_defaults
@@ -43,12 +48,12 @@ class Question(BaseModel):
     model: str = Field(default="", description=MODEL)
 
     def given(self, name: str) -> Any:
-        """The value of a field; None if it was left out."""
+        """The value of a field; None if it was omitted."""
         return getattr(self, name) if name in self.model_fields_set else None
 
 
-class TextQuestion(Question):
-    """One text or many."""
+class TextRequest(ModelRequest):
+    """One text or several."""
 
     model_config = ConfigDict(json_schema_extra=_either_text_or_texts)
 
@@ -62,12 +67,12 @@ class TextQuestion(Question):
         return self
 
     def all_texts(self) -> list[str]:
-        """The texts, whichever way they were given."""
+        """The texts as a list."""
         return [self.text] if "text" in self.model_fields_set else self.texts
 
 
-class PredictQuestion(TextQuestion):
-    """Which labels?"""
+class PredictRequest(TextRequest):
+    """The body of ``/v1/predict``."""
 
     top: int = Field(default=0, ge=1, description=TOP)
     abstain_below: float = Field(
@@ -75,100 +80,70 @@ class PredictQuestion(TextQuestion):
     )
 
 
-class ExplainQuestion(TextQuestion):
-    """Why these labels?"""
+class GraphRequest(ModelRequest):
+    """What is to be explained, and how much of the graph is drawn."""
 
-    of_class: str = Field(default="", alias="class", description=OF_CLASS)
+    of_class: str = Field(default="", alias="class", description=CLASS)
     nodes: int = Field(default=10, ge=1, le=60, description=NODES)
     edges: int = Field(default=3, ge=1, le=8, description=EDGES)
 
 
-class CompareQuestion(Question):
-    """What changes between two texts?"""
+class ExplainRequest(TextRequest, GraphRequest):
+    """The body of ``/v1/explain``."""
+
+
+class CompareRequest(GraphRequest):
+    """The body of ``/v1/compare``."""
 
     texts: tuple[str, str] = Field(description="The two texts.", strict=False)
-    of_class: str = Field(
-        default="",
-        alias="class",
-        description="The label to compare; the one predicted for the first text if not given.",
-    )
-    nodes: int = Field(default=10, ge=1, le=60, description=NODES)
-    edges: int = Field(default=3, ge=1, le=8, description=EDGES)
 
 
-class Answer(BaseModel):
-    """What all answers share."""
+class Response(TypedDict):
+    """What all responses share. A string below a field is its description."""
 
-    model_config = ConfigDict(extra="forbid")
-
-
-class Error(Answer):
-    """Why a request is not answered as asked."""
-
-    error: str = Field(description="One sentence: what is wrong and how to mend it.")
+    __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)  # type: ignore[misc]
 
 
-class RankedLabel(Answer):
+class Error(Response):
+    """Why a request failed."""
+
+    error: str
+    """One sentence: what is wrong and how to fix it."""
+
+
+class LabelProbability(TypedDict):
     """A label and its probability."""
 
     label: Label
     probability: float
 
 
-class Prediction(Answer):
-    """The answer to one text."""
+class PredictionResponse(TypedDict):
+    """The prediction of one text."""
 
-    label: Label | None = Field(
-        description="The most probable label; null if its probability is under `abstain_below`."
-    )
-    probability: float = Field(description="Of the most probable label, even where it is not told.")
-    probabilities: dict[str, float] = Field(description="Of every label, the largest first.")
-    labels: list[Label] | None = Field(default=None, description=LABELS)
-    abstained: bool | None = Field(
-        default=None, description="Whether the text is left without a label, if that was asked for."
-    )
-    top: list[RankedLabel] | None = Field(
-        default=None, description="The most probable labels, if they were asked for."
-    )
+    label: Label | None
+    """The most probable label; null if its probability is below `abstain_below`."""
+    probability: float
+    """Probability of the most probable label, even if `label` is null."""
+    probabilities: dict[str, float]
+    """Probability of every label, the largest first."""
+    labels: NotRequired[Sequence[Label]]
+    """Every label that reaches its threshold; multi-label models only."""
+    abstained: NotRequired[bool]
+    """Whether the text gets no label; only with `abstain_below`."""
+    top: NotRequired[list[LabelProbability]]
+    """The most probable labels; only with `top`."""
 
 
-class Predictions(Answer):
-    """The answers to all texts, in their order."""
+class PredictResponse(Response):
+    """The predictions of all texts, in their order."""
 
     model: str
-    predictions: list[Prediction]
+    predictions: list[PredictionResponse]
 
 
-class Word(Answer):
-    """A token of the text, and its attribution for the class."""
-
-    word: str
-    spelled: str = Field(description="What it adds to a text: a word has a space before it.")
-    attribution: float
-    known: bool = Field(description="Whether it is in the network's vocabulary.")
-
-
-class NGram(Answer):
-    """Words, next to each other or apart, that topmost nodes come from."""
-
-    positions: list[int]
-    words: list[str]
-    attribution: float
-    nodes: int
-
-
-class Deletion(Answer):
-    """The network's answer without one word."""
-
-    position: int
-    word: str
-    label: Label
-    probability: float
-    changes: bool
-
-
-class DrawnWord(Answer):
-    """A word's box: its middle and width. A gap, where words were left out, has an empty id."""
+class DrawnWord(TypedDict):
+    """A word's box: centre and width. A gap, where words were left out, has an empty id."""
 
     id: str
     position: int | None
@@ -179,8 +154,8 @@ class DrawnWord(Answer):
     attribution: float | None
 
 
-class DrawnNode(Answer):
-    """A pooled node: its place, the network's own numbers, and what it saw."""
+class DrawnNode(TypedDict):
+    """A node that pooling kept, with its position in the drawing."""
 
     id: str
     x: float
@@ -189,30 +164,32 @@ class DrawnNode(Answer):
     layer: int
     map: int
     row: int
-    position: int = Field(description="Column of the convolution that it was taken from.")
-    value: float = Field(description="After tanh.")
-    margin: float | None = Field(description="Above the best value that was dropped in its row.")
-    contribution: float = Field(description="Contribution of its drawn edges to the logit.")
-    word_contributions: list[float] = Field(
-        description="Contribution of every word of the text to the value."
-    )
+    position: int
+    """Column of the convolution that it was selected from."""
+    value: float
+    """Value after tanh."""
+    margin: float | None
+    """Distance to the largest value of its row that pooling dropped."""
+    contribution: float
+    """Contribution of its drawn edges to the logit."""
+    word_contributions: list[float]
+    """Contribution of every word of the text to the value."""
 
 
-class DrawnEdge(Answer):
+class DrawnEdge(TypedDict):
     """An edge, or the edges of all rows of a word into one node."""
 
     source: str
     target: str
-    contribution: float = Field(
-        description="Contribution of the drawn paths through it to the logit."
-    )
+    contribution: float
+    """Contribution of the drawn paths through it to the logit."""
     width: float
     start: tuple[float, float]
     end: tuple[float, float]
 
 
-class Drawing(Answer):
-    """The part of the feature graph that carries the decision, with places."""
+class Drawing(TypedDict):
+    """The part of the feature graph with the largest contributions, with positions to draw it."""
 
     width: float
     height: float
@@ -221,144 +198,141 @@ class Drawing(Answer):
     words: list[DrawnWord]
     nodes: list[DrawnNode]
     edges: list[DrawnEdge]
-    topmost: int = Field(description="How many topmost nodes there are.")
-    contributions: float = Field(description="What the drawn ones of them add to the logit.")
-    paths: float = Field(description="What the drawn paths carry of it.")
+    topmost: int
+    """Number of nodes in the last layer."""
+    contributions: float
+    """Contribution of the drawn nodes of the last layer to the logit."""
+    paths: float
+    """Contribution of the drawn paths to the logit."""
 
 
-class Explanation(Answer):
-    """Why one text gets its label."""
+class Word(TypedDict):
+    """A token of the text."""
+
+    word: str
+    spelled: str
+    """What it adds to a text: the space before it included."""
+    attribution: float
+    known: bool
+    """Whether it is in the vocabulary."""
+
+
+_ExplainedClass = TypedDict("_ExplainedClass", {"class": Label})
+
+
+class ExplanationResponse(PredictionResponse, _ExplainedClass):
+    """Why a text gets its label; `class` is the label that is explained."""
 
     text: str
-    label: Label
-    probability: float
-    labels: list[Label] | None = Field(default=None, description=LABELS)
-    probabilities: dict[str, float]
-    of_class: Label = Field(alias="class", description="The label that is explained.")
-    logit: float = Field(description="Its logit: the attribution of all words, and the biases.")
+    logit: float
+    """Logit of the class: the sum of the words' attributions and of the biases."""
     biases: float
     words: list[Word]
-    ngrams: list[NGram]
-    deletions: list[Deletion]
+    ngrams: Sequence[NGram]
+    deletions: Sequence[Deletion]
     graph: Drawing
 
 
-class Explanations(Answer):
+class ExplainResponse(Response):
     """The explanations of all texts, in their order."""
 
     model: str
-    explanations: list[Explanation]
+    explanations: list[ExplanationResponse]
 
 
-class Change(Answer):
-    """What a topmost detector contributes to the class in either text."""
+class Change(TypedDict):
+    """The contribution of a detector of the last layer to the class in both texts."""
 
     layer: int
     map: int
     row: int
-    name: str = Field(description="What it looks for in the corpus; empty if that is not known.")
+    name: str
+    """Words of the corpus that activate it; empty without a corpus."""
     contributions: tuple[float, float]
-    word_contributions: tuple[list[float], list[float]] = Field(
-        description="What every word of each text brings to the contribution."
-    )
+    word_contributions: tuple[Sequence[float], Sequence[float]]
+    """Contribution of every word of each text to `contributions`."""
 
 
-class Comparison(Answer):
+class CompareResponse(Response):
     """Two texts, and what changes between them."""
 
     model: str
-    explanations: tuple[Explanation, Explanation]
-    difference: float = Field(
-        description="The second logit minus the first: the sum of all changes."
-    )
-    aligned: list[tuple[int | None, int | None]] = Field(
-        description="Positions of words that stand for each other; null where there is none."
-    )
-    changes: list[Change] = Field(description="The largest, by size.")
-    others: float = Field(description="What the changes that are not listed add up to.")
+    explanations: list[ExplanationResponse]
+    difference: float
+    """The second logit minus the first: the sum of all changes."""
+    aligned: Sequence[tuple[int | None, int | None]]
+    """Positions of words that correspond to each other; null where there is no counterpart."""
+    changes: list[Change]
+    """The largest changes."""
+    others: float
+    """Sum of the changes that are not listed."""
 
 
-class PredictedRow(Answer):
-    """One line of the answer to a file."""
+class CorpusNGram(TypedDict):
+    """An n-gram of the corpus that activates a detector."""
 
-    line: int
     text: str
-    label: Label
-    probability: float
-    probabilities: dict[str, float]
-
-
-class Detection(Answer):
-    """An n-gram that a detector answers to."""
-
-    text: str = Field(description="The words, with an ellipsis where some are missing.")
+    """The words, with an ellipsis where some are missing."""
     words: list[str]
     positions: list[int]
-    strongest: list[int] = Field(description="Positions of the words that bring most.")
+    strongest: list[int]
+    """Positions of the words with the largest contributions."""
     value: float
     count: int
 
 
-class Detector(Answer):
-    """A row of filters, and the n-grams of the corpus that it answers to most."""
+class DetectorResponse(TypedDict):
+    """A row of a feature map, and the n-grams of the corpus that activate it most."""
 
     layer: int
     map: int
     row: int
     name: str
-    mean: float = Field(description="Of its values over the corpus.")
-    faint: bool = Field(
-        description="Whether it has next to no weight beside the others of its layer."
-    )
-    contributions: dict[str, float] = Field(
-        description="What its n-grams carry of each class's logit, in the mean."
-    )
-    top: list[Detection]
+    mean: float
+    """Mean of its values over the corpus."""
+    faint: bool
+    """Whether its weights are small compared with the others of its layer."""
+    contributions: dict[str, float]
+    """Mean contribution of its n-grams to the logit of each class."""
+    top: list[CorpusNGram]
 
 
-class Detectors(Answer):
+class DetectorsResponse(Response):
     """Detectors of a model."""
 
     model: str
-    detectors: list[Detector]
-    total: int = Field(description="How many there are, those beyond `limit` included.")
+    detectors: list[DetectorResponse]
+    total: int
+    """Number of detectors that match, those beyond `limit` included."""
 
 
-class Model(Answer):
+class ModelInfo(TypedDict):
     """A model that is served."""
 
     name: str
     kind: str
-    classes: list[Label]
-    words: int = Field(description="Size of the vocabulary.")
+    classes: Sequence[Label]
+    vocabulary_size: int
     backend: str
-    explains: bool = Field(description="Whether it has a feature graph.")
-    detectors: bool = Field(description="Whether its detectors are known.")
-    detectors_note: str = Field(description="If not, how to get them.")
+    explainable: bool
+    """Whether it has a feature graph."""
+    detectors: bool
+    """Whether n-grams of a corpus are known for its detectors."""
+    detectors_note: str
+    """If not, how to get them."""
 
 
-class ServerLimits(Answer):
-    """What one request may ask for at most."""
+class ModelsResponse(Response):
+    """All models; the first one is the default."""
 
-    body: int
-    file: int
-    rows: int
-    texts: int
-    explained: int
-    explained_words: int
-    characters: int
+    models: list[ModelInfo]
+    limits: Limits
 
 
-class Models(Answer):
-    """All models; the first one answers where none is named."""
-
-    models: list[Model]
-    limits: ServerLimits
-
-
-class Health(Answer):
-    """That the server answers."""
+class Health(Response):
+    """That the server is up."""
 
     status: str
     models: int
-    key: bool = Field(description="Whether the API asks for a key.")
+    key: bool
+    """Whether the API requires a key."""

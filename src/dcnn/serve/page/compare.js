@@ -53,13 +53,13 @@ export class CompareView {
   }
 
   async #ask(question) {
-    if (question.empty || !this.model.explains) return null;
+    if (question.empty || !this.model.explainable) return null;
     return post("/v1/compare", question);
   }
 
   #show(answer) {
     byId("comparison").hidden = !answer;
-    this.#problem(answer ? "" : this.model.explains ? "Type two sentences." : `A model of the kind ${this.model.kind} has no feature graph to compare.`);
+    this.#problem(answer ? "" : this.model.explainable ? "Type two sentences." : `A model of the kind ${this.model.kind} has no feature graph to compare.`);
     if (!answer) return;
     this.answer = answer;
     answer.explanations.forEach((explanation, i) => {

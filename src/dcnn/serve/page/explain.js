@@ -87,7 +87,7 @@ export class ExplainView {
   async #ask(question) {
     if (question.empty) return null;
     const { model, text } = question;
-    if (this.model.explains) return this.#whileWaiting(question, post("/v1/explain", question));
+    if (this.model.explainable) return this.#whileWaiting(question, post("/v1/explain", question));
     return { ...(await post("/v1/predict", { model, text })).predictions[0], text, plain: true };
   }
 

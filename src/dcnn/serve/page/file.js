@@ -48,8 +48,8 @@ export class FileView {
 
   async read(file) {
     this.#problem("");
-    if (file.size > this.limits.file) {
-      this.#problem(`${file.name} has ${file.size.toLocaleString()} bytes; this server takes ${this.limits.file.toLocaleString()}.`);
+    if (file.size > this.limits.file_bytes) {
+      this.#problem(`${file.name} has ${file.size.toLocaleString()} bytes; this server takes ${this.limits.file_bytes.toLocaleString()}.`);
       return;
     }
     const query = new URLSearchParams({ name: file.name, model: this.model.name });

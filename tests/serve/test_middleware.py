@@ -1,12 +1,17 @@
-"""Keys, headers, and what a stranger's text can do: nothing."""
+"""Overload, keys, host names, headers and metrics of every request."""
+
+import asyncio
+import builtins
+import io
+import os
 
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
 
-from dcnn.serve import front
+from dcnn.serve import middleware
 from dcnn.serve.app import make_app
-from dcnn.serve.hosts import LOOPBACK, Hosts
-from dcnn.serve.metrics import Metrics
+from dcnn.serve.middleware import HEADERS, LOOPBACK, HostPolicy, Metrics
 
 MARKUP = "<script>alert(1)</script> & </textarea>"
 
@@ -25,7 +30,7 @@ MARKUP = "<script>alert(1)</script> & </textarea>"
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/predict", "/v1/models", "/metrics"])
-def test_the_api_asks_for_the_key(client_with, path, headers, status):
+def test_the_api_requires_the_key(client_with, path, headers, status):
     client = client_with(key="secret")
     ask = client.post if path == "/v1/predict" else client.get
     body = {"json": {"text": "good"}} if path == "/v1/predict" else {}
@@ -38,22 +43,22 @@ def test_the_api_asks_for_the_key(client_with, path, headers, status):
 
 def test_keys_are_compared_in_constant_time(client_with, monkeypatch):
     compared = []
-    real = front.hmac.compare_digest
+    real = middleware.hmac.compare_digest
     monkeypatch.setattr(
-        front.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b)
+        middleware.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b)
     )
     client_with(key="secret").get("/v1/models", headers={"x-api-key": "wrong"})
     assert (b"wrong", b"secret") in compared
 
 
-def test_the_page_is_there_without_the_key(client_with):
+def test_the_page_needs_no_key(client_with):
     client = client_with(key="secret")
     assert client.get("/").status_code == 200
     assert client.get("/page/main.js").status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/v1/models", "/nope", "/metrics", "/page/main.js"])
-def test_every_answer_has_the_security_headers(client, path):
+def test_every_response_has_the_security_headers(client, path):
     headers = client.get(path).headers
     policy = headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'")
@@ -75,7 +80,7 @@ def test_every_answer_has_the_security_headers(client, path):
         ("GET", f"/{MARKUP}", None),
     ],
 )
-def test_nothing_a_user_typed_comes_back_as_markup(client, method, path, body):
+def test_user_input_never_comes_back_as_markup(client, method, path, body):
     answer = client.request(method, path, json=body)
     assert answer.headers["content-type"] in ("application/json", "application/x-ndjson")
     assert not set("<>&").intersection(answer.text)
@@ -83,16 +88,13 @@ def test_nothing_a_user_typed_comes_back_as_markup(client, method, path, body):
 
 @pytest.mark.parametrize(
     "path",
-    ["/page/../front.py", "/page/%2e%2e/front.py", "/page//etc/passwd", "/page/..%2ffront.py"],
+    ["/page/../app.py", "/page/%2e%2e/app.py", "/page//etc/passwd", "/page/..%2fapp.py"],
 )
 def test_no_address_leads_to_another_file(client, path):
     assert client.get(path).status_code == 404
 
 
 def test_a_request_opens_no_file(client, monkeypatch):
-    import builtins
-    import io
-    import os
 
     def opened(*arguments, **_):
         raise AssertionError(f"opened {arguments[0]}")
@@ -112,25 +114,25 @@ def test_a_request_opens_no_file(client, monkeypatch):
     assert [answer.status_code for answer in answers] == [200] * 7
 
 
-def test_a_failure_is_a_sentence_and_its_log_has_no_text(client, monkeypatch, caplog):
+def test_a_failure_is_logged_without_the_text(client, monkeypatch, caplog):
     def fail(model, texts, form):
         raise RuntimeError(f"could not read {texts}")
 
-    monkeypatch.setattr("dcnn.serve.prediction.predictions", fail)
+    monkeypatch.setattr("dcnn.serve.app.predict_texts", fail)
     answer = client.post("/v1/predict", json={"text": "a private text"})
     assert answer.status_code == 500
-    assert answer.json() == {"error": front.FAILED}
+    assert answer.json() == {"error": middleware.FAILED}
     assert "RuntimeError in answer to /v1/predict" in caplog.text
     assert "private" not in caplog.text
 
 
-def test_a_failure_behind_the_framework_is_answered_and_counted_too(client, monkeypatch, caplog):
+def test_a_failure_inside_fastapi_is_answered_and_counted(client, monkeypatch, caplog):
     def fail(model, text, question):
         raise RuntimeError(f"could not read {text}")
 
-    monkeypatch.setattr("dcnn.serve.routes.explanation", fail)
+    monkeypatch.setattr("dcnn.serve.app.explain_text", fail)
     answer = client.post("/v1/explain", json={"text": "a private text"})
-    assert (answer.status_code, answer.json()) == (500, {"error": front.FAILED})
+    assert (answer.status_code, answer.json()) == (500, {"error": middleware.FAILED})
     assert "private" not in caplog.text
     assert 'route="/v1/explain",status="500"} 1' in client.get("/metrics").text
 
@@ -138,7 +140,7 @@ def test_a_failure_behind_the_framework_is_answered_and_counted_too(client, monk
 @pytest.fixture
 def local(registry) -> TestClient:
     """A server on 127.0.0.1 that a proxy offers as app.example."""
-    return TestClient(make_app(registry, hosts=Hosts(["App.example"], (*LOOPBACK, "::2"))))
+    return TestClient(make_app(registry, hosts=HostPolicy(["App.example"], (*LOOPBACK, "::2"))))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def local(registry) -> TestClient:
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/models", "/"])
-def test_a_local_server_answers_to_its_own_names_alone(local, path, host, status):
+def test_a_local_server_answers_only_to_its_own_names(local, path, host, status):
     answer = local.get(path, headers={"host": host})
     assert answer.status_code == status
     if status == 421:
@@ -180,7 +182,7 @@ def test_a_local_server_answers_to_its_own_names_alone(local, path, host, status
         ({"sec-fetch-site": "cross-site"}, 403),
     ],
 )
-def test_pages_of_other_sites_may_not_ask(local, headers, status):
+def test_pages_of_other_sites_are_refused(local, headers, status):
     headers = {"host": "localhost:8000", **headers}
     answer = local.post("/v1/predict", json={"text": "good"}, headers=headers)
     assert answer.status_code == status
@@ -194,20 +196,74 @@ def test_a_link_on_another_site_opens_the_page(local):
     assert local.get("/v1/models", headers=headers).status_code == 403
 
 
-def test_a_server_for_others_answers_to_any_name_but_not_to_any_page(client):
+def test_a_public_server_answers_to_any_name_but_not_to_other_sites(client):
     assert client.get("/v1/models", headers={"host": "any.example"}).status_code == 200
     headers = {"host": "any.example", "origin": "https://evil.example"}
     assert client.post("/v1/predict", json={"text": "a"}, headers=headers).status_code == 403
 
 
-def test_no_address_redirects_to_a_name_that_the_request_gave(client):
+def test_no_redirect_repeats_the_host_of_the_request(client):
     answer = client.get("/docs/", headers={"host": "evil.example"}, follow_redirects=False)
     assert answer.status_code == 404
     assert "location" not in answer.headers
 
 
-def test_a_status_without_a_series_is_no_failure(registry):
+def test_requests_beyond_the_limit_get_retry_after(client_with):
+    client = client_with(in_flight=5)
+    client.app.pending = lambda: 6
+    answer = client.post("/v1/predict", json={"text": "good"})
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert "busy" in answer.json()["error"]
+    # Whoever looks after the server still hears from it.
+    assert client.get("/healthz").status_code == 200
+    assert 'status="503"} 1' in client.get("/metrics").text
+    client.app.pending = lambda: 5
+    assert client.post("/v1/predict", json={"text": "good"}).status_code == 200
+
+
+def test_too_many_headers_are_refused(client):
+    headers = [(f"x-{number}", "a") for number in range(HEADERS + 1)]
+    answer = client.get("/v1/models", headers=headers)
+    assert answer.status_code == 431
+    assert answer.json() == {"error": f"the request has more than {HEADERS} headers; send fewer"}
+    assert client.get("/v1/models", headers=headers[:50]).status_code == 200
+
+
+def test_a_client_that_disconnected_gets_no_response(client):
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        raise AssertionError(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": []}
+    asyncio.run(client.app(scope, receive, send))
+    assert 'route="/v1/predict",status="499"} 1' in client.get("/metrics").text
+
+
+def test_metrics_are_in_the_format_of_prometheus(client):
+    client.post("/v1/predict", json={"texts": ["good", "bad"]})
+    client.post("/v1/predict", content=b"not json")
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families(client.get("/metrics").text)
+    }
+    answers = {
+        (sample.labels["route"], sample.labels["status"]): sample.value
+        for sample in families["dcnn_requests"].samples
+    }
+    assert answers["/v1/predict", "200"] == 1
+    assert answers["/v1/predict", "422"] == 1
+    texts = {one.labels["model"]: one.value for one in families["dcnn_texts"].samples}
+    assert texts == {"first": 2, "stars": 0, "bag": 0}
+    times = [one for one in families["dcnn_request_seconds"].samples if one.name.endswith("bucket")]
+    assert times[-1].labels["le"] == "+Inf"
+    assert families["dcnn_in_flight"].samples[0].value == 1  # the one that asks
+
+
+def test_an_unexpected_status_is_counted_as_other(registry):
     metrics = Metrics(registry.models)
     metrics.end("page", 418, 0.1)
-    assert 'dcnn_requests_total{route="page",status="other"} 1' in metrics.text()
-    assert 'status="500"' not in metrics.text()
+    assert 'dcnn_requests_total{route="page",status="other"} 1' in metrics.text().decode()
+    assert b'status="500"' not in metrics.text()

@@ -1,0 +1,326 @@
+"""What every request passes through: overload, host, key, security headers, metrics, failures.
+
+Plain ASGI, since it is part of every prediction.
+
+Metrics are counted in shared memory, one row per worker process, so that any worker reports for all
+of them. prometheus_client only formats them: its own multi-process mode keeps files per process id,
+which a killed worker leaves behind and a full disk turns into a crash.
+"""
+
+import hmac
+import logging
+import mmap
+import time
+import traceback
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dcnn.errors import UserError
+from dcnn.serve.protocol import json_bytes, overloaded, send_json
+from dcnn.serve.registry import ServedModel
+
+_log = logging.getLogger("dcnn.serve")
+
+FAILED = "the server failed to answer; see its log"
+DISCONNECTED = 499  # what proxies log when the client closed the connection before the response
+HEADERS = 100  # of a request
+
+# The page loads only its own files, runs no inline script, and is not shown inside another page.
+SECURITY_HEADERS = tuple(
+    (name.encode(), value.encode())
+    for name, value in {
+        "content-security-policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+            "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        ),
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+    }.items()
+)
+
+NEVER_BUSY = ("/healthz", "/metrics")  # a busy server must not look like a dead one
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+ROUTES = (
+    *("/v1/predict", "/v1/predict-file", "/v1/explain", "/v1/compare", "/v1/detectors"),
+    *("/v1/models", "/healthz", "/metrics", "/openapi.json", "page", "other"),
+)
+STATUSES = (200, 304, 400, 401, 403, 404, 405, 408, 413, 421, 422, 431, 499, 500, 503, "other")
+BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)  # seconds
+
+
+class Metrics(Collector):
+    """Counters of all workers.
+
+    Args:
+        models: the models that are served.
+        workers: number of worker processes.
+    """
+
+    def __init__(self, models: Sequence[ServedModel], workers: int = 1) -> None:
+        self.worker = 0  # set in every process to its own row
+        self._models = tuple(models)
+        self._model_rows = {model.name: row for row, model in enumerate(models)}
+        self._route_rows = {route: row for row, route in enumerate(ROUTES)}
+        self._status_rows: dict[object, int] = {status: row for row, status in enumerate(STATUSES)}
+        self._requests = _shared_zeros(workers, len(ROUTES), len(STATUSES))
+        self._buckets = _shared_zeros(workers, len(ROUTES), len(BOUNDS) + 1)
+        self._seconds = _shared_zeros(workers, len(ROUTES))
+        self._texts = _shared_zeros(workers, len(models))
+        self._in_flight = _shared_zeros(workers)
+        self._started = time.time()
+
+    def begin(self) -> None:
+        """A request has arrived."""
+        self._in_flight[self.worker] += 1
+
+    def end(self, route: str, status: int, seconds: float) -> None:
+        """A request has been answered."""
+        worker, row = self.worker, self._route_rows[route]
+        self._in_flight[worker] -= 1
+        self._requests[worker, row, self._status_rows.get(status, len(STATUSES) - 1)] += 1
+        self._buckets[worker, row, bisect_left(BOUNDS, seconds)] += 1
+        self._seconds[worker, row] += seconds
+
+    def count_texts(self, model: str, texts: int) -> None:
+        """Texts have been classified."""
+        self._texts[self.worker, self._model_rows[model]] += texts
+
+    def in_flight(self) -> int:
+        """Requests that this worker has not answered yet."""
+        return int(self._in_flight[self.worker])
+
+    def reset_in_flight(self) -> None:
+        """Forget the requests of a worker that died before this one replaced it."""
+        self._in_flight[self.worker] = 0
+
+    def text(self) -> bytes:
+        """All metrics in the text format of Prometheus."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, summed over the workers."""
+        requests = CounterMetricFamily(
+            "dcnn_requests", "Requests by route and status.", labels=["route", "status"]
+        )
+        times = HistogramMetricFamily(
+            "dcnn_request_seconds", "Response time by route.", labels=["route"]
+        )
+        counts, buckets = self._requests.sum(axis=0), self._buckets.sum(axis=0)
+        for row, route in enumerate(ROUTES):
+            for status, count in zip(STATUSES, counts[row].tolist(), strict=True):
+                if count:
+                    requests.add_metric([route, str(status)], count)
+            below = list(accumulate(buckets[row].tolist()))
+            if below[-1]:
+                bounds = [*map(str, BOUNDS), "+Inf"]
+                seconds = float(self._seconds[:, row].sum())
+                times.add_metric([route], list(zip(bounds, below, strict=True)), seconds)
+        texts = CounterMetricFamily("dcnn_texts", "Texts classified by model.", labels=["model"])
+        info = GaugeMetricFamily(
+            "dcnn_model_info", "Models that are served.", labels=["model", "kind", "backend"]
+        )
+        for model, count in zip(self._models, self._texts.sum(axis=0).tolist(), strict=True):
+            texts.add_metric([model.name], count)
+            info.add_metric([model.name, model.kind, model.predictor.backend], 1)
+        yield from (requests, times, texts, info)
+        for name, about, value in (
+            ("dcnn_in_flight", "Requests that are being answered.", self._in_flight.sum()),
+            ("dcnn_workers", "Worker processes.", len(self._in_flight)),
+            ("dcnn_start_time_seconds", "When the server was started.", self._started),
+        ):
+            yield GaugeMetricFamily(name, about, value)
+
+
+def _shared_zeros(*shape: int) -> NDArray[np.float64]:
+    """Zeros in memory that a process shares with its children."""
+    return np.frombuffer(mmap.mmap(-1, 8 * int(np.prod(shape))), np.float64).reshape(shape)
+
+
+class HostPolicy:
+    """Which host names a server answers to, and which sites' pages may call it.
+
+    A browser sends requests to this machine for any page that it shows. A page of another site must
+    not use that, nor a page whose name was made to point here after it was loaded (DNS rebinding).
+    ``Origin`` and ``Sec-Fetch-Site`` reveal the first, ``Host`` the second; programs other than
+    browsers send neither of the first two.
+
+    Args:
+        allowed: names of the server besides its address, as behind a proxy.
+        own: the only other names that requests may use; any name if None.
+    """
+
+    def __init__(self, allowed: Iterable[str] = (), own: Iterable[str] | None = None) -> None:
+        self._allowed = frozenset(map(_bracketed, allowed))
+        self._own = None if own is None else self._allowed.union(map(_bracketed, own))
+
+    def check(self, scope: Scope, *, cross_site: bool) -> None:
+        """Refuse a request to another name or, unless ``cross_site``, from another site's page."""
+        host = origin = ""
+        foreign = False
+        for name, value in scope["headers"]:
+            if name == b"host":
+                host = value.decode("latin-1").lower()
+                if self._own is not None and _host_name(host) not in self._own:
+                    raise HTTPException(
+                        421,
+                        "this server does not answer to that host name; to allow it, start the "
+                        "server with --allow-host NAME",
+                    )
+            elif name == b"origin":
+                origin = value.decode("latin-1").lower().rpartition("://")[2]
+            elif name == b"sec-fetch-site":
+                foreign = value == b"cross-site"
+        if origin and origin != host and _host_name(origin) not in self._allowed:
+            foreign = True
+        if foreign and not cross_site:
+            raise HTTPException(
+                403,
+                "pages of another site may not call this server; if the site is its own, start the "
+                "server with --allow-host NAME",
+            )
+
+
+def _bracketed(name: str) -> str:
+    """An IPv6 address as it is written in ``Host``."""
+    name = name.lower()
+    return f"[{name}]" if ":" in name and not name.startswith("[") else name
+
+
+def _host_name(host: str) -> str:
+    """The name in ``NAME``, ``NAME:PORT``, ``[ADDRESS]`` or ``[ADDRESS]:PORT``."""
+    end = host.rfind(":", host.rfind("]") + 1)
+    return host if end < 0 else host[:end]
+
+
+class ApiMiddleware:
+    """The whole application, as a server runs it.
+
+    Args:
+        app: what answers.
+        fast: endpoints that are called without ``app``, by method and path.
+        pages: paths of the page's files.
+        metrics: where to count.
+        in_flight: requests that may be in progress at once.
+        hosts: which names it answers to, and to which sites' pages.
+        key: the key that requests to the API must carry; none if empty.
+        log_requests: whether to log a line per request, without its texts.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        fast: Mapping[tuple[str, str], ASGIApp],
+        pages: Iterable[str],
+        metrics: Metrics,
+        in_flight: int,
+        hosts: HostPolicy,
+        key: str = "",
+        log_requests: bool = False,
+    ) -> None:
+        self.app = app
+        # Replaced by a server that knows of requests before they arrive here.
+        self.pending: Callable[[], int] = metrics.in_flight
+        self._fast = fast
+        self._routes = {path: path for path in ROUTES} | dict.fromkeys(pages, "page")
+        self._metrics = metrics
+        self._in_flight = in_flight
+        self._hosts = hosts
+        self._key = key.encode()
+        self._log_requests = log_requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":  # no websockets here, and nothing to start up or shut down
+            await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *SECURITY_HEADERS]
+            await send(message)
+
+        method, path = scope["method"], scope["path"]
+        self._metrics.begin()
+        try:
+            self._check(scope)
+            await self._fast.get((method, path), self.app)(scope, receive, send_with_headers)
+        except (HTTPException, UserError) as error:
+            code, body, headers = error_response(error)
+            await send_json(send_with_headers, code, body, headers.items())
+        except ClientDisconnect:
+            status = DISCONNECTED
+        except Exception as error:
+            # The traceback without the error's message, which may contain a user's text.
+            frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+            _log.error("%s in answer to %s\n%s", type(error).__name__, path[:100], frames)
+            if not status:
+                await send_json(send_with_headers, 500, json_bytes({"error": FAILED}))
+            status = 500
+        finally:
+            seconds = time.perf_counter() - start
+            route = self._routes.get(path, "other")
+            self._metrics.end(route, status or DISCONNECTED, seconds)
+            if self._log_requests:
+                _log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)
+
+    def _check(self, scope: Scope) -> None:
+        path: str = scope["path"]
+        if path not in NEVER_BUSY and self.pending() > self._in_flight:
+            raise overloaded()
+        if len(scope["headers"]) > HEADERS:
+            raise HTTPException(431, f"the request has more than {HEADERS} headers; send fewer")
+        is_api = path.startswith("/v1/") or path == "/metrics"
+        self._hosts.check(scope, cross_site=not is_api)  # any site may link to the page
+        # The comparison takes the same time however much of the key is right.
+        if (
+            self._key
+            and is_api
+            and not any(
+                hmac.compare_digest(_key_in(name, value), self._key)
+                for name, value in scope["headers"]
+            )
+        ):
+            raise HTTPException(
+                401,
+                "this server requires a key: send 'Authorization: Bearer KEY' or 'X-API-Key: KEY'",
+                {"www-authenticate": "Bearer"},
+            )
+
+
+def error_response(error: HTTPException | UserError) -> tuple[int, bytes, Mapping[str, str]]:
+    """Status, JSON body and headers of an error."""
+    if isinstance(error, HTTPException):
+        return error.status_code, json_bytes({"error": error.detail}), error.headers or {}
+    return 422, json_bytes({"error": str(error)}), {}
+
+
+def _key_in(name: bytes, value: bytes) -> bytes:
+    if name == b"x-api-key":
+        return value
+    if name == b"authorization" and value[:7].lower() == b"bearer ":
+        return value[7:].strip()
+    return b""

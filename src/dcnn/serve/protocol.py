@@ -1,0 +1,165 @@
+"""What all endpoints share at the level of HTTP: limits, errors, and JSON bodies as bytes.
+
+An error is a ``starlette.exceptions.HTTPException`` whose detail is one sentence: what is wrong and
+how to fix it. It is sent as ``{"error": sentence}``.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+RETRY_SECONDS = 1
+
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=asdict).encode
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may contain, and how many a worker process handles at once.
+
+    Attributes:
+        body_bytes: size of a JSON body.
+        file_bytes: size of an uploaded file.
+        file_rows: texts in an uploaded file.
+        texts: texts in a request.
+        explain_texts: texts in a request to explain; each takes many milliseconds.
+        explain_words: words in a request to explain or compare, all texts together.
+        characters: length of a text.
+        in_flight: requests that a worker has accepted and not answered.
+        queue: explanations and large batches that wait for a thread of a worker.
+        threads: threads of a worker for these; single texts are predicted on the event loop.
+        uploads: files that a worker holds, from their first byte to the last prediction.
+        body_seconds: time for a body to arrive.
+        stream_seconds: time for a client to read the predictions of a file.
+    """
+
+    body_bytes: int = 2**20
+    file_bytes: int = 16 * 2**20
+    file_rows: int = 50_000
+    texts: int = 1000
+    explain_texts: int = 16
+    explain_words: int = 1000
+    characters: int = 20_000
+    in_flight: int = 256
+    queue: int = 16
+    threads: int = 1
+    uploads: int = 4
+    body_seconds: float = 10.0
+    stream_seconds: float = 120.0
+
+
+def overloaded() -> HTTPException:
+    """The error when a queue is full: sent at once, since waiting without a bound helps nobody."""
+    return HTTPException(
+        503,
+        f"the server is busy; try again in {RETRY_SECONDS} second",
+        {"retry-after": str(RETRY_SECONDS)},
+    )
+
+
+def json_bytes(value: object) -> bytes:
+    """JSON without ``<``, ``>`` and ``&``, so that it is never markup wherever it is pasted.
+
+    Dataclasses become objects.
+    """
+    text = _encode(value)
+    # In JSON these characters occur only inside strings, where their escapes mean the same.
+    text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return text.encode("ascii")
+
+
+async def send_json(
+    send: Send, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()
+) -> None:
+    """Send a whole response."""
+    fixed = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+    ]
+    more = [(name.encode(), value.encode()) for name, value in headers]
+    await send({"type": "http.response.start", "status": status, "headers": fixed + more})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes:
+    """The whole body.
+
+    Raises:
+        HTTPException: it is larger than ``limit`` bytes, or has not arrived after ``seconds``.
+        ClientDisconnect: the connection was closed.
+    """
+    # The rest of a body that is too large is not read.
+    too_large = HTTPException(
+        413, f"the body is larger than {limit:,} bytes; send less at once", {"connection": "close"}
+    )
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > limit:
+            raise too_large
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > limit:
+                    raise too_large
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise HTTPException(
+            408, f"the body did not arrive within {seconds:g} seconds", {"connection": "close"}
+        ) from None
+
+
+def parse(kind: type[Model], body: bytes) -> Model:
+    """The request in a JSON body.
+
+    Raises:
+        HTTPException: it is not JSON, or not such a request; the message names the field.
+    """
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        raise HTTPException(422, fault_message(fault["loc"], fault["msg"])) from None
+
+
+def fault_message(location: Sequence[int | str], message: str) -> str:
+    """One fault that pydantic found, as ``field: message``."""
+    where = ""
+    for part in location:
+        where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else part
+    message = message.removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    return f"{where}: {message}" if where else message
+
+
+def check_texts(texts: Sequence[str], most: int, limits: Limits) -> None:
+    """Refuse too many texts, or one that is too long.
+
+    Raises:
+        HTTPException: the limit, and what was received.
+    """
+    if len(texts) > most:
+        raise HTTPException(422, f"{len(texts):,} texts are more than {most:,}; send fewer at once")
+    for number, text in enumerate(texts):
+        if len(text) > limits.characters:
+            which = "the text" if len(texts) == 1 else f"text {number}"
+            raise HTTPException(
+                422,
+                f"{which} has {len(text):,} characters, more than {limits.characters:,}; "
+                "shorten it",
+            )

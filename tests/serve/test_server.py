@@ -1,0 +1,241 @@
+"""Server processes: limits on connections, signals, and workers that die."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dcnn.serve import server as server_module
+from dcnn.serve.app import make_app
+from dcnn.serve.server import HEAD_BYTES, bind, serve
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+BODY = json.dumps({"text": "the plot is not dull"}).encode()
+HEAD = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(BODY)
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="processes are found in /proc"
+)
+
+
+@pytest.fixture
+def port(registry, monkeypatch) -> Iterator[int]:
+    """A server in a thread that waits half a second for a head and allows three connections."""
+    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(server_module, "CONNECTIONS", 3)
+    monkeypatch.setattr(server_module, "STOP_SIGNALS", ())  # threads get no signals
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    (listener,) = bind("127.0.0.1", 0)
+    alive, held = os.pipe()
+    number = listener.getsockname()[1]
+    thread = threading.Thread(target=serve, args=(make_app(registry), listener, alive))
+    thread.start()
+    yield number
+    os.close(held)
+    thread.join(20)
+    os.close(alive)
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def is_answered(connection: socket.socket) -> bool:
+    try:
+        connection.sendall(HEALTH)
+        return b"200 OK" in connection.recv(4096)
+    except OSError:  # reset, or a broken pipe
+        return False
+
+
+def test_silent_and_slow_connections_are_closed(port):
+    with connect(port) as silent, connect(port) as slow, connect(port) as later:
+        slow.sendall(HEALTH[:20])
+        assert is_answered(later)
+        later.sendall(HEALTH[:20])  # the second request of a connection
+        start = time.monotonic()
+        for connection in (silent, slow, later):
+            assert connection.recv(4096) == b""
+        assert time.monotonic() - start < 4
+
+
+def test_an_active_connection_stays_open(port):
+    with connect(port) as connection:
+        for _ in range(4):
+            assert is_answered(connection)
+            time.sleep(0.3)
+
+
+def test_the_number_of_connections_is_limited(port):
+    with connect(port) as first, connect(port), connect(port):
+        time.sleep(0.1)
+        with connect(port) as one_more:
+            assert not is_answered(one_more)
+        assert is_answered(first)
+
+
+CHUNKED = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "part"),
+    [
+        (HEALTH[:-2], b"x-header: value\r\n"),
+        (HEALTH[:-2] + b"x-header: ", b"v" * 1000),
+        (b"GET /", b"a" * 1000),
+        (CHUNKED + b"1\r\na\r\n0\r\n", b"x-trailer: value\r\n"),
+        (CHUNKED + b"1;extension=", b"v" * 1000),
+    ],
+    ids=["many headers", "a long header", "a long path", "trailers", "a chunk extension"],
+)
+def test_the_size_of_a_head_is_limited(port, start, part):
+    sent, most = 0, 100 * HEAD_BYTES
+    with connect(port) as connection:
+        connection.sendall(start)
+        try:
+            while sent < most:
+                connection.sendall(part * 20)
+                sent += 20 * len(part)
+        except OSError:  # closed by the server
+            pass
+    assert sent < most
+    with connect(port) as connection:
+        assert is_answered(connection)
+
+
+def test_a_head_that_is_too_large_is_answered_with_431(port):
+    with connect(port) as connection:
+        connection.sendall(HEALTH[:-2] + b"x-header: " + b"v" * HEAD_BYTES)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        assert answer.status == 431
+        assert f"larger than {HEAD_BYTES:,} bytes" in json.load(answer)["error"]
+
+
+def test_large_bodies_do_not_count_as_heads(port):
+    body = json.dumps({"text": 1, "model": "x" * (3 * HEAD_BYTES)}).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    for _ in range(2):
+        connection.request("POST", "/v1/predict", body)
+        answer = connection.getresponse()
+        assert (answer.status, json.load(answer)["error"][:5]) == (422, "text:")
+    connection.close()
+
+
+def predict(server) -> dict:
+    with urllib.request.urlopen(f"{server.address}/v1/predict", BODY) as answer:
+        return json.load(answer)
+
+
+def children(server) -> list[int]:
+    task = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    return [int(number) for number in task.read_text().split()]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def default_sighup():
+    """Restore SIGHUP: a suite under nohup ignores it, and so would the server that it starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("default_sighup")
+@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGTERM), (2, signal.SIGHUP)])
+def test_requests_in_flight_are_answered_after_a_signal(running, workers, number):
+    server = running("first", "--workers", workers)
+    expected = predict(server)
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(HEAD + BODY[:10])
+        time.sleep(0.3)  # the request has begun
+        server.process.send_signal(number)
+        time.sleep(0.5)
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", server.port)).close()
+        connection.sendall(BODY[10:])
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        assert (answer.status, json.load(answer)) == (200, expected)
+    code, log = server.end()
+    assert code == 0
+    assert "/v1/predict" not in log  # requests are logged only on demand
+
+
+@needs_proc
+def test_workers_are_counted_together_and_replaced_when_killed(running):
+    server = running("first", "--workers", 2)
+    answers = [predict(server) for _ in range(40)]
+    assert all(answer == answers[0] for answer in answers)
+    metrics = urllib.request.urlopen(f"{server.address}/metrics").read().decode()
+    assert 'dcnn_requests_total{route="/v1/predict",status="200"} 40' in metrics
+    assert "dcnn_workers 2" in metrics
+    seen = set(children(server))
+    for _ in range(2):  # the second time a replacement, as soon as it is there
+        os.kill(children(server)[-1], signal.SIGKILL)
+        wait_until(lambda: len(children(server)) == 2 and not set(children(server)) <= seen)
+        seen.update(children(server))
+    for _ in range(20):
+        assert predict(server) == answers[0]
+    code, log = server.end()
+    assert (code, log.count("starting another")) == (0, 2)
+
+
+@needs_proc
+def test_workers_end_when_their_supervisor_is_killed(running):
+    server = running("first", "--workers", 2)
+    predict(server)
+    orphans = children(server)
+    server.process.kill()
+    wait_until(lambda: not any(Path(f"/proc/{orphan}").exists() for orphan in orphans))
+
+
+def test_overload_host_names_and_the_request_log_of_a_process(running):
+    options = ("--max-in-flight", 4, "--allow-host", "app.example", "--log-requests")
+    server = running("first", *options)
+    statuses: list[int] = []
+
+    def explain() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        for _ in range(10):
+            connection.request("POST", "/v1/explain", json.dumps({"text": "good " * 40}))
+            answer = connection.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+            if answer.status == 503:
+                assert answer.headers["retry-after"] == "1"
+        connection.close()
+
+    threads = [threading.Thread(target=explain) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(statuses) == 120  # answered or refused, and none left waiting
+    assert set(statuses) == {200, 503}
+
+    for host, status in {"localhost": 200, "app.example": 200, "evil.example": 421}.items():
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.request("GET", "/healthz", headers={"host": f"{host}:{server.port}"})
+        assert connection.getresponse().status == status
+        connection.close()
+
+    predict(server)
+    _, log = server.end()
+    assert log.count("POST /v1/predict 200") == 1
+    assert "dull" not in log
