@@ -101,7 +101,7 @@ def test_a_wrong_count_is_a_fault(tmp_path, capsys):
 
 
 def test_an_unknown_corpus_is_refused_before_anything_is_fetched(toys, tmp_path):
-    with pytest.raises(UserError, match=r"'fisrt' is no corpus; .* did you mean 'first'\?"):
+    with pytest.raises(UserError, match=r"'fisrt' is not a corpus; .* did you mean 'first'\?"):
         run_fetch(["second", "fisrt"], tmp_path, toys)
     assert list(tmp_path.iterdir()) == []
 

@@ -1,9 +1,7 @@
 """Downloading the paper's corpora.
 
-Bytes go to a neighbour whose name ends in ``.part``. A connection that is cut leaves it, and the
-next attempt asks the server for the rest. Only a file of the known size and SHA-256 is renamed to
-its final name, so what stands under that name is always whole.
-
+Bytes go to a temporary file whose name ends in ``.part``. If the connection is cut it stays, and
+the next attempt requests the rest. Only a file of the known size and SHA-256 gets its final name.
 """
 
 import hashlib
@@ -26,7 +24,7 @@ from dcnn.files import file_sha256, open_bytes, write_atomically
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 16
 
-# Is told the name of a file and how many of its bytes are here.
+# Called with the name of a file and the number of bytes received.
 Progress = Callable[[str, int], None]
 
 
@@ -37,22 +35,22 @@ def fetch_corpus(
 
     Args:
         corpus: what to download.
-        data: the data folder; it is made if need be.
-        progress: is called after every block.
-        timeout: seconds that the server may keep silent.
+        data: the data folder, created if it does not exist.
+        progress: called after every block.
+        timeout: seconds without a byte from the server.
 
     Returns:
-        The files that are now there, whole and checked.
+        The files, complete and checked.
 
     Raises:
-        FetchError: the network or the server failed, or gave another file.
+        FetchError: the network or the server failed, or the file is another one.
         StorageError: the disk refused.
     """
     folder = data / corpus.folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{folder} cannot be made ({error.strerror})") from error
+        raise StorageError(f"{folder} cannot be created ({error.strerror})") from error
     paths: list[Path] = []
     for download in corpus.downloads:
         wanted = list(download.unpack.values()) or [download.file]
@@ -86,7 +84,7 @@ class _Transfer:
         return self.folder / f"{self.download.file.name}{UNFINISHED}"
 
     def run(self) -> None:
-        """Download and install, unless the file is here; then unpack what is to be unpacked."""
+        """Download the file unless it is here, and unpack it if it is an archive."""
         path = self.folder / self.download.file.name
         if not _is_right(path, self.download.file):
             self._install(path)
@@ -100,7 +98,7 @@ class _Transfer:
             try:
                 self._receive()
             except _CutError as cut:
-                if self._received() <= have:  # nothing more came: to ask again would not help
+                if self._received() <= have:  # no progress: another attempt would not help
                     raise self._failed(
                         f"the connection was cut after {self._received():,} of {known.size:,} "
                         f"bytes ({cut})"
@@ -115,14 +113,14 @@ class _Transfer:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def _receive(self) -> None:
-        """Ask for the bytes that are missing and take them, until the file or the server ends."""
+        """Request the missing bytes and append them until the file is complete."""
         name, size = self.download.file.name, self.download.file.size
         start = self._received()
         if start > size:  # not of this file
             start = 0
         with closing(self._open(start)) as response:
             if response.status != http.HTTPStatus.PARTIAL_CONTENT:
-                start = 0  # the server sends the whole file, whatever it is asked for
+                start = 0  # the server ignores ranges and sends the whole file
             offered = _offered_size(response)
             if offered not in (None, size):
                 raise self._failed(f"it has {offered:,} bytes now where {size:,} are expected")
@@ -158,7 +156,7 @@ class _Transfer:
         return cast("http.client.HTTPResponse", response)
 
     def _unpack(self, archive: Path) -> None:
-        """Take the wanted members out of an archive; each appears whole or not at all."""
+        """Unpack the wanted members of an archive, each whole or not at all."""
         for member, known in self.download.unpack.items():
             digest = hashlib.sha256()
             path = self.folder / known.name
@@ -176,13 +174,13 @@ class _Transfer:
         wanted = [known.name for known in self.download.unpack.values()]
         names = ", ".join(wanted or [self.download.file.name])
         return FetchError(
-            f"{self.download.url} could not be fetched: {reason}; "
+            f"{self.download.url} could not be downloaded: {reason}; "
             f"try again, or put {names} into {self.folder} by hand"
         )
 
 
 def _offered_size(response: http.client.HTTPResponse) -> int | None:
-    """The size of the whole file as the server tells it, or none if it does not."""
+    """The size of the whole file according to the server, or none if it does not say."""
     if response.status == http.HTTPStatus.PARTIAL_CONTENT:
         total = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
     else:
@@ -196,5 +194,5 @@ def _read_block(response: http.client.HTTPResponse, size: int) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         raise _CutError(str(error) or type(error).__name__) from error
     if not block:
-        raise _CutError("no more bytes came")
+        raise _CutError("the server sent no more bytes")
     return block

@@ -1,22 +1,12 @@
-"""Reading a file of a corpus from end to end, to count its examples and find it well-formed.
+"""The corpora of the paper's experiments (Sect. 5): what they consist of, and where they are.
 
-The corpora of the paper's experiments (Sect. 5): what each consists of and where it comes from.
-
-Plain facts. A corpus may lie in its folder in one of several forms, each complete in itself;
-``find`` checks them, and ``dcnn.data.corpora.download`` downloads the first.
-
-
-Finding the paper's corpora in the data folder, and refusing a file that is not the right one.
-
-A result is worth nothing if the data was cut short, so every file is compared with the known size
-and SHA-256 whenever it is opened: the largest takes a fraction of a second.
-
-
-Where corpora and caches live: as the user says, else where the platform keeps such things.
+A corpus may be stored in one of several forms, each complete in itself; ``find_corpus`` accepts any
+of them, and ``dcnn.data.corpora.download`` downloads the first. A result is worth nothing if the
+data was cut short, so every file is compared with the known size and SHA-256 whenever it is opened:
+the largest takes a fraction of a second.
 """
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,25 +16,10 @@ from dcnn.data.columns import did_you_mean, shown
 from dcnn.data.corpora.sentiment140 import iterate_sentiment140
 from dcnn.data.corpora.sst import read_trees
 from dcnn.data.corpora.trec import read_trec
-from dcnn.errors import DataError, UserError
+from dcnn.errors import DataError, MissingExtraError, UserError
 from dcnn.files import file_sha256, open_bytes
 
 GLOVE_DIMENSIONS = 100
-
-
-def count_trees(path: Path, _member: str = "") -> int:
-    """The trees of a file of the Stanford Sentiment Treebank."""
-    return len(read_trees(path))
-
-
-def count_questions(path: Path, _member: str = "") -> int:
-    """The questions of a TREC file."""
-    return len(read_trec(path).texts)
-
-
-def count_tweets(path: Path, member: str = "") -> int:
-    """The positive and negative tweets of a Sentiment140 file."""
-    return sum(1 for _ in iterate_sentiment140(path, member))
 
 
 def count_vectors(path: Path, member: str = "") -> int:
@@ -55,7 +30,7 @@ def count_vectors(path: Path, member: str = "") -> int:
             if line.count(b" ") != GLOVE_DIMENSIONS:
                 raise DataError(
                     f"{path}, line {number}: expected a word and {GLOVE_DIMENSIONS} numbers; "
-                    f"got {line[:60]!r}; fetch the file again"
+                    f"got {line[:60]!r}; download the file again"
                 )
     return number
 
@@ -71,10 +46,10 @@ class KnownFile:
 
 @dataclass(frozen=True)
 class Part:
-    """One set of a corpus, such as its test set: a file, or a member of an archive.
+    """One set of a corpus: a file, or a member of an archive.
 
     Attributes:
-        role: which set it is: ``train``, ``dev``, ``test`` or ``vectors``.
+        role: ``train``, ``dev``, ``test`` or ``vectors``.
         file: the file in the folder of the corpus.
         count: the examples that it must hold.
         member: the file to read inside an archive.
@@ -91,12 +66,12 @@ Form = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Download:
-    """A file to download, and what to take out of it if it is an archive that is not kept.
+    """A file to download, and what to unpack from it if it is an archive that is not kept.
 
     Attributes:
         url: where it is.
         file: what must arrive.
-        unpack: for each member that is wanted, the file that it becomes; empty keeps the download.
+        unpack: the file that each wanted member becomes; empty keeps the download.
     """
 
     url: str
@@ -106,17 +81,17 @@ class Download:
 
 @dataclass(frozen=True)
 class Corpus:
-    """What is known of a corpus.
+    """What is known about a corpus.
 
     Attributes:
         name: as commands take it.
         title: what it is, in a few words.
-        folder: where it lies in the data folder.
-        forms: ways in which it may lie there, the one that is downloaded first.
+        folder: inside the data folder.
+        forms: how it may be stored there; the first is the one that is downloaded.
         downloads: what makes the first form.
         unit: what ``count`` counts.
-        count: reads a part wholly, from a path and a member, and counts its examples.
-        citation: whom to cite, and under which terms the corpus comes.
+        count: reads a whole part, from a path and a member, and counts its examples.
+        citation: whom to cite, and the terms of the corpus.
     """
 
     name: str
@@ -200,7 +175,7 @@ _ALL = (
             ),
         ),
         unit="trees",
-        count=count_trees,
+        count=lambda path, _: len(read_trees(path)),
         citation="Socher et al., Recursive Deep Models for Semantic Compositionality Over a "
         "Sentiment Treebank, EMNLP 2013 (its authors ask to be cited)",
     ),
@@ -214,7 +189,7 @@ _ALL = (
             for file in (_TREC_TRAIN, _TREC_TEST)
         ),
         unit="questions",
-        count=count_questions,
+        count=lambda path, _: len(read_trec(path).texts),
         citation="Li and Roth, Learning Question Classifiers, COLING 2002 (no licence is stated)",
     ),
     Corpus(
@@ -233,7 +208,7 @@ _ALL = (
             Download("https://cs.stanford.edu/people/alecmgo/trainingandtestdata.zip", _TWEETS_ZIP),
         ),
         unit="tweets",
-        count=count_tweets,
+        count=lambda path, member: sum(1 for _ in iterate_sentiment140(path, member)),
         citation="Go, Bhayani and Huang, Twitter Sentiment Classification using Distant "
         "Supervision, Stanford 2009 (its authors ask to be cited)",
     ),
@@ -263,7 +238,7 @@ _ALL = (
 CORPORA: Mapping[str, Corpus] = {corpus.name: corpus for corpus in _ALL}
 
 
-UNFINISHED = ".part"  # ends the name of a file that is not downloaded wholly
+UNFINISHED = ".part"  # suffix of an incomplete download
 
 
 class Source(NamedTuple):
@@ -281,7 +256,7 @@ def get_corpus(name: str, corpora: Mapping[str, Corpus] = CORPORA) -> Corpus:
     """
     if name not in corpora:
         raise UserError(
-            f"{shown(name)} is no corpus; known are {', '.join(corpora)}"
+            f"{shown(name)} is not a corpus; known are {', '.join(corpora)}"
             f"{did_you_mean(name, corpora)}"
         )
     return corpora[name]
@@ -310,24 +285,32 @@ def find_corpus(
     return {part.role: Source(folder / part.file.name, part.member) for part in form}
 
 
+def find_form(corpus: Corpus, data: Path) -> Form | None:
+    """The first form of which every file exists, or none."""
+    folder = data / corpus.folder
+    return next((form for form in corpus.forms if not _absent(form, folder)), None)
+
+
 def require_form(corpus: Corpus, data: Path) -> Form:
     """The form in which a corpus is there.
 
     Raises:
-        DataError: a file is missing; the message says how to get it.
+        DataError: a file is missing; the message says which and how to get it.
     """
-    form = find_form(corpus, data)
-    if form is None:
-        raise _missing(corpus, data)
-    return form
-
-
-def find_form(corpus: Corpus, data: Path) -> Form | None:
-    """The first form of which every file exists, or none."""
-    for form in corpus.forms:
-        if not _absent(form, data / corpus.folder):
-            return form
-    return None
+    found = find_form(corpus, data)
+    if found is not None:
+        return found
+    folder = data / corpus.folder
+    # Of the form of which most is there.
+    form = max(corpus.forms, key=lambda form: len(files_of(form)) - len(_absent(form, folder)))
+    absent = ", ".join(file.name for file in _absent(form, folder))
+    urls = ", ".join(download.url for download in corpus.downloads)
+    unfinished = sorted(path.name for path in folder.glob(f"*{UNFINISHED}"))
+    partial = f" ({', '.join(unfinished)} is an incomplete download)" if unfinished else ""
+    raise DataError(
+        f"{corpus.title}: {folder} lacks {absent}{partial}; "
+        f"run: dcnn data fetch {corpus.name} --data {data}, or put it there by hand from {urls}"
+    )
 
 
 def files_of(form: Form) -> list[KnownFile]:
@@ -366,47 +349,29 @@ def _absent(form: Form, folder: Path) -> list[KnownFile]:
     return [file for file in files_of(form) if not (folder / file.name).is_file()]
 
 
-def _missing(corpus: Corpus, data: Path) -> DataError:
-    """What is missing of the form of which most is there, and how to get the corpus."""
-    folder = data / corpus.folder
-    form = max(corpus.forms, key=lambda form: len(files_of(form)) - len(_absent(form, folder)))
-    absent = ", ".join(file.name for file in _absent(form, folder))
-    urls = ", ".join(download.url for download in corpus.downloads)
-    unfinished = sorted(path.name for path in folder.glob(f"*{UNFINISHED}"))
-    half = f" ({', '.join(unfinished)} is half a download)" if unfinished else ""
-    return DataError(
-        f"{corpus.title}: {folder} lacks {absent}{half}; "
-        f"run: dcnn data fetch {corpus.name} --data {data}, or put it there by hand from {urls}"
-    )
-
-
 DATA_VARIABLE = "DCNN_DATA"
 CACHE_VARIABLE = "DCNN_CACHE"
 
 
 def data_folder(given: Path | None = None) -> Path:
     """The folder of the corpora: ``given``, else ``DCNN_DATA``, else the platform's for data."""
-    return given or _chosen(DATA_VARIABLE) or _platform_folder("data")
+    return given or _user_folder(DATA_VARIABLE, "user_data_path")
 
 
 def cache_folder(given: Path | None = None) -> Path:
     """The folder of what can be made again: ``given``, else ``DCNN_CACHE``, else the platform's."""
-    return given or _chosen(CACHE_VARIABLE) or _platform_folder("cache")
+    return given or _user_folder(CACHE_VARIABLE, "user_cache_path")
 
 
-def _chosen(variable: str) -> Path | None:
+def _user_folder(variable: str, platform_folder: str) -> Path:
     value = os.environ.get(variable)
-    return Path(value).expanduser() if value else None
-
-
-def _platform_folder(kind: str) -> Path:
-    home = Path.home()
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else home / "AppData" / "Local") / "dcnn" / kind
-    if sys.platform == "darwin":
-        library = {"data": "Application Support", "cache": "Caches"}
-        return home / "Library" / library[kind] / "dcnn"
-    defaults = {"data": home / ".local" / "share", "cache": home / ".cache"}
-    base = os.environ.get(f"XDG_{kind.upper()}_HOME")
-    return (Path(base) if base else defaults[kind]) / "dcnn"
+    if value:
+        return Path(value).expanduser()
+    try:
+        import platformdirs
+    except ImportError:
+        raise MissingExtraError(
+            f"A default folder (where {variable} is not set)", "train"
+        ) from None
+    path: Path = getattr(platformdirs, platform_folder)("dcnn", appauthor=False)
+    return path

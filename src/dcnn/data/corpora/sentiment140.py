@@ -1,25 +1,19 @@
 """Sentiment140, tweets labelled by their emoticons (Go et al. 2009; Sect. 5.4).
 
-Two forms are read, plain or compressed, and told apart by the first line: the original, six quoted
+Two forms are read, plain or compressed, and recognized by the first line: the original, six quoted
 columns in latin-1 with the label (0 negative, 2 neutral, 4 positive) first and the tweet last; and
 two columns in UTF-8, the label (0 or 1) and the tweet. The paper's task has two classes, so
 neutral tweets are dropped. Twitter escaped ``&``, ``<`` and ``>`` as HTML does; here they are
-characters again.
-
+unescaped.
 """
 
 import csv
 import html
 import io
-from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dcnn.data.columns import shown
 from dcnn.errors import DataError
@@ -44,29 +38,6 @@ _FORMS = (
 )
 
 
-@dataclass(frozen=True)
-class Tweets:
-    """Labelled tweets.
-
-    Attributes:
-        texts: one a tweet.
-        targets: (tweets,) int8, 0 negative or 1 positive.
-    """
-
-    texts: list[str]
-    targets: NDArray[np.int8]
-
-
-def read_sentiment140(path: Path, member: str = "") -> Tweets:
-    """Read a whole file; see ``iterate_sentiment140``."""
-    texts: list[str] = []
-    targets = array("b")
-    for text, target in iterate_sentiment140(path, member):
-        texts.append(text)
-        targets.append(target)
-    return Tweets(texts, np.array(targets, np.int8))
-
-
 def iterate_sentiment140(path: Path, member: str = "") -> Iterator[tuple[str, int]]:
     """The tweets of a file and their class numbers, one by one.
 
@@ -75,7 +46,7 @@ def iterate_sentiment140(path: Path, member: str = "") -> Iterator[tuple[str, in
         member: the file to read inside a zip archive that holds several.
 
     Raises:
-        DataError: the file or a row cannot be used. It comes while the tweets are taken.
+        DataError: the file or a row cannot be used; raised while the tweets are read.
     """
     with open_bytes(path, member) as stream:
         where = f"{path} ({member})" if member else str(path)
@@ -94,7 +65,7 @@ def iterate_sentiment140(path: Path, member: str = "") -> Iterator[tuple[str, in
                     yield html.unescape(text) if "&" in text else text, target
         except csv.Error as error:
             raise DataError(
-                f"{where}, line {reader.line_num}: not valid CSV ({error}); fetch the file again"
+                f"{where}, line {reader.line_num}: not valid CSV ({error}); download the file again"
             ) from error
         except UnicodeDecodeError as error:  # found a block ahead of the row
             raise _undecodable(where, f"line {reader.line_num + 1} or later", error) from error
@@ -106,8 +77,9 @@ def _form_of(where: str, first: bytes) -> _Form:
         if len(fields) == form.columns and fields[0] in form.classes:
             return form
     raise DataError(
-        f"{where}, line 1: {shown(first.decode('latin-1'))} starts no file of labelled tweets; "
-        'expected six columns as in "0","id","date","query","user","tweet", or two as in 0,tweet'
+        f"{where}, line 1: {shown(first.decode('latin-1'))} is not the first line of a file of "
+        'labelled tweets; expected six columns as in "0","id","date","query","user","tweet", '
+        "or two as in 0,tweet"
     )
 
 
@@ -119,7 +91,7 @@ def _decoded(where: str, first: bytes, form: _Form) -> str:
 
 
 def _undecodable(where: str, line: str, error: UnicodeDecodeError) -> DataError:
-    return DataError(f"{where}, {line}: not valid {error.encoding} ({error.reason}); write it so")
+    return DataError(f"{where}, {line}: not valid {error.encoding} ({error.reason}); convert it")
 
 
 def _malformed(where: str, line: int, form: _Form, row: list[str]) -> DataError:
@@ -127,5 +99,5 @@ def _malformed(where: str, line: int, form: _Form, row: list[str]) -> DataError:
     return DataError(
         f"{where}, line {line}: expected {form.columns} columns with the label first, one of "
         f"{labels}; got {len(row)} starting with {shown(row[0] if row else '')}; "
-        "fetch the file again, or mend the line"
+        "download the file again, or fix the line"
     )

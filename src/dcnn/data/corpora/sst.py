@@ -4,13 +4,9 @@ A line is a tree, ``(3 (2 It) (4 (2 's) (4 good)))``. Every node carries a label
 negative) to 4 (very positive) and is the phrase of the words below it; the paper treats the
 phrases of the training trees as training instances of their own.
 
-
-New sentences from old: a phrase gives its place to another one of the same label.
-
-The label of a sentence follows from its parts and how they are joined, so a sentence in which "a
-dull plot" becomes another phrase as negative keeps its label, mostly. The treebank labels every
-phrase, which makes this exact as far as labels go; whether it helps is for dev to say.
-
+``swap_subtrees`` augments the data: a phrase is replaced by another one with the same label. The
+label of a sentence follows from its parts and how they are joined, so a sentence in which "a dull
+plot" becomes another phrase as negative mostly keeps its label.
 """
 
 import re
@@ -51,7 +47,7 @@ def read_trees(path: Path) -> list[list[Phrase]]:
                 trees.append(list(_phrases(raw.decode("utf-8"))))
             except ValueError as error:
                 raise DataError(
-                    f"{path}, line {number}: not a labelled tree ({error}); fetch the file again"
+                    f"{path}, line {number}: not a labelled tree ({error}); download the file again"
                 ) from error
     return trees
 
@@ -59,8 +55,8 @@ def read_trees(path: Path) -> list[list[Phrase]]:
 def authors_tokens(words: Iterable[str]) -> list[str]:
     """The words of a phrase as the authors' own code split them.
 
-    They are lower-cased and parted at hyphens, with an empty token where a hyphen stands at an end
-    or beside another. The training sentences have 15,447 such types: with the unknown word, the
+    They are lower-cased and split at hyphens, with an empty token where a hyphen is at an end or
+    beside another. The training sentences have 15,447 such types: with the unknown word, the
     paper's vocabulary of 15,448.
     """
     return [token for word in words for token in word.lower().split("-")]
@@ -82,7 +78,7 @@ def _phrases(line: str) -> Iterator[Phrase]:
             opened += 1
         elif part == ")":
             if not open_nodes:
-                raise ValueError("a bracket closes that was never opened")
+                raise ValueError("a bracket is closed that was never opened")
             node_label, first, place = open_nodes.pop()
             closed[place] = Phrase(tuple(words[first:]), node_label, first)
         else:
@@ -95,10 +91,10 @@ def _phrases(line: str) -> Iterator[Phrase]:
 def swap_subtrees(
     trees: Sequence[Sequence[Phrase]], copies: int, generator: np.random.Generator
 ) -> list[Phrase]:
-    """``copies`` new sentences for every tree that has a phrase to swap, with its root's label.
+    """``copies`` new sentences per tree that has a phrase to swap, with the label of its root.
 
     One phrase of each copy, at most half of its sentence, is replaced by a random phrase of the
-    same label and of like length (up to twice as long, or as short as half).
+    same label and of similar length (at most twice as long, at least half).
     """
     bank: dict[tuple[int, int], list[Phrase]] = {}
     for tree in trees:
@@ -118,5 +114,5 @@ def swap_subtrees(
 
 
 def _size(phrase: Phrase) -> int:
-    """Lengths 1, 2 to 3, 4 to 7, ... are alike."""
+    """Lengths 1, 2 to 3, 4 to 7, ... count as similar."""
     return len(phrase.words).bit_length()

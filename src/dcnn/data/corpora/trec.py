@@ -1,4 +1,4 @@
-"""The TREC questions (Li and Roth 2002; Sect. 5.3): ``COARSE:fine question``, a question a line."""
+"""The TREC questions (Li and Roth 2002; Sect. 5.3): ``COARSE:fine question`` per line."""
 
 from pathlib import Path
 
@@ -27,5 +27,5 @@ def read_trec(path: Path, fine: bool = False) -> LabelledTexts:
             labels.append(label if fine else coarse)
             places.append(Place(str(path), number))
     if not texts:
-        raise DataError(f"{path} is empty; fetch the TREC questions again")
+        raise DataError(f"{path} is empty; download the TREC questions again")
     return number_labels(texts, labels, source=str(path), places=places)

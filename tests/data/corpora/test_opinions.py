@@ -10,25 +10,21 @@ from functools import cache
 import pytest
 
 from dcnn.data.corpora.opinions import (
-    ALL_NOUNS,
-    PATTERNS,
     PERCENT,
-    RIVALS,
     SIZES,
-    WORDS,
-    WORKS,
     Opinion,
     generate,
+    lexicon,
     skeletons,
-    words_about,
 )
 from dcnn.text.tokenizer import Tokenizer
 
+LEXICON = lexicon()
 POLARITY = {
     word: polarity
-    for noun in ALL_NOUNS
-    for kind, polarity in WORDS
-    for word in words_about(noun, kind, polarity)
+    for noun in LEXICON.all_nouns
+    for kind, polarity in LEXICON.words
+    for word in LEXICON.words_about(noun, kind, polarity)
 }
 SEEDS = (0, 1)
 tokenize = Tokenizer()
@@ -89,7 +85,7 @@ def test_sizes_labels_and_constructs_are_as_stated(split: str) -> None:
     assert Counter(o.construct for o in opinions) == {
         construct: SIZES[split] * percent / 100 for construct, percent in PERCENT[split].items()
     }
-    assert set(PERCENT[split]) == set(PATTERNS)
+    assert set(PERCENT[split]) == set(LEXICON.patterns)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -122,7 +118,7 @@ def test_no_two_splits_share_a_skeleton_or_a_pair(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_held_out_sentence_with_its_words_masked_is_not_in_training(seed: int) -> None:
     """The same as for skeletons, from the texts alone."""
-    content = {*POLARITY, *ALL_NOUNS}
+    content = {*POLARITY, *LEXICON.all_nouns}
 
     def masked(split: str) -> set[str]:
         return {
@@ -152,7 +148,7 @@ def test_every_held_out_word_is_known_from_training(seed: int) -> None:
 
 def test_no_skeleton_comes_from_two_patterns() -> None:
     owners = defaultdict(set)
-    for patterns in PATTERNS.values():
+    for patterns in LEXICON.patterns.values():
         for pattern in patterns:
             for skeleton in skeletons(pattern):
                 for form in (skeleton.form, skeleton.twin or skeleton.form):
@@ -165,7 +161,7 @@ def test_nothing_but_opinions_and_structure_tells_the_label(split: str) -> None:
     """Lengths, punctuation and function words are the same for both labels, to the last one."""
     counts: dict[str, Counter[str]] = {"positive": Counter(), "negative": Counter()}
     lengths: dict[str, Counter[int]] = {"positive": Counter(), "negative": Counter()}
-    content = {*POLARITY, *ALL_NOUNS, "a", "an"}  # the article depends on the word after it
+    content = {*POLARITY, *LEXICON.all_nouns, "a", "an"}  # the article depends on the word after it
     for opinion in corpus()[split]:
         words = tokens(opinion.text)
         lengths[opinion.label][len(words)] += 1
@@ -204,9 +200,9 @@ def test_half_of_the_sentences_have_a_twin_with_the_same_words_and_the_other_lab
         (r"too (\w+) to be", 1),
         (r"could not be less (\w+)", -1),
         (r"What \w+ have been an? \w+ \w+ turned out an? (\w+) one", 1),
-        (rf"he (?:{'|'.join(WORKS)}) (?:is|was) (\w+) than the", 1),
-        (rf"he (?:{'|'.join(RIVALS)}) (?:is|was) (\w+) than the", -1),
-        (rf"he (?:{'|'.join(RIVALS)}) (?:is|was) less (\w+) than the", 1),
+        (rf"he (?:{'|'.join(LEXICON.works)}) (?:is|was) (\w+) than the", 1),
+        (rf"he (?:{'|'.join(LEXICON.rivals)}) (?:is|was) (\w+) than the", -1),
+        (rf"he (?:{'|'.join(LEXICON.rivals)}) (?:is|was) less (\w+) than the", 1),
     ],
 )
 def test_the_label_is_what_the_sentence_says(pattern: str, sign: int) -> None:

@@ -17,10 +17,10 @@ def known(name, content):
     return KnownFile(name, len(content), hashlib.sha256(content).hexdigest())
 
 
-def make_corpus(url, content=CONTENT, n_ensemble=()):
+def make_corpus(url, content=CONTENT, members=()):
     name = url.rsplit("/", 1)[1]
-    unpack = {f"inside/{file.name}": file for file in n_ensemble}
-    files = n_ensemble or [known(name, content)]
+    unpack = {f"inside/{file.name}": file for file in members}
+    files = members or [known(name, content)]
     return Corpus(
         name="toy",
         title="Toy corpus",
@@ -58,16 +58,16 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_arrives_whole_and_its_progress_is_told(corpus, folder):
-    told = []
-    assert fetch(corpus, folder, lambda *values: told.append(values)) == [folder / "a.txt"]
+def test_a_file_arrives_complete_and_its_progress_is_reported(corpus, folder):
+    reported = []
+    assert fetch(corpus, folder, lambda *values: reported.append(values)) == [folder / "a.txt"]
     assert (folder / "a.txt").read_bytes() == CONTENT
     assert names(folder) == ["a.txt"]
-    assert told[-1] == ("a.txt", len(CONTENT))
-    assert told == sorted(told)
+    assert reported[-1] == ("a.txt", len(CONTENT))
+    assert reported == sorted(reported)
 
 
-def test_what_is_there_already_is_not_asked_for(corpus, folder, server):
+def test_a_file_that_is_there_is_not_requested(corpus, folder, server):
     fetch(corpus, folder)
     fetch(corpus, folder)
     assert len(server.asked) == 1
@@ -140,7 +140,7 @@ def test_a_wrong_checksum_installs_nothing_and_keeps_nothing(corpus, folder, ser
     server.files["/a.txt"] = CONTENT[:-1] + b"!"
     with pytest.raises(FetchError) as raised:
         fetch(corpus, folder)
-    assert f"{server.url('/a.txt')} could not be fetched: its SHA-256 is " in str(raised.value)
+    assert f"{server.url('/a.txt')} could not be downloaded: its SHA-256 is " in str(raised.value)
     assert f"put a.txt into {folder} by hand" in str(raised.value)
     assert names(folder) == []
 
@@ -165,13 +165,15 @@ def test_without_a_server_the_address_and_the_place_are_named(folder):
         corpus = make_corpus(server.url("/a.txt"))
     with pytest.raises(FetchError) as raised:
         fetch(corpus, folder)
-    assert str(raised.value).startswith(f"{corpus.downloads[0].url} could not be fetched: the serv")
+    assert str(raised.value).startswith(
+        f"{corpus.downloads[0].url} could not be downloaded: the serv"
+    )
     assert f"put a.txt into {folder} by hand" in str(raised.value)
 
 
 def test_a_folder_that_cannot_be_made_is_named(corpus, folder):
     folder.write_text("a file where the folder should be")
-    with pytest.raises(StorageError, match="toys cannot be made"):
+    with pytest.raises(StorageError, match="toys cannot be created"):
         fetch(corpus, folder)
 
 
@@ -192,22 +194,22 @@ def archive(server):
 
 
 def test_an_archive_is_unpacked_and_not_kept(server, archive, folder):
-    n_ensemble = [known(name, name.encode() * 1000) for name in ("one.txt", "two.txt")]
-    fetch(make_corpus(server.url("/a.zip"), archive, n_ensemble), folder)
+    members = [known(name, name.encode() * 1000) for name in ("one.txt", "two.txt")]
+    fetch(make_corpus(server.url("/a.zip"), archive, members), folder)
     assert names(folder) == ["one.txt", "two.txt"]
     assert (folder / "two.txt").read_bytes() == b"two.txt" * 1000
 
 
 def test_an_archive_that_is_there_is_only_unpacked(server, archive, folder):
-    n_ensemble = [known("one.txt", b"one.txt" * 1000)]
+    members = [known("one.txt", b"one.txt" * 1000)]
     folder.mkdir()
     (folder / "a.zip").write_bytes(archive)
-    fetch(make_corpus(server.url("/a.zip"), archive, n_ensemble), folder)
+    fetch(make_corpus(server.url("/a.zip"), archive, members), folder)
     assert (names(folder), server.asked) == (["one.txt"], [])
 
 
 def test_a_member_that_is_not_the_known_one_is_not_installed(server, archive, folder):
-    n_ensemble = [known("one.txt", b"one.txt" * 1000), known("two.txt", b"another")]
+    members = [known("one.txt", b"one.txt" * 1000), known("two.txt", b"another")]
     with pytest.raises(FetchError, match=r"the SHA-256 of inside/two\.txt in it is"):
-        fetch(make_corpus(server.url("/a.zip"), archive, n_ensemble), folder)
+        fetch(make_corpus(server.url("/a.zip"), archive, members), folder)
     assert "two.txt" not in names(folder)

@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from dcnn.data.corpora.sentiment140 import read_sentiment140
+from dcnn.data.corpora.sentiment140 import iterate_sentiment140
 from dcnn.errors import DataError
 
 ORIGINAL = (
@@ -17,8 +17,8 @@ TWEETS = (["café, <3 you", '"bad" R&R'], [1, 0])
 
 
 def tweets(path, member=""):
-    read = read_sentiment140(path, member)
-    return read.texts, read.targets.tolist()
+    texts, targets = zip(*iterate_sentiment140(path, member), strict=True)
+    return list(texts), list(targets)
 
 
 @pytest.mark.parametrize("content", [ORIGINAL, TWO_COLUMNS], ids=["original", "two columns"])
@@ -59,9 +59,9 @@ def test_a_tweet_may_hold_line_breaks(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"line 1: '' starts no file of labelled tweets; expected six columns"),
-        (b"label,text\n0,a\n", r"line 1: 'label,text\\n' starts no file"),
-        (b"2,neutral\n", r"line 1: '2,neutral\\n' starts no file"),
+        (b"", r"line 1: '' is not the first line of a file of labelled tweets; expected six"),
+        (b"label,text\n0,a\n", r"line 1: 'label,text\\n' is not the first line"),
+        (b"2,neutral\n", r"line 1: '2,neutral\\n' is not the first line"),
         (b"0,a\n1,b\n3,c\n", r"line 3: expected 2 columns .* one of 0, 1; got 2 starting with '3'"),
         (b"0,a\n1\n", r"line 2: .* got 1 starting with '1'"),
         (ORIGINAL + b'"0","1"\n', r"line 4: expected 6 columns .* 0, 2, 4; got 2 starting with"),
@@ -70,14 +70,14 @@ def test_a_tweet_may_hold_line_breaks(tmp_path):
         (b"0,\xff\n", r"line 1: not valid utf-8"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_line(tmp_path, content, message):
+def test_an_error_names_the_line(tmp_path, content, message):
     path = tmp_path / "t.csv"
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"t\.csv, " + message):
-        read_sentiment140(path)
+        tweets(path)
 
 
 @pytest.mark.corpora
 def test_the_test_set_has_the_two_classes_of_the_paper(corpora):
-    test = read_sentiment140(corpora / "twitter" / "testdata.manual.2009.06.14.csv")
-    assert (len(test.texts), int(test.targets.sum())) == (359, 182)
+    texts, targets = tweets(corpora / "twitter" / "testdata.manual.2009.06.14.csv")
+    assert (len(texts), sum(targets)) == (359, 182)

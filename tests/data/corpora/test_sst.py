@@ -1,12 +1,9 @@
-"""The paper's corpora: the readers on small samples, and the counts of the real files."""
+"""The Stanford Sentiment Treebank: the reader on samples, and the counts of the real files."""
 
-import csv
-
+import numpy as np
 import pytest
 
-from dcnn.artifact import load
-from dcnn.data.corpora.sst import NEUTRAL, Phrase, authors_tokens, read_trees
-from dcnn.data.corpora.trec import read_trec
+from dcnn.data.corpora.sst import NEUTRAL, Phrase, authors_tokens, read_trees, swap_subtrees
 from dcnn.errors import DataError
 
 
@@ -32,7 +29,7 @@ def test_a_no_break_space_is_part_of_its_word(tmp_path):
     assert read_trees(path)[0][0].words == ("8\u00a01\\/2", "Women")
 
 
-def test_the_authors_part_words_at_hyphens_and_keep_what_is_empty():
+def test_the_authors_split_words_at_hyphens_and_keep_empty_tokens():
     assert authors_tokens(["Well-Made", "--", "-ly", "("]) == [
         *("well", "made"),
         *("", "", ""),
@@ -49,23 +46,48 @@ def test_a_line_that_is_no_tree_is_named(tmp_path, line):
         read_trees(path)
 
 
-def test_questions_have_coarse_and_fine_labels(tmp_path):
-    path = tmp_path / "q.label"
-    path.write_bytes(b"LOC:city What is the capital of \xf0 ?\nHUM:ind Who ?\n")
-    assert read_trec(path).labels == ["LOC", "HUM"]
-    assert read_trec(path, fine=True).labels == ["LOC:city", "HUM:ind"]
-    assert read_trec(path).texts[0] == "What is the capital of \u00f0 ?"
+TREES = """\
+(3 (2 (2 the) (2 film)) (3 (2 is) (4 (2 very) (4 good))))
+(1 (2 (2 a) (2 plot)) (1 (2 was) (0 (2 so) (0 bad))))
+(4 (2 (2 the) (2 acting)) (4 (2 was) (4 (2 really) (4 superb))))
+(2 alone)
+"""
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"LOC:city A ?\nnonsense\n", "line 2: expected 'COARSE:fine question'"), (b"", "is empty")],
-)
-def test_a_line_that_is_no_question_is_named(tmp_path, content, message):
-    path = tmp_path / "q.label"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        read_trec(path)
+@pytest.fixture
+def trees(tmp_path):
+    path = tmp_path / "trees.txt"
+    path.write_text(TREES)
+    return read_trees(path)
+
+
+def test_a_copy_differs_in_one_phrase_of_the_same_label_and_similar_length(trees):
+    bank = [phrase for tree in trees for phrase in tree[1:]]
+    swapped = swap_subtrees(trees, 100, np.random.default_rng(0))
+    assert len(swapped) == 3 * 100  # a sentence of one word has nothing to swap
+    for number, new in enumerate(swapped):
+        root, *phrases = trees[number // 100]
+        possible = {
+            (*root.words[: old.start], *other.words, *root.words[old.start + len(old.words) :])
+            for old in phrases
+            for other in bank
+            if old.label == other.label
+            and 2 * len(old.words) <= len(root.words)
+            and len(old.words) <= 2 * len(other.words)
+            and len(other.words) <= 2 * len(old.words)
+        }
+        assert new.words in possible
+        assert new.label == root.label
+    assert any("superb" in new.words and "film" in new.words for new in swapped)
+    assert not any("bad" in new.words and "film" in new.words and new.label == 3 for new in swapped)
+
+
+def test_swaps_are_decided_by_the_generator(trees):
+    first, again, other = (
+        swap_subtrees(trees, 5, np.random.default_rng(seed)) for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    assert swap_subtrees(trees, 0, np.random.default_rng(0)) == []
 
 
 @pytest.mark.corpora
@@ -91,25 +113,3 @@ def test_sst_gives_the_vocabulary_of_the_authors(corpora):
     sentences = [tree[0] for tree in read_trees(corpora / "sst" / "train.txt")]
     types = {token for sentence in sentences for token in authors_tokens(sentence.words)}
     assert len(types) == 15_447
-
-
-@pytest.mark.corpora
-def test_trec_is_learned_from_random_vectors_in_a_minute(corpora, dcnn, tmp_path):
-    for name, source in (("train", "train_5500.label"), ("test", "TREC_10.label")):
-        questions = read_trec(corpora / "trec" / source)
-        with (tmp_path / f"{name}.csv").open("w", newline="", encoding="utf-8") as stream:
-            rows = zip(questions.texts, questions.labels, strict=True)
-            csv.writer(stream).writerows([("question", "type"), *rows])
-    done = dcnn("train", "train.csv", "--test", "test.csv", "--out", "m")
-    assert done.code == 0, done.err
-    # Five seeds gave 86.8 or more; the rest is room for another machine's rounding.
-    assert load(tmp_path / "m").metadata["test_accuracy"] >= 0.85
-
-
-@pytest.mark.corpora
-def test_trec_has_the_splits_of_the_paper(corpora):
-    train = read_trec(corpora / "trec" / "train_5500.label")
-    test = read_trec(corpora / "trec" / "TREC_10.label")
-    assert (len(train.texts), len(test.texts)) == (5452, 500)
-    assert len(set(train.labels)) == 6
-    assert len(set(read_trec(corpora / "trec" / "train_5500.label", fine=True).labels)) == 50

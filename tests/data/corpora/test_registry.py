@@ -1,5 +1,7 @@
 import hashlib
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +12,12 @@ from dcnn.data.corpora.registry import (
     KnownFile,
     Part,
     Source,
+    cache_folder,
     count_vectors,
+    data_folder,
     find_corpus,
 )
-from dcnn.errors import DataError, UserError
+from dcnn.errors import DataError, MissingExtraError, UserError
 
 TRAIN, TEST, PACKED = b"train " * 50, b"test " * 10, b"packed"
 
@@ -73,7 +77,7 @@ def test_an_archive_is_read_by_its_members(folder):
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path):
-    with pytest.raises(UserError, match=r"'tweeter' is no corpus; .* did you mean 'twitter'\?"):
+    with pytest.raises(UserError, match=r"'tweeter' is not a corpus; .* did you mean 'twitter'\?"):
         find_corpus("tweeter", tmp_path)
 
 
@@ -95,9 +99,11 @@ def test_of_a_form_that_is_half_there_the_other_half_is_missing(folder):
         find(folder)
 
 
-def test_half_a_download_is_mentioned(folder):
+def test_an_incomplete_download_is_mentioned(folder):
     (folder / "test.txt").rename(folder / "test.txt.part")
-    with pytest.raises(DataError, match=r"lacks test\.txt \(test\.txt\.part is half a download\)"):
+    with pytest.raises(
+        DataError, match=r"lacks test\.txt \(test\.txt\.part is an incomplete download\)"
+    ):
         find(folder)
 
 
@@ -150,6 +156,33 @@ def test_vectors_are_counted_and_a_broken_line_is_named(tmp_path):
     path.write_text(line + "word 0.5\n")
     with pytest.raises(DataError, match=r"v\.txt, line 2: expected a word and 100 numbers"):
         count_vectors(path)
+
+
+@pytest.mark.parametrize(
+    ("folder", "variable", "xdg"),
+    [
+        (data_folder, "DCNN_DATA", "XDG_DATA_HOME"),
+        (cache_folder, "DCNN_CACHE", "XDG_CACHE_HOME"),
+    ],
+    ids=["data", "cache"],
+)
+def test_a_given_folder_comes_before_the_environment_and_the_platform(
+    monkeypatch, folder, variable, xdg
+):
+    monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(xdg, "/xdg")
+    assert folder() == Path("/xdg/dcnn") or sys.platform != "linux"
+    monkeypatch.setenv(variable, "~/chosen")
+    assert folder() == Path.home() / "chosen"
+    assert folder(Path("given")) == Path("given")
+
+
+def test_a_default_folder_needs_an_extra_and_a_chosen_one_does_not(monkeypatch):
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    monkeypatch.delenv("DCNN_DATA", raising=False)
+    with pytest.raises(MissingExtraError, match=r"DCNN_DATA is not set.*'dcnn\[train\]'"):
+        data_folder()
+    assert data_folder(Path("given")) == Path("given")
 
 
 @pytest.mark.corpora
