@@ -1,1 +1,1 @@
-"""Classify many files: in shards, in this process or on a Ray cluster."""
+"""Predictions for many texts: lines, columnar files, and folders of scored shards."""

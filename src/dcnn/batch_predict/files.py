@@ -1,9 +1,8 @@
-"""Predictions as a file of columns: label, probability and text, in Parquet, Arrow or Feather.
+"""Predictions as a columnar file: label, probability and text, in Parquet, Arrow or Feather.
 
 Labels keep their type. With ``--top 3`` the next best follow as ``label_2``, ``probability_2``,
-``label_3`` and ``probability_3``. Where the model abstains the labels are null. Where a text may
-have several labels, ``labels`` and ``probabilities`` are lists of those that it is given.
-
+``label_3`` and ``probability_3``. If the model abstains, the labels are null. For a multi-label
+model, ``labels`` and ``probabilities`` are lists.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,21 +18,21 @@ from dcnn.data.arrow import ARROW, PARQUET
 from dcnn.errors import MissingExtraError, UserError
 from dcnn.predictor import Floats, Predictor
 
-ROWS_TOGETHER = 1 << 16  # rows a group; smaller ones make a larger file that is slower to read
+ROWS_TOGETHER = 1 << 16  # rows per group; smaller ones make a larger file that is slower to read
 
-# Takes texts and their (texts, classes) probabilities; returns how many of them got no label.
+# Takes texts and their (texts, classes) probabilities; returns how many texts have no label.
 Write = Callable[[Sequence[str], Floats], int]
 
 
 @dataclass(frozen=True)
 class ColumnForm:
-    """What a row says of a text.
+    """The columns of a file of predictions.
 
     Attributes:
         classes: the labels, in the order of the probabilities.
-        top: how many labels of each text.
-        thresholds: of the labels, where a text may have several; none where it has one.
-        abstain_below: a text without a label of this probability gets none.
+        top: labels per text.
+        thresholds: of the labels of a multi-label model; None for a single-label model.
+        abstain_below: a text whose best probability is lower gets no label.
     """
 
     classes: tuple[Label, ...]
@@ -43,7 +42,7 @@ class ColumnForm:
 
     @classmethod
     def of(cls, predictor: Predictor, top: int, abstain_below: float) -> Self:
-        """That of the predictions of ``predictor``."""
+        """The columns for the predictions of ``predictor``."""
         return cls(predictor.classes, top, predictor.artifact.thresholds, abstain_below)
 
     def schema(self) -> Any:
@@ -60,7 +59,7 @@ class ColumnForm:
         return pyarrow.schema([*fields, ("text", pyarrow.string())])
 
     def columns(self, probabilities: Floats) -> tuple[list[Any], int]:
-        """All but the texts, and how many texts got no label because none was probable enough."""
+        """All columns except the texts, and how many texts have no label because of abstaining."""
         import pyarrow
 
         kind = _label_type(self.classes)
@@ -71,8 +70,8 @@ class ColumnForm:
         if self.thresholds is not None:
             over = ranked.astype(np.float64) >= np.array(self.thresholds)[ranking]
             ends = np.concatenate([[0], np.cumsum(over.sum(axis=1))]).astype(np.int32)
-            members = (labels.take(pyarrow.array(ranking[over])), pyarrow.array(ranked[over]))
-            return [pyarrow.ListArray.from_arrays(ends, part) for part in members], 0
+            parts = (labels.take(pyarrow.array(ranking[over])), pyarrow.array(ranked[over]))
+            return [pyarrow.ListArray.from_arrays(ends, part) for part in parts], 0
         abstained = ranked[:, 0].astype(np.float64) < self.abstain_below
         columns: list[Any] = []
         for rank in range(min(self.top, len(self.classes))):
@@ -82,20 +81,15 @@ class ColumnForm:
 
 
 def is_columnar(output: Path) -> bool:
-    """Whether the suffix is that of a file of columns."""
+    """Whether the suffix is that of a columnar file."""
     return output.suffix.lower() in ARROW
 
 
 def check_columnar(output: Path, as_json: bool) -> None:
-    """Find before any work what stands in the way of such a file.
-
-    Raises:
-        UserError: JSON is asked for as well.
-        MissingExtraError: pyarrow is not installed.
-    """
+    """Raise UserError for ``--json``, and MissingExtraError without pyarrow, before any work."""
     if as_json:
         raise UserError(
-            f"--json writes lines, and --output {output} names a file of columns; "
+            f"--json writes lines, and --output {output} names a columnar file; "
             "leave out --json, or name a .jsonl file"
         )
     try:
@@ -106,22 +100,22 @@ def check_columnar(output: Path, as_json: bool) -> None:
 
 @contextmanager
 def columnar_writer(
-    stream: BinaryIO, suffix: str, form: ColumnForm, about: dict[str, str] | None = None
+    stream: BinaryIO, suffix: str, form: ColumnForm, metadata: dict[str, str] | None = None
 ) -> Iterator[Write]:
-    """Write predictions a few thousand at a time; what is held is bounded.
+    """Write predictions in chunks, in bounded memory.
 
     Args:
-        stream: where to.
-        suffix: names the format.
-        form: what a row says of a text.
-        about: what the file's metadata says of it.
+        stream: the open file.
+        suffix: of the format.
+        form: its columns.
+        metadata: of the file.
     """
     import pyarrow
     from pyarrow import ipc, parquet
 
     schema = form.schema()
-    if about:
-        schema = schema.with_metadata(about)
+    if metadata:
+        schema = schema.with_metadata(metadata)
     waiting: list[Any] = []
 
     def write_waiting() -> None:
@@ -139,7 +133,7 @@ def columnar_writer(
 
     if suffix == PARQUET:
         writer = parquet.ParquetWriter(stream, schema)
-    else:  # .arrow is left as it can be mapped into memory, .feather is compressed as usual
+    else:  # an uncompressed .arrow file can be memory-mapped; .feather is compressed as usual
         compression = "lz4" if suffix == ".feather" else None
         options = ipc.IpcWriteOptions(compression=compression)
         writer = ipc.new_file(stream, schema, options=options)
@@ -154,7 +148,7 @@ def _strings(texts: Sequence[str]) -> Any:
     try:
         return pyarrow.array(texts, pyarrow.string())
     except UnicodeEncodeError:
-        # Half a surrogate pair has no code, and is replaced as it is in lines.
+        # A lone surrogate has no UTF-8 code; it is replaced, as in lines.
         replaced = [text.encode("utf-8", "replace").decode() for text in texts]
         return pyarrow.array(replaced, pyarrow.string())
 

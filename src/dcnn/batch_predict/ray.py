@@ -1,9 +1,8 @@
-"""Scoring shards on Ray Data: a pool of workers, a model in each, a task a shard.
+"""Score shards on Ray Data: a pool of workers, each with the model, one task per shard.
 
-Only names travel to the workers and only counts come back; model, texts and predictions go straight
-from and to the disk, which all machines must share. Ray starts a worker that has died anew and
-repeats its task; ``dcnn.batch_predict.shards`` sees to it that this loses and doubles nothing.
-
+Only paths go to the workers and only counts come back; model, texts and predictions are read from
+and written to the disk, which all machines must share. Ray restarts a worker that dies and repeats
+its task; ``dcnn.batch_predict.shards`` ensures that no row is then lost or written twice.
 """
 
 import logging
@@ -19,28 +18,24 @@ from dcnn.batch_predict.shards import Outcome, ScoringConfig, Shard, load_scorer
 from dcnn.errors import DcnnError, MissingExtraError, UserError
 
 CONNECT_SECONDS = 5.0
-OBJECT_STORE = 1 << 27  # bytes; only names and counts go through it
+OBJECT_STORE = 1 << 27  # bytes; only paths and counts go through it
 
 
 class ScoringWorker:
-    """One of the pool: loads the model once, then scores the shards it is given."""
+    """A worker of the pool: loads the model once, then scores shards."""
 
-    def __init__(self, model: str, manner: ScoringConfig) -> None:
-        self.predictor = load_scorer(Path(model), manner)
-        self.manner = manner
+    def __init__(self, model: str, config: ScoringConfig) -> None:
+        self.predictor = load_scorer(Path(model), config)
+        self.config = config
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Score the shard that ``row`` names."""
+        """Score the shard in ``row``."""
         shard = Shard(Path(row["source"]), Path(row["target"]))
-        return asdict(score_shard(self.predictor, self.manner, shard))
+        return asdict(score_shard(self.predictor, self.config, shard))
 
 
 def require_ray() -> None:
-    """Say before any work is done that it cannot be done.
-
-    Raises:
-        MissingExtraError: Ray Data is not installed.
-    """
+    """Raise MissingExtraError if Ray Data is not installed."""
     try:
         import ray.data  # noqa: F401
     except ImportError:
@@ -49,20 +44,20 @@ def require_ray() -> None:
 
 def score_on_ray(
     model: Path,
-    manner: ScoringConfig,
+    config: ScoringConfig,
     shards: Sequence[Shard],
     workers: int | None = None,
     address: str | None = None,
 ) -> Generator[Outcome, None, None]:
-    """Score shards in any order, and tell what became of each as soon as it is known.
+    """Score shards in any order; yield the outcome of each as soon as it is known.
 
     Args:
         model: the model folder, which every worker loads.
-        manner: how to score.
+        config: how to score.
         shards: what to score.
-        workers: how many; by default one a CPU of the cluster.
-        address: of a running cluster; without one, that of ``RAY_ADDRESS``, or a Ray of our own on
-            this machine.
+        workers: by default one per CPU of the cluster.
+        address: of a running cluster; by default ``RAY_ADDRESS``, or else a new Ray on this
+            machine.
 
     Raises:
         UserError: there is no cluster at ``address``, or it has too few CPUs.
@@ -75,10 +70,10 @@ def score_on_ray(
         rows = [{"source": str(s.source), "target": str(s.target)} for s in shards]
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         data.context.enable_progress_bars = False
-        # By default Ray starts a worker that died anew, and repeats its task, without end.
+        # By default Ray restarts a worker that died, and repeats its task, without limit.
         scored = data.map(
             ScoringWorker,
-            fn_constructor_args=(str(model.absolute()), manner),
+            fn_constructor_args=(str(model.absolute()), config),
             compute=ActorPoolStrategy(size=min(workers or cpus, len(shards))),
             num_cpus=1,
         )
@@ -88,19 +83,19 @@ def score_on_ray(
         except ray.exceptions.RayError as error:
             reason = " ".join(str(error).split())
             raise DcnnError(
-                f"Ray failed ({reason:.300}); shards that are scored are kept, and the same "
-                "command goes on"
+                f"Ray failed ({reason:.300}); scored shards are kept, and the same command "
+                "continues"
             ) from error
 
 
 @contextmanager
 def _ray(address: str | None, workers: int | None) -> Iterator[int]:
-    """A Ray to work on; yields how many CPUs it has. One that was running goes on running."""
+    """Yield the number of CPUs of a Ray; one that was already running stays running."""
     import ray
 
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for a report elsewhere
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # Ray Data warns of its own actors
-    for name in ("ray", "ray.data"):  # which has a level of its own
+    for name in ("ray", "ray.data"):  # the second has a level of its own
         logging.getLogger(name).setLevel(logging.ERROR)
     started = not ray.is_initialized()
     if started:
@@ -139,11 +134,7 @@ def _start(address: str | None, workers: int | None) -> None:
 
 
 def check_reachable(address: str) -> None:
-    """Find in seconds that nobody listens at ``HOST:PORT``, which Ray takes minutes to find.
-
-    Raises:
-        UserError: so it is.
-    """
+    """Raise UserError within seconds if nothing listens at ``HOST:PORT``; Ray takes minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdecimal():  # such as "auto"
         return

@@ -1,13 +1,10 @@
-"""Scoring a corpus shard by shard, each into a file of its own, so that nothing is done twice.
+"""Score a corpus shard by shard, each into its own file, so that a run can be repeated.
 
-A scored shard is a Parquet file that appears whole or not at all, and whose metadata says what it
-was made from: the bytes of the input, the model, and how it was read. Whoever starts again, be it
-after a crash or with other workers, passes over the files that say what they would make, and makes
-the others. So a worker may die at any moment, and a shard may even be scored by two at once: no row
-is lost or doubled.
-
-The names of the files sort as the inputs do, and rows keep their order.
-
+A scored shard is a Parquet file that is written atomically, and whose metadata holds digests of
+what it was made from: the input, the model and the settings. A new run skips the files that
+match, and writes the others. So a worker may die at any moment, and two may even score the same
+shard: no row is lost or written twice. The names of the files sort like the inputs, and rows keep
+their order.
 """
 
 import glob
@@ -29,7 +26,7 @@ from dcnn.files import bare_suffix, file_sha256, write_atomically
 from dcnn.predictor import Predictor
 
 CHUNK = 4096  # texts predicted together
-ATTEMPTS = 4  # at a shard whose workers die, before it is given up
+ATTEMPTS = 4  # at a shard whose workers die
 MADE_FROM = "dcnn.made_from"  # in the metadata of a scored shard
 
 DIGITS = 5  # of a shard's number, at least
@@ -38,7 +35,7 @@ _LONGEST_STEM = 80
 
 @dataclass(frozen=True)
 class Shard:
-    """A file of texts, and the file that its predictions go to."""
+    """A file of texts, and the file of its predictions."""
 
     source: Path
     target: Path
@@ -46,13 +43,13 @@ class Shard:
 
 @dataclass(frozen=True)
 class ScoringConfig:
-    """What, beside the texts, decides the content of a scored shard.
+    """What decides the content of a scored shard, besides its texts.
 
     Attributes:
         model: the fingerprint of the model folder.
         columns: how shards are read.
-        top: how many labels of each text.
-        abstain_below: a text without a label of this probability gets none.
+        top: labels per text.
+        abstain_below: a text whose best probability is lower gets no label.
     """
 
     model: str
@@ -63,15 +60,15 @@ class ScoringConfig:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a shard.
+    """The result for a shard.
 
     Attributes:
         name: of the scored shard.
-        rows: how many it has.
-        kept: whether it was there already.
-        abstained: how many of them got no label, where it was scored now.
-        fault: what is wrong with the input, or nothing.
-        refusal: why the disk took no output, or nothing.
+        rows: their number.
+        kept: whether it had been scored before.
+        abstained: rows without a label, if it was scored now.
+        fault: what is wrong with the input; empty if nothing.
+        refusal: why the disk refused the output; empty if it did not.
     """
 
     name: str
@@ -83,12 +80,12 @@ class Outcome:
 
 
 def plan_shards(source: Path, output: Path) -> list[Shard]:
-    """A scored shard in the folder ``output`` for each file that ``source`` stands for.
+    """A scored shard in the folder ``output`` for each file of ``source``.
 
     Raises:
         DataError: there are no such files.
-        UserError: ``output`` is no folder, is where the inputs are, or holds something else.
-        StorageError: the folder cannot be made.
+        UserError: ``output`` is a file, is among the inputs, or holds something else.
+        StorageError: the folder cannot be created.
     """
     sources = find_shards(source)
     digits = max(DIGITS, len(str(len(sources) - 1)))
@@ -107,7 +104,7 @@ def plan_shards(source: Path, output: Path) -> list[Shard]:
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{output} cannot be made ({error.strerror})") from error
+        raise StorageError(f"{output} cannot be created ({error.strerror})") from error
     known = {shard.target.name for shard in shards}
     others = sorted(p.name for p in output.iterdir() if not p.name.startswith((".", "_")))
     for name in others:
@@ -125,41 +122,33 @@ def _stem(path: Path) -> str:
 
 
 def model_fingerprint(model: Path) -> str:
-    """A digest of all that decides what a model folder predicts.
-
-    Raises:
-        DataError: a file of it cannot be read.
-    """
+    """A digest of the files that decide what a model predicts."""
     files = (model_folder.CONFIG, model_folder.WEIGHTS, model_folder.TOKENIZER)
     return hashlib.sha256("".join(file_sha256(model / name) for name in files).encode()).hexdigest()
 
 
-def load_scorer(model: Path, manner: ScoringConfig) -> Predictor:
-    """The model, if it is still the one that the command was given.
-
-    Raises:
-        ModelFolderError: the folder is not there, is damaged, or holds another model by now.
-    """
+def load_scorer(model: Path, config: ScoringConfig) -> Predictor:
+    """The model; raises ModelFolderError if it is no longer the one that the run began with."""
     predictor = Predictor.load(model)
-    if model_fingerprint(model) != manner.model:
+    if model_fingerprint(model) != config.model:
         raise ModelFolderError(f"{model} has been replaced meanwhile; run the command again")
     return predictor
 
 
-def score_shard(predictor: Predictor, manner: ScoringConfig, shard: Shard) -> Outcome:
-    """Write the predictions of a shard, unless they are there; in bounded memory."""
+def score_shard(predictor: Predictor, config: ScoringConfig, shard: Shard) -> Outcome:
+    """Write the predictions of a shard, unless they exist; in bounded memory."""
     name = shard.target.name
     try:
-        made_from = _made_from(manner, shard)
+        made_from = _made_from(config, shard)
         kept = _rows_of(shard.target, made_from)
         if kept is not None:
             return Outcome(name, kept, kept=True)
         if len(_half_written(shard)) >= ATTEMPTS:
             raise DataError(
-                f"{shard.source}: {ATTEMPTS} workers died of it, for want of memory perhaps; "
+                f"{shard.source}: {ATTEMPTS} workers died of it, perhaps out of memory; "
                 "split it, or use fewer workers"
             )
-        rows, abstained = _write(predictor, manner, shard, made_from)
+        rows, abstained = _write(predictor, config, shard, made_from)
         return Outcome(name, rows, abstained=abstained)
     except StorageError as error:
         return Outcome(name, refusal=str(error))
@@ -167,12 +156,12 @@ def score_shard(predictor: Predictor, manner: ScoringConfig, shard: Shard) -> Ou
         return Outcome(name, fault=str(error))
 
 
-def _made_from(manner: ScoringConfig, shard: Shard) -> str:
-    return json.dumps({"input": file_sha256(shard.source), **asdict(manner)}, sort_keys=True)
+def _made_from(config: ScoringConfig, shard: Shard) -> str:
+    return json.dumps({"input": file_sha256(shard.source), **asdict(config)}, sort_keys=True)
 
 
 def _rows_of(target: Path, made_from: str) -> int | None:
-    """The rows of a scored shard that was made from just that, or none."""
+    """The number of rows of a scored shard that was made from the same; else None."""
     from pyarrow import ArrowException, parquet
 
     with suppress(OSError, ArrowException), parquet.ParquetFile(target) as file:
@@ -183,16 +172,16 @@ def _rows_of(target: Path, made_from: str) -> int | None:
 
 
 def _write(
-    predictor: Predictor, manner: ScoringConfig, shard: Shard, made_from: str
+    predictor: Predictor, config: ScoringConfig, shard: Shard, made_from: str
 ) -> tuple[int, int]:
-    """Returns how many rows it has, and how many of them got no label."""
+    """Write the shard; its rows, and how many of them have no label."""
     rows = abstained = 0
-    form = ColumnForm.of(predictor, manner.top, manner.abstain_below)
+    form = ColumnForm.of(predictor, config.top, config.abstain_below)
     with (
         write_atomically(shard.target, shared=True) as stream,
         columnar_writer(stream, PARQUET, form, {MADE_FROM: made_from}) as write,
     ):
-        for texts in _chunks(shard.source, manner.columns):
+        for texts in _chunks(shard.source, config.columns):
             abstained += write(texts, predictor.probabilities(texts))
             rows += len(texts)
     return rows, abstained
@@ -203,17 +192,17 @@ def _chunks(source: Path, columns: TableOptions) -> Iterator[list[str]]:
     try:
         while chunk := list(islice(texts, CHUNK)):
             yield chunk
-    except NoRowsError:  # a shard without rows is no fault; neither is its empty output
+    except NoRowsError:  # a shard without rows gives an output without rows
         return
 
 
 def _half_written(shard: Shard) -> list[Path]:
-    """What processes that died while they scored the shard have left, and those at work have."""
+    """Temporary files of the shard, of processes that died and of those at work."""
     return list(shard.target.parent.glob(f".{glob.escape(shard.target.name)}.*.tmp"))
 
 
 def clear_half_written(shards: Sequence[Shard]) -> None:
-    """Remove what processes that died have left; none may be at work."""
+    """Remove the temporary files of processes that died; none may be at work."""
     for shard in shards:
         for path in _half_written(shard):
             path.unlink(missing_ok=True)
