@@ -1,18 +1,15 @@
-"""SST-2 trained with each backend: does the choice change what is learned?
+"""SST-2 trained with each backend: does the backend change the accuracy?
 
     python benchmarks/backends.py --data DIR                            # torch and native on a CPU
     python benchmarks/backends.py --data DIR --backend triton --device cuda --seeds 5
     python benchmarks/backends.py --data DIR --epochs 1                 # sooner
 
-Every seed learns the recipe on the whole corpus, alone on its CPU thread and side by side on a GPU,
-as ``dcnn experiment`` does; a recipe's teachers are left out. Runs go to
-``results/bench/backends.json``, each in the place of an older one of the same backend, device,
-recipe, epochs and seed; what is printed at the end compares the backends of one length of training.
+Every seed trains the recipe on the whole corpus, one at a time on a CPU thread and together on a
+GPU, as ``dcnn experiment`` does; a recipe's teachers are left out. Runs go to
+``results/bench/backends.json`` and replace older ones of the same backend, device, recipe, epochs
+and seed; the summary compares backends at the same number of epochs.
 """
 
-import argparse
-import datetime
-import json
 import os
 import statistics
 import sys
@@ -24,15 +21,13 @@ import torch
 
 from dcnn.data.corpora.registry import data_folder
 from dcnn.errors import DcnnError
-from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import Recipe, load_recipe
 from dcnn.experiments.runs import ExperimentEnv, train_networks
 from dcnn.ops import select as backends
 from dcnn.training.fit import choose_device
+from results import RESULTS, make_parser, provenance, read_json, write_json
 
-ROOT = Path(__file__).parent.parent
-RESULT = ROOT / "results" / "bench" / "backends.json"
-# What makes a run the same run.
+# Runs that agree in these are the same run.
 IDENTITY = ("backend", "device", "recipe", "epochs", "seed")
 
 
@@ -47,9 +42,9 @@ def alone(recipe: Recipe, epochs: int | None) -> Recipe:
 def measure(
     setting: ExperimentEnv, recipe: Recipe, backend: str, seeds: int
 ) -> list[dict[str, Any]]:
-    """A run a seed with ``backend``, which is forced."""
+    """One run per seed with ``backend``, which is forced."""
     os.environ[backends.VARIABLE] = backend
-    choose_device(setting.device)  # says what is missing before the corpus is read
+    choose_device(setting.device)  # fails, if it does, before the corpus is read
     task, located = setting.load(recipe)
     networks = train_networks(
         task,
@@ -68,23 +63,20 @@ def measure(
             "dev_accuracy": network.dev_accuracy,
             "sentences_per_second": round(network.sentences_per_second),
             "sentences": len(task.train),
-            "hardware": provenance.hardware(setting.device),
-            "versions": provenance.versions(),
-            "commit": provenance.commit(),
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
+        | provenance(setting.device)
         for network in networks
     ]
 
 
 def merge(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All runs, in order; a new one takes the place of the old one that it repeats."""
+    """All runs, in order; a new run replaces the old run that it repeats."""
     by_identity = {tuple(run[name] for name in IDENTITY): run for run in [*old, *new]}
     return [by_identity[identity] for identity in sorted(by_identity)]
 
 
 def summary(runs: list[dict[str, Any]]) -> str:
-    """A line a backend: mean and spread of dev accuracy over its seeds, and how fast it was."""
+    """One line per backend: mean and spread of dev accuracy over its seeds, and its speed."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in runs:
         groups.setdefault(tuple(run[name] for name in IDENTITY[:-1]), []).append(run)
@@ -102,10 +94,8 @@ def summary(runs: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Train what is asked for, a backend after another; write after each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Train with one backend after another; write after each."""
+    parser = make_parser(__doc__, RESULTS / "backends.json")
     parser.add_argument(
         "--backend", action="append", choices=("torch", "native", "triton"), help="one or more"
     )
@@ -115,7 +105,6 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="instead of the recipe's own")
     parser.add_argument("--data", type=Path, help="the data folder; else DCNN_DATA names it")
     parser.add_argument("--sample", action="store_true", help="corpus files may be any part")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     torch.set_num_threads(1)
     default = ["torch", "native"] if options.device == "cpu" else ["torch", "triton"]
@@ -124,13 +113,13 @@ def main() -> None:
         "sst2", data_folder(options.data), options.out.parent, options.device,
         check=not options.sample,
     )  # fmt: skip
-    runs = json.loads(options.out.read_text())["runs"] if options.out.exists() else []
+    runs = read_json(options.out)["runs"] if options.out.exists() else []
     for backend in options.backend or default:
         try:
             runs = merge(runs, measure(setting, recipe, backend, options.seeds))
         except DcnnError as error:
             sys.exit(str(error))
-        options.out.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
+        write_json(options.out, {"runs": runs})
     print(summary(runs))
 
 

@@ -1,25 +1,17 @@
-"""What the networks of the `best` recipes weigh, and how long one sentence takes them.
+"""The size of the networks of the `best` recipes, and their time for one sentence.
 
     DCNN_DATA=... python benchmarks/best_size.py
 
-Size and time do not depend on what a network has learned, so none is trained: the vocabulary is the
-recipe's own, the weights are the initial ones. The sentence is the test sentence of median length,
+Size and time do not depend on training, so none is trained: the vocabulary is the recipe's own, the
+weights are the initial ones. The sentence is the test sentence of median length,
 from its ids to probabilities on one thread; the time is the median of many calls. The result is
 ``results/bench/best_size.json``.
 """
 
-import json
-import statistics
-import tempfile
-import time
-from pathlib import Path
-
 import numpy as np
 
-from dcnn import artifact as model_folder
-from dcnn.artifact import Artifact
+from dcnn.artifact import Artifact, folder_size
 from dcnn.data.corpora.registry import data_folder
-from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.results import EXPERIMENTS
 from dcnn.experiments.runs import ExperimentEnv
@@ -27,14 +19,14 @@ from dcnn.metrics import softmax
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.fit import find_vectors, initialize, make_model
+from results import RESULTS, make_parser, median_microseconds, provenance, write_json
 
-RESULT = Path(__file__).parent.parent / "results" / "bench" / "best_size.json"
 CALLS = 2000
 
 
 def best_network(experiment: str) -> tuple[Artifact, np.ndarray]:
     """The network with its initial weights, and the ids of a sentence of median length."""
-    setting = ExperimentEnv(experiment, data_folder(None), RESULT.parent, "cpu", processes=2)
+    setting = ExperimentEnv(experiment, data_folder(None), RESULTS, "cpu", processes=2)
     recipe = load_recipe(experiment, "best", "dcnn")
     task, located = setting.load(recipe)
     vectors = find_vectors(task.encoder, located.config)
@@ -48,35 +40,23 @@ def best_network(experiment: str) -> tuple[Artifact, np.ndarray]:
     return Artifact(recipe.config, task.classes, task.encoder, weights, {}), ids
 
 
-def folder_size(artifact: Artifact) -> int:
-    """Bytes of the model folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "model"
-        model_folder.save(place, artifact)
-        return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
-
-
 def microseconds(artifact: Artifact, ids: np.ndarray) -> float:
     """Median time from ids to probabilities."""
     predictor = Predictor(artifact)
     sentences = Sentences.from_flat(ids, np.array([len(ids)]))
-    times = []
-    for _ in range(CALLS):
-        started = time.perf_counter()
-        softmax(predictor.logits(sentences))
-        times.append(time.perf_counter() - started)
-    return 1e6 * statistics.median(times)
+    return median_microseconds(lambda: softmax(predictor.logits(sentences)), CALLS)
 
 
 def main() -> None:
     """Measure the four, print and write them."""
+    options = make_parser(__doc__, RESULTS / "best_size.json").parse_args()
     rows = []
     for experiment in EXPERIMENTS:
         artifact, ids = best_network(experiment)
         rows.append(
             {
                 "experiment": experiment,
-                "megabytes": round(folder_size(artifact) / 1e6, 2),
+                "megabytes": round(folder_size("model", artifact) / 1e6, 2),
                 "microseconds": round(microseconds(artifact, ids), 1),
                 "words_of_the_sentence": len(ids),
                 "vocabulary": len(artifact.encoder.vocabulary),
@@ -84,13 +64,7 @@ def main() -> None:
             }
         )
         print(rows[-1], flush=True)
-    report = {
-        "networks": rows,
-        "hardware": provenance.hardware("cpu"),
-        "versions": provenance.versions(),
-        "commit": provenance.commit(),
-    }
-    RESULT.write_text(json.dumps(report, indent=1) + "\n")
+    write_json(options.out, {"networks": rows} | provenance())
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-"""What the temperature does to the calibration error, on dev and on test.
+"""The calibration error with and without temperature scaling, on dev and on test.
 
     DCNN_DATA=... python benchmarks/calibration.py --corpora DIR   # some minutes on a CPU
-    python benchmarks/calibration.py --write docs/labels.md        # renders the table anew
+    python benchmarks/calibration.py --write docs/labels.md        # renders the table
 
 The default recipe on TREC and SST-2 (whole sentences), and on banking77 where DIR holds
-``banking77/train.csv`` and ``test.csv``; three seeds each. The temperature is found on dev, which
-has also chosen the epoch; test is looked at once. Without it the logits are the same network's,
-times the temperature. The result is ``results/bench/calibration.json``.
+``banking77/train.csv`` and ``test.csv``; three seeds each. The temperature is fitted on dev,
+which also chose the epoch; test is evaluated once. Without temperature scaling the logits are
+those of the same network, times the temperature. The result is
+``results/bench/calibration.json``.
 """
 
-import argparse
-import datetime
 import json
 import os
 import statistics
@@ -24,13 +23,12 @@ from dcnn.data.corpora.trec import read_trec
 from dcnn.data.labels import number_labels
 from dcnn.data.readers import TableOptions, read_labelled
 from dcnn.data.split import stratified_split
-from dcnn.experiments import results as provenance
-from dcnn.experiments.tables import write_blocks
 from dcnn.metrics import evaluate, softmax
 from dcnn.predictor import Predictor
 from dcnn.training.fit import RunOptions, fit
+from results import RESULTS, make_parser, provenance, read_json, render_block, write_json
 
-RESULT = Path(__file__).parent.parent / "results" / "bench" / "calibration.json"
+RESULT = RESULTS / "calibration.json"
 BLOCK = "calibration"
 SEEDS = 3
 Split = tuple[list[str], list[str]]  # texts and labels
@@ -116,31 +114,20 @@ def table(runs: list[dict]) -> str:
 
 
 def main() -> None:
-    """Measure, or render what was measured."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measure, print and write; or render what was measured."""
+    parser = make_parser(__doc__, RESULT, BLOCK)
     parser.add_argument("--corpora", type=Path, help="the folder that holds banking77")
-    parser.add_argument("--write", type=Path, help="put the table into this Markdown file")
     options = parser.parse_args()
-    if options.write is None:
-        names = ["trec", "sst2", *(["banking77"] if options.corpora else [])]
-        runs = []
-        for name in names:
-            for seed in range(SEEDS):
-                runs.append(run(name, options.corpora, seed))
-                print(json.dumps(runs[-1]))
-        result = {
-            "runs": runs,
-            "hardware": provenance.hardware("cpu"),
-            "versions": provenance.versions(),
-            "commit": provenance.commit(),
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        }
-        RESULT.write_text(json.dumps(result, indent=2) + "\n")
-    rendered = table(json.loads(RESULT.read_text())["runs"])
-    if options.write is None:
-        print(rendered)
-    else:
-        write_blocks([options.write], {BLOCK: rendered})
+    if options.write is not None:
+        render_block(options.write, BLOCK, table(read_json(options.out)["runs"]))
+        return
+    runs = []
+    for name in ["trec", "sst2", *(["banking77"] if options.corpora else [])]:
+        for seed in range(SEEDS):
+            runs.append(run(name, options.corpora, seed))
+            print(json.dumps(runs[-1]))
+    print(table(runs))
+    write_json(options.out, {"runs": runs} | provenance())
 
 
 if __name__ == "__main__":

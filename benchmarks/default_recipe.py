@@ -3,8 +3,8 @@
     make default-recipe     # runs what is missing in results/; TREC where DCNN_DATA names it
     python benchmarks/default_recipe.py --table  # the table of the README, from results/
 
-One JSON a run in ``results/``, under the names of the results contract. Selection is on dev
-(the corpus's own, or the held-out tenth of TREC's training questions); test is read once a run.
+One JSON file per run in ``results/``, named by the results contract. Selection is on dev (the
+corpus's own, or a tenth of TREC's training questions); test is evaluated once per run.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def settings_of(model: str, seed: int) -> Config:
 
 
 def is_done(path: Path, model: str, seed: int) -> bool:
-    """Whether there is a run already, of what is the default now.
+    """Whether there is a run of the current default.
 
     A file that names no settings was made when ``Config()`` was the default.
     """

@@ -1,21 +1,19 @@
-"""Which settings are a good default: many small corpora, several settings, no test set looked at.
+"""Which settings are a good default: several settings on many small corpora, without test sets.
 
     python benchmarks/default_settings.py benchmarks/sweeps/default-members.toml --corpora DIR
     python benchmarks/default_settings.py benchmarks/sweeps/default-members.toml --write PAGE
 
 A TOML file names the settings, each a list of ``section.key=value`` strings on top of the network
-that the paper has for SST (``Config()``), so that what they mean does not change with the default.
-Every corpus's training part is split anew for each seed: eight tenths to learn from, one for early
-stopping, one to judge by. The judged accuracy of every corpus, setting and seed goes to a JSON file
-of the same name in ``results/sweeps/``; linear models on n-grams stand beside for comparison.
+that the paper has for SST (``Config()``), so that what they mean does not change with the
+default. Every corpus's training part is split again for each seed: eight tenths to train on, one
+for early stopping, one to score. The accuracy of every corpus, setting and seed goes to a JSON
+file of the same name in ``results/sweeps/``, with linear models on n-grams for comparison.
 ``--write`` renders that file into a page, if the TOML file has names for its settings.
 
 DIR holds the corpora as ``benchmarks/small_corpora.py`` says. TREC is found as everywhere
 (``DCNN_DATA``), and the built-in opinions need no file.
 """
 
-import argparse
-import json
 import multiprocessing
 import os
 import time
@@ -33,13 +31,12 @@ from dcnn.data.corpora.opinions import generate
 from dcnn.data.corpora.trec import read_trec
 from dcnn.data.labels import number_labels
 from dcnn.data.split import stratified_split
-from dcnn.experiments import results as provenance
 from dcnn.experiments.ngrams import ngram_classifier
-from dcnn.experiments.tables import write_blocks
 from dcnn.predictor import Predictor
 from dcnn.training.fit import RunOptions, fit
+from results import ROOT, make_parser, provenance, read_json, render_block, write_json
 
-RESULTS = Path(__file__).parent.parent / "results" / "sweeps"
+RESULTS = ROOT / "results" / "sweeps"
 LINEAR = ("svm", "maxent")
 Corpus = tuple[list[str], list[str]]  # texts and labels
 
@@ -58,7 +55,7 @@ def load(name: str, corpora: Path) -> Corpus:
 
 
 def judge(job: tuple[str, Path, tuple[str, ...] | str, int]) -> float:
-    """The accuracy of one setting, or linear model, on the judging tenth of one split."""
+    """The accuracy of one setting, or linear model, on the scored tenth of one split."""
     name, corpora, setting, seed = job
     texts, labels = load(name, corpora)
     rest, judged = stratified_split(labels, 0.1, 100 + seed)
@@ -92,7 +89,7 @@ def table(names: list[str], report: dict[str, Any]) -> str:
 
 
 def run(spec: dict[str, Any], corpora: Path, at_once: int, path: Path) -> None:
-    """Train and judge all settings, and keep it at ``path``."""
+    """Train and score all settings, and write ``path``."""
     settings = [*map(tuple, spec["settings"]), *LINEAR]
     jobs = list(product(spec["corpora"], [corpora], settings, range(spec["seeds"])))
     started = time.monotonic()
@@ -115,21 +112,18 @@ def run(spec: dict[str, Any], corpora: Path, at_once: int, path: Path) -> None:
         "seeds": spec["seeds"],
         "default": Config().to_dict(),
         "seconds": round(time.monotonic() - started, 1),
-        "hardware": provenance.hardware("cpu"),
-        "versions": provenance.versions(),
-        "commit": provenance.commit(),
+        **provenance(),
         "settings": rows,
     }
-    path.write_text(json.dumps(report, indent=1) + "\n")
+    write_json(path, report)
     for row in sorted(rows, key=lambda row: -row["mean"]):
         each = " ".join(f"{100 * np.mean(values):5.1f}" for values in row["corpora"].values())
         print(f"{100 * row['mean']:.2f}  {each}  {row['setting']}")
-    print(path)
 
 
 def main() -> None:
     """Run all, write and print the table; or render it."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--corpora", type=Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -140,8 +134,8 @@ def main() -> None:
     if options.corpora is not None:
         run(spec, options.corpora, options.jobs, path)
     if options.write is not None:
-        block = table(spec["names"], json.loads(path.read_text()))
-        write_blocks([options.write], {options.file.stem: block})
+        markdown = table(spec["names"], read_json(path))
+        render_block(options.write, options.file.stem, markdown)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
 """Ranking what detectors react to: time and memory against the size of the corpus.
 
-    python benchmarks/detectors.py [--sizes 10000 100000 1000000]
+    python benchmarks/detectors.py [--sizes 10000 100000 1000000] [--out FILE]
 
 The network is SST binary's (d=48, widths 7 and 5, maps 6 and 14, k_top 4) with random weights and
-the paper's vocabulary of 15,448; a sentence has 20 words drawn as words are, few of them often.
-There is one thread, and each size has a process of its own, so that the peak of its memory is its
-own. Texts are made while they are read: making and tokenizing them is part of the time.
+the paper's vocabulary of 15,448; a sentence has 20 words, drawn by Zipf's law. There is
+one thread, and each size runs in its own process, so that the peak memory is its own. Texts are
+generated while they are read: generating and tokenizing them is part of the time.
 """
 
 import argparse
-import datetime
 import json
 import os
 import resource
@@ -17,38 +16,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from dcnn.artifact import Artifact
-from dcnn.config import Config
-from dcnn.experiments.results import commit, hardware, versions
 from dcnn.inspection import rank_detectors
 from dcnn.predictor import Predictor
-from dcnn.text.encoder import Encoder
-from dcnn.text.tokenizer import Tokenizer
-from dcnn.text.vocabulary import Vocabulary
+from results import RESULTS, make_parser, provenance, random_artifact, write_json
 
 WORDS = 20
 VOCABULARY = 15_447
-OUT = Path(__file__).parent.parent / "results" / "bench" / "detectors.json"
 LAYERS = {"first layer, 288 detectors": [1], "both layers, 456 detectors": [1, 2]}
 
 
 def make_predictor() -> Predictor:
     """The network with weights large enough for its nodes to differ."""
-    config, classes = Config(), ("negative", "positive")
-    encoder = Encoder(Tokenizer(), Vocabulary([f"w{i}" for i in range(VOCABULARY)]))
-    generator = np.random.default_rng(0)
-    shapes = config.model.parameter_shapes(len(encoder.vocabulary), len(classes))
-    weights = {
-        name: generator.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()
-    }
-    return Predictor(Artifact(config, classes, encoder, weights))
+    return Predictor(random_artifact([f"w{i}" for i in range(VOCABULARY)], scale=0.3))
 
 
 def texts(count: int) -> Iterator[str]:
@@ -66,8 +51,7 @@ def texts(count: int) -> Iterator[str]:
 def measure(count: int, layers: list[int]) -> dict[str, float]:
     """Seconds, and the peak of the process's memory, which includes Python and numpy.
 
-    Seconds of the CPU are those that the one core would have taken alone: a machine that others
-    use too makes the process wait.
+    CPU seconds do not include waiting for other work on the machine.
     """
     predictor = make_predictor()
     started, started_cpu = time.perf_counter(), time.process_time()
@@ -84,7 +68,7 @@ def measure(count: int, layers: list[int]) -> dict[str, float]:
 
 def main() -> None:
     """Measure every size in a process of its own, and write the JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = make_parser(__doc__, RESULTS / "detectors.json")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--one", nargs=2, metavar=("SIZE", "LAYERS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -99,20 +83,15 @@ def main() -> None:
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             figures[name][str(size)] = json.loads(done.stdout)
             print(name, size, figures[name][str(size)], flush=True)
-    record = {
+    report = {
         "benchmark": "detectors",
         "words": WORDS,
         "vocabulary": VOCABULARY + 1,
         "backend": make_predictor().backend,
         "figures": figures,
         "threads": 1,
-        "hardware": hardware("cpu"),
-        "versions": versions(),
-        "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(record, indent=2) + "\n")
+    write_json(options.out, report | provenance())
 
 
 if __name__ == "__main__":

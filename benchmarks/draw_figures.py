@@ -1,4 +1,4 @@
-"""The paper's figures, drawn anew from real networks into docs/figures.
+"""The paper's figures, drawn from real networks into docs/figures.
 
     make figures                              # trains both networks: about two minutes on a CPU
     make figures FIGURES_MODEL=my-sst2-model  # Fig. 4 of this model folder
@@ -45,7 +45,7 @@ SMALL_TRAINING = {
     "learning_rate": 0.2,
     "l2_embeddings": 0.0,
     "l2_filters": [0.0],
-    "l2_top": 0.0,
+    "l2_head": 0.0,
     "word_dropout": 0.0,
     "patience": 0,
     "seed": 3,

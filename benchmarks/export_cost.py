@@ -1,25 +1,20 @@
-"""What each form of the SST-2 network weighs, how accurate it is, and how long a sentence takes it.
+"""Size, accuracy and time per sentence of every format of the SST-2 network.
 
     DCNN_DATA=... python benchmarks/export_cost.py              # trains for some minutes on a CPU
     DCNN_DATA=... python benchmarks/export_cost.py --epochs 1   # sooner
-    python benchmarks/export_cost.py --write docs/guide.md      # renders the table anew
+    python benchmarks/export_cost.py --write docs/guide.md      # renders the table
 
-The network is the paper's for SST binary (15,448 words, d=48), trained by the tuned recipe without
-teachers. Accuracy is on dev, which is all that is looked at. ONNX runs in onnxruntime on one
-thread, the folders on the backend that ``dcnn predict`` takes. Beside them the three programs,
-native, torch and onnxruntime, are compared on random sentences of 1 to 200 words. The result is
-``results/bench/export.json``.
+The network is the paper's for SST binary (15,448 words, d=48), trained by the tuned recipe
+without teachers. Accuracy is on dev; test is never read. ONNX runs in onnxruntime on one thread,
+the folders on the backend of ``dcnn predict``. The native backend, torch and onnxruntime are also
+compared on random sentences of 1 to 200 words. The result is ``results/bench/export.json``.
 """
 
-import argparse
-import datetime
-import json
 import os
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,18 +25,25 @@ import torch
 from dcnn.artifact import STORED_DTYPES, Artifact
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.registry import data_folder
-from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runs import ExperimentEnv, Job, Trainer
-from dcnn.experiments.tables import write_blocks
 from dcnn.export import Exported, decided_by_rounding, export, open_session, run_onnx
 from dcnn.metrics import softmax
 from dcnn.models import build_model
 from dcnn.ops import select as backends
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
+from results import (
+    RESULTS,
+    make_parser,
+    median_microseconds,
+    provenance,
+    read_json,
+    render_block,
+    write_json,
+)
 
-RESULT = Path(__file__).parent.parent / "results" / "bench" / "export.json"
+RESULT = RESULTS / "export.json"
 BLOCK = "export-cost"
 ROUNDS, CALLS = 7, 400
 LONGEST, OF_EACH_LENGTH = 200, 5
@@ -51,7 +53,7 @@ Probabilities = Callable[[Sentences], np.ndarray]
 
 def trained(epochs: int) -> tuple[Artifact, Examples]:
     """The network, and the dev set."""
-    setting = ExperimentEnv("sst2", data_folder(None), RESULT.parent, "cpu", processes=2)
+    setting = ExperimentEnv("sst2", data_folder(None), RESULTS, "cpu", processes=2)
     recipe = load_recipe("sst2", "tuned", "dcnn")
     recipe = replace(
         recipe,
@@ -70,7 +72,7 @@ def trained(epochs: int) -> tuple[Artifact, Examples]:
 
 
 def opened(exported: Exported) -> Probabilities:
-    """What computes probabilities from the files that were written, and from nothing else."""
+    """A function from sentences to probabilities that uses the written files only."""
     if exported.format == "onnx":
         session = open_session(exported.path.read_bytes())
         return lambda sentences: run_onnx(session, sentences)
@@ -79,25 +81,19 @@ def opened(exported: Exported) -> Probabilities:
 
 
 def microseconds(forms: list[Probabilities], sentence: Sentences) -> list[float]:
-    """From ids to probabilities of one sentence: the median of a round, the quietest of several.
+    """From ids to probabilities of one sentence: the median of a round, the fastest of several.
 
-    The forms take turns, so that a busy moment of the machine falls on all of them.
+    The forms take turns, so that other work on the machine affects all of them.
     """
-    medians = []
-    for _ in range(ROUNDS):
-        medians.append([])
-        for compute in forms:
-            times = []
-            for _ in range(CALLS):
-                started = time.perf_counter()
-                compute(sentence)
-                times.append(time.perf_counter() - started)
-            medians[-1].append(1e6 * statistics.median(times))
+    medians = [
+        [median_microseconds(partial(compute, sentence), CALLS) for compute in forms]
+        for _ in range(ROUNDS)
+    ]
     return np.min(medians, axis=0).round(1).tolist()
 
 
 def measure(artifact: Artifact, dev: Examples, folder: Path) -> list[dict[str, Any]]:
-    """A row a form; differences are from the float32 folder."""
+    """One row per form; differences are from the float32 folder."""
     kinds = [(form, dtype) for form in ("folder", "onnx") for dtype in STORED_DTYPES]
     written = [export(artifact, folder / f"{d}-{form}", d, form) for form, d in kinds]
     forms = [opened(exported) for exported in written]
@@ -172,13 +168,11 @@ def table(report: dict[str, Any]) -> str:
 
 def main() -> None:
     """Measure, print and write; or render what was measured."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = make_parser(__doc__, RESULT, BLOCK)
     parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--write", type=Path, help="only put the table into this Markdown file")
     options = parser.parse_args()
     if options.write is not None:
-        rendered = table(json.loads(RESULT.read_text(encoding="utf-8")))
-        write_blocks([options.write], {BLOCK: rendered})
+        render_block(options.write, BLOCK, table(read_json(options.out)))
         return
     artifact, dev = trained(options.epochs)
     with tempfile.TemporaryDirectory() as place:
@@ -190,14 +184,12 @@ def main() -> None:
             "epochs": options.epochs,
             "dev_sentences": len(dev),
             "load": round(os.getloadavg()[0], 1),
-            "hardware": provenance.hardware("cpu"),
-            "versions": provenance.versions() | {"onnxruntime": version("onnxruntime")},
-            "commit": provenance.commit(),
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         }
+    report |= provenance()
+    report["versions"]["onnxruntime"] = version("onnxruntime")
     print(report["agreement"])
     print(table(report))
-    RESULT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_json(options.out, report)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ Times are of the processor, not of the clock on the wall, so that a busy machine
 them: for fastText, which trains in several threads, they add up.
 """
 
-import argparse
-import json
 import pickle
 import tempfile
 import time
@@ -40,16 +38,15 @@ from dcnn.compare import (
 )
 from dcnn.config import DEFAULT
 from dcnn.data.split import hold_out
-from dcnn.experiments import results as provenance
 from dcnn.experiments.tables import write_blocks
-from dcnn.files import write_atomically
 from dcnn.metrics import evaluate
 from dcnn.predictor import Predictor
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.training.fit import RunOptions as TrainingOptions
 from dcnn.training.fit import fit
+from results import ROOT, make_parser, provenance, read_json, write_json
 
-RESULTS = Path(__file__).parent.parent / "results" / "languages"
+RESULTS = ROOT / "results" / "languages"
 TOKENS = ("words", "bpe", "unigram", "characters")
 SEEDS = 3
 PENALTIES = (1.0, 10.0)  # C of logistic regression
@@ -101,7 +98,7 @@ SEEDED = [name for name in MODELS if name not in ("tfidf-lr", "svm")]
 
 
 def one_run(data: ComparisonData, model: str, seed: int) -> dict[str, object]:
-    """Train a model, and look at it."""
+    """Train and evaluate a model."""
     with tempfile.TemporaryDirectory() as place:
         started = time.process_time()
         fitted = MODELS[model](data, seed, Path(place) / "model")
@@ -138,7 +135,7 @@ def run_corpus(name: str, folder: Path, models: Sequence[str], seeds: int) -> No
     Networks of another default than today's are no runs of these models.
     """
     path = RESULTS / f"{name}.json"
-    there = json.loads(path.read_text()) if path.exists() else {"runs": []}
+    there = read_json(path) if path.exists() else {"runs": []}
     same = there.get("settings") == DEFAULT.to_dict()
     runs = [run for run in there["runs"] if same or not run["model"].startswith("dcnn-")]
     done = {(run["model"], run["seed"]) for run in runs}
@@ -157,14 +154,10 @@ def run_corpus(name: str, folder: Path, models: Sequence[str], seeds: int) -> No
                 | {"test": len(test.texts)},
                 "classes": len(data.classes),
                 "settings": DEFAULT.to_dict(),
-                "hardware": provenance.hardware("cpu"),
-                "versions": provenance.versions(),
-                "commit": provenance.commit(),
+                **provenance(),
                 "runs": runs,
             }
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with write_atomically(path) as stream:
-                stream.write(json.dumps(report, indent=1).encode() + b"\n")
+            write_json(path, report)
             last = runs[-1]
             print(name, model, seed, f"{100 * last['dev_accuracy']:.1f}", last, flush=True)
 
@@ -182,7 +175,7 @@ def few_seeds(runs: Sequence[dict], model: str) -> str:
 
 def tables() -> dict[str, str]:
     """The blocks of the page: accuracy, and what it costs."""
-    reports = [json.loads((RESULTS / f"{name}.json").read_text()) for name in small_corpora.CORPORA]
+    reports = [read_json(RESULTS / f"{name}.json") for name in small_corpora.CORPORA]
     head = "| test | " + " | ".join(MODELS) + " |\n|---|" + "---|" * len(MODELS)
     accuracy, cost = [head], [head.replace("| test |", "| |", 1)]
     for report in reports:
@@ -219,7 +212,7 @@ def tables() -> dict[str, str]:
 
 def main() -> None:
     """Run what is missing, or render."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("names", nargs="*", default=small_corpora.CORPORA, help="all by default")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--seeds", type=int, default=SEEDS, help="of the models that have one")

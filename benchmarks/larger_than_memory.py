@@ -1,15 +1,14 @@
-"""Training on more sentences than memory holds: the resident memory of every second of it.
+"""Training on a corpus larger than memory: the resident memory over time.
 
     python benchmarks/larger_than_memory.py                             # 20 million, about an hour
     python benchmarks/larger_than_memory.py --sentences 200000 --out memory.json
 
-The sentences are tweets of Sentiment140 (``DCNN_DATA``), each again and again with other words left
-out, in Parquet shards. A plain ``dcnn train`` then encodes and learns them; meanwhile the resident
-memory of its process and of all its children, as the kernel counts it with file pages included, is
-read every second. Writes the curve to ``results/bench/memory.json`` and draws it.
+The sentences are tweets of Sentiment140 (``DCNN_DATA``) and copies of them with random words left
+out, in Parquet shards. A plain ``dcnn train`` encodes and trains on them; every second the resident
+memory of its process and all its children, file pages included, is read. Writes the curve to
+``results/bench/memory.json`` and draws it.
 """
 
-import argparse
 import json
 import os
 import random
@@ -18,18 +17,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from dcnn.data.corpora.registry import data_folder
 from dcnn.data.corpora.sentiment140 import iterate_sentiment140
-from dcnn.experiments import results as provenance
 from dcnn.plots import GREEN, GREY, RED, draw_svg
+from results import RESULTS, ROOT, make_parser, provenance, write_json
 
-ROOT = Path(__file__).parent.parent
-RESULT = ROOT / "results" / "bench" / "memory.json"
 PICTURE = ROOT / "docs" / "pictures" / "memory.svg"
 SOURCE = "twitter/sentiment140.train.csv.xz"
 SHARD_ROWS = 500_000
@@ -42,13 +38,13 @@ SETTINGS = (
     "model.maps=[4,6]",
     "model.k_top=3",
     "training.batch_size=256",
-    "training.l2_embeddings=0",  # else every step goes through the whole table
+    "training.l2_embeddings=0",  # with L2 every step updates the whole table
     "training.evaluations_per_epoch=4",
 )
 
 
 def tweets(count: int, seed: int) -> Iterator[tuple[str, str]]:
-    """``count`` texts and labels: the corpus as it is, then copies that lack an eighth of it."""
+    """``count`` texts and labels: the corpus, then copies without an eighth of the words."""
     generator = random.Random(seed)  # noqa: S311
     source = list(iterate_sentiment140(data_folder() / SOURCE))
     generator.shuffle(source)
@@ -65,7 +61,7 @@ def tweets(count: int, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def write_shards(folder: Path, count: int, seed: int = 0) -> None:
-    """Parquet files of ``SHARD_ROWS`` each; those that are there are kept."""
+    """Write Parquet files of ``SHARD_ROWS`` rows, unless they are complete already."""
     import pyarrow
     from pyarrow import parquet
 
@@ -82,7 +78,7 @@ def write_shards(folder: Path, count: int, seed: int = 0) -> None:
 
 
 def resident(process: int) -> int:
-    """Bytes of a process and of all its children in memory, pages of files among them."""
+    """Resident bytes of a process and all its children, file pages included."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
@@ -93,7 +89,7 @@ def resident(process: int) -> int:
 
 
 def measure(shards: Path, work: Path, epochs: int) -> dict[str, Any]:
-    """Train on ``shards``, and look at the memory every second."""
+    """Train on ``shards``, and read the resident memory every second."""
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     command = [sys.executable, "-m", "dcnn", "train", str(shards), "--out", str(work / "model")]
     command += ["--epochs", str(epochs), "--device", "cpu", "--stream", *settings]
@@ -113,7 +109,7 @@ def measure(shards: Path, work: Path, epochs: int) -> dict[str, Any]:
     card = json.loads((work / "model" / "config.json").read_text())
     return {
         "command": " ".join(["dcnn", *command[3:4], "SHARDS", *command[7:]]),
-        "facts": card["facts"],
+        "metadata": card["metadata"],
         "cores": len(os.sched_getaffinity(0)),
         "bytes_of_shards": sum(path.stat().st_size for path in shards.glob("*.parquet")),
         "bytes_of_store": sum(p.stat().st_size for p in (work / "cache").rglob("*") if p.is_file()),
@@ -122,15 +118,11 @@ def measure(shards: Path, work: Path, epochs: int) -> dict[str, Any]:
         "peak_bytes": max(bytes_ for _, bytes_ in curve),
         "peak_bytes_while_training": max(bytes_ for at, bytes_ in curve if at >= (encoded or 0)),
         "curve": thinned(curve),
-        "hardware": provenance.hardware("cpu"),
-        "versions": provenance.versions(),
-        "commit": provenance.commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
 def thinned(curve: list[tuple[float, int]], points: int = 400) -> list[tuple[float, float]]:
-    """The curve with fewer points, each the largest of those that it stands for, in MB."""
+    """The curve with fewer points, each the maximum of its interval, in MB."""
     step = -(-len(curve) // points)
     parts = [curve[at : at + step] for at in range(0, len(curve), step)]
     return [(part[0][0], round(max(bytes_ for _, bytes_ in part) / 1e6, 1)) for part in parts]
@@ -151,18 +143,17 @@ def draw(report: dict[str, Any]) -> str:
 
 def main() -> None:
     """Make the corpus, train, and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__, RESULTS / "memory.json")
     parser.add_argument("--sentences", type=int, default=20_000_000)
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--work", type=Path, help="a folder for shards and store, which are kept")
-    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--work", type=Path, help="keep shards and store in this folder")
     parser.add_argument("--picture", type=Path, default=PICTURE)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
         write_shards(work / "shards", options.sentences)
         report = {"sentences": options.sentences} | measure(work / "shards", work, options.epochs)
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
+    write_json(options.out, report | provenance())
     options.picture.write_text(draw(report) + "\n")
     peak = report["peak_bytes"]
     print(f"{options.sentences:,} sentences, {peak / 1e9:.2f} GB at most")

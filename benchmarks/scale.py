@@ -1,24 +1,22 @@
-"""What a billion sentences take: rates of one core, and a simulation of many processes.
+"""Training on a billion sentences: rates of one core, and a simulation of many processes.
 
     python benchmarks/scale.py                    # two minutes
     python benchmarks/scale.py --sentences 50000 --out scale.json
 
-Measured, in seconds of the CPU so that other work on the machine does not count: encoding,
-preparing the corpus, making batches, and training steps of a ``Run``, with the network of SST
-binary. Simulated for more processes than there are here: real batches of a real corpus are parted
-as ``torchrun`` would have it, which tells the largest part (all wait for it) and the bytes of a
-step; what these take follows from the rates above and from a network that is said in the result.
+Measured in CPU seconds, so that other work on the machine does not count: encoding, preparing the
+corpus, making batches, and training steps, with the network of SST binary. Simulated for more
+processes than there are cores: real batches of a real corpus are split as under ``torchrun``,
+which gives the largest part (all processes wait for it) and the bytes per step; their times
+follow from the rates above and from the latency and bandwidth of the network in the result.
 Writes ``results/bench/scale.json``.
 """
 
-import argparse
 import json
 import math
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +28,13 @@ from dcnn.data.batching import training_order
 from dcnn.data.encode import FileEncoder, count_labels, encode_files, prepare_corpus
 from dcnn.data.readers import TableOptions
 from dcnn.data.store import Corpus, Store
-from dcnn.experiments import results as provenance
 from dcnn.models import build_model
 from dcnn.training.batches import CorpusFeed
 from dcnn.training.callbacks import Callback
 from dcnn.training.trainer import Run
 from larger_than_memory import write_shards
+from results import RESULTS, make_parser, provenance, write_json
 
-RESULT = Path(__file__).parent.parent / "results" / "bench" / "scale.json"
 BILLION = 1_000_000_000
 TEXT = TextConfig(tokenizer="tweet", max_size=30_000)
 # Without L2 on the embeddings a step touches the words of its batch alone. A batch has at most
@@ -45,18 +42,18 @@ TEXT = TextConfig(tokenizer="tweet", max_size=30_000)
 TRAINING = TrainingConfig(batch_size=1024, l2_embeddings=0.0)
 PROCESSES = (1, 2, 4, 8, 16, 32, 64)
 STEPS = 40  # of each measurement
-LATENCY, BANDWIDTH = 50e-6, 1.25e9  # of a message in seconds, of 10 Gbit/s in bytes a second
+LATENCY, BANDWIDTH = 50e-6, 1.25e9  # seconds per message; bytes per second of 10 Gbit/s
 
 
 def cpu_seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    """What a call takes of the CPU, and what it gives."""
+    """CPU seconds of a call, and its result."""
     started = time.process_time()
     result = work()
     return time.process_time() - started, result
 
 
 def make_corpus(shards: Path, cache: Path) -> tuple[Corpus, dict[str, float]]:
-    """Encode and prepare, one process, and how long that takes."""
+    """Encode and prepare in one process; the corpus and the rates."""
     paths = sorted(shards.glob("*.parquet"))
     store = Store(cache)
     encoder = FileEncoder.for_files(paths, TableOptions(), TEXT, store)
@@ -78,7 +75,7 @@ def make_corpus(shards: Path, cache: Path) -> tuple[Corpus, dict[str, float]]:
 
 
 def measure_training(corpus: Corpus, config: TrainingConfig) -> dict[str, float]:
-    """Sentences a second of one process: batches alone, and whole steps."""
+    """Sentences per second of one process: batches alone, and whole steps."""
     feed = CorpusFeed(corpus, config)
     feed.batch(0, 0)  # the window is read now
     steps = min(STEPS, len(corpus) // config.batch_size)
@@ -100,7 +97,7 @@ def measure_training(corpus: Corpus, config: TrainingConfig) -> dict[str, float]
 
 
 def simulate(corpus: Corpus, processes: int, rates: dict[str, float]) -> dict[str, float]:
-    """A step in so many processes, one core each."""
+    """A step in ``processes`` processes, one core each."""
     window = corpus.window(CorpusFeed(corpus, TRAINING).order_of_blocks(0)[0])
     order = training_order(window.lengths, TRAINING.batch_size, TRAINING.seed, 0, 0)[:STEPS]
     bounds = [len(window.lengths) * rank // processes for rank in range(processes + 1)]
@@ -133,9 +130,8 @@ def simulate(corpus: Corpus, processes: int, rates: dict[str, float]) -> dict[st
 
 def main() -> None:
     """Measure, simulate and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__, RESULTS / "scale.json")
     parser.add_argument("--sentences", type=int, default=500_000)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -151,13 +147,9 @@ def main() -> None:
         "one_core": rates,
         "assumed": {"latency_seconds": LATENCY, "bytes_per_second": BANDWIDTH},
         "simulated": simulated,
-        "hardware": provenance.hardware("cpu"),
-        "versions": provenance.versions(),
-        "commit": provenance.commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
+    } | provenance()
     print(json.dumps(report, indent=1))
+    write_json(options.out, report)
 
 
 if __name__ == "__main__":

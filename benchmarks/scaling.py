@@ -133,12 +133,11 @@ def memory_growth(backend: str, axis: str, size: int, workload: Workload) -> int
     reset_peak()
     before = peak()
     situation = Situation.at(axis, size, workload)
-    artifact = (
-        situation.workload.artifact()
-    )  # both sides hold it: reading a text needs its vocabulary
+    # Both sides hold the artifact: reading a text needs its vocabulary.
+    artifact = situation.workload.artifact()
     timed_call = situation.timed_call(backend, artifact)
     reset_peak()
-    with timed_call.condition():
+    with timed_call.context():
         timed_call.call()
     return max(peak() - before, 1)
 

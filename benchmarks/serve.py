@@ -1,9 +1,9 @@
-"""The server under load, beside the bare framework: rate, latency, memory.
+"""The server under load, compared with the bare framework: rate, latency, memory.
 
     python benchmarks/serve.py                  # about two minutes, writes results/bench/serve.json
     python benchmarks/serve.py --minutes 5      # the memory over five minutes of load too
 
-The load generator is wrk (Debian's package of that name): 32 connections, one thread, each sends
+The load generator is wrk (Debian's package of that name): 32 connections, one thread; each sends
 its next request as soon as it has an answer. It runs on the same cores as the server. A request is
 one sentence of 20 words out of a hundred; the network is SST binary's (d=48, widths 7 and 5, maps 6
 and 14, k_top 4) with random weights. The bare framework is a FastAPI application under the same
@@ -11,8 +11,6 @@ uvicorn that reads no body and answers a constant. Rounds alternate between the 
 medians over the rounds.
 """
 
-import argparse
-import datetime
 import json
 import os
 import re
@@ -32,14 +30,8 @@ from pathlib import Path
 import numpy as np
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import Artifact
-from dcnn.config import Config
-from dcnn.experiments.results import commit, hardware, versions
-from dcnn.text.encoder import Encoder
-from dcnn.text.tokenizer import Tokenizer
-from dcnn.text.vocabulary import Vocabulary
+from results import RESULTS, make_parser, provenance, random_artifact, write_json
 
-RESULT = Path(__file__).parent.parent / "results" / "bench" / "serve.json"
 VOCABULARY, SENTENCES, WORDS = 15_000, 100, 20
 CONNECTIONS = 32
 
@@ -68,15 +60,9 @@ end
 
 def make_files(folder: Path) -> None:
     """The model, the bare application and wrk's script."""
-    config, classes = Config(), ("negative", "positive")
     words = [f"word{i}" for i in range(VOCABULARY)]
-    encoder = Encoder(Tokenizer(), Vocabulary(words))
+    model_folder.save(folder / "model", random_artifact(words, scale=0.3))
     generator = np.random.default_rng(0)
-    shapes = config.model.parameter_shapes(len(encoder.vocabulary), len(classes))
-    weights = {
-        name: generator.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()
-    }
-    model_folder.save(folder / "model", Artifact(config, classes, encoder, weights))
     (folder / "bare.py").write_text(BARE)
     bodies = [
         json.dumps({"text": " ".join(generator.choice(words, WORDS))}) for _ in range(SENTENCES)
@@ -85,7 +71,7 @@ def make_files(folder: Path) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -93,7 +79,7 @@ def free_port() -> int:
 
 @contextmanager
 def server(folder: Path, kind: str, workers: int) -> Iterator[tuple[str, int]]:
-    """A server of ours or a bare one; the address that answers, and its process."""
+    """Our server or a bare one; its address and its process."""
     port = free_port()
     if kind == "ours":
         command = ["-m", "dcnn", "serve", "model", "--port", str(port), "--workers", str(workers)]
@@ -113,7 +99,7 @@ def server(folder: Path, kind: str, workers: int) -> Iterator[tuple[str, int]]:
 
 
 def wait_for(address: str) -> None:
-    """Ask until there is an answer."""
+    """Send requests until one is answered."""
     for _ in range(300):
         try:
             urllib.request.urlopen(address, b'{"text": "x"}').read()  # noqa: S310
@@ -125,33 +111,33 @@ def wait_for(address: str) -> None:
 
 
 def load(folder: Path, address: str, seconds: float, connections: int) -> dict[str, float]:
-    """Rate, latencies in milliseconds, and how many answers were no answers."""
+    """Rate, latencies in milliseconds, and the number of errors."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "--latency", "-s", "load.lua"]
-    told = subprocess.run(
+    printed = subprocess.run(
         [*command, address], cwd=folder, capture_output=True, text=True, check=True
     ).stdout
-    rate = re.search(r"Requests/sec:\s+([\d.]+)", told)
-    errors = re.search(r"Non-2xx or 3xx responses: (\d+)", told)
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", printed)
+    errors = re.search(r"Non-2xx or 3xx responses: (\d+)", printed)
     if rate is None:
-        raise SystemExit(f"wrk told nothing:\n{told}")
+        raise SystemExit(f"wrk printed no rate:\n{printed}")
     return {
         "requests_per_second": float(rate[1]),
-        "p50_ms": latency(told, "50"),
-        "p99_ms": latency(told, "99"),
+        "p50_ms": latency(printed, "50"),
+        "p99_ms": latency(printed, "99"),
         "errors": int(errors[1]) if errors else 0,
     }
 
 
-def latency(told: str, share: str) -> float:
+def latency(printed: str, share: str) -> float:
     """A line such as ``99%   12.72ms`` in milliseconds."""
-    found = re.search(rf"^\s+{share}%\s+([\d.]+)(us|ms|s)\s*$", told, re.MULTILINE)
+    found = re.search(rf"^\s+{share}%\s+([\d.]+)(us|ms|s)\s*$", printed, re.MULTILINE)
     if found is None:
-        raise SystemExit(f"wrk told no latency:\n{told}")
+        raise SystemExit(f"wrk printed no latency:\n{printed}")
     return float(found[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[found[2]]
 
 
 def memory(process: int) -> float:
-    """Megabytes of a process and its children; what they share is counted once."""
+    """Megabytes of a process and its children; shared memory is counted once."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     total = 0
     for one in (process, *map(int, children)):
@@ -171,7 +157,7 @@ def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 
 def throughput(folder: Path, workers: int, rounds: int, seconds: float) -> dict[str, object]:
-    """Ours beside the bare framework, with so many workers each."""
+    """Ours and the bare framework, with ``workers`` each."""
     measured: dict[str, list[dict[str, float]]] = {"ours": [], "bare": []}
     for _ in range(rounds):
         for kind, found in measured.items():
@@ -182,7 +168,7 @@ def throughput(folder: Path, workers: int, rounds: int, seconds: float) -> dict[
 
 
 def explanations(folder: Path, seconds: float) -> dict[str, object]:
-    """One who explains without a pause, and what that does to predictions beside it."""
+    """A client that explains without a pause, and its effect on concurrent predictions."""
     with server(folder, "ours", 1) as (address, _process):
         explain = address.replace("/v1/predict", "/v1/explain")
         load(folder, explain, 1, 1)
@@ -199,15 +185,15 @@ def explanations(folder: Path, seconds: float) -> dict[str, object]:
 
 
 def over_time(folder: Path, workers: int, minutes: float) -> list[dict[str, float]]:
-    """Memory under a load that does not end, a line every few seconds."""
+    """Memory under continuous load, one line every few seconds."""
     found = []
     with server(folder, "ours", workers) as (address, process):
         load(folder, address, 2, CONNECTIONS)
         step = min(15.0, 60 * minutes / 4)
         start = time.monotonic()
         while (passed := time.monotonic() - start) < 60 * minutes:
-            told = load(folder, address, step, CONNECTIONS)
-            line = {"seconds": round(passed + step), "megabytes": memory(process), **told}
+            rates = load(folder, address, step, CONNECTIONS)
+            line = {"seconds": round(passed + step), "megabytes": memory(process), **rates}
             print(line, flush=True)
             found.append(line)
     return found
@@ -215,11 +201,10 @@ def over_time(folder: Path, workers: int, minutes: float) -> list[dict[str, floa
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__, RESULTS / "serve.json")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=6.0, help="of a round")
+    parser.add_argument("--seconds", type=float, default=6.0, help="per round")
     parser.add_argument("--minutes", type=float, default=0.0, help="of load to watch the memory")
-    parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
     if shutil.which("wrk") is None:
         raise SystemExit("wrk is missing; install it with: apt-get install wrk")
@@ -236,15 +221,7 @@ def main() -> None:
         print("explanations", json.dumps(report["explanations"]), flush=True)
         if given.minutes:
             report["memory"] = over_time(folder, 2, given.minutes)
-    report |= {
-        "load": round(before, 2),
-        "hardware": hardware("cpu"),
-        "versions": versions(),
-        "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
-    given.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    print(f"written to {given.out}")
+    write_json(given.out, report | {"load": round(before, 2)} | provenance())
 
 
 if __name__ == "__main__":

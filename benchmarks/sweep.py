@@ -1,14 +1,12 @@
-"""What a setting gives on dev: many settings and seeds trained side by side, test never looked at.
+"""Dev accuracy of many settings and seeds, trained together; test is never read.
 
     python benchmarks/sweep.py benchmarks/sweeps/trec-l2.toml --device cuda
 
 A sweep is a TOML file: an experiment, a recipe to start from, a number of seeds, and a list of
 settings, each a list of ``section.key=value`` strings. The result, a JSON file of the same name in
-``results/sweeps/``, has dev accuracy by seed (for TREC by cross-validation) and what was changed.
+``results/sweeps/``, has dev accuracies by seed (for TREC by cross-validation) and the settings.
 """
 
-import argparse
-import json
 import multiprocessing
 import os
 import time
@@ -21,17 +19,17 @@ import numpy as np
 import torch
 
 from dcnn.data.corpora.registry import data_folder
-from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import Recipe, load_recipe
 from dcnn.experiments.runs import ExperimentEnv, Job, Trainer
 from dcnn.training.fit import choose_device
 from dcnn.training.stack import EpochReport
+from results import ROOT, make_parser, provenance, write_json
 
-RESULTS = Path(__file__).parent.parent / "results" / "sweeps"
+RESULTS = ROOT / "results" / "sweeps"
 
 
 def print_report(what: str, report: EpochReport) -> None:
-    """A line an epoch: mean loss, and the accuracy of every run."""
+    """One line per epoch: mean loss, and the accuracy of every run."""
     accuracies = [f"{100 * value:.1f}" for value in report.dev_accuracies or []]
     print(
         f"{what}: epoch {report.epoch}, loss {np.mean(report.losses):.4f}", *accuracies, flush=True
@@ -39,12 +37,16 @@ def print_report(what: str, report: EpochReport) -> None:
 
 
 def together(recipes: list[Recipe]) -> list[list[int]]:
-    """Numbers of the recipes that differ in training settings alone: they fit one stack."""
+    """Indices of the recipes that differ in training settings only: they fit one stack."""
     groups: dict[str, list[int]] = {}
     for number, recipe in enumerate(recipes):
         values = recipe.to_dict()
         training = values.pop("training")
-        shared = (training["batch_size"], training["evaluations"], training["class_weights"])
+        shared = (
+            training["batch_size"],
+            training["evaluations_per_epoch"],
+            training["class_weights"],
+        )
         groups.setdefault(repr((values, shared)), []).append(number)
     return list(groups.values())
 
@@ -79,7 +81,7 @@ def sweep(setting: ExperimentEnv, recipes: list[Recipe], seeds: int) -> list[dic
 def sweep_in_processes(
     setting: ExperimentEnv, recipes: list[Recipe], seeds: int, jobs: int
 ) -> list[dict]:
-    """The same on a CPU, a process a recipe and ``jobs`` of them at a time."""
+    """The same on a CPU, one process per recipe and ``jobs`` at a time."""
     # Spawned, not forked: torch's threads do not survive a fork.
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         work = partial(sweep, setting, seeds=seeds)
@@ -88,7 +90,7 @@ def sweep_in_processes(
 
 def main() -> None:
     """Run a sweep and write its file."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="on a CPU")
@@ -115,20 +117,15 @@ def main() -> None:
         "model": start.config.model.kind,
         "start": start.to_dict(),
         "seconds": round(time.monotonic() - started, 1),
-        "hardware": provenance.hardware(device),
-        "versions": provenance.versions(),
-        "commit": setting.commit,
+        **provenance(device),
         "settings": [
             {"changed": changed, "mean": round(float(np.mean(outcome["dev"])), 5), **outcome}
             for changed, outcome in zip(spec["settings"], outcomes, strict=True)
         ],
     }
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{options.file.stem}.json"
-    path.write_text(json.dumps(report, indent=1) + "\n")
     for one in sorted(report["settings"], key=lambda one: -one["mean"]):
         print(f"{100 * one['mean']:.2f}", " ".join(one["changed"]))
-    print(path)
+    write_json(RESULTS / f"{options.file.stem}.json", report)
 
 
 if __name__ == "__main__":

@@ -59,10 +59,10 @@ def step_timed_call(workload: Workload, name: str, backend: str, threads: int) -
     examples = Examples(workload.sentences(EXAMPLES, WORDS), targets)
     config = TrainingConfig(batch_size=BATCH, epochs=ENDLESS)
     model = torch_model(workload.artifact())
-    condition = partial(computing_with, backend, threads)
-    with condition():  # the optimizer is chosen now, the layers at every step
+    context = partial(computing_with, backend, threads)
+    with context():  # the optimizer is chosen now, the layers at every step
         run = Run(model, examples, None, config, torch.device("cpu"), Callback())
-    return TimedCall(name, run.step, condition)
+    return TimedCall(name, run.step, context)
 
 
 def _whole_training(workload: Workload, chosen: str) -> Row:

@@ -1,10 +1,10 @@
-"""From the raw tweets on disk to the accuracy on test, on one device, with the time of each part.
+"""From the raw tweets on disk to the test accuracy, on one device, with the time of each part.
 
     python benchmarks/tweets.py --device cuda
 
 One network of the tuned recipe without teachers, from a cold start: nothing is encoded yet. Writes
-``results/bench/tweets.json``. Triton keeps the kernels that it compiled; ``--fresh-kernels``
-forgets them first, as on a machine that never trained before.
+``results/bench/tweets.json``. Triton caches compiled kernels; ``--fresh-kernels`` starts with an
+empty cache, as on a machine that never trained before.
 """
 
 import argparse
@@ -18,25 +18,22 @@ from pathlib import Path
 import torch
 
 from dcnn.data.corpora.registry import data_folder
-from dcnn.experiments import results as provenance
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runs import ExperimentEnv
 from dcnn.models import build_model
 from dcnn.training.fit import choose_device
 from dcnn.training.stack import RunSpec, Stack
-
-RESULT = Path(__file__).parent.parent / "results" / "bench" / "tweets.json"
+from results import RESULTS, make_parser, provenance, write_json
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__, RESULTS / "tweets.json")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--fresh-kernels", action="store_true")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     device = choose_device(options.device).type
     with tempfile.TemporaryDirectory() as folder:
@@ -44,9 +41,8 @@ def main() -> None:
         if options.fresh_kernels:
             os.environ["TRITON_CACHE_DIR"] = f"{folder}/kernels"
         report = measure(options, device, Path(folder))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))
+    write_json(options.out, report)
 
 
 def measure(options: argparse.Namespace, device: str, folder: Path) -> dict:
@@ -85,10 +81,7 @@ def measure(options: argparse.Namespace, device: str, folder: Path) -> dict:
         "test_accuracy": float((predicted == task.test.targets).mean()),
         "fresh_kernels": options.fresh_kernels,
         "processes": options.processes,
-        "hardware": provenance.hardware(device),
-        "versions": provenance.versions(),
-        "commit": setting.commit,
-    }
+    } | provenance(device)
 
 
 if __name__ == "__main__":
