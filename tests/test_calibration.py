@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn.metrics import (
-    HIGHEST,
-    LOWEST,
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
     calibrate,
     calibration_error,
     confidences,
@@ -28,7 +28,7 @@ def draw(seed, count, classes, *, multi_label, sharpness=1.0):
     return honest * sharpness, truth
 
 
-@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("multi_label", [False, True])
 @pytest.mark.parametrize("sharpness", [0.25, 1.0, 3.0])
 def test_the_temperature_that_made_the_logits_too_sharp_is_found(multi_label, sharpness):
     logits, truth = draw(0, 4000, 4, multi_label=multi_label, sharpness=sharpness)
@@ -39,7 +39,7 @@ def test_the_temperature_that_made_the_logits_too_sharp_is_found(multi_label, sh
         assert found.loss_after < found.loss_before
 
 
-@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("multi_label", [False, True])
 def test_what_dev_finds_helps_other_texts_too(multi_label):
     logits, truth = draw(1, 3000, 4, multi_label=multi_label, sharpness=3.0)
     temperature = calibrate(logits[:1000], truth[:1000], multi_label=multi_label).temperature
@@ -69,17 +69,17 @@ def test_no_other_temperature_makes_the_dev_set_more_likely(seed, count, classes
         return -(believed * np.log(softmax(scaled))).sum()
 
     others = [found.temperature * factor for factor in (0.9, 0.99, 1.01, 1.1)]
-    at_a_bound = not LOWEST * 1.01 < found.temperature < HIGHEST / 1.01
+    at_a_bound = not MIN_TEMPERATURE * 1.01 < found.temperature < MAX_TEMPERATURE / 1.01
     assert at_a_bound or all(loss(found.temperature) <= loss(one) + 1e-9 for one in others)
 
 
-@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("multi_label", [False, True])
 def test_a_dev_set_without_a_fault_leaves_some_doubt(multi_label):
     truth = np.eye(2)[[0, 1, 0, 1, 1]]
     found = calibrate(
         (truth - 0.5) * 2e-3, truth, multi_label=multi_label
     )  # right, and hardly sure of it
-    assert found.temperature == pytest.approx(LOWEST)
+    assert found.temperature == pytest.approx(MIN_TEMPERATURE)
     logits = (truth - 0.5) * 20  # right, and as good as certain
     found = calibrate(logits, truth, multi_label=multi_label)
     head = sigmoid if multi_label else softmax

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from dcnn.metrics import (
-    FEWEST_POSITIVES,
-    UNDECIDED,
+    DEFAULT_THRESHOLD,
+    MIN_POSITIVES,
+    apply_thresholds,
     choose_thresholds,
     evaluate_labels,
     micro_f1,
-    over,
 )
 
 
@@ -57,10 +57,10 @@ def test_no_threshold_has_a_better_f1_on_dev(seed, count, labels):
     def best(of, at):
         return max(f1(of, at >= cut) for cut in np.arange(-1, 19) / 16)
 
-    given_labels = over(probabilities, thresholds)
+    given_labels = apply_thresholds(probabilities, thresholds)
     common = None
     for label in range(labels):
-        if truth[:, label].sum() >= FEWEST_POSITIVES:
+        if truth[:, label].sum() >= MIN_POSITIVES:
             expected = best(truth[:, label], probabilities[:, label])
             found = f1(truth[:, label], given_labels[:, label])
             assert found == pytest.approx(expected)
@@ -72,8 +72,11 @@ def test_no_threshold_has_a_better_f1_on_dev(seed, count, labels):
 
 
 def test_without_any_positive_a_label_is_given_from_a_half_on():
-    assert choose_thresholds(np.zeros((4, 2)), np.full((4, 2), 0.9)) == (UNDECIDED, UNDECIDED)
-    assert choose_thresholds(np.ones((9, 1)), np.zeros((9, 1))) == (UNDECIDED,)
+    assert choose_thresholds(np.zeros((4, 2)), np.full((4, 2), 0.9)) == (
+        DEFAULT_THRESHOLD,
+        DEFAULT_THRESHOLD,
+    )
+    assert choose_thresholds(np.ones((9, 1)), np.zeros((9, 1))) == (DEFAULT_THRESHOLD,)
 
 
 def test_of_equally_good_thresholds_the_one_nearest_to_a_half_is_taken():

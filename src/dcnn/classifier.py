@@ -1,90 +1,29 @@
-"""Examples in memory, as ``DCNNClassifier`` is given them, made into what training takes.
+"""``DCNNClassifier``: the network with the scikit-learn estimator API.
 
-Texts are in a list, an array or a column, and labels likewise; or both are in a frame of pandas,
-polars, pyarrow or Hugging Face. ``dcnn.data.labels`` knows the labels alone.
-
-
-``DCNNClassifier``: the network with scikit-learn's manners.
-
-The constructor stores, ``fit`` learns, learned names end in an underscore; ``clone``,
+The constructor stores, ``fit`` learns, learned attributes end in an underscore; ``clone``,
 ``GridSearchCV`` and ``cross_val_score`` work on lists of strings, and on columns and frames of
 pandas and polars.
-
 """
 
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dcnn import artifact as model_folder
-from dcnn.config import DEFAULT, NETWORK, Config, DCNNConfig, TextConfig
+from dcnn.config import DEFAULT, NETWORK, Config, DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.columns import Columns, shown
 from dcnn.data.frames import Frame, is_frame
 from dcnn.data.labels import LabelledTexts, label_texts
 from dcnn.data.split import hold_out
 from dcnn.errors import DataError, MissingExtraError
 from dcnn.inspection import Explanation, explain
-from dcnn.metrics import over
+from dcnn.metrics import apply_thresholds
 from dcnn.predictor import Predictor, checked_texts
-
-
-class Given(NamedTuple):
-    """Labelled texts in memory, and the columns they were found in if they were in a frame."""
-
-    examples: LabelledTexts
-    columns: Columns | None
-
-
-def _examples(
-    name: str, given: Any, y: Any, text_column: str | None, label_column: str | None
-) -> Given:
-    """Texts and labels, checked; ``name`` is the argument they came as, for messages."""
-    if not is_frame(given):
-        if text_column is not None or label_column is not None:
-            option = "text_column" if text_column is not None else "label_column"
-            raise DataError(
-                f"{option} names a column, and {name} is a {type(given).__name__} without any; "
-                "give a frame, or leave it out"
-            )
-        return Given(label_texts(checked_texts(given), y, name), None)
-    if y is not None and label_column is not None:
-        raise DataError(
-            f"both y and label_column {shown(label_column)} give the labels; leave out one of them"
-        )
-    frame = Frame(given, name)
-    columns = frame.choose(text_column, label_column, labels=y is None)
-    texts = checked_texts(frame.column(columns.text))
-    y = y if columns.label is None else frame.column(columns.label)
-    return Given(label_texts(texts, y, name), columns)
-
-
-def _dev_examples(dev: Any, train: LabelledTexts, columns: Columns | None) -> LabelledTexts:
-    """A dev set, whose frame has the columns of the training set's."""
-    text, label = (None, None) if columns is None else (columns.text, columns.label)
-    if is_frame(dev):
-        examples = _examples("dev", dev, None, text, label).examples
-    else:
-        texts, labels = dev
-        examples = _examples("dev", texts, labels, text if is_frame(texts) else None, None).examples
-    if not len(examples):
-        raise DataError("dev has no texts; give at least one, or leave dev out")
-    if examples.multi_label != train.multi_label:
-        one, other = ("one label", "several") if train.multi_label else ("several labels", "one")
-        raise DataError(f"dev has {one} per text, where y has {other}; give both alike")
-    return examples.with_classes(train.classes)
-
-
-def _checked_weights(sample_weight: ArrayLike, count: int) -> NDArray[np.float32]:
-    weights = np.asarray(sample_weight, np.float32)
-    if weights.shape != (count,) or not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise DataError("sample_weight must be one finite number of 0 or more for each text")
-    return weights
-
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -94,9 +33,7 @@ try:
 except ImportError:
     raise MissingExtraError("DCNNClassifier", "train") from None
 
-_OWN = ("random_state", "device", "n_jobs", "verbose")
-_TEXT = tuple(field.name for field in fields(TextConfig))
-_MODEL = ("dim", "widths", "maps", "k_top", "fold", "dropout")
+_SECTIONS = {"text": TextConfig, "model": DCNNConfig, "training": TrainingConfig}
 
 
 class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -105,22 +42,22 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     The parameters are the settings of ``dcnn.config``, under the same names, with these of its own:
 
     Args:
-        random_state: the seed of all randomness; none gives another model each time.
+        random_state: the seed of all randomness; none gives a different model each time.
         device: ``auto`` (a GPU where there is one), ``cpu`` or ``cuda``.
         n_jobs: CPU threads of training.
         verbose: whether to draw a progress bar.
 
-    Where ``y`` is a matrix of noughts and ones, or a list of labels for each text, a text may have
-    several labels, or none; ``predict`` then gives such a matrix, in the order of ``classes_``.
+    Where ``y`` is an indicator matrix of 0 and 1, or has a list of labels per text, the model is
+    multi-label; ``predict`` then gives such a matrix, in the order of ``classes_``.
 
     Attributes:
         classes_: the labels, sorted; the columns' numbers where ``y`` is a matrix.
-        thresholds_: the probability from which on each label is given, chosen on dev; none where a
-            text has one label.
+        thresholds_: the lowest probability at which each label is predicted, chosen on dev; none
+            where a text has one label.
         n_epochs_: epochs trained.
         dev_accuracy_: accuracy on the examples held out for early stopping.
-        history_: every look at the dev set.
-        text_column_: the column of the texts, where ``fit`` was given a frame, else none.
+        history_: every evaluation on the dev set.
+        text_column_: the column of the texts, if ``fit`` was given a frame.
 
     Examples:
         >>> model = DCNNClassifier(epochs=5).fit(texts, labels)
@@ -215,26 +152,19 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def config(self) -> Config:
         """The parameters as a checked config."""
-        parameters = {name: _plain(value) for name, value in self.get_params().items()}
-        training = {
-            name: value
-            for name, value in parameters.items()
-            if name not in (*_TEXT, *_MODEL, *_OWN)
+        # A search may pass numbers and arrays of numpy.
+        parameters = {
+            name: value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+            for name, value in self.get_params().items()
         }
-        return Config.from_dict(
-            {
-                "text": {name: parameters[name] for name in _TEXT},
-                "model": {name: parameters[name] for name in _MODEL},
-                "training": training | {"seed": self._seed()},
-            },
-            where="DCNNClassifier",
-        )
-
-    def _seed(self) -> int:
-        """``random_state`` as a seed; none, or a generator, gives another one each time."""
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        if not isinstance(seed := parameters["random_state"], int):
+            seed = int(check_random_state(seed).randint(2**31 - 1))
+        parameters["seed"] = seed
+        sections = {
+            name: {key.name: parameters[key.name] for key in fields(section)}
+            for name, section in _SECTIONS.items()
+        }
+        return Config.from_dict(sections, where="DCNNClassifier")
 
     def fit(
         self,
@@ -251,8 +181,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: N strings, in a list, an array or a column; or a frame of pandas, polars, pyarrow or
                 Hugging Face.
-            y: N labels of any one type, or N lists of labels, or noughts and ones (N, labels); may
-                be left out where ``X`` is a frame with a column of labels or lists.
+            y: N labels of one type, N lists of labels, or an indicator matrix (N, labels) of 0 and
+                1; may be left out where ``X`` is a frame with a column of labels or lists.
             sample_weight: N weights, or none.
             dev: texts and labels, or a frame like ``X``, for early stopping; by default a
                 stratified ``dev_fraction`` of the training set is held out.
@@ -260,12 +190,13 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             label_column: the column of the frame that holds the labels; guessed if not given.
         """
         try:
+            from dcnn.terminal import TrainingBar
             from dcnn.training.fit import RunOptions, fit
         except ImportError:
             raise MissingExtraError("Training", "train") from None
 
         config = self.config
-        train, columns = _examples("X", X, y, text_column, label_column)
+        train, columns = _read("X", X, y, text_column, label_column)
         if not len(train):
             raise DataError("X has no texts; give at least two, of different labels")
         classes = np.array(train.classes)
@@ -274,12 +205,12 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(classes) < 2:
             raise DataError(f"y has one class only, {classes.tolist()}; give two or more")
         if sample_weight is not None:
-            train = replace(train, weights=_checked_weights(sample_weight, len(train)))
+            train = replace(train, weights=_check_weights(sample_weight, len(train)))
         if dev is None:
             train, dev = hold_out(train, config.training.dev_fraction, config.training.seed)
         else:
-            dev = _dev_examples(dev, train, columns)
-        with _progress_bar() if self.verbose else nullcontext() as callback:
+            dev = _read_dev(dev, train, columns)
+        with TrainingBar() if self.verbose else nullcontext() as callback:
             options = RunOptions(device=self.device, callback=callback, threads=self.n_jobs)
             artifact, summary = fit(train, dev, config, options)
         self.classes_ = classes
@@ -304,20 +235,20 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """The most probable label of each text; ``X`` is as for ``predict_proba``.
 
-        Where a text may have several labels, noughts and ones (N, labels).
+        Where multi-label, an indicator matrix (N, labels) of 0 and 1.
         """
         probabilities = self.predict_proba(X)
         if self.thresholds_ is not None:
-            return over(probabilities, self.thresholds_).astype(np.int64)
+            return apply_thresholds(probabilities, self.thresholds_).astype(np.int64)
         labels: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return labels
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
-        """Accuracy; where a text may have several labels, the share that gets all of them alone.
+        """Accuracy; where multi-label, subset accuracy.
 
         Args:
             X: as for ``predict``.
-            y: as for ``fit``: scikit-learn itself takes no lists of labels.
+            y: as for ``fit``, which takes lists of labels, where scikit-learn itself does not.
             sample_weight: N weights, or none.
         """
         check_is_fitted(self, "predictor_")
@@ -336,7 +267,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def explain(self, text: Any, of_class: Any = None) -> Explanation | list[Explanation]:
         """Why a text gets its label, or would get another; see ``dcnn.inspection``.
 
-        Texts in a list, a column or a frame get an explanation each.
+        Texts in a list, a column or a frame get one explanation each.
         """
         check_is_fitted(self, "predictor_")
         if isinstance(text, str):
@@ -385,12 +316,50 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _plain(value: object) -> object:
-    """A number or array of numpy's, which a search may try, as plain values."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+def _read(
+    name: str, given: Any, y: Any, text_column: str | None, label_column: str | None
+) -> tuple[LabelledTexts, Columns | None]:
+    """Labelled texts, and the columns they were found in if ``given`` is a frame.
+
+    ``name`` is the argument that ``given`` was passed as, for messages.
+    """
+    if not is_frame(given):
+        if text_column is not None or label_column is not None:
+            option = "text_column" if text_column is not None else "label_column"
+            raise DataError(
+                f"{option} names a column, and {name} is a {type(given).__name__} without any; "
+                "give a frame, or leave it out"
+            )
+        return label_texts(checked_texts(given), y, name), None
+    if y is not None and label_column is not None:
+        raise DataError(
+            f"both y and label_column {shown(label_column)} give the labels; leave out one of them"
+        )
+    frame = Frame(given, name)
+    columns = frame.choose(text_column, label_column, labels=y is None)
+    texts = checked_texts(frame.column(columns.text))
+    y = y if columns.label is None else frame.column(columns.label)
+    return label_texts(texts, y, name), columns
 
 
-def _progress_bar() -> Any:
-    from dcnn.terminal import TrainingBar
+def _read_dev(dev: Any, train: LabelledTexts, columns: Columns | None) -> LabelledTexts:
+    """A dev set with the classes of ``train``; a frame has the columns of the training set."""
+    text, label = (None, None) if columns is None else (columns.text, columns.label)
+    if is_frame(dev):
+        examples, _ = _read("dev", dev, None, text, label)
+    else:
+        texts, labels = dev
+        examples, _ = _read("dev", texts, labels, text if is_frame(texts) else None, None)
+    if not len(examples):
+        raise DataError("dev has no texts; give at least one, or leave dev out")
+    if examples.multi_label != train.multi_label:
+        one, other = ("one label", "several") if train.multi_label else ("several labels", "one")
+        raise DataError(f"dev has {one} per text, where y has {other}; give both alike")
+    return examples.with_classes(train.classes)
 
-    return TrainingBar()
+
+def _check_weights(sample_weight: ArrayLike, count: int) -> NDArray[np.float32]:
+    weights = np.asarray(sample_weight, np.float32)
+    if weights.shape != (count,) or not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise DataError("sample_weight must be one finite number of 0 or more for each text")
+    return weights

@@ -1,31 +1,32 @@
-"""Small charts as SVG, drawn by matplotlib without any state of its own left behind.
+"""Small charts as SVG: drawn by matplotlib, and the reliability diagram of ``dcnn evaluate``.
 
-The reliability diagram as an SVG: how often predictions of each confidence are right.
-
-Bars that end at the diagonal are honest. What lies between the share that is right and the mean
-confidence is red where the network is too sure, blue where it is not sure enough; below, how many
-predictions there are of each confidence. Drawn by hand, as evaluating takes no extra.
-
+The reliability diagram shows the accuracy of predictions at each confidence; bars that end at the
+diagonal are calibrated. The gap between accuracy and mean confidence is red where the network is
+overconfident and blue where it is underconfident; below are the numbers of predictions. It is
+written by hand, as evaluating needs no extra.
 """
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
 
 from dcnn.errors import MissingExtraError
 from dcnn.metrics import Bin, calibration_error
 
-GREEN, RED, GREY = "#0b6e4f", "#c1554d", "#8a8f98"
+GREEN, RED, BLUE, GREY = "#0b6e4f", "#c1554d", "#2f6db3", "#8a8f98"
+INK, PALE = "#22262b", "#c9cdd3"
 
-# Text stays text, and the same figures give the same file.
+# Text stays text, and the same data gives the same file.
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "dcnn",
     "font.size": 9,
     "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
 }
-_STYLE |= {"grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
 
 
 def draw_svg(draw: Callable[[Any], None], width: float = 6.4, height: float = 3.4) -> str:
@@ -47,92 +48,74 @@ def draw_svg(draw: Callable[[Any], None], width: float = 6.4, height: float = 3.
         canvas: Any = FigureCanvasSVG(figure)
         canvas.print_svg(stream, metadata={"Date": None})
     text = stream.getvalue()
-    return text[text.index("<svg") :]  # without the XML declaration, so that a page can hold it
+    return text[text.index("<svg") :]  # without the XML declaration, to be embedded in a page
 
 
-GREEN_RELIABILITY_PICTURE, RED_RELIABILITY_PICTURE, BLUE, INK, PALE = (
-    "#0b6e4f",
-    "#c1554d",
-    "#2f6db3",
-    "#22262b",
-    "#c9cdd3",
-)
-SIDE, COUNTS = 320, 70  # of the square, and the height of the counts below it
-LEFT, TOP, GAP = 58, 54, 18
-WIDTH, HEIGHT = LEFT + SIDE + 24, TOP + SIDE + GAP + COUNTS + 46
+_SIDE, _COUNTS = 320, 70  # of the square, and the height of the counts below it
+_LEFT, _TOP, _GAP = 58, 54, 18
+_BOTTOM, _FLOOR = _TOP + _SIDE, _TOP + _SIDE + _GAP + _COUNTS
+_WIDTH, _HEIGHT = _LEFT + _SIDE + 24, _FLOOR + 46
 
 
-def reliability_svg(bins: tuple[Bin, ...], title: str, right: str = "share that is right") -> str:
-    """The diagram of ``bins``; ``right`` names what is counted upwards."""
+def reliability_svg(bins: Sequence[Bin], title: str, y_label: str = "accuracy") -> str:
+    """The reliability diagram of ``bins``."""
     error = f"calibration error {100 * calibration_error(bins):.1f} %"
     total = f"{sum(one.count for one in bins):,} predictions"
     parts = [
-        _text(LEFT, 20, title, size=13, weight=600),
-        _text(LEFT, 38, f"{error}, {total}"),
+        _text(_LEFT, 20, title, 'font-size="13" font-weight="600"'),
+        _text(_LEFT, 38, f"{error}, {total}"),
         *_grid(),
-        *(line for one in bins if one.count for line in _bar(one)),
-        f'<path d="M{LEFT} {TOP + SIDE}L{LEFT + SIDE} {TOP}" stroke="{INK}" '
+        *(shape for one in bins for shape in _bar(one, max(1, *(each.count for each in bins)))),
+        f'<path d="M{_LEFT} {_BOTTOM}L{_LEFT + _SIDE} {_TOP}" stroke="{INK}" '
         'stroke-dasharray="4 4" fill="none"/>',
-        *_counts(bins),
-        *_legend(),
-        _text(LEFT + SIDE / 2, HEIGHT - 10, "confidence", anchor="middle"),
-        f'<g transform="translate(16 {TOP + SIDE / 2}) rotate(-90)">'
-        f"{_text(0, 0, right, anchor='middle')}</g>",
+        f'<path d="M{_LEFT} {_FLOOR}h{_SIDE}" stroke="{PALE}"/>',
+        _text(_LEFT - 8, _FLOOR - _COUNTS + 8, f"{max(one.count for one in bins):,}", _END),
+        _text(_LEFT + _SIDE / 2, _HEIGHT - 10, "confidence", _MIDDLE),
+        f'<g transform="translate(16 {_TOP + _SIDE / 2}) rotate(-90)">'
+        f"{_text(0, 0, y_label, _MIDDLE)}</g>",
     ]
+    for line, (colour, meaning) in enumerate(((RED, "overconfident"), (BLUE, "underconfident"))):
+        parts.append(_box(_LEFT + 8, _TOP + 8 + 16 * line, 11, 10, colour, 0.55))
+        parts.append(_text(_LEFT + 24, _TOP + 17 + 16 * line, meaning))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-        f'height="{HEIGHT}" font-family="sans-serif" role="img" aria-label="{escape(title)}">'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>{"".join(parts)}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'width="{_WIDTH}" height="{_HEIGHT}" font-family="sans-serif" font-size="11" '
+        f'fill="{INK}" role="img" aria-label="{escape(title)}">'
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>{"".join(parts)}</svg>\n'
     )
 
 
 def _grid() -> Iterator[str]:
-    for tenth in range(0, 11, 2):
-        share = tenth / 10
-        y, x = TOP + SIDE * (1 - share), LEFT + SIDE * share
-        yield f'<path d="M{LEFT} {y:g}h{SIDE}" stroke="{PALE}" stroke-width="0.5"/>'
-        yield _text(LEFT - 8, y + 4, f"{share:g}", anchor="end")
-        yield _text(x, TOP + SIDE + GAP + COUNTS + 16, f"{share:g}", anchor="middle")
+    for fifth in range(6):
+        share = fifth / 5
+        y = _BOTTOM - _SIDE * share
+        yield f'<path d="M{_LEFT} {y:g}h{_SIDE}" stroke="{PALE}" stroke-width="0.5"/>'
+        yield _text(_LEFT - 8, y + 4, f"{share:g}", _END)
+        yield _text(_LEFT + _SIDE * share, _FLOOR + 16, f"{share:g}", _MIDDLE)
 
 
-def _bar(one: Bin) -> Iterator[str]:
-    left, width = LEFT + SIDE * one.low, SIDE * (one.high - one.low)
-    low, high = sorted((one.accuracy, one.confidence))
-    yield _box(left, TOP + SIDE * (1 - low), width, SIDE * low, GREEN_RELIABILITY_PICTURE, 0.75)
-    gap = RED_RELIABILITY_PICTURE if one.confidence > one.accuracy else BLUE
-    yield _box(left, TOP + SIDE * (1 - high), width, SIDE * (high - low), gap, 0.55)
-
-
-def _legend() -> Iterator[str]:
-    for line, (colour, meaning) in enumerate(
-        ((RED_RELIABILITY_PICTURE, "too sure"), (BLUE, "not sure enough"))
-    ):
-        yield _box(LEFT + 8, TOP + 8 + 16 * line, 11, 10, colour, 0.55)
-        yield _text(LEFT + 24, TOP + 17 + 16 * line, meaning)
-
-
-def _counts(bins: tuple[Bin, ...]) -> Iterator[str]:
-    most = max(1, *(one.count for one in bins))
-    floor = TOP + SIDE + GAP + COUNTS
-    yield f'<path d="M{LEFT} {floor}h{SIDE}" stroke="{PALE}"/>'
-    yield _text(LEFT - 8, floor - COUNTS + 8, f"{most:,}", anchor="end")
-    for one in bins:
-        height = COUNTS * one.count / most
-        width = SIDE * (one.high - one.low)
-        yield _box(LEFT + SIDE * one.low, floor - height, width, height, INK, 0.45)
+def _bar(one: Bin, most: int) -> Iterator[str]:
+    """The accuracy of a bin, its gap to the confidence, and below its count."""
+    if not one.count:
+        return
+    left, width = _LEFT + _SIDE * one.low, _SIDE * (one.high - one.low)
+    low, high = (_SIDE * share for share in sorted((one.accuracy, one.confidence)))
+    gap = RED if one.confidence > one.accuracy else BLUE
+    count = _COUNTS * one.count / most
+    yield _box(left, _BOTTOM - low, width, low, GREEN, 0.75)
+    yield _box(left, _BOTTOM - high, width, high - low, gap, 0.55)
+    yield _box(left, _FLOOR - count, width, count, INK, 0.45)
 
 
 def _box(left: float, top: float, width: float, height: float, fill: str, opacity: float) -> str:
     return (
         f'<rect x="{left + 0.5:.2f}" y="{top:.2f}" width="{width - 1:.2f}" '
-        f'height="{max(height, 0):.2f}" fill="{fill}" fill-opacity="{opacity}"/>'
+        f'height="{height:.2f}" fill="{fill}" fill-opacity="{opacity}"/>'
     )
 
 
-def _text(
-    x: float, y: float, text: str, *, anchor: str = "start", size: int = 11, weight: int = 400
-) -> str:
-    return (
-        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}" '
-        f'font-weight="{weight}" fill="{INK}">{escape(text)}</text>'
-    )
+_MIDDLE, _END = 'text-anchor="middle"', 'text-anchor="end"'
+
+
+def _text(x: float, y: float, text: str, style: str = "") -> str:
+    return f'<text x="{x:g}" y="{y:g}" {style}>{escape(text)}</text>'

@@ -105,7 +105,5 @@ def test_refusals_name_them(unit, predictor):
         rank_detectors(predictor, [long], layers=[2])
     with pytest.raises(UserError, match=f"not know the {unit} 'q', .* other unknown {unit}s;"):
         rank_detectors(predictor, [TEXT]).find("q")
-    with pytest.raises(
-        HTTPException, match=rf"[0-9,]+ {unit}s are too many to explain"
-    ):
+    with pytest.raises(HTTPException, match=rf"[0-9,]+ {unit}s are too many to explain"):
         check_words(ServedModel("m", predictor), [long], Limits())

@@ -115,8 +115,8 @@ def _draw(
     multi_label: bool,
 ) -> None:
     bins = reliability(*confidences(probabilities, truth, multi_label=multi_label))
-    right = "share of labels that apply" if multi_label else "share that is right"
-    picture = reliability_svg(bins, f"{options.model.name} on {options.data.name}", right)
+    y_label = "share of labels that apply" if multi_label else "accuracy"
+    picture = reliability_svg(bins, f"{options.model.name} on {options.data.name}", y_label)
     with write_atomically(path) as stream:
         stream.write(picture.encode("utf-8", "replace"))
     print(f"The reliability diagram is in {path}.", file=sys.stderr)

@@ -21,7 +21,7 @@ from dcnn.data.batching import Examples, Floats
 from dcnn.data.labels import LabelledTexts
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
-from dcnn.metrics import UNDECIDED, calibrate, choose_thresholds, evaluate_labels, sigmoid
+from dcnn.metrics import DEFAULT_THRESHOLD, calibrate, choose_thresholds, evaluate_labels, sigmoid
 from dcnn.models import SentenceModel, build_model
 from dcnn.ops.select import for_training, why_not_native
 from dcnn.text.encoder import Encoder
@@ -264,7 +264,7 @@ def _fit_encoded(
         metadata["members"] = model.n_ensemble
     if workers is not None:
         metadata["processes"] = workers.size
-    thresholds = (UNDECIDED,) * len(classes) if multi_label else None
+    thresholds = (DEFAULT_THRESHOLD,) * len(classes) if multi_label else None
     if dev is not None and (multi_label or config.training.calibrate):
         logits = logits_of(model, dev.sentences)
         targets = target_distributions(dev.targets, len(classes))

@@ -20,7 +20,7 @@ from torch.func import functional_call
 
 from dcnn.data.batching import Examples, Floats, prediction_batches
 from dcnn.errors import DataError
-from dcnn.metrics import common_threshold, micro_f1, over, sigmoid
+from dcnn.metrics import apply_thresholds, common_threshold, micro_f1, sigmoid
 from dcnn.models import SentenceModel
 from dcnn.text.vocabulary import Sentences
 
@@ -151,7 +151,7 @@ def evaluate_label_weights(
     """
     logits = logits_of(model, examples.sentences, weights)
     truth, probabilities = examples.targets > 0, sigmoid(logits)
-    given = over(probabilities, [common_threshold(truth, probabilities)])
+    given = apply_thresholds(probabilities, [common_threshold(truth, probabilities)])
     losses = np.logaddexp(0, logits.astype(np.float64)) - truth * logits
     return (
         float((truth == given).all(axis=1).mean()),
