@@ -13,7 +13,7 @@ from dcnn.errors import ConfigError, ModelFolderError
 from dcnn.export import export
 from dcnn.inspection import explain, rank_detectors
 from dcnn.predictor import Predictor
-from dcnn.tuning.report import FolderSizes
+from dcnn.tuning.search import FolderSizes
 
 TEXTS = [
     f"{how} {what}" for how in ("unbearable", "enjoyable") for what in ["play", "film", "book"]

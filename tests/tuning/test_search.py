@@ -1,23 +1,33 @@
-"""The laws of a search, with a training that takes no time."""
+"""The search space, folder sizes, the study and the search, with a training that takes no time."""
 
+import re
 import statistics
 
+import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
 
-from dcnn.config import Config, DCNNConfig, NBoWConfig
-from dcnn.errors import TrainingStoppedError
+from dcnn import artifact as model_folder
+from dcnn.artifact import Artifact
+from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig
+from dcnn.data.corpora.opinions import generate
+from dcnn.data.labels import number_labels
+from dcnn.errors import TrainingStoppedError, UserError
+from dcnn.text.encoder import Encoder
 from dcnn.tuning.search import (
+    FolderSizes,
     Limits,
     Search,
-    SearchListener,
+    SearchCallback,
     SearchSpace,
     Trained,
     TrialRecord,
     best_trial,
-    finished_trials,
+    finished,
+    is_study,
     open_study,
+    study_identity,
 )
 from fake_training import FakeClock, FakeTraining, goodness
 
@@ -53,7 +63,7 @@ STARTS = {
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_the_first_trial_is_the_start_and_the_others_are_not(start):
+def test_only_the_first_trial_is_the_start(start):
     search = make_search(start=start, trials=6)
     search.run()
     assert tried(search)[0] == start
@@ -70,7 +80,7 @@ def test_the_best_is_the_most_accurate_and_never_worse_than_the_start():
     assert search.best.trained.dev_accuracy == goodness(search.best.config)
 
 
-def test_what_lags_behind_is_pruned_and_recorded_as_pruned():
+def test_trials_below_the_median_are_pruned_and_recorded():
     training = FakeTraining()
     search = make_search(training=training, trials=25)
     search.run()
@@ -82,9 +92,9 @@ def test_what_lags_behind_is_pruned_and_recorded_as_pruned():
     assert all(record.trained is None and len(record.curve) < 6 for record in pruned)
     assert all(len(record.curve) == 6 for record in search.records if record.trained)
     for record in pruned:
-        look = len(record.curve) - 1
-        assert look >= 2  # the first two looks are given to everybody
-        others = [one.curve[look] for one in search.records[: record.number] if one.trained]
+        last = len(record.curve) - 1
+        assert last >= 2  # nobody is pruned at the first two evaluations
+        others = [one.curve[last] for one in search.records[: record.number] if one.trained]
         assert record.curve[-1] < statistics.median(others)
 
 
@@ -104,7 +114,7 @@ def test_of_equally_accurate_trials_the_lower_loss_wins_then_the_earlier():
     assert best_trial(records).number == 1
 
 
-def test_the_same_seed_tries_the_same_and_another_seed_something_else():
+def test_the_seed_decides_the_trials():
     searches = [make_search(trials=14, seed=seed) for seed in (1, 1, 2)]
     for search in searches:
         search.run()
@@ -114,7 +124,7 @@ def test_the_same_seed_tries_the_same_and_another_seed_something_else():
     assert len({str(config) for config in first}) == 14
 
 
-def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path):
+def test_a_resumed_search_tries_what_an_uninterrupted_one_tries(tmp_path):
     straight = make_search(trials=14)
     straight.run()
     path = tmp_path / "study.journal"
@@ -123,7 +133,7 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path):
         search = make_search(open_study(path, {}), training, trials=14)
         with pytest.raises(KeyboardInterrupt):
             search.run()
-        assert len(finished_trials(open_study(path, {}))) == interrupted
+        assert len(finished(open_study(path, {}))) == interrupted
     training = FakeTraining()
     resumed = make_search(open_study(path, {}), training, trials=14)
     assert tried(resumed) == tried(straight)[:11]
@@ -133,7 +143,7 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path):
     assert [r.outcome for r in resumed.records] == [r.outcome for r in straight.records]
 
 
-def test_a_killed_search_leaves_nothing_running(tmp_path):
+def test_a_killed_search_leaves_no_trial_running(tmp_path):
 
     path = tmp_path / "study.journal"
     study = open_study(path, {})
@@ -146,24 +156,24 @@ def test_a_killed_search_leaves_nothing_running(tmp_path):
 
 
 @pytest.mark.parametrize("limit", [130.0, 300.0, 1000.0])
-def test_the_time_holds_with_the_training_of_the_best_again(limit):
+def test_the_time_limit_includes_the_refit_of_the_best(limit):
     clock = FakeClock()
     training = FakeTraining(clock)
     search = make_search(training=training, seconds=limit)
     search.run()
     assert len(search.records) >= 1
-    training(search.best.config, SearchListener())  # again
+    training(search.best.config, SearchCallback())  # again
     assert clock.now <= limit
     assert clock.now > limit - 3 * 60  # and is made use of: a training takes 60
 
 
-def test_the_start_is_trained_to_its_end_whatever_time_there_is():
+def test_the_start_is_trained_to_its_end_whatever_the_limit():
     search = make_search(seconds=5.0)
     search.run()
     assert [record.outcome for record in search.records] == ["complete"]
 
 
-def test_the_time_counts_over_all_resumptions(tmp_path):
+def test_time_is_counted_over_all_resumptions(tmp_path):
     path = tmp_path / "study.journal"
     search = make_search(open_study(path, {}), FakeTraining(interrupt_at=2), seconds=400.0)
     with pytest.raises(KeyboardInterrupt):
@@ -177,11 +187,11 @@ def test_the_time_counts_over_all_resumptions(tmp_path):
     assert not more.is_done
 
 
-def test_a_trial_that_time_cuts_off_is_tried_again_with_more_time(tmp_path):
+def test_a_trial_cut_off_by_the_time_limit_is_tried_again_with_more_time(tmp_path):
     path = tmp_path / "study.journal"
     training = FakeTraining()
 
-    class SlowAfterTheStart(SearchListener):
+    class SlowAfterTheStart(SearchCallback):
         def on_finished(self, record, best):
             training.epoch_seconds = 40.0
 
@@ -197,8 +207,8 @@ def test_a_trial_that_time_cuts_off_is_tried_again_with_more_time(tmp_path):
     assert training.configs[0] == cut
 
 
-def test_a_stop_of_the_users_ends_the_search_and_keeps_what_has_ended():
-    class StopAtTheThird(SearchListener):
+def test_a_stop_ends_the_search_and_keeps_finished_trials():
+    class StopAtTheThird(SearchCallback):
         def on_trial(self, number):
             self.stop = number == 2
 
@@ -208,7 +218,7 @@ def test_a_stop_of_the_users_ends_the_search_and_keeps_what_has_ended():
     assert len(search.records) == 2
 
 
-def test_settings_that_diverge_are_recorded_and_never_best():
+def test_diverging_trials_are_recorded_and_never_best():
     search = make_search(training=FakeTraining(diverge_below=0.6), trials=12)
     search.run()
     outcomes = {record.outcome for record in search.records}
@@ -216,7 +226,7 @@ def test_settings_that_diverge_are_recorded_and_never_best():
     assert search.best.outcome == "complete"
 
 
-def test_what_is_too_large_is_recorded_and_never_trained():
+def test_too_large_trials_are_recorded_and_never_trained():
     def fitted(config):
         return config if config.model.dim <= 48 else None
 
@@ -229,10 +239,166 @@ def test_what_is_too_large_is_recorded_and_never_trained():
     assert len(training.configs) == 15 - len(rejected)
 
 
-def test_a_search_in_which_nothing_more_fits_ends():
+def test_a_search_ends_when_nothing_more_fits():
     def fitted(config):
         return config if config == Config() else None
 
     search = make_search(fitted=fitted, seconds=1e9)
     search.run()
     assert search.best.number == 0
+
+
+def draws(space, count=60):
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=3))
+    return [space.suggest(study.ask()) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DCNNConfig(),
+        DCNNConfig(dim=30, widths=(4,), maps=(3,)),
+        DCNNConfig(dim=13, fold=False),
+        DCNNConfig(dim=8, widths=(9, 3, 2), maps=(1, 1, 1), k_top=9),
+    ],
+)
+def test_every_point_is_a_valid_network_and_the_start_is_a_point(model):
+    space = SearchSpace(Config(model=model))
+    found = draws(space)  # an impossible one would raise
+    assert {config.model.depth for config in found} == {1, 2} | {model.depth}
+    assert space.config(space.start_values()) == space.start
+
+
+def test_fixed_settings_stay_and_all_others_change():
+    start = Config(model=DCNNConfig(dim=24, widths=(6, 5))).with_training(epochs=3)
+    fixed = frozenset({"model.dim", "model.widths", "training.epochs", "model.k_top"})
+    found = draws(SearchSpace(start, fixed))
+    for config in found:
+        assert (config.model.dim, config.model.widths, config.model.k_top) == (24, (6, 5), 4)
+        assert config.training.epochs == 3
+    for name in ("learning_rate", "l2_embeddings", "label_smoothing", "word_dropout", "n_ensemble"):
+        assert len({getattr(config.training, name) for config in found}) > 1
+    assert len({config.model.maps for config in found}) > 1
+    assert len({config.text.min_count for config in found}) > 1
+
+
+def test_a_fixed_k_top_widens_the_filters():
+    start = Config(model=DCNNConfig(widths=(9, 5), k_top=8))
+    found = draws(SearchSpace(start, frozenset({"model.k_top"})))
+    assert {config.model.k_top for config in found} == {8}
+
+
+def test_sampled_values_have_three_digits():
+    for config in draws(SearchSpace(Config()), 20):
+        assert len(f"{config.training.learning_rate:.12g}".replace("0.", "").lstrip("0")) <= 3
+
+
+def examples(*rows):
+    texts, labels = zip(*rows, strict=True)
+    return number_labels(texts, labels, source="d.csv")
+
+
+TRAIN, DEV = examples(("a", "x"), ("b", "y")), examples(("c", "x"))
+
+
+def identity(train=TRAIN, dev=DEV, start=None, held=(), max_size=None, device="cpu"):
+    return study_identity(train, dev, start or Config(), held, max_size, device)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train": examples(("a", "x"), ("b", "x"))}, "the data was"),
+        ({"train": examples(("a", "x"), ("B", "y"))}, "the data was"),
+        ({"dev": examples(("c", "y"))}, "the dev set was"),
+        ({"start": Config().with_training(seed=7)}, "training.seed was 0 and is now 7"),
+        ({"held": ["model.dim"]}, r"what --set holds was \[\] and is now \['model.dim'\]"),
+        ({"max_size": 9}, "--max-size was None and is now 9"),
+    ],
+)
+def test_a_study_is_resumed_only_with_the_same_data_and_options(tmp_path, change, message):
+    path = tmp_path / "study.journal"
+    open_study(path, identity())
+    open_study(path, identity())
+    with pytest.raises(UserError, match=rf"belongs to another search: {message}"):
+        open_study(path, identity(**change))
+
+
+def test_a_damaged_study_is_refused(tmp_path):
+    path = tmp_path / "study.journal"
+    open_study(path, identity())
+    path.write_bytes(b"nonsense\n" + path.read_bytes())
+    with pytest.raises(UserError, match="not a readable study"):
+        open_study(path, identity())
+
+
+def test_other_files_are_not_taken_for_a_study(tmp_path):
+    study, thesis = tmp_path / "s", tmp_path / "thesis.txt"
+    open_study(study, identity())
+    thesis.write_text("years of work")
+    assert is_study(study)
+    assert not is_study(thesis)
+
+
+TEXTS = [opinion.text for opinion in generate()["train"][:600]] + ['"quoted" \\ naïve 雪 雪 🙂']
+CLASSES = ("negative", 'posi"tive')
+
+
+def saved_size(path, config):
+    """The bytes of a folder with random weights."""
+    encoder = Encoder.learn(TEXTS, config.text)[0]
+    shapes = config.model.parameter_shapes(len(encoder.vocabulary), len(CLASSES))
+    weights = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    facts = {"dev_accuracy": 1 / 3, "seconds": 12.3, "data": "reviews.csv", "date": "2026-01-01"}
+    model_folder.save(path, Artifact(config, CLASSES, encoder, weights, facts))
+    return sum(file.stat().st_size for file in path.iterdir())
+
+
+CONFIGS = [
+    Config(),
+    Config(model=DCNNConfig(dim=16, widths=(8,), maps=(3,))).with_settings(["text.min_count=3"]),
+    Config(model=MaxTDNNConfig()).with_settings(["text.max_size=50"]),
+    Config(model=NBoWConfig(dim=300)).with_settings(["text.lowercase=false"]),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_predicted_size_is_a_tight_upper_bound(tmp_path, config):
+    predicted = FolderSizes("m", TEXTS, config, CLASSES).of(config)
+    actual = saved_size(tmp_path / "m", config)
+    assert actual <= predicted <= actual + 6000
+
+
+@pytest.mark.parametrize("limit", [90_000, 120_000, 200_000])
+@pytest.mark.parametrize("config", CONFIGS[:2])
+def test_a_fitted_model_uses_nearly_all_of_the_limit(tmp_path, config, limit):
+    sizes = FolderSizes("m", TEXTS, config, CLASSES, limit)
+    fitted = sizes.fitted(config)
+    actual = saved_size(tmp_path / "m", fitted)
+    assert actual <= limit
+    if fitted != config:
+        assert fitted.text.max_size < sizes.words(config)
+        assert actual > limit - 7000
+
+
+def test_a_network_without_room_for_words_does_not_fit():
+    big = Config(model=DCNNConfig(maps=(20, 200)))
+    assert FolderSizes("m", TEXTS, big, CLASSES, 60_000).fitted(big) is None
+    assert FolderSizes("m", TEXTS, big, CLASSES).fitted(big) is big
+
+
+def test_a_study_of_release_0_1_is_resumed_under_the_new_names(tmp_path):
+    path, straight = tmp_path / "study.journal", make_search(trials=14)
+    straight.run()
+    start = identity()
+    make_search(open_study(path, start), trials=11).run()
+    text = path.read_text()
+    for new, old in (("n_ensemble", "members"), ("l2_head", "l2_top"), ("n_subwords", "subwords"),
+                     ("evaluations_per_epoch", "evaluations")):  # fmt: skip
+        text = re.sub(rf'(?<=["\\.]){new}(?=\\*")', old, text)
+    assert "n_ensemble" not in text
+    path.write_text(text)
+    resumed = make_search(open_study(path, start), trials=14)
+    resumed.run()
+    assert tried(resumed) == tried(straight)
+    assert [r.parameters for r in resumed.records] == [r.parameters for r in straight.records]

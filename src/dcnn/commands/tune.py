@@ -120,8 +120,10 @@ def _search_and_save(
     try:
         from dcnn.commands.tune_bar import SearchBar
         from dcnn.training.fit import choose_device
-        from dcnn.tuning.report import FEWEST_WORDS, REPORT, FolderSizes, parse_size, show_size
+        from dcnn.tuning.report import REPORT, parse_size, show_size
         from dcnn.tuning.search import (
+            MIN_WORDS,
+            FolderSizes,
             Limits,
             Search,
             SearchSpace,
@@ -145,7 +147,7 @@ def _search_and_save(
     name = options.out.resolve().name
     sizes = FolderSizes(name, examples.train.texts, start, examples.train.classes, limit)
     if (fitted := sizes.fitted(start)) is None:
-        fewest = min(FEWEST_WORDS, sizes.words(start))
+        fewest = min(MIN_WORDS, sizes.words(start))
         raise UserError(
             f"--max-size {options.max_size} has no room for the start, which takes "
             f"{show_size(sizes.of(start, fewest))} with its {fewest} most frequent {unit}s; "
@@ -284,12 +286,12 @@ def _facts(options: TuneOptions, search: "Search") -> dict[str, Any]:
 def _report(
     options: TuneOptions, search: "Search", examples: Examples, max_size: int | None
 ) -> None:
-    from dcnn.tuning.report import BEST, SearchFacts, write_report
+    from dcnn.tuning.report import BEST, SearchSummary, write_report
 
     best = search.best
     assert best is not None  # noqa: S101
     dev = f" --dev {options.dev}" if options.dev else ""
-    facts = SearchFacts(
+    facts = SearchSummary(
         data=options.data.name,
         train=len(examples.train.texts),
         dev=len(examples.dev.texts),

@@ -8,10 +8,10 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from dcnn.training.callbacks import EvaluationRecord
 from dcnn.training.callbacks import Progress as TrainingProgress
-from dcnn.tuning.search import Limits, SearchListener, TrialRecord
+from dcnn.tuning.search import Limits, SearchCallback, TrialRecord
 
 
-class SearchBar(SearchListener):
+class SearchBar(SearchCallback):
     """A bar over time or trials, and a line a trial; the lines alone where there is no terminal."""
 
     def __init__(self, console: Console, limits: Limits) -> None:

@@ -1,6 +1,5 @@
-"""Finding good settings: many short trainings, judged on dev alone, on Optuna.
+"""``dcnn tune``: many short trainings on Optuna, judged on dev alone.
 
-``search_space`` says what may change and ``folder_size`` what fits; ``search`` tries, prunes and
-keeps time; ``study_file`` is where all of it lies, so that a stopped search goes on; ``trials``
-reads it back as plain values; ``report``, ``plots`` and ``tables`` show it.
+``search`` has the search space, the size of a model folder, the study and the search itself;
+``report`` writes the page, the table of trials and the best settings.
 """

@@ -1,26 +1,20 @@
-"""What a search may change, from where it starts, and how drawn values become a config.
+"""The search for settings, on Optuna: sample, train, prune what is behind, and keep to the time.
 
-The space is drawn around a config, the start: its values are part of every range, so that the
-start is a point of the space like any other. Values that the user holds are not searched.
-
-
-The trials of a study as plain values, and which of them is the best.
-
-The file of a study: Optuna's journal, which only grows, so that a kill loses no ended trial.
-
-The search: ask for settings, train, prune what lags behind, and keep to the time.
-
-The start is the first trial and is never pruned, so the best is at least as good on dev. Every
-trial is drawn from the seed, its number and the trials before it, and from nothing else: a search
-that was stopped and resumed tries what it would have tried.
-
+The search space is built around a config, the start, whose values are part of every range, so that
+the start is a point of the space; settings that the user fixes are not searched. The start is the
+first trial and is never pruned, so the best is at least as good on dev. Every trial depends on the
+seed, its number and the trials before it only: a search that was stopped and resumed tries what it
+would have tried. The study is Optuna's journal, a file that only grows, so that a kill loses no
+finished trial.
 """
 
 import hashlib
 import json
+import math
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,28 +28,42 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from dcnn.config import Config, DCNNConfig, MaxTDNNConfig
+from dcnn.artifact import Artifact, Label, folder_size
+from dcnn.config import RENAMED_SETTINGS, Config, DCNNConfig, MaxTDNNConfig
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
+from dcnn.text.encoder import Encoder
+from dcnn.text.subwords import learn_tokenizer
+from dcnn.text.vocabulary import Vocabulary
 from dcnn.training.callbacks import Callback, EvaluationRecord, Progress
 
 Value = int | float
-VERSION = 2  # a study goes on only in the space it began in
+
+SPACE_VERSION = 2  # a study is resumed only in the space it began in
+RANDOM_TRIALS = 8  # before the sampler has seen enough to model
+UNPRUNED_TRIALS = 4  # before a median means much
+UNPRUNED_EVALUATIONS = 2  # the first ones only show which trial starts fast
+REFIT_MARGIN = 1.1  # trainings of the same settings differ in time
+MAX_TOO_LARGE_IN_A_ROW = 50  # then nothing else will fit either
+
+COMPLETE, PRUNED, DIVERGED, TOO_LARGE = "complete", "pruned", "diverged", "too large"
+# User attributes of a trial. One that was cut off has its time alone, and is tried again.
+OUTCOME, SETTINGS, SECONDS, TRAINED = "outcome", "settings", "seconds", "trained"
 
 
 @dataclass(frozen=True)
-class Knob:
-    """One thing that may change.
+class Parameter:
+    """A setting that is searched.
 
     Attributes:
-        name: of the parameter in the study and the report.
-        setting: ``section.key`` that it belongs to.
+        name: in the study and the report.
+        setting: ``section.key`` that it sets.
         start: its value in the start.
-        choices: the values to choose from; none where it is a range.
+        choices: the values to choose from; none for a range.
         low: the lowest of a range.
         high: the highest.
-        log: whether the range is searched by order of magnitude.
-        layer: the layer it belongs to; a network of fewer layers has no such knob.
+        log: whether the range is sampled on a logarithmic scale.
+        layer: the layer it belongs to; a network with fewer layers does not have it.
     """
 
     name: str
@@ -67,8 +75,8 @@ class Knob:
     log: bool = False
     layer: int = 0
 
-    def draw(self, trial: Trial) -> Value:
-        """A value of the trial's; of a range, with three digits, as people write settings."""
+    def suggest(self, trial: Trial) -> Value:
+        """A value of the trial; of a range with three digits, as people write settings."""
         if self.choices:
             chosen: Value = trial.suggest_categorical(self.name, self.choices)
             return chosen
@@ -76,20 +84,35 @@ class Knob:
         return value if value == self.start else float(f"{value:.3g}")
 
 
+def _range(setting: str, start: float, high: float, log_low: float = 0.0) -> Parameter:
+    """From 0, or on a logarithmic scale from ``log_low`` unless the start is 0."""
+    log = log_low > 0 and start != 0
+    low = min(log_low, start) if log else 0.0
+    name = setting.rpartition(".")[2]
+    return Parameter(name, setting, start, low=low, high=max(high, start), log=log)
+
+
+def _choice(
+    setting: str, start: int, usual: tuple[int, ...], name: str = "", layer: int = 0
+) -> Parameter:
+    choices = tuple(sorted({*usual, start}))
+    return Parameter(name or setting.rpartition(".")[2], setting, start, choices, layer=layer)
+
+
 @dataclass(frozen=True)
 class SearchSpace:
-    """All settings within reach of ``start``, apart from those in ``held`` (``section.key``)."""
+    """All settings around ``start``, apart from those in ``fixed`` (``section.key``)."""
 
     start: Config
-    held: frozenset[str] = frozenset()
+    fixed: frozenset[str] = frozenset()
 
     @cached_property
-    def knobs(self) -> tuple[Knob, ...]:
-        """What may change; the depth comes first, since other knobs hang on it."""
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What may change; the depth comes first, since other parameters depend on it."""
         training, model = self.start.training, self.start.model
         ranges = [
-            _log_range("training.learning_rate", training.learning_rate, 0.02, 0.4),
-            _log_range("training.l2_embeddings", training.l2_embeddings, 1e-6, 1e-3),
+            _range("training.learning_rate", training.learning_rate, 0.4, log_low=0.02),
+            _range("training.l2_embeddings", training.l2_embeddings, 1e-3, log_low=1e-6),
             _range("training.word_dropout", training.word_dropout, 0.4),
             _range("training.label_smoothing", training.label_smoothing, 0.2),
             _range("model.dropout", model.dropout, 0.7),
@@ -105,12 +128,12 @@ class SearchSpace:
             choices = [*self._layers(model), *choices]
         elif isinstance(model, MaxTDNNConfig):
             choices.append(_choice("model.width", model.width, (3, 4, 5, 6, 8)))
-        return tuple(knob for knob in (*choices, *ranges) if knob.setting not in self.held)
+        return tuple(one for one in (*choices, *ranges) if one.setting not in self.fixed)
 
-    def _layers(self, model: DCNNConfig) -> list[Knob]:
-        held_layers = not self.held.isdisjoint(("model.widths", "model.maps"))
-        depths = (model.depth,) if held_layers else (1, 2)
-        knobs = [
+    def _layers(self, model: DCNNConfig) -> list[Parameter]:
+        fixed_layers = not self.fixed.isdisjoint(("model.widths", "model.maps"))
+        depths = (model.depth,) if fixed_layers else (1, 2)
+        parameters = [
             _choice("model.widths", model.depth, depths, "depth"),
             _choice("model.k_top", model.k_top, (1, 2, 3, 4, 5)),
         ]
@@ -119,40 +142,39 @@ class SearchSpace:
             width = model.widths[layer - 1] if layer <= model.depth else 5
             maps = model.maps[layer - 1] if layer <= model.depth else 14
             usual = ((5, 6, 7, 8, 10), (4, 6, 8, 12)) if layer == 1 else ((3, 4, 5), (8, 14, 20))
-            knobs += [
+            parameters += [
                 _choice("model.widths", width, usual[0], f"width_{layer}", layer),
                 _choice("model.maps", maps, usual[1], f"maps_{layer}", layer),
             ]
-        return knobs
+        return parameters
 
     def start_values(self) -> dict[str, Value]:
         """The start as a point of the space."""
-        return {
-            knob.name: knob.start for knob in self.knobs if knob.layer <= self.start.model.depth
-        }
+        depth = self.start.model.depth
+        return {one.name: one.start for one in self.parameters if one.layer <= depth}
 
-    def draw(self, trial: Trial) -> Config:
+    def suggest(self, trial: Trial) -> Config:
         """The config of a trial."""
         values: dict[str, Value] = {}
-        for knob in self.knobs:
-            if knob.layer <= values.get("depth", self.start.model.depth):
-                values[knob.name] = knob.draw(trial)
+        for one in self.parameters:
+            if one.layer <= values.get("depth", self.start.model.depth):
+                values[one.name] = one.suggest(trial)
         return self.config(values)
 
     def config(self, values: Mapping[str, Value]) -> Config:
-        """The start, with ``values`` in the place of its own.
+        """The start with ``values`` replaced.
 
-        Two rules of a network are kept by giving way: ``k_top`` to the first width, and ``dim`` to
-        the next size that can be folded.
+        Two rules of a network are satisfied by adjusting: ``k_top`` to the first width, and
+        ``dim`` to the next size that can be folded.
         """
         sections = self.start.to_dict()
+        for one in self.parameters:
+            if one.name in values and not one.layer and one.name != "depth":
+                section, key = one.setting.split(".")
+                sections[section][key] = values[one.name]
         model = sections["model"]
-        for knob in self.knobs:
-            if knob.name in values and not knob.layer and knob.name != "depth":
-                section, key = knob.setting.split(".")
-                sections[section][key] = values[knob.name]
-        if model["kind"] == "dcnn":
-            depth = int(values.get("depth", len(model["widths"])))
+        if model["kind"] == DCNNConfig.kind:
+            depth = int(values.get("depth", self.start.model.depth))
             for key, name in (("widths", "width"), ("maps", "maps")):
                 model[key] = [
                     int(values[f"{name}_{layer}"])
@@ -160,152 +182,96 @@ class SearchSpace:
                     else model[key][layer - 1]
                     for layer in range(1, depth + 1)
                 ]
-            if "model.k_top" not in self.held:
+            if "model.k_top" not in self.fixed:
                 model["k_top"] = min(model["k_top"], model["widths"][0])
             else:
                 model["widths"][0] = max(model["widths"][0], model["k_top"])
             if model["fold"]:
-                halvings = 2**depth
-                model["dim"] = -(-model["dim"] // halvings) * halvings
+                model["dim"] = -(-model["dim"] // 2**depth) * 2**depth
         return Config.from_dict(sections, "tune")
 
 
-def _name(setting: str) -> str:
-    return setting.rpartition(".")[2]
+MIN_WORDS = 100  # a network that leaves room for fewer is not worth training
+_METADATA_BYTES = 4096  # of what a run adds to config.json and the card; not known beforehand
+_TENSOR_HEADER = 160
 
 
-def _range(setting: str, start: float, high: float) -> Knob:
-    return Knob(_name(setting), setting, start, low=0.0, high=max(high, start))
+class FolderSizes:
+    """The sizes of the model folders of these texts, before anything is trained.
 
+    The weights follow from the shapes, the vocabulary from the word counts; with an allowance for
+    the metadata, a size is an upper bound.
 
-def _log_range(setting: str, start: float, low: float, high: float) -> Knob:
-    if start == 0:  # has no order of magnitude
-        return _range(setting, start, high)
-    return Knob(
-        _name(setting), setting, start, low=min(low, start), high=max(high, start), log=True
-    )
-
-
-def _choice(
-    setting: str, start: int, usual: tuple[int, ...], name: str = "", layer: int = 0
-) -> Knob:
-    choices = tuple(sorted({*usual, start}))
-    return Knob(name or _name(setting), setting, start, choices, layer=layer)
-
-
-COMPLETE, PRUNED, DIVERGED, TOO_LARGE = "complete", "pruned", "diverged", "too large"
-# Of a trial that was cut off nothing counts but the time it took; it is tried again.
-OUTCOME, SETTINGS, SECONDS = "outcome", "settings", "seconds"
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a training tells the search.
-
-    Attributes:
-        dev_accuracy: of the weights that were kept.
-        dev_loss: theirs too.
-        epochs: epochs done.
-        size: bytes of the model folder.
+    Args:
+        name: of the folder.
+        texts: the training set.
+        config: its tokenizer splits them; a search does not change the tokenizer.
+        classes: the labels.
+        limit: the maximum bytes of a folder, or none.
     """
 
-    dev_accuracy: float
-    dev_loss: float
-    epochs: int
-    size: int
+    def __init__(
+        self,
+        name: str,
+        texts: Sequence[str],
+        config: Config,
+        classes: Sequence[Label],
+        limit: int | None = None,
+    ) -> None:
+        self.name, self.classes, self.limit = name, tuple(classes), limit
+        self.tokenizer, (words, ids, _) = learn_tokenizer(config.text, texts)
+        counts = np.bincount(ids, minlength=len(words))
+        order = np.argsort(-counts, kind="stable")
+        self._counts = counts[order]
+        lines = [len(json.dumps(words[i], ensure_ascii=False).encode()) + 2 for i in order]
+        self._bytes = np.concatenate([[0], np.cumsum(lines, dtype=np.int64)])
 
+    def words(self, config: Config) -> int:
+        """The size of the vocabulary, as ``Encoder.learn`` decides."""
+        frequent = int((self._counts >= config.text.min_count).sum())
+        return min(frequent, config.text.max_size) if config.text.max_size else frequent
 
-@dataclass(frozen=True)
-class TrialRecord:
-    """A trial that has ended.
+    def of(self, config: Config, words: int | None = None) -> int:
+        """An upper bound of the folder's bytes, tight to a few kilobytes."""
+        words = self.words(config) if words is None else words
+        shapes = config.model.parameter_shapes(words + 1, len(self.classes))
+        weights = sum(4 * math.prod(shape) + _TENSOR_HEADER for shape in shapes.values())
+        empty = Encoder(self.tokenizer, Vocabulary([]))
+        rest = folder_size(self.name, Artifact(config, self.classes, empty, {}))
+        return weights + int(self._bytes[words]) + rest + _METADATA_BYTES
 
-    Attributes:
-        number: its place among them, from 0, the start.
-        outcome: complete, pruned, diverged or too large.
-        config: its settings.
-        parameters: what was drawn.
-        seconds: time it took.
-        curve: the best dev accuracy after each look at the dev set.
-        trained: how it went; none unless it is complete.
-    """
+    def fitted(self, config: Config) -> Config | None:
+        """``config`` with as many of its words, the most frequent, as the limit has room for.
 
-    number: int
-    outcome: str
-    config: Config
-    parameters: dict[str, Any]
-    seconds: float
-    curve: tuple[float, ...]
-    trained: Trained | None
-
-
-def finished_trials(study: Study) -> list[TrialRecord]:
-    """All that have ended, in their order; those that were cut off do not count."""
-    ended = [
-        trial
-        for trial in study.get_trials(
-            deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)
-        )
-        if OUTCOME in trial.user_attrs
-    ]
-    return [record_of(trial, number) for number, trial in enumerate(ended)]
-
-
-def record_of(trial: FrozenTrial, number: int) -> TrialRecord:
-    """A trial that has ended, as the one of that number."""
-    return TrialRecord(
-        number=number,
-        outcome=trial.user_attrs[OUTCOME],
-        config=Config.from_dict(trial.user_attrs[SETTINGS], "study"),
-        parameters=dict(trial.params),
-        seconds=trial.user_attrs[SECONDS],
-        curve=tuple(value for _, value in sorted(trial.intermediate_values.items())),
-        trained=Trained(**trial.user_attrs["trained"])
-        if trial.state == TrialState.COMPLETE
-        else None,
-    )
-
-
-def best_trial(records: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The most accurate on dev of those that were not cut short; none if there is none.
-
-    Equal accuracy is common on a small dev set: the loss then decides, and then the order.
-    """
-    complete = [(record.trained, record) for record in records if record.trained is not None]
-    if not complete:
-        return None
-    ranked = [
-        ((trained.dev_accuracy, -trained.dev_loss, -record.number), record)
-        for trained, record in complete
-    ]
-    return max(ranked, key=lambda pair: pair[0])[1]
-
-
-def seconds_spent(study: Study) -> float:
-    """Time that all trials took, those that were cut off included."""
-    trials = study.get_trials(deepcopy=False)
-    return sum(float(trial.user_attrs.get(SECONDS, 0.0)) for trial in trials)
-
-
-_NAME = "dcnn"
-_IDENTITY = "identity"
+        None where the network leaves room for hardly any.
+        """
+        if self.limit is None or self.of(config) <= self.limit:
+            return config
+        low, high = 0, self.words(config)  # what fits, and what does not
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.of(config, middle) <= self.limit else (low, middle)
+        if low < min(MIN_WORDS, self.words(config)):
+            return None
+        return replace(config, text=replace(config.text, max_size=low))
 
 
 def study_identity(
     train: LabelledTexts,
     dev: LabelledTexts,
     start: Config,
-    held: Sequence[str],
+    fixed: Sequence[str],
     max_size: int | None,
     device: str,
 ) -> dict[str, Any]:
-    """What makes a study this study: data, start, space and limit of size, as flat plain values."""
+    """What a resumed search must have in common with the first, as flat plain values."""
     return start.to_flat() | {
         "the data": _fingerprint(train),
         "the dev set": _fingerprint(dev),
-        "what --set holds": sorted(held),
+        "what --set holds": sorted(fixed),
         "--max-size": max_size,
         "--device": device,
-        "the search space": VERSION,
+        "the search space": SPACE_VERSION,
     }
 
 
@@ -325,7 +291,21 @@ def is_study(path: Path) -> bool:
     return not first or b'"op_code"' in first
 
 
-def open_study(path: Path, identity: dict[str, Any]) -> optuna.Study:
+_NEW_NAMES = {old: new for names in RENAMED_SETTINGS.values() for old, new in names.items()}
+# A name in quotes, which are escaped where a JSON text is a value.
+_OLD_NAME = re.compile(rf'("(?:text\.|training\.)?)({"|".join(_NEW_NAMES)})(?=\\*")')
+
+
+class _Journal(JournalFileBackend):
+    """The file of a study; settings and parameters of release 0.1 are read by today's names."""
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        for log in super().read_logs(log_number_from):
+            text = _OLD_NAME.sub(lambda name: name[1] + _NEW_NAMES[name[2]], json.dumps(log))
+            yield json.loads(text)
+
+
+def open_study(path: Path, identity: dict[str, Any]) -> Study:
     """The study in ``path``, or a new one.
 
     Raises:
@@ -334,23 +314,25 @@ def open_study(path: Path, identity: dict[str, Any]) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     identity = json.loads(json.dumps(identity))
     try:
-        storage = JournalStorage(JournalFileBackend(str(path)))
         study = optuna.create_study(
-            storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True
+            storage=JournalStorage(_Journal(str(path))),
+            study_name="dcnn",
+            direction="maximize",
+            load_if_exists=True,
         )
-        there = study.user_attrs.get(_IDENTITY)
+        stored = study.user_attrs.get("identity")
     except (ValueError, LookupError, TypeError) as error:
         raise UserError(
             f"{path} is not a readable study ({error}); "
             "delete it and search from the start, without --resume"
         ) from error
-    if there is None:
-        study.set_user_attr(_IDENTITY, identity)
-    elif there != identity:
+    if stored is None:
+        study.set_user_attr("identity", identity)
+    elif stored != identity:
         differences = [
-            f"{name} was {there.get(name)!r} and is now {identity.get(name)!r}"
-            for name in sorted(there.keys() | identity.keys())
-            if there.get(name) != identity.get(name)
+            f"{name} was {stored.get(name)!r} and is now {identity.get(name)!r}"
+            for name in sorted(stored.keys() | identity.keys())
+            if stored.get(name) != identity.get(name)
         ]
         raise UserError(
             f"{path} belongs to another search: {'; '.join(differences)}; repeat the command "
@@ -359,22 +341,86 @@ def open_study(path: Path, identity: dict[str, Any]) -> optuna.Study:
     return study
 
 
-RANDOM_TRIALS = 8  # before the sampler has seen enough to model
-UNPRUNED_TRIALS = 4  # before there is a median worth the name
-UNPRUNED_LOOKS = 2  # at the dev set: the first ones only tell who starts quickly
-REFIT_MARGIN = 1.1  # a training takes not always as long
-TOO_LARGE_IN_A_ROW = 50  # then nothing else will fit either
+@dataclass(frozen=True)
+class Trained:
+    """The outcome of a training: scores of the saved weights, epochs run, bytes of the folder."""
+
+    dev_accuracy: float
+    dev_loss: float
+    epochs: int
+    size: int
+
 
 Train = Callable[[Config, Callback], Trained]
-Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """A finished trial.
+
+    Attributes:
+        number: among the finished ones, from 0, the start.
+        outcome: complete, pruned, diverged or too large.
+        config: its settings.
+        parameters: the sampled values.
+        seconds: time it took.
+        curve: the best dev accuracy so far, per evaluation.
+        trained: none unless it is complete.
+    """
+
+    number: int
+    outcome: str
+    config: Config
+    parameters: dict[str, Any]
+    seconds: float
+    curve: tuple[float, ...]
+    trained: Trained | None
+
+
+def finished(study: Study) -> list[FrozenTrial]:
+    """The trials of a study that have an outcome, in order; those that were cut off have none."""
+    states = (TrialState.COMPLETE, TrialState.PRUNED)
+    return [
+        trial
+        for trial in study.get_trials(deepcopy=False, states=states)
+        if OUTCOME in trial.user_attrs
+    ]
+
+
+def _record(trial: FrozenTrial, number: int) -> TrialRecord:
+    attributes = trial.user_attrs
+    return TrialRecord(
+        number=number,
+        outcome=attributes[OUTCOME],
+        config=Config.from_dict(attributes[SETTINGS], "study"),
+        parameters=dict(trial.params),
+        seconds=attributes[SECONDS],
+        curve=tuple(value for _, value in sorted(trial.intermediate_values.items())),
+        trained=Trained(**attributes[TRAINED]) if trial.state == TrialState.COMPLETE else None,
+    )
+
+
+def ranked_trials(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Trained]]:
+    """The complete trials, the most accurate on dev first.
+
+    Equal accuracy is common on a small dev set: the loss then decides, and then the order.
+    """
+    complete = [(record, record.trained) for record in records if record.trained is not None]
+    return sorted(complete, key=lambda one: (-one[1].dev_accuracy, one[1].dev_loss, one[0].number))
+
+
+def best_trial(records: Sequence[TrialRecord]) -> TrialRecord | None:
+    """The best complete trial; none if there is none."""
+    ranked = ranked_trials(records)
+    return ranked[0][0] if ranked else None
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a search ends, whichever comes first; none is no limit.
+    """When a search ends, whichever comes first; none means no limit.
 
     Attributes:
-        seconds: of all trials, over all resumptions, with the training of the best again.
+        seconds: of all trials, over all resumptions, with the refit of the best.
         trials: how many, the start included.
     """
 
@@ -382,30 +428,30 @@ class Limits:
     trials: int | None = None
 
 
-class SearchListener(Callback):
-    """Hears of trials as well; ``stop`` ends the search."""
+class SearchCallback(Callback):
+    """A training callback that is called for trials too; ``stop`` ends the search."""
 
     def on_trial(self, number: int) -> None:
-        """A trial begins to train."""
+        """A trial starts training."""
 
     def on_finished(self, record: TrialRecord, best: TrialRecord | None) -> None:
-        """A trial has ended; ``best`` is the best so far."""
+        """A trial has finished; ``best`` is the best so far."""
 
     def on_time(self, seconds_left: float | None) -> None:
-        """So much time is left to the trials; none where there is no limit."""
+        """The time left for trials; none where there is no limit."""
 
 
 class Search:
-    """A study, and all that is needed to go on with it.
+    """A study, and what is needed to continue it.
 
     Args:
-        study: where trials are kept.
+        study: where trials are stored.
         space: what may change.
-        fitted: makes a config fit the limit of size, or gives none.
-        train: trains one.
+        fitted: changes a config to fit the size limit, or returns none.
+        train: trains a config.
         limits: when to end.
-        seed: of what is drawn.
-        callback: hears how it goes.
+        seed: of the sampler.
+        callback: follows the search.
         clock: seconds, from any start.
     """
 
@@ -417,16 +463,19 @@ class Search:
         train: Train,
         limits: Limits,
         seed: int = 0,
-        callback: SearchListener | None = None,
-        clock: Clock = time.monotonic,
+        callback: SearchCallback | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.study, self.space, self.fitted, self.train = study, space, fitted, train
         self.limits, self.seed, self.clock = limits, seed, clock
-        self.callback = callback or SearchListener()
-        _close_what_was_left_open(study)
-        self.records = finished_trials(study)
-        self.study.pruner = MedianPruner(UNPRUNED_TRIALS, UNPRUNED_LOOKS + 1)
-        self._spent_before, self._began = seconds_spent(study), clock()
+        self.callback = callback or SearchCallback()
+        for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            study.tell(trial.number, state=TrialState.FAIL)  # left by a search that was killed
+        self.records = [_record(trial, number) for number, trial in enumerate(finished(study))]
+        self.study.pruner = MedianPruner(UNPRUNED_TRIALS, UNPRUNED_EVALUATIONS + 1)
+        trials = study.get_trials(deepcopy=False)
+        self._seconds_before = sum(float(one.user_attrs.get(SECONDS, 0.0)) for one in trials)
+        self._began = clock()
         self._out_of_time = False
 
     @property
@@ -436,41 +485,41 @@ class Search:
 
     @property
     def seconds(self) -> float:
-        """Time spent, over all resumptions."""
-        return self._spent_before + self.clock() - self._began
+        """Time spent, over all resumptions, including trials that were cut off."""
+        return self._seconds_before + self.clock() - self._began
 
     @property
     def is_done(self) -> bool:
         """Whether a limit is reached."""
-        if self.limits.trials is not None and len(self.records) >= self.limits.trials:
-            return True
         if self._out_of_time:
             return True
-        last = [record.outcome for record in self.records[-TOO_LARGE_IN_A_ROW:]]
-        if last.count(TOO_LARGE) == TOO_LARGE_IN_A_ROW:
+        if self.limits.trials is not None and len(self.records) >= self.limits.trials:
+            return True
+        last = [record.outcome for record in self.records[-MAX_TOO_LARGE_IN_A_ROW:]]
+        if last.count(TOO_LARGE) == MAX_TOO_LARGE_IN_A_ROW:
             return True
         left = self.seconds_left(0.0)
-        if left is None or not self.records:  # the start is tried whatever it takes
+        if left is None or not self.records:  # the start is trained whatever it takes
             return False
         trainings = [record.seconds for record in self.records if record.trained is not None]
-        return left <= min(trainings, default=0.0)  # too little for the quickest
+        return left <= min(trainings, default=0.0)  # too little for the fastest
 
     def run(self) -> None:
         """Try until a limit is reached.
 
         Raises:
-            TrainingStoppedError: the listener asked to stop; what has ended is kept.
+            TrainingStoppedError: the callback asked to stop; finished trials are kept.
         """
         while not self.is_done:
             self._try(len(self.records))
 
     def seconds_left(self, trial_seconds: float) -> float | None:
-        """Time left to trials, if the one that now runs were to be trained again as the best."""
+        """Time left for trials, with a refit of the running one reserved in case it is the best."""
         if self.limits.seconds is None:
             return None
         best = self.best
-        again = max(trial_seconds, best.seconds if best is not None else 0.0)
-        return self.limits.seconds - self.seconds - REFIT_MARGIN * again
+        refit = max(trial_seconds, best.seconds if best is not None else 0.0)
+        return self.limits.seconds - self.seconds - REFIT_MARGIN * refit
 
     def _ask(self, number: int) -> Trial:
         state = np.random.SeedSequence((self.seed, number)).generate_state(1)
@@ -483,39 +532,38 @@ class Search:
     def _try(self, number: int) -> None:
         trial = self._ask(number)
         began = self.clock()
-        drawn = self.space.draw(trial)
-        config = self.fitted(drawn)
-        trial.set_user_attr(SETTINGS, (config or drawn).to_dict())
+        suggested = self.space.suggest(trial)
+        config = self.fitted(suggested)
+        trial.set_user_attr(SETTINGS, (config or suggested).to_dict())
         if config is None:
-            self._end(trial, TOO_LARGE, began)
+            self._finish(trial, TOO_LARGE, began)
             return
         self.callback.on_trial(number)
-        watch = TrialWatch(self, trial, number, began)
+        watch = _TrialCallback(self, trial, number, began)
         try:
             trained = self.train(config, watch)
         except TrainingStoppedError:
             if watch.pruned:
-                self._end(trial, PRUNED, began)
+                self._finish(trial, PRUNED, began)
                 return
             self._cut_off(trial, began)
             if not watch.out_of_time:
                 raise
             self._out_of_time = True
         except TrainingError:
-            self._end(trial, DIVERGED, began)
+            self._finish(trial, DIVERGED, began)
         except BaseException:
             self._cut_off(trial, began)
             raise
         else:
-            trial.set_user_attr("trained", asdict(trained))
-            self._end(trial, COMPLETE, began, trained.dev_accuracy)
+            trial.set_user_attr(TRAINED, asdict(trained))
+            self._finish(trial, COMPLETE, began, trained.dev_accuracy)
 
-    def _end(self, trial: Trial, outcome: str, began: float, value: float | None = None) -> None:
+    def _finish(self, trial: Trial, outcome: str, began: float, value: float | None = None) -> None:
         trial.set_user_attr(SECONDS, self.clock() - began)
         trial.set_user_attr(OUTCOME, outcome)
         state = TrialState.COMPLETE if outcome == COMPLETE else TrialState.PRUNED
-        ended = self.study.tell(trial, value, state)
-        self.records.append(record_of(ended, len(self.records)))
+        self.records.append(_record(self.study.tell(trial, value, state), len(self.records)))
         self.callback.on_finished(self.records[-1], self.best)
 
     def _cut_off(self, trial: Trial, began: float) -> None:
@@ -523,13 +571,13 @@ class Search:
         self.study.tell(trial, state=TrialState.FAIL)
 
 
-class TrialWatch(Callback):
-    """Follows the training of one trial, and ends it where it lags behind or time is up."""
+class _TrialCallback(Callback):
+    """Follows the training of one trial, and ends it where it is behind or time is up."""
 
     def __init__(self, search: Search, trial: Trial, number: int, began: float) -> None:
         self.search, self.trial, self.number, self.began = search, trial, number, began
         self.pruned = self.out_of_time = False
-        self._looks, self._best = 0, 0.0
+        self._evaluations, self._best = 0, 0.0
 
     @property
     def stop(self) -> bool:  # type: ignore[override]
@@ -537,7 +585,7 @@ class TrialWatch(Callback):
         return self.pruned or self.out_of_time or self.search.callback.stop
 
     def on_step(self, progress: Progress) -> None:
-        """Look at the clock."""
+        """Check the time."""
         self.search.callback.on_step(progress)
         left = self.search.seconds_left(self.search.clock() - self.began)
         self.search.callback.on_time(left)
@@ -545,17 +593,11 @@ class TrialWatch(Callback):
             self.out_of_time = True
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
-        """Report, and compare with the others at the same point."""
+        """Report, and compare with the other trials after as many evaluations."""
         self.search.callback.on_evaluation(record)
-        self._looks += 1
+        self._evaluations += 1
         # Training keeps its best weights, so its best is what it has reached.
         self._best = max(self._best, record.dev_accuracy)
-        self.trial.report(self._best, self._looks)
+        self.trial.report(self._best, self._evaluations)
         if self.number > 0 and self.trial.should_prune():
             self.pruned = True
-
-
-def _close_what_was_left_open(study: Study) -> None:
-    """A search that was killed leaves a trial running for ever."""
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        study.tell(trial.number, state=TrialState.FAIL)
