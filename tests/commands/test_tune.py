@@ -66,9 +66,9 @@ def test_the_best_trial_is_refit_saved_and_can_be_made_again_to_the_bit(data, ca
     assert model.config == best
     complete = [row for row in trials(report) if row["outcome"] == "complete"]
     chosen = max(complete, key=lambda row: (float(row["dev_accuracy"]), -float(row["dev_loss"])))
-    assert model.facts["tuning"]["best_trial"] == int(chosen["trial"])
-    assert model.facts["dev_accuracy"] == float(chosen["dev_accuracy"])
-    assert model.facts["dev_accuracy"] >= float(complete[0]["dev_accuracy"])
+    assert model.metadata["tuning"]["best_trial"] == int(chosen["trial"])
+    assert model.metadata["dev_accuracy"] == float(chosen["dev_accuracy"])
+    assert model.metadata["dev_accuracy"] >= float(complete[0]["dev_accuracy"])
     assert folder_bytes(folder / "m") == pytest.approx(int(chosen["bytes"]), abs=600)
     assert "| tuning.command | dcnn tune |" in (folder / "m" / "README.md").read_text()
     assert "is the best: dev accuracy" in capsys.readouterr().err
@@ -130,7 +130,7 @@ def test_ctrl_c_keeps_what_has_ended_and_says_how_to_go_on(data):
     assert "Traceback" not in rest
     assert not (data.parent / "m").exists()
     run_tune(options(data, trials=2, resume=True, device="cpu"))
-    assert load(data.parent / "m").facts["tuning"]["trials"] >= 2
+    assert load(data.parent / "m").metadata["tuning"]["trials"] >= 2
 
 
 @pytest.mark.parametrize(
