@@ -1,11 +1,9 @@
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
 from dcnn.text.encoder import Encoder
-from dcnn.text.vocabulary import Sentences
 
 TEXTS = ["b a a", "c a b", "d"]
 
@@ -15,7 +13,7 @@ def words(**settings):
     return encoder.vocabulary.words
 
 
-def test_frequent_words_come_first_and_ties_as_first_seen():
+def test_frequent_words_come_first_and_ties_in_order_of_first_occurrence():
     assert words() == ("a", "b", "c", "d")
 
 
@@ -23,7 +21,7 @@ def test_rare_words_are_left_out():
     assert words(min_count=2) == ("a", "b")
 
 
-def test_the_size_is_limited():
+def test_the_size_of_the_vocabulary_is_limited():
     assert words(max_size=3) == ("a", "b", "c")
 
 
@@ -65,17 +63,3 @@ def test_an_empty_text_is_one_unknown_word():
 def test_a_damaged_description_is_explained(text, message):
     with pytest.raises(ValueError, match=message):
         Encoder.from_json(text)
-
-
-lists = st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=6), min_size=1, max_size=8)
-
-
-@given(lists, st.data())
-def test_sentences_pad_as_lists_do(sentences, data):
-    flat = Sentences.from_lists(sentences)
-    indices = data.draw(st.lists(st.integers(0, len(sentences) - 1), min_size=1, max_size=6))
-    chosen = [sentences[i] for i in indices]
-    ids, lengths = flat.padded(np.array(indices), padding=7)
-    width = max(map(len, chosen))
-    assert ids.tolist() == [row + [7] * (width - len(row)) for row in chosen]
-    assert lengths.tolist() == [len(row) for row in chosen]

@@ -1,1 +1,1 @@
-"""From a string to ids: tokenizer, vocabulary, pretrained vectors."""
+"""String to ids: tokenizers, subwords, vocabulary, pretrained vectors."""

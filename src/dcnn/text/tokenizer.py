@@ -1,22 +1,22 @@
-"""Splitting a text into tokens, the same way in training and in prediction.
+"""Splitting a text into tokens, the same in training and in prediction.
 
 Four presets; ``dcnn.text.subwords`` has two more, which are learned:
 
 - ``words``: any language. A word is a run of letters, digits and their combining marks, with the
   apostrophes inside it; a number keeps its points and commas; every other visible character is a
   token of its own, an emoji together with its modifiers. Scripts written without spaces (Chinese,
-  Japanese, Thai, Lao, Khmer, Burmese) give one token a character with its marks.
+  Japanese, Thai, Lao, Khmer, Burmese) give one token per character with its marks.
 - ``tweet``: ``words`` after the preprocessing of Go et al. (2009), which the paper follows
   (Sect. 5.4): mentions become USER, links URL, letters repeated more than twice are squeezed to
   two, and the rest is lower-cased.
 - ``whitespace``: the text is tokenized already.
-- ``characters``: a token a code point, and one for each gap between words. Code points rather than
-  what a reader takes for one letter: Hindi and emoji combine a few hundred signs into many
-  thousands, most of which a corpus shows once or never.
+- ``characters``: one token per code point, and one for each gap between words. Code points rather
+  than grapheme clusters: Hindi and emoji combine a few hundred signs into many thousands, most of
+  which a corpus shows once or never.
 
-Text is brought to Unicode normal form C first, so that a letter and its accent are one character
-however they were typed; a typographic apostrophe becomes a plain one. Invisible characters
-(controls, directional marks, lone surrogates) separate tokens and are dropped.
+Text is normalized to Unicode NFC first, so that a letter and its accent are one character however
+they were typed; a typographic apostrophe becomes a plain one. Invisible characters (controls,
+directional marks, lone surrogates) separate tokens and are dropped.
 """
 
 import re
@@ -28,7 +28,7 @@ from typing import Literal
 
 Preset = Literal["words", "tweet", "whitespace", "characters"]
 PRESETS: tuple[Preset, ...] = ("words", "tweet", "whitespace", "characters")
-GAP = "\u2423"  # the open box that stands for a space: a token that pictures can show
+GAP = "\u2423"  # the open box, a visible token for a space
 
 _ASCII_TOKEN = re.compile(
     r"""
@@ -46,14 +46,14 @@ _SPACELESS = (
     "\u0e01-\u0e2e\u0e30\u0e32-\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2-\u0eb3\u0ebd-\u0ec6"
     "\u1000-\u102a\u103f\u1780-\u17b3"
 )
-_JOINERS = "\u200c\u200d"  # zero-width, yet part of the word in Persian and Indic scripts
+_JOINERS = "\u200c\u200d"  # zero-width, but part of the word in Persian and Indic scripts
 _INVISIBLE = (
     "\\s\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
 )
 _FLAG_LETTERS = "\U0001f1e6-\U0001f1ff"
 _SKIN_TONES = "\U0001f3fb-\U0001f3ff"
-# Combining marks live in the first two planes; variation selectors at the start of the fifteenth.
+# Combining marks are in the first two planes; variation selectors at the start of the fifteenth.
 _MARK_PLANES = (range(0x0300, 0x20000), range(0xE0100, 0xE01F0))
 
 
@@ -62,9 +62,9 @@ _GAPS = re.compile(f"[{_INVISIBLE}]+")
 
 @cache
 def _unicode_token(runs: bool = False) -> re.Pattern[str]:
-    r"""The pattern for text beyond ASCII, made on first use: looking up the marks takes a moment.
+    r"""The pattern for text beyond ASCII, compiled on first use: finding the marks takes a moment.
 
-    ``\w`` leaves out combining marks, without which Hindi and Thai words would fall apart.
+    ``\w`` leaves out combining marks, without which Hindi and Thai words would be split.
 
     Args:
         runs: whether neighbouring letters of scripts without spaces are one token.
@@ -110,7 +110,7 @@ class Tokenizer:
         preset: see the module.
         lowercase: whether case is dropped; ``tweet`` always drops it.
         runs: whether ``words`` keeps neighbouring letters of a script without spaces together, for
-            ``dcnn.text.subwords`` to cut.
+            ``dcnn.text.subwords`` to split.
     """
 
     preset: Preset = "words"
@@ -141,12 +141,12 @@ class Tokenizer:
 
 
 def _masked(text: str) -> str:
-    """A tweet with its links and mentions replaced; most have neither, and a look is cheap."""
+    """A tweet with its links and mentions replaced; most have neither, and the check is cheap."""
     if "://" in text or "www." in text.lower():
         text = _LINK.sub(" URL ", text)
     if "@" in text:
         text = _MENTION.sub(" USER ", text)
-    # Spaceless scripts give a token a letter, so a repeated one must go before the split.
+    # Spaceless scripts give one token per letter, so repeated ones must go before the split.
     return text if text.isascii() else _REPEATED_LETTER.sub(r"\1\1", text)
 
 
@@ -168,6 +168,6 @@ def _split_words(text: str, runs: bool = False) -> list[str]:
 
 
 def _split_characters(text: str) -> list[str]:
-    for joiner in _JOINERS:  # part of a word, and nothing to see
+    for joiner in _JOINERS:  # part of a word, and invisible
         text = text.replace(joiner, "")
     return list(_GAPS.sub(GAP, text.replace("\u2019", "'")).strip(GAP))

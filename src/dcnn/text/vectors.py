@@ -1,8 +1,8 @@
-"""Pretrained word vectors, in the forms that people have them.
+"""Pretrained word vectors in the formats of GloVe and word2vec.
 
-GloVe text (word and numbers), word2vec text (the same under a line "count dimensions") and
-word2vec binary (that line, then word, space, float32 values), each compressed or not. A file is
-read once, in bounded memory: only the vectors of words in the vocabulary are kept.
+GloVe text (word and numbers), word2vec text (the same after a line "count dimensions") and word2vec
+binary (that line, then word, space, float32 values), each compressed or not. A file is read once,
+in bounded memory: only the vectors of words in the vocabulary are kept.
 """
 
 import logging
@@ -43,24 +43,20 @@ class WordVectors:
 
     @property
     def centred(self) -> Floats:
-        """The vectors around their mean."""
+        """The vectors minus their mean."""
         return cast("Floats", self.values - self.values.mean(axis=0))
 
     def in_dimensions(self, dim: int, generator: np.random.Generator) -> Floats:
-        """The vectors in ``dim`` dimensions, (found, dim): reduced where they have more.
-
-        Raises:
-            ConfigError: the vectors have fewer dimensions than ``dim``.
-        """
+        """The vectors in ``dim`` dimensions, (found, dim); see ``reduction``."""
         if self.values.shape[1] == dim:
             return self.values
         return cast("Floats", self.centred @ self.reduction(dim, generator))
 
     def reduction(self, dim: int, generator: np.random.Generator) -> Floats:
-        """What turns centred vectors into ``dim`` dimensions, (dimensions of the file, dim).
+        """The matrix that reduces centred vectors, (dimensions of the file, dim).
 
-        PCA and then a random rotation: rows are convolved separately, so it matters that no row
-        holds all of the variance.
+        PCA, then a random rotation: rows are convolved separately, so no row should hold all of
+        the variance.
 
         Raises:
             ConfigError: the vectors have fewer dimensions than ``dim``.
@@ -104,7 +100,7 @@ def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
 
 
 def with_vector_words(encoder: Encoder, config: TextConfig) -> Encoder:
-    """``encoder`` with the first words of the pretrained vectors behind its own, if wanted."""
+    """``encoder`` with the first ``config.vectors_words`` words of the vectors after its own."""
     if not (config.vectors and config.vectors_words):
         return encoder
     words = _EveryWord()
@@ -117,7 +113,7 @@ def with_vector_words(encoder: Encoder, config: TextConfig) -> Encoder:
 
 
 class _EveryWord(dict[bytes, int]):
-    """Wants all words, and remembers which it was asked for."""
+    """Contains all words, and remembers which were looked up."""
 
     def __contains__(self, word: object) -> bool:
         return True
@@ -189,19 +185,19 @@ def _read_text(
 def _read_binary(
     path: Path, stream: BinaryIO, start: bytes, wanted: Wanted, count: int, dimensions: int
 ) -> Iterator[Entry]:
-    buffer, place, size = start, 0, 4 * dimensions
+    buffer, position, size = start, 0, 4 * dimensions
     for number in range(count):
-        while (space := buffer.find(b" ", place)) < 0 or len(buffer) < space + 1 + size:
+        while (space := buffer.find(b" ", position)) < 0 or len(buffer) < space + 1 + size:
             more = stream.read(1 << 20)
-            if not more or (space < 0 and len(buffer) - place > 1 << 20):
+            if not more or (space < 0 and len(buffer) - position > 1 << 20):
                 raise DataError(
                     f"{path}: cut short or damaged, {number} of {count} vectors could be read"
                 )
-            buffer, place = buffer[place:] + more, 0
-        word = buffer[place:space].lstrip(b"\n")
+            buffer, position = buffer[position:] + more, 0
+        word = buffer[position:space].lstrip(b"\n")
         if word in wanted:
             vector = np.frombuffer(buffer, "<f4", dimensions, space + 1).copy()  # frees the buffer
             if not np.isfinite(vector).all():
                 raise DataError(f"{path}: vector {number + 1} holds values that are not finite")
             yield wanted[word], vector
-        place = space + 1 + size
+        position = space + 1 + size
