@@ -151,7 +151,7 @@ def test_links_and_pipes_are_written_through(tmp_path):
     assert Path("/dev/null").is_char_device()
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
+def test_a_path_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with (
         pytest.raises(StorageError, match=r"out could not be written .*nothing was changed"),
@@ -165,13 +165,13 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
         pass
 
 
-def test_a_closed_standard_output_is_told_with_its_remedy(monkeypatch):
+def test_a_closed_standard_output_is_reported_with_a_remedy(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(UserError, match="standard output is closed; name a file"):
         standard_output("name a file")
 
 
-def test_what_utf_8_has_no_code_for_is_replaced(monkeypatch):
+def test_what_cannot_be_encoded_in_utf_8_is_replaced(monkeypatch):
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", errors="strict"))
     print("é \udcff", file=standard_output(""), end="", flush=True)

@@ -1,10 +1,7 @@
-"""Opening files however they are compressed, and writing them so that nothing half-done is left.
+"""Reading compressed files, writing files atomically, and checksums.
 
-Written files appear whole or not at all: the bytes go to a temporary neighbour, which is then
-renamed over the target. A crash, a full disk or a SIGKILL leaves the old file as it was.
-
-
-Checksums of files, which tell whether a file is the one that it should be.
+A written file appears whole or not at all: the bytes go to a temporary file beside it, which then
+replaces it. A crash, a full disk or a SIGKILL leaves the old file as it was.
 """
 
 import bz2
@@ -17,10 +14,10 @@ import shutil
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from dcnn.errors import DataError, MissingExtraError, StorageError, UserError
 
@@ -39,8 +36,7 @@ def open_bytes(path: Path, member: str = "") -> Iterator[BinaryIO]:
 
     Args:
         path: the file.
-        member: the name of the file to read in a zip archive; one that holds a single file needs
-            none.
+        member: the file to read in a zip archive; not needed if it holds a single file.
 
     Raises:
         DataError: the file is missing, is a folder, cannot be read, or is damaged.
@@ -53,15 +49,16 @@ def open_bytes(path: Path, member: str = "") -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error
         raise DataError(  # an OSError without a system's reason is bz2's or gzip's own
-            f"{path}: the compressed data is damaged or cut short ({error}); fetch or make it again"
+            f"{path}: the compressed data is damaged or cut short ({error}); "
+            "download or create it again"
         ) from error
 
 
 def check_readable(path: Path) -> None:
-    """Tell a file that is missing from a folder.
+    """Check that ``path`` is a file.
 
     Raises:
-        DataError: it is either.
+        DataError: it is missing, or a folder.
     """
     if not path.exists():
         raise DataError(f"{path}: no such file")
@@ -69,27 +66,16 @@ def check_readable(path: Path) -> None:
         raise DataError(f"{path} is a folder; name a file")
 
 
-@contextmanager
-def _decompressed(path: Path, member: str) -> Iterator[BinaryIO]:
-    match path.suffix.lower():
-        case ".gz":
-            with gzip.open(path, "rb") as stream:
-                yield cast("BinaryIO", stream)
-        case ".bz2":
-            with bz2.open(path, "rb") as stream:
-                yield cast("BinaryIO", stream)
-        case ".xz":
-            with lzma.open(path, "rb") as stream:
-                yield cast("BinaryIO", stream)
-        case ".zst":
-            with _open_zstandard(path) as stream:
-                yield stream
-        case ".zip":
-            with _open_member(path, member) as stream:
-                yield cast("BinaryIO", stream)
-        case _:
-            with path.open("rb") as stream:
-                yield stream
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+def _decompressed(path: Path, member: str) -> AbstractContextManager[BinaryIO]:
+    suffix = path.suffix.lower()
+    if suffix == ".zst":
+        return _open_zstandard(path)
+    if suffix == ".zip":
+        return _open_member(path, member)
+    return cast("BinaryIO", _OPENERS.get(suffix, Path.open)(path, "rb"))
 
 
 @contextmanager
@@ -139,11 +125,11 @@ class _ZstandardFrames(io.RawIOBase):
 
 
 @contextmanager
-def _open_member(path: Path, member: str) -> Iterator[IO[bytes]]:
+def _open_member(path: Path, member: str) -> Iterator[BinaryIO]:
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
         if member and member not in names:
-            raise DataError(f"{path} holds no file '{member}'; fetch or make it again")
+            raise DataError(f"{path} holds no file '{member}'; download or create it again")
         if not member and len(names) != 1:
             raise DataError(
                 f"{path} holds {len(names)} files where one is expected; unpack it and name one"
@@ -153,36 +139,36 @@ def _open_member(path: Path, member: str) -> Iterator[IO[bytes]]:
         except (RuntimeError, NotImplementedError) as error:  # encrypted, or an unknown method
             raise DataError(f"{path} cannot be unpacked ({error}); unpack it yourself") from error
         with opened as stream:
-            yield stream
+            yield cast("BinaryIO", stream)
 
 
 def check_place(option: str, path: Path) -> None:
-    """Say before any work is done that no file can be written there.
+    """Check before any work is done that an output file can be written.
 
     Raises:
-        UserError: it is a folder, or in none that exists; the message begins with ``option``.
+        UserError: it is a folder, or its folder does not exist; the message names ``option``.
     """
     if path.is_dir():
         raise UserError(f"{option} {path} is a folder; name a file")
     if not path.parent.is_dir():
         raise UserError(
-            f"{option} {path}: there is no folder {path.parent}; make it or name another"
+            f"{option} {path}: there is no folder {path.parent}; create it or name another"
         )
 
 
-def _neighbour(path: Path) -> Path:
-    # Always the same name: what a killed process leaves behind, the next one takes over.
+def _temporary(path: Path) -> Path:
+    # Always the same name: what a killed process leaves behind, the next one replaces.
     return path.with_name(f".{path.name}.tmp")
 
 
 @contextmanager
 def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
-    """Open a file for writing that takes the place of ``path`` only when it is complete.
+    """Open a file for writing that replaces ``path`` only when it is complete.
 
     Args:
         path: the file.
-        shared: whether another process may be writing it too: the temporary neighbour then has a
-            name that no other takes, and stays where a process is killed.
+        shared: whether another process may write it too. The temporary file then has a unique
+            name, and stays if the process is killed.
 
     Raises:
         StorageError: the disk refused; ``path`` is as it was before.
@@ -192,7 +178,7 @@ def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
         with _named_failure(named), path.open("wb") as stream:  # a pipe or device; a folder fails
             yield stream
         return
-    temporary = _neighbour(path)
+    temporary = _temporary(path)
     if shared:
         temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
     try:
@@ -209,13 +195,13 @@ def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
 
 @contextmanager
 def write_folder_atomically(path: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of ``path`` only when the block succeeds.
+    """Yield an empty folder that replaces ``path`` only when the block succeeds.
 
     Raises:
         StorageError: the disk refused; ``path`` is as it was before.
     """
     named, path = path, path.resolve()
-    temporary = _neighbour(path)
+    temporary = _temporary(path)
     replaced = temporary.with_suffix(".old")
     try:
         with _named_failure(named):
@@ -225,7 +211,9 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir()
             yield temporary
-            _flush(temporary)
+            for file in temporary.iterdir():  # on the disk before the rename
+                with file.open("rb") as stream:
+                    os.fsync(stream.fileno())
             if path.exists():
                 path.replace(replaced)
             temporary.replace(path)
@@ -236,13 +224,6 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         if path.exists():
             shutil.rmtree(replaced, ignore_errors=True)
-
-
-def _flush(folder: Path) -> None:
-    """Bring every file of ``folder`` to the disk, so that the rename never comes first."""
-    for path in folder.iterdir():
-        with path.open("rb") as stream:
-            os.fsync(stream.fileno())
 
 
 @contextmanager
@@ -257,7 +238,7 @@ def _named_failure(path: Path) -> Iterator[None]:
 
 
 def standard_output(remedy: str) -> TextIO:
-    """Standard output, in UTF-8; what has no code there, as half a surrogate pair, is replaced.
+    """Standard output in UTF-8; what cannot be encoded, such as a lone surrogate, is replaced.
 
     Raises:
         UserError: it is closed; the message ends with ``remedy``.

@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from dcnn.data.corpora.sentiment140 import iterate_sentiment140
+from dcnn.data.corpora.sentiment140 import read_sentiment140
 from dcnn.errors import DataError
 
 ORIGINAL = (
@@ -17,8 +17,8 @@ TWEETS = (["café, <3 you", '"bad" R&R'], [1, 0])
 
 
 def tweets(path, member=""):
-    texts, targets = zip(*iterate_sentiment140(path, member), strict=True)
-    return list(texts), list(targets)
+    read = read_sentiment140(path, member)
+    return read.texts, read.targets.tolist()
 
 
 @pytest.mark.parametrize("content", [ORIGINAL, TWO_COLUMNS], ids=["original", "two columns"])

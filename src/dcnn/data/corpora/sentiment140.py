@@ -15,7 +15,10 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from dcnn.data.columns import shown
+from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError
 from dcnn.files import open_bytes
 
@@ -36,6 +39,13 @@ _FORMS = (
     _Form(6, "latin-1", {"0": NEGATIVE, "2": None, "4": POSITIVE}, strict=False),
     _Form(2, "utf-8", {"0": NEGATIVE, "1": POSITIVE}, strict=True),
 )
+
+
+def read_sentiment140(path: Path, member: str = "") -> LabelledTexts:
+    """Read a whole file; see ``iterate_sentiment140``."""
+    tweets = list(iterate_sentiment140(path, member))
+    targets = np.array([target for _, target in tweets], np.int64)
+    return LabelledTexts([text for text, _ in tweets], targets, CLASSES, source=str(path))
 
 
 def iterate_sentiment140(path: Path, member: str = "") -> Iterator[tuple[str, int]]:
