@@ -20,7 +20,8 @@ from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.data.corpora.opinions import generate
 from dcnn.data.corpora.sst import NEUTRAL, read_trees
 from dcnn.data.labels import LabelledTexts, number_labels
-from dcnn.inspection.detectors import Detector, DetectorIndex, rank_detectors
+from dcnn.inspection.detector_ranking import Detector
+from dcnn.inspection.detectors import DetectorIndex, rank_detectors
 from dcnn.inspection.trace import trace_sentence
 from dcnn.predictor import Predictor
 from dcnn.training.fit import RunOptions, fit

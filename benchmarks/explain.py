@@ -17,7 +17,7 @@ import numpy as np
 
 from dcnn.inspection import build_graph, explain, to_networkx, trace_sentence
 from dcnn.inspection.attribution import strongest_ngrams, word_attributions
-from dcnn.inspection.counterfactuals import deletions
+from dcnn.inspection.explanation import deletions
 from dcnn.inspection.feature_graph import to_json
 from dcnn.inspection.picture import make_picture
 from dcnn.inspection.render import to_svg
@@ -39,21 +39,22 @@ def steps(predictor: Predictor) -> dict[str, Callable[[], object]]:
     graph = build_graph(trace)
 
     def core() -> None:
-        built = build_graph(trace_sentence(predictor.artifact, words))
-        word_attributions(built, 0)
-        strongest_ngrams(built, 0)
+        traced = trace_sentence(predictor.artifact, words)
+        build_graph(traced)
+        word_attributions(traced, 0)
+        strongest_ngrams(traced, 0)
 
     return {
         "trace": lambda: trace_sentence(predictor.artifact, words),
         "graph": lambda: build_graph(trace),
         "relevance of words and n-grams": lambda: (
-            word_attributions(graph, 0),
-            strongest_ngrams(graph, 0),
+            word_attributions(trace, 0),
+            strongest_ngrams(trace, 0),
         ),
         "trace, graph and relevance": core,
         "deletions": lambda: deletions(predictor, words),
         "explain(), all of it": lambda: explain(predictor, " ".join(words)),
-        "SVG": lambda: to_svg(make_picture(graph, 0)),
+        "SVG": lambda: to_svg(make_picture(trace, 0)),
         "JSON": lambda: to_json(graph),
         "networkx": lambda: to_networkx(graph),
     }

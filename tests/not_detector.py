@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dcnn.inspection.detector_lists import Detector
+from dcnn.inspection.detector_ranking import Detector
 from untrained import VOCABULARY_TEXT, make_artifact
 
 NOT_DETECTOR = Detector(1, 1, 3)

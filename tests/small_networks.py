@@ -69,7 +69,7 @@ def _upward(seen, number, n, row, column, amount, of_class):
     if number == len(seen.trace.layers):
         shape = seen.trace.layers[-1].values.shape
         feature = int(np.ravel_multi_index((n, row, column), shape))
-        return [(feature, amount * float(seen.trace.top_weight[of_class, feature]))]
+        return [(feature, amount * float(seen.trace.head_weight[of_class, feature]))]
     layer = seen.trace.layers[number]
     maps, rows, kept = layer.values.shape
     ends = []

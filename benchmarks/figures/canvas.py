@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.inspection.layout import AGAINST, FOR, GREY, INK
+from dcnn.inspection.picture import AGAINST, FOR, GREY, INK
 from dcnn.inspection.render import FAMILY, escaped
 
 Array = NDArray[np.floating]

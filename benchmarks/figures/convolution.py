@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dcnn.inspection.layout import FOR, GREY, INK
+from dcnn.inspection.picture import FOR, GREY, INK
 from dcnn.ops import reference
 from figures.canvas import WHITE, Canvas, ink_on, shade
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dcnn.inspection.layout import GREY, INK
+from dcnn.inspection.picture import GREY, INK
 from dcnn.inspection.trace import Trace
 from figures.canvas import WHITE, Canvas, shade
 
@@ -49,7 +49,7 @@ def strongest_part(trace: Trace) -> Part:
     chosen: list[tuple[int, int]] = []
     predicted = int(trace.logits.argmax())
     top = trace.layers[-1].values
-    brought = np.abs(trace.top_weight[predicted].reshape(top.shape) * top).sum(axis=-1)  # (o, d')
+    brought = np.abs(trace.head_weight[predicted].reshape(top.shape) * top).sum(axis=-1)  # (o, d')
     for number in range(len(trace.layers) - 1, -1, -1):
         at = np.unravel_index(int(brought.argmax()), brought.shape)
         chosen.insert(0, (int(at[0]), int(at[1])))
@@ -80,7 +80,7 @@ def edges_of(trace: Trace, part: Part) -> list[Edge]:
         below_at = layer.positions[o, row].tolist()
     o, row = part.rows[-1]
     top = trace.layers[-1].values
-    weights = trace.top_weight[int(trace.logits.argmax())].reshape(top.shape)
+    weights = trace.head_weight[int(trace.logits.argmax())].reshape(top.shape)
     carried = (weights * top)[o, row].tolist()
     root = len(trace.layers) + 1
     return edges + [Edge(root, at, 0, c) for at, c in zip(below_at, carried, strict=True)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dcnn.inspection.layout import FOR, GREY, INK, LINE
+from dcnn.inspection.picture import FOR, GREY, INK, LINE
 from dcnn.inspection.trace import Trace, TracedLayer
 from dcnn.metrics import softmax
 from dcnn.ops import reference
@@ -55,7 +55,7 @@ def _of_layer(number: int, layer: TracedLayer, below: Array) -> list[Stage]:
     columns = wide.shape[-1]
     found = [Stage(f"wide convolution {number}", f"m = {m}, {columns} columns", list(wide), (), m)]
     kept = list(layer.positions)
-    if layer.folded:
+    if layer.filters.shape[2] != layer.bias.shape[1]:  # the layer folds
         detail = f"{wide.shape[1]} rows to {layer.bias.shape[1]}"
         found.append(Stage("folding", detail, list(layer.convolution), kept))
     else:
@@ -165,7 +165,7 @@ def _top(canvas: Canvas, trace: Trace, corners: Sequence[tuple[float, float]]) -
     ]
     values = trace.layers[-1].values
     maps, _, kept = values.shape
-    contributions = (trace.top_weight * values.ravel()).reshape(count, maps, -1, kept).sum(axis=2)
+    contributions = (trace.head_weight * values.ravel()).reshape(count, maps, -1, kept).sum(axis=2)
     largest = float(np.abs(contributions).max())
     for number, left in enumerate(lefts):
         for n, column in np.ndindex(maps, kept):

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dcnn.inspection.detector_lists import Detection, Detector
+from dcnn.inspection.detector_ranking import Detection, Detector
 from dcnn.inspection.detectors import DetectorIndex
 from dcnn.inspection.explanation import class_number
-from dcnn.inspection.layout import FOR, GREY, INK, LINE, shortened
+from dcnn.inspection.picture import FOR, GREY, INK, LINE, shortened
 from figures.canvas import Canvas
 
 FONT = 15.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from dcnn.inspection import rank_detectors
-from dcnn.inspection.detector_lists import Detector
+from dcnn.inspection.detector_ranking import Detector
 from dcnn.inspection.feature_graph import to_networkx
 from dcnn.ops import reference
 from dcnn.predictor import Predictor

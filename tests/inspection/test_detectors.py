@@ -1,18 +1,32 @@
-"""The index of a network's detectors over a corpus."""
+"""The index of detectors over a corpus, and their names."""
 
 import json
 import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.errors import UserError
 from dcnn.inspection import detector_ranking as corpus_ranking
 from dcnn.inspection import rank_detectors
-from dcnn.inspection.detectors import Detection, Detector
+from dcnn.inspection.attribution import fewest_words, logit_coefficients, node_word_contributions
+from dcnn.inspection.detector_ranking import Detection, Detector
+from dcnn.inspection.detectors import (
+    WordScore,
+    _Occurrences,
+    distinctive,
+    log_odds_z_score,
+    name_by_words,
+    score_words,
+)
+from dcnn.ops import reference
 from dcnn.predictor import Predictor
 from not_detector import NOT_DETECTOR, artifact_with_a_not_detector, corpus_with_not
+from small_networks import inspected
 from untrained import VOCABULARY_TEXT, make_artifact
 
 TEXTS = [
@@ -67,7 +81,7 @@ def test_long_texts_are_passed_over_above_the_first_layer():
 
 def test_a_corpus_of_one_word_is_no_contrast():
     index = rank_detectors(Predictor(make_artifact()), ["good good"])
-    assert {index.name(detector) for detector in index.detectors} == {"no word stands out"}
+    assert {index.name(detector) for detector in index.detectors} == {"no distinctive word"}
 
 
 def test_a_detector_is_named_and_found_by_its_word(index):
@@ -103,8 +117,8 @@ def test_a_topmost_detector_pushes_by_value_times_weight():
     index = rank_detectors(Predictor(make_artifact()), TEXTS, top=2)
     weights = index.predictor.artifact.weights["head.weight"].reshape(2, 3, 2, 3)
     detector = Detector(2, 1, 0)
-    entries = index.corpus.entries[detector][:2]
-    carried = np.mean([e.value * weights[:, 1, 0, e.met.column] for e in entries], axis=0)
+    entries = index.corpus.detections[detector][:2]
+    carried = np.mean([e.value * weights[:, 1, 0, e.column] for e in entries], axis=0)
     np.testing.assert_allclose(
         index.class_contributions(detector), carried - carried.mean(), atol=1e-6
     )
@@ -192,7 +206,7 @@ def test_memory_does_not_grow_with_the_corpus():
         ({"top": 201}, "top=201 must be from 1 to 200"),
         ({"layers": [3]}, r"layers=\[3\] must be one or more from 1 to 2"),
         ({"layers": []}, "from 1 to 2"),
-        ({"texts": "not good"}, "the texts must be strings, one after the other; got 'not good'"),
+        ({"texts": "not good"}, "the texts must be an iterable of strings; got 'not good'"),
         ({"texts": ["good", 3]}, "text 1 must be a string; got 3"),
         ({"texts": ["good " * 1001], "layers": [2]}, "more than 1,000 words"),
     ],
@@ -236,3 +250,115 @@ def test_names_do_not_depend_on_how_many_ngrams_are_shown():
         multi_label.name(d) for d in multi_label.detectors
     ]
     assert len(multi_label.ngram_contributions(multi_label.detectors[-1])) == 30
+
+
+CORPUS = Counter({"the": 600, "film": 90, "not": 30, "bad": 10, "as": 20})
+
+
+def placed(text):
+    return list(enumerate(text.split()))
+
+
+def test_a_common_word_is_no_contrast_and_a_rare_one_is():
+    ngrams = [placed("the not film"), placed("the not bad"), placed("film not the")]
+    found = score_words(ngrams, CORPUS, 1000)
+    assert found[0].word == "not"
+    assert found[0].ngrams == 3
+    assert found[0].place == 1
+    assert {w.word: w.z_score > 0 for w in found}["the"] is False
+
+
+def test_as_much_as_in_the_corpus_is_none():
+    assert log_odds_z_score(30, 1000, 300, 10_000) == pytest.approx(0, abs=1e-6)
+    assert log_odds_z_score(60, 1000, 300, 10_000) > 0 > log_odds_z_score(15, 1000, 300, 10_000)
+    assert log_odds_z_score(3, 100, 300, 10_000) > log_odds_z_score(0, 100, 300, 10_000)
+
+
+def test_a_word_of_one_ngram_is_chance_however_rare_it_is():
+    ngrams = [placed("the film rare"), *[placed("the film seldom")] * 9]
+    corpus = CORPUS + Counter({"rare": 1, "seldom": 9})
+    found = score_words(ngrams, corpus, 1_000_000)
+    scores = {w.word: w.z_score for w in found}
+    assert scores["rare"] > 3
+    clear = {w.word for w in distinctive(found, len(ngrams))}
+    assert "seldom" in clear
+    assert "rare" not in clear
+
+
+def test_words_outside_the_vocabulary_are_left_out():
+    assert score_words([placed("xyzzy not")], CORPUS, 1000)[0].word == "not"
+    assert [w.word for w in score_words([placed("xyzzy")], CORPUS, 1000)] == []
+
+
+def test_a_word_at_two_places_has_none():
+    ngrams = [placed("as good as"), placed("as bad as")]
+    assert {w.word: w.place for w in score_words(ngrams, CORPUS, 1000)}["as"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "width", "name"),
+    [
+        ([], 3, "no distinctive word"),
+        ([("not", 1)], 3, "_ not _"),
+        ([("not", 1), ("never", 1), ("bad", 2)], 4, "_ not/never bad _"),
+        ([("not", 0), ("film", None)], 2, "not _, anywhere film"),
+        ([("film", None), ("movie", None)], 5, "film/movie"),
+        ([("not", 7), ("bad", 9)], None, "not/bad"),
+    ],
+)
+def test_names_tell_places_where_there_are_any(words, width, name):
+    assert name_by_words([WordScore(word, 9.0, 5, place) for word, place in words], width) == name
+
+
+@given(inspected())
+def test_the_detectors_that_folding_joins_contribute_what_their_node_contributes(seen):
+    """Of an m-gram that pooling kept; what it dropped contributes nothing."""
+    occurrences, layer = _Occurrences(seen.artifact), seen.trace.layers[0]
+    wide = reference.wide_convolution(seen.trace.matrix[None, None], layer.filters)[0]
+    found = logit_coefficients(seen.trace, range(3), 1)
+    coefficients = np.zeros((3, layer.values.size))
+    coefficients[found.outputs, found.nodes] = found.values
+    coefficients = coefficients.reshape(3, *layer.values.shape)
+    rows, width = layer.bias.shape[1], occurrences.width
+    for o, row in np.ndindex(layer.bias.shape):
+        for column in range(width - 1, len(seen.words)):
+            detections = {
+                r: Detection((), (), float(wide[o, r, column]), 1, (), tuple(seen.words), start)
+                for r in range(row, wide.shape[1], rows)
+                for start in [column - width + 1]
+            }
+            contributions = sum(
+                occurrences.contributions(Detector(1, o, r), one) for r, one in detections.items()
+            )
+            kept = np.flatnonzero(layer.positions[o, row] == column)
+            if not len(kept):
+                assert not contributions.any()
+                continue
+            at = o, row, kept[0]
+            z = layer.pooled[at] + layer.bias[o, row]
+            share = layer.pooled[at] / z if z else 1.0  # the rest is the bias's
+            expected = coefficients[:, *at] * layer.values[at] * share
+            np.testing.assert_allclose(contributions, expected, atol=1e-5)
+
+
+@given(inspected(depth=3, most_words=8), st.data())
+@settings(max_examples=40)
+def test_a_node_without_a_path_to_the_root_contributes_nothing_and_has_strongest_words(seen, data):
+    layer = data.draw(st.integers(1, seen.trace.depth))
+    if layer == 1:
+        return
+    occurrences, values = _Occurrences(seen.artifact), seen.trace.values(layer)
+    alive = seen.graph.nodes.layer == layer
+    nodes = seen.graph.nodes
+    known = set(zip(nodes.map[alive], nodes.row[alive], nodes.position[alive], strict=True))
+    for map_, row, place in np.ndindex(values.shape):
+        position = seen.trace.layers[layer - 1].positions[map_, row, place]
+        value = float(values[map_, row, place])
+        found = Detection((), (), value, 1, (), tuple(seen.words), place)
+        detector = Detector(layer, map_, row)
+        if (map_, row, position) not in known:
+            assert not occurrences.contributions(detector, found).any()
+        words = node_word_contributions(
+            seen.trace, layer, np.array([np.ravel_multi_index((map_, row, place), values.shape)])
+        )
+        assert occurrences.strongest_words(detector, found) == fewest_words(words[0])

@@ -1,16 +1,21 @@
-"""One object that holds all, made by one call."""
+"""Explanations: deletions and pooling choices, comparison of two texts."""
 
 import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from dcnn import artifact as model_folder
 from dcnn.config import NBoWConfig
 from dcnn.errors import DataError, UserError
 from dcnn.inspection import explain, to_networkx
+from dcnn.inspection.explanation import align, closest_choices, compare, deletions
+from dcnn.ops import reference
 from dcnn.predictor import Predictor
+from small_networks import example, inspected
 from untrained import make_artifact
 
 TEXT = "The plot is not dull, but the ending was xyzzy."
@@ -101,3 +106,110 @@ def test_explaining_needs_numpy_and_safetensors_only(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "graph.html").exists()
+
+
+@given(inspected())
+@settings(max_examples=40)
+def test_a_deletion_is_the_prediction_of_the_shorter_text(seen):
+    predictor = Predictor(seen.artifact)
+    whole = predictor.predict([" ".join(seen.words)])[0].label
+    found = deletions(predictor, seen.words)
+    assert [deletion.word for deletion in found] == seen.words
+    for i, deletion in enumerate(found):
+        assert deletion.position == i
+        (shorter,) = predictor.predict([" ".join(seen.words[:i] + seen.words[i + 1 :])])
+        assert deletion.label == shorter.label
+        assert abs(deletion.probability - shorter.probability) < 1e-5
+        assert deletion.changes == (shorter.label != whole)
+
+
+def test_some_deletion_changes_the_label():
+    seen = example()
+    changes = [d.word for d in deletions(Predictor(seen.artifact), seen.words) if d.changes]
+    assert 0 < len(changes) < len(seen.words)
+
+
+def kept_after(layer, choice, loss):
+    """Columns that the row keeps when the chosen value has lost something."""
+    row = layer.convolution[choice.map, choice.row].astype(np.float64)
+    row[choice.position] -= loss
+    k = np.array([layer.values.shape[-1]])
+    return reference.k_max(row[None], np.array([len(row)]), k)[1][0].tolist()
+
+
+@given(inspected())
+@settings(max_examples=40)
+def test_a_value_that_falls_below_its_margin_gives_way_to_its_rival(seen):
+    for choice in closest_choices(seen.trace):
+        layer = seen.trace.layers[choice.layer - 1]
+        before = layer.positions[choice.map, choice.row].tolist()
+        assert choice.position in before
+        after = kept_after(layer, choice, choice.margin * (1 + 1e-5) + 1e-5)
+        assert sorted(after) == sorted({*before, choice.rival} - {choice.position})
+        if choice.margin > 1e-3:
+            assert kept_after(layer, choice, choice.margin - 1e-3) == before
+
+
+@given(inspected())
+def test_all_choices_are_told_the_nearest_first(seen):
+    margins = [choice.margin for choice in closest_choices(seen.trace)]
+    assert margins == sorted(margins)
+    dropped = [layer for layer in seen.trace.layers if (layer.rivals >= 0).all()]
+    assert len(margins) == sum(layer.margins.size for layer in dropped)
+    assert [choice.margin for choice in closest_choices(seen.trace, 3)] == margins[:3]
+
+
+FIRST, SECOND = "the plot is not dull .", "the plot is very dull and bad ."
+
+
+@pytest.fixture(scope="module")
+def both():
+    predictor = Predictor(make_artifact())
+    return [explain(predictor, text, "pos") for text in (FIRST, SECOND)]
+
+
+def test_all_changes_add_up_to_the_difference_of_the_logits(both):
+    whole = compare(*both, count=10_000)
+    assert sum(change.difference for change in whole.changes) == pytest.approx(whole.difference)
+    assert whole.others == pytest.approx(0, abs=1e-6)
+    few = compare(*both, count=3)
+    assert len(few.changes) == 3
+    told = sum(change.difference for change in few.changes)
+    assert told + few.others == pytest.approx(both[1].logit - both[0].logit, abs=1e-5)
+
+
+def test_the_largest_changes_come_first(both):
+    sizes = [abs(change.difference) for change in compare(*both).changes]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_what_all_detectors_saw_is_the_relevance_of_the_words(both):
+    changes = compare(*both, count=10_000).changes
+    for which, explanation in enumerate(both):
+        words = np.sum([change.word_contributions[which] for change in changes], axis=0)
+        np.testing.assert_allclose(words, explanation.attributions, atol=1e-5)
+
+
+def test_the_same_sentence_twice_changes_nothing(both):
+    same = compare(both[0], both[0])
+    assert same.difference == 0
+    assert all(change.difference == 0 for change in same.changes)
+
+
+def test_other_classes_cannot_be_compared(both):
+    other = explain(Predictor(make_artifact()), SECOND, "neg")
+    with pytest.raises(UserError, match="'pos' and the second of 'neg'"):
+        compare(both[0], other)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "pairs"),
+    [
+        ("a b c", "a b c", [(0, 0), (1, 1), (2, 2)]),
+        ("a b c", "a x c", [(0, 0), (1, 1), (2, 2)]),
+        ("a c", "a b c", [(0, 0), (None, 1), (1, 2)]),
+        ("a b c", "c", [(0, None), (1, None), (2, 0)]),
+    ],
+)
+def test_words_are_aligned(first, second, pairs):
+    assert align(tuple(first.split()), tuple(second.split())) == pairs

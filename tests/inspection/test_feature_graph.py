@@ -1,13 +1,17 @@
-"""The laws of the induced feature graph (Sect. 4.2)."""
+"""The laws of the induced feature graph (Sect. 4.2), and its node-link data."""
 
+import json
 from collections import defaultdict
 
 import networkx
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dcnn.inspection.feature_graph import to_networkx
+from dcnn.errors import MissingExtraError
+from dcnn.inspection.feature_graph import incoming_edges, to_json, to_networkx
 from dcnn.models import build_model
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
@@ -127,13 +131,84 @@ def test_the_sst_2_network_has_the_paper_s_sizes():
     assert counts[2] == 14 * 12 * 4
     assert counts[1] <= 6 * 24 * 10
     assert counts[0] <= 48 * 20
-    into_top = np.count_nonzero(seen.graph.edges.target >= seen.graph.top[0])
+    first = len(seen.graph.nodes) - counts[2]
+    into_top = np.count_nonzero(seen.graph.edges.target >= first)
     assert into_top <= counts[2] * 5 * 6 * 2  # width, maps below, rows summed
 
 
-def test_edges_into_some_nodes_come_in_their_order():
-    graph = example().graph
-    nodes = graph.top[[5, 2, 9]]
-    edges = graph.edges_into(nodes)
-    expected = [np.flatnonzero(graph.edges.target == node) for node in nodes]
-    np.testing.assert_array_equal(edges, np.concatenate(expected))
+@given(inspected(), st.data())
+def test_incoming_edges_are_those_of_the_convolution(seen, data):
+    number = data.draw(st.integers(1, seen.trace.depth))
+    layer, below = seen.trace.layers[number - 1], seen.trace.values(number - 1)
+    rows = layer.values.shape[1]
+    node = data.draw(st.integers(0, layer.values.size - 1))
+    target, source, weight = incoming_edges(layer, below.shape[-1], np.array([0, node]))
+    assert (np.diff(target) >= 0).all()
+    map_, row, place = np.unravel_index(node, layer.values.shape)
+    end, width = layer.positions[map_, row, place], layer.filters.shape[-1]
+    expected = {
+        int(np.ravel_multi_index((n, r, column), below.shape)): layer.filters[
+            map_, n, r, column - end + width - 1
+        ]
+        for n in range(below.shape[0])
+        for r in range(row, below.shape[1], rows)
+        for column in range(max(0, end - width + 1), min(end + 1, below.shape[-1]))
+    }
+    assert dict(zip(source[target == 1].tolist(), weight[target == 1], strict=True)) == expected
+
+
+POOLED = {"id", "layer", "row", "map", "position", "value", "margin"}
+
+
+@given(inspected())
+@settings(max_examples=40)
+def test_json_to_networkx_to_json_is_the_identity(seen):
+    data = json.loads(to_json(seen.graph))
+    graph = networkx.node_link_graph(data, edges="edges")
+    again = json.loads(json.dumps(networkx.node_link_data(graph, edges="edges")))
+    assert again["graph"] == data["graph"]
+    assert (again["directed"], again["multigraph"]) == (True, False)
+    assert again["nodes"] == data["nodes"]
+    ends = ("source", "target")
+    order = lambda edge: tuple(edge[end] for end in ends)  # noqa: E731
+    assert sorted(again["edges"], key=order) == sorted(data["edges"], key=order)
+
+
+@given(inspected())
+@settings(max_examples=40)
+def test_nodes_and_edges_have_their_fields(seen):
+    data = json.loads(to_json(seen.graph))
+    assert set(data["graph"]) == {"classes", "bias", "logits", "words"}
+    assert data["graph"]["words"] == seen.words
+    depth = seen.artifact.config.model.depth
+    for node in data["nodes"]:
+        if node["layer"] == 0:
+            assert set(node) == POOLED | {"word"}
+            assert node["word"] == seen.words[node["position"]]
+            assert node["margin"] is None
+        else:
+            assert set(node) == POOLED
+            dropped = (
+                node["id"] != "root" and (seen.trace.layers[node["layer"] - 1].rivals >= 0).all()
+            )
+            assert (node["margin"] is not None) == dropped
+    assert [node["id"] for node in data["nodes"] if node["layer"] == depth + 1] == ["root"]
+    for edge in data["edges"]:
+        extra = {"contribution"} if edge["target"] == "root" else set()
+        assert set(edge) == {"source", "target", "weight"} | extra
+        assert len(edge.get("contribution", "abc")) == len(data["graph"]["classes"])
+
+
+def test_a_root_edges_weight_is_the_one_towards_the_predicted_class():
+    graph = to_networkx(example().graph)
+    logits = graph.graph["logits"]
+    predicted = logits.index(max(logits))
+    for node, _, edge in graph.in_edges("root", data=True):
+        expected = edge["weight"] * graph.nodes[node]["value"]
+        assert edge["contribution"][predicted] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_missing_networkx_is_named_with_its_install_command(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "networkx", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'dcnn\[explain\]'"):
+        to_networkx(example().graph)

@@ -15,7 +15,7 @@ from dcnn.config import DCNNConfig
 from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import UserError
 from dcnn.files import check_place, standard_output, write_atomically
-from dcnn.inspection.detector_lists import Detection, Detector
+from dcnn.inspection.detector_ranking import Detection, Detector
 from dcnn.inspection.detector_ranking import Progress as Report
 from dcnn.inspection.detectors import (
     DetectorIndex,

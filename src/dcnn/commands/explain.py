@@ -58,10 +58,10 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
     console.print(f"\nStrongest n-grams for {printable(explanation.label)}:", soft_wrap=True)
     for ngram in explanation.ngrams[:NGRAMS]:
         console.print(f"  {ngram.attribution:+.2f}  {printable(ngram)}", soft_wrap=True)
-    changes, unit = explanation.changes, explanation.graph.unit
+    changes, unit = explanation.changes, explanation.trace.unit
     what = (
         f"whether it is {printable(explanation.label)}"
-        if explanation.graph.multi_label
+        if explanation.trace.multi_label
         else "the label"
     )
     console.print(
@@ -81,7 +81,7 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
 
 
 def _answer(explanation: Explanation) -> Text:
-    if explanation.graph.multi_label:
+    if explanation.trace.multi_label:
         return _answers(explanation)
     (label, probability), *others = explanation.prediction.ranked
     text = Text(f"{printable(label)} {probability:.4f}", style="bold")
@@ -124,7 +124,7 @@ def _sum(explanation: Explanation) -> str:
     words = sum(explanation.attributions)
     line = (
         f"{printable(explanation.label)}: logit {explanation.logit:+.2f} = "
-        f"{explanation.graph.unit}s {words:+.2f}, biases {explanation.biases:+.2f}"
+        f"{explanation.trace.unit}s {words:+.2f}, biases {explanation.biases:+.2f}"
     )
     unknown = printable(", ".join(dict.fromkeys(explanation.words[i] for i in explanation.unknown)))
     return f"{line}\nNot in the vocabulary: {unknown}" if unknown else line

@@ -1,57 +1,193 @@
-"""How much of a logit comes from which word, n-gram and edge of the feature graph.
+"""The contribution of every word, n-gram, node and edge to the logits, without remainder.
 
-Along the graph every node is linear: its value is its gain times the sum of what its edges bring
-and its bias (the gain is tanh(z)/z, the slope of the line from the origin to the point on tanh). So
-a logit is a sum over paths, without remainder: a path that starts at a word, or at a node's bias,
-and ends at the root carries the product of what it starts from, the weights of its edges and the
-gains of its nodes.
+With its gain, tanh(z)/z, every node is linear in its inputs: its value is the gain times the sum of
+weight times value over its edges, plus the bias. So a logit is a sum over paths of the feature
+graph: a path that starts at a word, or at a node's bias, and ends at the root contributes the
+product of what it starts from, the weights of its edges and the gains of its nodes.
+
+One pass computes all of it: ``push_down`` takes coefficients, what one unit of a node's value
+contributes to an output, from some nodes of a layer to the nodes below that they read. The outputs
+may be a logit (word attributions, edges of a picture), single nodes (n-grams, words of a node),
+groups of nodes (comparison of two texts) or all logits (detectors).
 
 - The attribution of a word for a class is the sum over all paths that start at it. All words, all
   biases of nodes and the root's own bias add up to the logit.
-- What an edge carries is the sum over the paths through it.
-- The n-gram of a topmost node is the fewest words that bring at least half of what its words bring
-  in the direction of its contribution. Words in between are not part of it: it may be separated.
+- The n-gram of a topmost node is the fewest words that contribute at least half of what words
+  contribute in the direction of the node's own contribution. It may have gaps.
 - The attribution of a phrase, of any words of the sentence, is the sum over the paths that start at
-  its words and end in topmost nodes which all of its words reach: where the phrase meets before the
-  root does. For one word that is its attribution; for words that never meet it is 0.
-
-
-What a node saw: how much every word of the sentence brings to its value.
-
-Along the graph every node is linear (``dcnn.inspection.attribution``), so the value of a node is a
-sum over the paths that end in it: those that start at words, and those that start at biases.
-
+  its words and end in topmost nodes which have all of its words in their receptive field. For one
+  word that is its attribution; for words that never meet below the root it is 0.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.inspection.feature_graph import FeatureGraph
+from dcnn.inspection.feature_graph import incoming_edges
+from dcnn.inspection.trace import Doubles, Trace
 from dcnn.text.vocabulary import Ints
 
-Doubles = NDArray[np.float64]
-KeepEdges = Callable[[Ints, Doubles], Ints]
-
-STRONGEST = 32  # topmost nodes whose n-grams are told
-CARRIED = 0.5  # the part of a topmost node that its n-gram has to bring
+TOP_NODES = 32  # topmost nodes whose n-grams are listed
+NGRAM_SHARE = 0.5  # the part of a node's contribution that its n-gram has to explain
+# Outputs of one pass times nodes of a layer; bounds the memory of long sentences.
+MOST_COEFFICIENTS = 1 << 22
 
 
 @dataclass(frozen=True)
-class Step:
-    """One layer of a descent: edges and what the paths through each of them carry.
+class Coefficients:
+    """What one unit of the value of some nodes of a layer contributes to some outputs.
 
     Attributes:
-        edges: numbers of the edges.
-        flow: what each carries of the logit.
-        biases: what the biases of the layer's nodes carry.
+        layer: of the nodes; 0 is the sentence matrix.
+        nodes: (T,) their numbers in the flattened layer.
+        outputs: (T,) number of the output of each, from 0.
+        values: (T,).
     """
 
-    edges: Ints
-    flow: Doubles
-    biases: float
+    layer: int
+    nodes: Ints
+    outputs: Ints
+    values: Doubles
+
+    def contributions(self, trace: Trace) -> Doubles:
+        """(T,) of each node's value to its output."""
+        return self.values * trace.values(self.layer).ravel()[self.nodes]
+
+
+@dataclass(frozen=True)
+class ContributingEdges:
+    """The edges that a push follows, each array (E,).
+
+    Attributes:
+        target: an index into the nodes of the upper layer's ``Coefficients``.
+        source: number of the node in the flattened lower layer.
+        contribution: of the paths through the edge to the output of its target.
+    """
+
+    target: Ints
+    source: Ints
+    contribution: Doubles
+
+
+KeepEdges = Callable[[ContributingEdges], Ints]  # indices of the edges to follow
+
+
+def push_down(
+    trace: Trace, above: Coefficients, keep: KeepEdges | None = None
+) -> tuple[Coefficients, ContributingEdges]:
+    """Push coefficients down by one layer.
+
+    Args:
+        trace: the sentence.
+        above: coefficients of nodes of layer 1 or above.
+        keep: chooses among the edges; paths through the others end there.
+
+    Returns:
+        The coefficients of the nodes below that are read, and the edges that were followed.
+    """
+    layer, below = trace.layers[above.layer - 1], trace.values(above.layer - 1)
+    target, source, weight = incoming_edges(layer, below.shape[-1], above.nodes)
+    passed = (above.values * layer.gains.ravel()[above.nodes])[target] * weight
+    edges = ContributingEdges(target, source, passed * below.ravel()[source])
+    if keep is not None:
+        kept = keep(edges)
+        passed = passed[kept]
+        edges = ContributingEdges(target[kept], source[kept], edges.contribution[kept])
+    place = above.outputs[edges.target] * below.size + edges.source
+    size = (int(above.outputs.max()) + 1) * below.size
+    reached = np.zeros(size, bool)
+    reached[place] = True
+    places = np.flatnonzero(reached)
+    outputs, nodes = np.divmod(places, below.size)
+    values = np.bincount(place, passed, minlength=size)[places].astype(np.float64)
+    return Coefficients(above.layer - 1, nodes, outputs, values), edges
+
+
+def logit_coefficients(
+    trace: Trace, classes: Sequence[int], layer: int, row: int | None = None
+) -> Coefficients:
+    """Of the nodes of a layer with a path to the root; output i is the logit of ``classes[i]``.
+
+    Args:
+        trace: the sentence.
+        classes: numbers of the classes.
+        layer: of the nodes.
+        row: of the nodes; all rows if not given.
+    """
+    _, rows, kept = trace.values(trace.depth).shape
+    top = np.arange(trace.head_weight.shape[1])
+    if row is not None:  # rows meet by folding alone, which joins row and row + rows
+        top = top[top // kept % rows == row % rows]
+    weights = trace.head_weight[list(classes)][:, top].astype(np.float64).ravel()
+    nodes, outputs = np.tile(top, len(classes)), np.repeat(np.arange(len(classes)), len(top))
+    coefficients = Coefficients(trace.depth, nodes, outputs, weights)
+    while coefficients.layer > layer:
+        coefficients, _ = push_down(trace, coefficients)
+    return coefficients
+
+
+def word_contributions(trace: Trace, coefficients: Coefficients) -> Doubles:
+    """(outputs, s) the contribution of every word to every output; the rest is biases."""
+    count, words = int(coefficients.outputs.max()) + 1, len(trace.words)
+    while coefficients.layer > 0:
+        coefficients, _ = push_down(trace, coefficients)
+    place = coefficients.outputs * words + coefficients.nodes % words
+    flat = np.bincount(place, coefficients.contributions(trace), minlength=count * words)
+    return flat.astype(np.float64).reshape(count, words)
+
+
+def node_word_contributions(trace: Trace, layer: int, nodes: Ints) -> Doubles:
+    """(T, s) the contribution of every word to the value of each of some nodes of a layer."""
+    largest = max(trace.values(number).size for number in range(layer))
+    step = max(1, MOST_COEFFICIENTS // largest)
+    parts = []
+    for start in range(0, len(nodes), step):
+        part = nodes[start : start + step]
+        ones = Coefficients(layer, part, np.arange(len(part)), np.ones(len(part)))
+        parts.append(word_contributions(trace, ones))
+    return np.concatenate(parts)
+
+
+def word_attributions(trace: Trace, of_class: int) -> Doubles:
+    """(s,) the attribution of every word for a class; 0 for words without a path to the root."""
+    return word_contributions(trace, logit_coefficients(trace, [of_class], trace.depth)).ravel()
+
+
+def phrase_attribution(trace: Trace, of_class: int, positions: Iterable[int]) -> float:
+    """The attribution of some words together, next to each other or apart.
+
+    Args:
+        trace: the sentence.
+        of_class: number of the class.
+        positions: of the words in the sentence, one or more.
+
+    Raises:
+        ValueError: there is no position, or one is outside the sentence.
+    """
+    phrase = sorted(set(positions))
+    if not phrase or phrase[0] < 0 or phrase[-1] >= len(trace.words):
+        raise ValueError(f"positions={phrase} must be one or more from 0 to {len(trace.words) - 1}")
+    meet = np.logical_and.reduce([_reached_from(trace, position) for position in phrase])
+    if not meet.any():
+        return 0.0
+    every = logit_coefficients(trace, [of_class], trace.depth)
+    through = replace(
+        every, nodes=every.nodes[meet], outputs=every.outputs[meet], values=every.values[meet]
+    )
+    return float(word_contributions(trace, through)[0, phrase].sum())
+
+
+def _reached_from(trace: Trace, position: int) -> NDArray[np.bool_]:
+    """(features,) which topmost nodes have a word in their receptive field."""
+    columns = trace.matrix.shape[1]
+    reached: NDArray[np.bool_] = np.arange(trace.matrix.size) % columns == position
+    for layer in trace.layers:
+        target, source, _ = incoming_edges(layer, columns, np.arange(layer.values.size))
+        reached = np.bincount(target, reached[source], minlength=layer.values.size) > 0
+        columns = layer.values.shape[-1]
+    return reached
 
 
 @dataclass(frozen=True)
@@ -61,7 +197,7 @@ class NGram:
     Attributes:
         positions: of the words in the sentence, ascending.
         words: the words.
-        attribution: what the paths from these words through these nodes carry of the logit.
+        attribution: contribution of the paths from these words through these nodes to the logit.
         nodes: how many topmost nodes have this n-gram.
     """
 
@@ -79,147 +215,37 @@ class NGram:
         return " ".join(parts)
 
 
-def descend(
-    graph: FeatureGraph, nodes: Ints, weights: Doubles, keep: KeepEdges | None = None
-) -> Iterator[Step]:
-    """Follow all paths from topmost nodes down to the words, a layer at a time.
-
-    Args:
-        graph: the graph.
-        nodes: (T,) topmost nodes, ascending.
-        weights: (T,) of their edges into the root, for one class.
-        keep: chooses among a layer's edges, from their numbers and flows; paths through the others
-            end there.
-    """
-    edges, values, gains = graph.edges, graph.nodes.value, graph.nodes.gain
-    carried = np.zeros(len(graph.nodes))  # from a node's value to the logit
-    carried[nodes] = weights
-    for _ in range(graph.depth):
-        through = carried[nodes] * gains[nodes]
-        biases = float(through @ graph.nodes.bias[nodes])
-        carried[nodes] = through
-        numbers = graph.edges_into(nodes)
-        brought = carried[edges.target[numbers]] * edges.weight[numbers]
-        flow = brought * values[edges.source[numbers]]
-        if keep is not None:
-            kept = keep(numbers, flow)
-            numbers, flow, brought = numbers[kept], flow[kept], brought[kept]
-        yield Step(numbers, flow, biases)
-        sources = edges.source[numbers]
-        carried += np.bincount(sources, brought, minlength=len(carried))
-        reached = np.zeros(len(carried), bool)
-        reached[sources] = True
-        nodes = np.flatnonzero(reached)
+def strongest_nodes(trace: Trace, of_class: int, count: int) -> Ints:
+    """The topmost nodes of the largest contributions, for or against; largest first."""
+    return np.argsort(-np.abs(trace.contributions[of_class]), kind="stable")[:count]
 
 
-def word_attributions(graph: FeatureGraph, of_class: int) -> Doubles:
-    """(s,) the attribution of every word for a class; a word without a way to the root has 0."""
-    return _words(graph, graph.top, graph.root_weight[:, of_class])
-
-
-def phrase_attribution(graph: FeatureGraph, of_class: int, positions: Iterable[int]) -> float:
-    """The attribution of some words together, next to each other or apart.
-
-    Args:
-        graph: the graph.
-        of_class: number of the class.
-        positions: of the words in the sentence, one or more.
-
-    Raises:
-        ValueError: there is no word, or none at one of the positions.
-    """
-    phrase = sorted(set(positions))
-    if not phrase or phrase[0] < 0 or phrase[-1] >= len(graph.words):
-        raise ValueError(f"positions={phrase} must be one or more from 0 to {len(graph.words) - 1}")
-    meet = np.logical_and.reduce([_reached(graph, position) for position in phrase])
-    words = _words(graph, graph.top[meet], graph.root_weight[meet, of_class])
-    return float(words[phrase].sum())
-
-
-def strongest_nodes(graph: FeatureGraph, of_class: int, count: int) -> Ints:
-    """Places in ``graph.top`` of the largest contributions, for or against; largest first."""
-    return np.argsort(-np.abs(graph.contribution[:, of_class]), kind="stable")[:count]
-
-
-def strongest_ngrams(graph: FeatureGraph, of_class: int, count: int = STRONGEST) -> list[NGram]:
-    """The n-grams of the ``count`` strongest topmost nodes; the most relevant first."""
+def strongest_ngrams(trace: Trace, of_class: int, count: int = TOP_NODES) -> list[NGram]:
+    """The n-grams of the ``count`` strongest topmost nodes; the largest attribution first."""
+    nodes = strongest_nodes(trace, of_class, count)
+    words = node_word_contributions(trace, trace.depth, nodes)
+    words *= trace.head_weight[of_class, nodes, None]  # to the logit
+    direction = np.sign(trace.contributions[of_class, nodes])
     found: dict[tuple[int, ...], list[float]] = {}
-    direction = np.sign(graph.contribution[:, of_class])
-    for place in strongest_nodes(graph, of_class, count):
-        node = graph.top[place : place + 1]
-        words = _words(graph, node, graph.root_weight[place : place + 1, of_class])
-        positions = fewest(words * direction[place])
-        if positions:
-            found.setdefault(positions, []).append(float(words[list(positions)].sum()))
+    for row, sign in zip(words, direction, strict=True):
+        if positions := fewest_words(row * sign):
+            found.setdefault(positions, []).append(float(row[list(positions)].sum()))
     ngrams = (
-        NGram(positions, tuple(graph.words[i] for i in positions), sum(shares), len(shares))
+        NGram(positions, tuple(trace.words[i] for i in positions), sum(shares), len(shares))
         for positions, shares in found.items()
     )
     return sorted(ngrams, key=lambda ngram: -abs(ngram.attribution))
 
 
-def _words(graph: FeatureGraph, nodes: Ints, weights: NDArray[np.floating]) -> Doubles:
-    """(s,) what the paths from each word through some topmost nodes carry."""
-    *_, lowest = descend(graph, nodes, weights.astype(np.float64))
-    words = graph.nodes.position[graph.edges.source[lowest.edges]]
-    return np.bincount(words, lowest.flow, minlength=len(graph.words)).astype(np.float64)
-
-
-def fewest(share: Doubles) -> tuple[int, ...]:
-    """The fewest words that bring ``CARRIED`` of what is brought in the right direction.
+def fewest_words(contributions: Doubles) -> tuple[int, ...]:
+    """Positions of the fewest words that make up ``NGRAM_SHARE`` of all positive contributions.
 
     Args:
-        share: (s,) what each word brings; above 0 is the right direction.
+        contributions: (s,) of each word; those below 0 are ignored.
     """
-    order = np.argsort(-share, kind="stable")
-    brought = np.cumsum(np.maximum(share[order], 0))
-    if brought[-1] == 0:  # the biases alone speak
+    order = np.argsort(-contributions, kind="stable")
+    total = np.cumsum(np.maximum(contributions[order], 0))
+    if total[-1] == 0:  # only biases contribute
         return ()
-    enough = int(np.searchsorted(brought, CARRIED * brought[-1])) + 1
+    enough = int(np.searchsorted(total, NGRAM_SHARE * total[-1])) + 1
     return tuple(sorted(order[:enough].tolist()))
-
-
-def _reached(graph: FeatureGraph, position: int) -> NDArray[np.bool_]:
-    """(F,) which topmost nodes a word has a way to."""
-    nodes, edges = graph.nodes, graph.edges
-    reached = (nodes.layer == 0) & (nodes.position == position)
-    first = 0
-    for layer in range(1, graph.depth + 1):  # an edge goes up one layer, and sources come first
-        last = int(np.searchsorted(nodes.layer[edges.target], layer, side="right"))
-        part = slice(first, last)
-        reached[edges.target[part][reached[edges.source[part]]]] = True
-        first = last
-    at_top: NDArray[np.bool_] = reached[graph.top]
-    return at_top
-
-
-def word_contributions(graph: FeatureGraph, nodes: Ints) -> Doubles:
-    """(T, s) what each word brings to the value of each of some nodes; the rest is biases.
-
-    Args:
-        graph: the graph.
-        nodes: (T,) numbers of nodes of layer 1 or above, in any order.
-    """
-    seen = np.zeros((len(nodes), len(graph.words)))
-    layers = graph.nodes.layer[nodes]
-    for layer in np.unique(layers):
-        of_layer = np.flatnonzero(layers == layer)
-        seen[of_layer] = _seen_in_layer(graph, nodes[of_layer])
-    return seen
-
-
-def _seen_in_layer(graph: FeatureGraph, nodes: Ints) -> Doubles:
-    """(T, s) the same for nodes of one layer."""
-    edges, numbers = graph.edges, graph.edges_into(nodes)
-    source, weight = edges.source[numbers], edges.weight[numbers].astype(np.float64)
-    first = np.flatnonzero(np.diff(edges.target[numbers], prepend=-1))  # of every node's edges
-    words = len(graph.words)
-    if graph.nodes.layer[nodes[0]] == 1:
-        of_node = np.repeat(np.arange(len(nodes)), np.diff(first, append=len(numbers)))
-        place = of_node * words + graph.nodes.position[source]
-        brought = np.bincount(place, weight * graph.nodes.value[source], len(nodes) * words)
-        brought = brought.reshape(len(nodes), words)
-    else:
-        below, of_source = np.unique(source, return_inverse=True)
-        brought = np.add.reduceat(weight[:, None] * _seen_in_layer(graph, below)[of_source], first)
-    return (graph.nodes.gain[nodes, None] * brought).astype(np.float64)

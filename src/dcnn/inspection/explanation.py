@@ -1,70 +1,133 @@
-"""Why the network gave a text its label: everything about one sentence in one object."""
+"""Why the network gave a text its label, and what changes between two texts.
 
+An explanation has the attributions of words and n-grams (``attribution``), the answers to the text
+without each of its words, the pooling choices that were closest, and the feature graph. The
+difference between the logits of two texts is the sum, over the detectors (rows of the topmost
+maps), of the differences of their contributions: the bias of the root is the same for both.
+"""
+
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dcnn.artifact import Label
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
-from dcnn.inspection.attribution import NGram, strongest_ngrams, word_attributions
-from dcnn.inspection.counterfactuals import Deletion, PoolingChoice, closest_choices, deletions
+from dcnn.inspection.attribution import (
+    Coefficients,
+    NGram,
+    phrase_attribution,
+    strongest_ngrams,
+    word_attributions,
+    word_contributions,
+)
 from dcnn.inspection.feature_graph import FeatureGraph, build_graph
 from dcnn.inspection.picture import Picture, make_picture
 from dcnn.inspection.render import graph_writer
-from dcnn.inspection.trace import Trace, trace_sentence
+from dcnn.inspection.trace import Doubles, Trace, trace_sentence
 from dcnn.predictor import Prediction, Predictor, checked_texts
-from dcnn.text.vocabulary import UNKNOWN
+from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 
 # The graph grows with the length of a text, and its deletions with the square of it.
 MOST_WORDS = 1000
-CLOSEST = 10  # pooling choices told in the JSON
+CLOSEST = 10  # pooling choices in the JSON
+CHANGES = 12  # detectors of a comparison; the rest is one number
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """The sentence without one word.
+
+    Attributes:
+        position: of the word in the sentence.
+        word: the word.
+        label: the prediction without it; of a multi-label model, the label that is explained.
+        probability: of that label.
+        changes: whether the label differs from that of the whole sentence; of a multi-label model,
+            whether the explained label is predicted only with the word, or only without it.
+    """
+
+    position: int
+    word: str
+    label: Label
+    probability: float
+    changes: bool
+
+
+@dataclass(frozen=True)
+class PoolingChoice:
+    """A value that pooling kept, and how close it was to being dropped.
+
+    Attributes:
+        layer: from 1.
+        map: feature map.
+        row: row of the map.
+        position: column of the convolution that was kept.
+        rival: column that replaces it when the value falls by more than the margin.
+        margin: the value less the rival's.
+    """
+
+    layer: int
+    map: int
+    row: int
+    position: int
+    rival: int
+    margin: float
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """One text, one class.
+    """The explanation of one class of one text.
 
     Attributes:
         prediction: the labels of the text and their probabilities.
         of_class: number of the class that is explained.
         trace: the forward pass.
-        graph: the feature graph.
         attributions: of every word for the class; see ``dcnn.inspection.attribution``.
-        ngrams: of the strongest topmost nodes, the most relevant first.
-        deletions: the answer without each of the words.
-        unknown: positions of the words that the network does not know.
+        ngrams: of the strongest topmost nodes, the largest attribution first.
+        deletions: the prediction without each of the words.
+        unknown: positions of the words outside the vocabulary.
         spelled: what each of the words adds to a text, with the space before it if it has one.
     """
 
     prediction: Prediction
     of_class: int
     trace: Trace
-    graph: FeatureGraph
     attributions: tuple[float, ...]
     ngrams: tuple[NGram, ...]
     deletions: tuple[Deletion, ...]
     unknown: tuple[int, ...]
     spelled: tuple[str, ...]
 
+    @cached_property
+    def graph(self) -> FeatureGraph:
+        """The feature graph."""
+        return build_graph(self.trace)
+
     @property
     def words(self) -> tuple[str, ...]:
         """The tokens of the text."""
-        return self.graph.words
+        return self.trace.words
 
     @property
     def label(self) -> Label:
         """The class that is explained."""
-        return self.graph.classes[self.of_class]
+        return self.trace.classes[self.of_class]
 
     @property
     def logit(self) -> float:
         """Of the class that is explained."""
-        return float(self.graph.logits[self.of_class])
+        return float(self.trace.logits[self.of_class])
 
     @property
     def biases(self) -> float:
-        """What no word brings: the biases of all nodes and of the root. The rest is the words'."""
+        """The contribution of the biases of all nodes and of the root; the rest is the words'."""
         return self.logit - sum(self.attributions)
 
     @property
@@ -72,13 +135,21 @@ class Explanation:
         """The deletions that change the label."""
         return [deletion for deletion in self.deletions if deletion.changes]
 
+    def phrase_attribution(self, positions: Sequence[int]) -> float:
+        """The attribution of the words at some positions together.
+
+        Raises:
+            ValueError: there is no position, or one is outside the sentence.
+        """
+        return phrase_attribution(self.trace, self.of_class, positions)
+
     def closest_choices(self, count: int | None = None) -> list[PoolingChoice]:
-        """The pooled values nearest to being dropped, the nearest first."""
+        """The pooled values closest to being dropped, the closest first."""
         return closest_choices(self.trace, count)
 
     def picture(self) -> Picture:
-        """The part of the graph that carries the decision."""
-        return make_picture(self.graph, self.of_class)
+        """The part of the graph that contributes most."""
+        return make_picture(self.trace, self.of_class)
 
     def save(self, path: str | Path) -> None:
         """Write the graph to a file: .json and .graphml whole, .svg, .png and .html as a picture.
@@ -89,7 +160,7 @@ class Explanation:
             StorageError: the disk refused.
         """
         path = Path(path)
-        content = graph_writer(path)(self.graph, self.picture())
+        content = graph_writer(path)(self.trace, self.of_class)
         with write_atomically(path) as stream:
             stream.write(content)
 
@@ -112,7 +183,7 @@ class Explanation:
         return {
             "text": self.prediction.text,
             "label": self.prediction.label,
-            **({"labels": list(self.prediction.labels)} if self.graph.multi_label else {}),
+            **({"labels": list(self.prediction.labels)} if self.trace.multi_label else {}),
             "probabilities": {str(label): p for label, p in self.prediction.ranked},
             "class": self.label,
             "logit": self.logit,
@@ -122,15 +193,15 @@ class Explanation:
             "deletions": [asdict(deletion) for deletion in self.deletions],
             "closest_choices": [asdict(choice) for choice in self.closest_choices(CLOSEST)],
             "picture": {
-                "contributions": picture.shown,
-                "paths": picture.followed,
+                "contributions": picture.node_contributions,
+                "paths": picture.path_contributions,
                 "share": picture.share,
             },
         }
 
 
 def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> Explanation:
-    """Explain what the network makes of a text.
+    """Explain the prediction of a text.
 
     Examples:
         >>> explain(Predictor.load("my-model"), "not a dull moment").save("graph.svg")
@@ -152,16 +223,14 @@ def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> E
             f"read; give {MOST_WORDS:,} or fewer, for instance a sentence"
         )
     trace = trace_sentence(predictor.artifact, words)
-    graph = build_graph(trace)
     (prediction,) = predictor.predict([text])
     number = class_number(predictor, prediction.label if of_class is None else of_class)
     return Explanation(
         prediction=prediction,
         of_class=number,
         trace=trace,
-        graph=graph,
-        attributions=tuple(word_attributions(graph, number).tolist()),
-        ngrams=tuple(strongest_ngrams(graph, number)),
+        attributions=tuple(word_attributions(trace, number).tolist()),
+        ngrams=tuple(strongest_ngrams(trace, number)),
         deletions=tuple(deletions(predictor, words, number)),
         unknown=tuple(i for i, id_ in enumerate(encoder.vocabulary.ids(words)) if id_ == UNKNOWN),
         spelled=tuple(map(encoder.tokenizer.spell, words)),
@@ -169,16 +238,16 @@ def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> E
 
 
 def explain_each(predictor: Predictor, text: str) -> list[Explanation]:
-    """Explain every label that a text is given, the most probable first.
+    """Explain every predicted label of a text, the most probable first.
 
-    Where it is given none, the most probable label is explained: why it was not enough.
+    If none is predicted, the most probable label is explained: why it was not enough.
     """
     (prediction,) = predictor.predict(checked_texts([text]))
     return [explain(predictor, text, one) for one in prediction.labels or (prediction.label,)]
 
 
 def class_number(predictor: Predictor, label: Label) -> int:
-    """The number of a class, named as it is or as its text: ``1`` and ``"1"`` are the same.
+    """The number of a class, given as it is or as its text: ``1`` and ``"1"`` are the same.
 
     Raises:
         UserError: there is no such class.
@@ -189,3 +258,171 @@ def class_number(predictor: Predictor, label: Label) -> int:
             f"the model has no class {str(label)!r}; its classes are {', '.join(names)}"
         )
     return names.index(str(label))
+
+
+def deletions(predictor: Predictor, words: Sequence[str], of_class: int = 0) -> list[Deletion]:
+    """Predict the sentence without each of its words in turn.
+
+    That is the network's own answer to the shorter sentence, pooled again with the k of its length.
+    Without its only word a sentence is one unknown word, as an empty text is.
+
+    Args:
+        predictor: the network.
+        words: the sentence.
+        of_class: the label that is explained; used by multi-label models only.
+    """
+    ids = predictor.artifact.encoder.vocabulary.ids(words)
+    shorter = [ids[:i] + ids[i + 1 :] or [UNKNOWN] for i in range(len(ids))]
+    logits = predictor.logits(Sentences.from_lists([ids, *shorter]))
+    probabilities = predictor.head(logits)
+    thresholds = predictor.artifact.thresholds
+    if thresholds is None:
+        labels = answers = logits.argmax(axis=1)
+    else:
+        labels = np.full(len(logits), of_class)
+        answers = probabilities[:, of_class].astype(np.float64) >= thresholds[of_class]
+    return [
+        Deletion(
+            position=i,
+            word=word,
+            label=predictor.classes[labels[i + 1]],
+            probability=float(probabilities[i + 1, labels[i + 1]]),
+            changes=bool(answers[i + 1] != answers[0]),
+        )
+        for i, word in enumerate(words)
+    ]
+
+
+def closest_choices(trace: Trace, count: int | None = None) -> list[PoolingChoice]:
+    """Pooled values of rows that dropped something, by their margins, the smallest first.
+
+    Args:
+        trace: the sentence.
+        count: how many; all of them if not given.
+    """
+    choices = []
+    for number, layer in enumerate(trace.layers, start=1):
+        if not np.isfinite(layer.margins[0, 0, 0]):
+            continue
+        for place in np.argsort(layer.margins, axis=None, kind="stable")[:count]:
+            map_, row, _ = at = np.unravel_index(place, layer.margins.shape)
+            choices.append(
+                PoolingChoice(
+                    layer=number,
+                    map=int(map_),
+                    row=int(row),
+                    position=int(layer.positions[at]),
+                    rival=int(layer.rivals[map_, row]),
+                    margin=float(layer.margins[at]),
+                )
+            )
+    return sorted(choices, key=lambda choice: choice.margin)[:count]
+
+
+@dataclass(frozen=True)
+class DetectorChange:
+    """A row of a topmost map, in both sentences.
+
+    Attributes:
+        layer: the topmost.
+        map: feature map.
+        row: row of the map.
+        contributions: of its values to the logit of the class, in each sentence.
+        word_contributions: of every word of each sentence to that; the rest is biases.
+    """
+
+    layer: int
+    map: int
+    row: int
+    contributions: tuple[float, float]
+    word_contributions: tuple[tuple[float, ...], tuple[float, ...]]
+
+    @property
+    def difference(self) -> float:
+        """The second contribution less the first."""
+        return self.contributions[1] - self.contributions[0]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two explanations of one class.
+
+    Attributes:
+        difference: the second logit less the first.
+        changes: the largest, for or against.
+        others: the sum of all other changes.
+        aligned: positions of words that correspond; None where there is no counterpart.
+    """
+
+    difference: float
+    changes: tuple[DetectorChange, ...]
+    others: float
+    aligned: tuple[tuple[int | None, int | None], ...]
+
+
+def compare(first: Explanation, second: Explanation, count: int = CHANGES) -> Comparison:
+    """Find what changes from one sentence to another.
+
+    Args:
+        first: by any DCNN.
+        second: by the same network, for the same class.
+        count: how many changes to list.
+
+    Raises:
+        UserError: the classes differ.
+    """
+    if first.label != second.label:
+        raise UserError(
+            f"the first explanation is of {first.label!r} and the second of {second.label!r}; "
+            "explain the same class of both"
+        )
+    both = (first, second)
+    before, after = (_detector_contributions(one) for one in both)  # (maps, rows)
+    change = (after - before).ravel()
+    largest = np.argsort(-np.abs(change), kind="stable")[:count]
+    maps, rows = np.unravel_index(largest, before.shape)
+    words = [_detector_word_contributions(one, largest) for one in both]
+    changes = tuple(
+        DetectorChange(
+            layer=first.trace.depth,
+            map=int(map_),
+            row=int(row),
+            contributions=(float(before[map_, row]), float(after[map_, row])),
+            word_contributions=(tuple(words[0][i].tolist()), tuple(words[1][i].tolist())),
+        )
+        for i, (map_, row) in enumerate(zip(maps, rows, strict=True))
+    )
+    return Comparison(
+        difference=second.logit - first.logit,
+        changes=changes,
+        others=float(change.sum() - change[largest].sum()),
+        aligned=tuple(align(first.words, second.words)),
+    )
+
+
+def align(first: tuple[str, ...], second: tuple[str, ...]) -> list[tuple[int | None, int | None]]:
+    """Positions of corresponding words: equal ones first of all, and replaced ones in order."""
+    pairs: list[tuple[int | None, int | None]] = []
+    # Without its heuristic, which ignores the frequent words of a long text.
+    matcher = SequenceMatcher(None, first, second, autojunk=False)
+    for _, start, end, other_start, other_end in matcher.get_opcodes():
+        pairs += zip_longest(range(start, end), range(other_start, other_end))
+    return pairs
+
+
+def _detector_contributions(explanation: Explanation) -> Doubles:
+    """(maps, rows) of each row of the topmost maps."""
+    trace = explanation.trace
+    contributions = trace.contributions[explanation.of_class].astype(np.float64)
+    sums: Doubles = contributions.reshape(trace.values(trace.depth).shape).sum(axis=-1)
+    return sums
+
+
+def _detector_word_contributions(explanation: Explanation, detectors: Ints) -> Doubles:
+    """(detectors, s) of every word to the contribution of each of some rows."""
+    trace = explanation.trace
+    kept = trace.values(trace.depth).shape[-1]
+    nodes = (detectors[:, None] * kept + np.arange(kept)).ravel()
+    weights = trace.head_weight[explanation.of_class, nodes].astype(np.float64)
+    outputs = np.repeat(np.arange(len(detectors)), kept)
+    return word_contributions(trace, Coefficients(trace.depth, nodes, outputs, weights))

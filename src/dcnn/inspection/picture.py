@@ -1,28 +1,54 @@
-"""The part of a feature graph that carries a decision, small enough to be drawn.
+"""The part of a feature graph that contributes most to a logit, and where it is drawn.
 
 The strongest contributions to a class, for it and against it, are followed down: of every node the
-edges that carry most are kept. The rows of a word are one node here, since a reader looks for the
-word. What is drawn is a part of the graph, so the picture says which part of the logit it holds.
+edges that contribute most are kept. The rows of a word are one node here, since a reader looks for
+the word. The picture is a part of the graph, so its caption states its share of the logit.
+
+The layout has the words at the bottom, the layers above them and the root on top, in pixels from
+the upper left corner. SVG, PNG and the page of the server are drawn from the same layout.
 """
 
-from dataclasses import dataclass
+import textwrap
+import unicodedata
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, sqrt
 
 import numpy as np
 
 from dcnn.artifact import Label
 from dcnn.inspection.attribution import (
-    Doubles,
-    KeepEdges,
-    Step,
-    descend,
+    Coefficients,
+    ContributingEdges,
+    push_down,
     strongest_nodes,
     word_attributions,
 )
-from dcnn.inspection.feature_graph import ROOT, FeatureGraph, node_id
+from dcnn.inspection.feature_graph import ROOT
+from dcnn.inspection.trace import Trace
+from dcnn.metrics import sigmoid, softmax
 from dcnn.text.vocabulary import Ints
 
-TOP = 10  # topmost nodes
-EDGES = 3  # into every node
+TOP_NODES = 10
+EDGES_PER_NODE = 3
+
+FOR, AGAINST = "#1f6fb4", "#d1495b"  # distinct for the colour-blind too
+INK, GREY, LINE = "#1d2530", "#6b7684", "#eef1f4"
+FONT = 15  # of a word
+LETTER = 0.56 * FONT  # mean width of a letter
+LONGEST_WORD = 20  # letters; the rest of a longer one is cut off
+MANY_WORDS = 30  # a longer sentence is drawn without the words that have no drawn edge
+
+MARGIN = 28
+LEFT = 92  # room for the names of the layers
+LAYER_HEIGHT = 118
+WORD_HEIGHT = 30
+ROOT_WIDTH, ROOT_HEIGHT = 190, 46
+SPACING = 36  # between the nodes of a layer
+THICKEST = 9.0  # edge
+CAPTION_FONT, CAPTION_LINE = 12.5, 19
+SMALLEST, LARGEST = 4.0, 10.0  # radius of a node
 
 
 @dataclass(frozen=True)
@@ -31,17 +57,34 @@ class PictureNode:
 
     Attributes:
         id: as in the node-link data.
-        number: in the graph.
+        number: in its flattened layer.
         layer: from 1.
+        map: feature map.
+        row: row of the map.
+        position: column of the convolution that was pooled.
+        value: after tanh.
+        margin: pooled value less the largest one dropped; infinite if none was dropped.
         contribution: of the drawn edges out of it to the logit.
-        description: layer, map, row, position, value and margin, for people.
     """
 
     id: str
     number: int
     layer: int
+    map: int
+    row: int
+    position: int
+    value: float
+    margin: float
     contribution: float
-    description: str
+
+    @property
+    def description(self) -> str:
+        """For people."""
+        margin = f"margin {self.margin:.3g}" if isfinite(self.margin) else "nothing was dropped"
+        return (
+            f"layer {self.layer}, map {self.map}, row {self.row}, position {self.position}: "
+            f"{self.value:+.3f}, {margin}; contributes {self.contribution:+.3f}"
+        )
 
 
 @dataclass(frozen=True)
@@ -64,38 +107,37 @@ class Picture:
     """What is drawn.
 
     Attributes:
-        words: the sentence.
+        trace: the sentence.
+        of_class: number of the class.
         attributions: of every word, over the whole graph, for the class.
-        label: the class.
-        logit: the class's.
-        probability: the class's.
-        nodes: pooled nodes, from the lowest layer to the topmost.
-        edges: the edges between words, nodes and root.
-        top: how many nodes the topmost layer of the whole graph has.
-        shown: what the drawn topmost nodes contribute to the logit.
-        followed: what the drawn paths, from a word to the root, carry of it.
-        unit: what a reader calls one of ``words``: ``word``, ``subword`` or ``character``.
+        nodes: pooled nodes, from the first layer to the topmost.
+        edges: between words, nodes and root.
+        node_contributions: sum over the drawn topmost nodes.
+        path_contributions: sum over the drawn paths, from a word to the root.
     """
 
-    words: tuple[str, ...]
+    trace: Trace
+    of_class: int
     attributions: tuple[float, ...]
-    label: Label
-    logit: float
-    probability: float
     nodes: tuple[PictureNode, ...]
     edges: tuple[PictureEdge, ...]
-    top: int
-    shown: float
-    followed: float
-    unit: str = "word"
+    node_contributions: float
+    path_contributions: float
+
+    @property
+    def label(self) -> Label:
+        """The class."""
+        return self.trace.classes[self.of_class]
+
+    @property
+    def logit(self) -> float:
+        """Of the class."""
+        return float(self.trace.logits[self.of_class])
 
     @property
     def share(self) -> float:
-        """The part of the logit that the drawn topmost nodes account for.
-
-        Contributions have both signs, so a part may be more than the whole, or below 0.
-        """
-        return self.shown / self.logit if self.logit else 0.0
+        """The part of the logit that the drawn topmost nodes contribute."""
+        return self.node_contributions / self.logit if self.logit else 0.0
 
 
 def word_id(position: int) -> str:
@@ -103,94 +145,354 @@ def word_id(position: int) -> str:
     return f"word:{position}"
 
 
-def make_picture(graph: FeatureGraph, of_class: int, top: int = TOP, edges: int = EDGES) -> Picture:
+def make_picture(
+    trace: Trace, of_class: int, top: int = TOP_NODES, edges: int = EDGES_PER_NODE
+) -> Picture:
     """Choose what to draw.
 
     Args:
-        graph: the graph.
+        trace: the sentence.
         of_class: number of the class.
-        top: how many of the topmost nodes, those of the largest contributions.
-        edges: how many of the edges into every node, those that carry most.
+        top: number of topmost nodes, those with the largest contributions.
+        edges: number of edges into every node, those with the largest contributions.
     """
-    places = np.sort(strongest_nodes(graph, of_class, top))
-    chosen = graph.top[places]
-    contribution = graph.contribution[places, of_class]
-    weights = graph.root_weight[places, of_class].astype(np.float64)
-    steps = list(descend(graph, chosen, weights, _strongest_edges(graph, edges)))
+    chosen = np.sort(strongest_nodes(trace, of_class, top))
+    weights = trace.head_weight[of_class, chosen].astype(np.float64)
+    front = Coefficients(trace.depth, chosen, np.zeros(len(chosen), np.int64), weights)
+    contributions = front.contributions(trace)
     drawn = [
-        PictureEdge(node_id(graph, node), ROOT, float(flow))
-        for node, flow in zip(chosen.tolist(), contribution, strict=True)
+        PictureEdge(node_id(trace, trace.depth, node), ROOT, amount)
+        for node, amount in zip(chosen.tolist(), contributions.tolist(), strict=True)
     ]
-    for step in steps:
-        drawn += _joined_edges(graph, step)
-    carried: dict[str, float] = {}
+    numbers: list[tuple[int, int]] = []  # layer and number of every drawn node
+    for layer in range(trace.depth, 0, -1):
+        numbers += [(layer, node) for node in front.nodes.tolist()]
+        below, followed = push_down(trace, front, _StrongestEdges(trace, layer, edges))
+        drawn += _joined_edges(trace, front, followed)
+        front = below
+    out: defaultdict[str, float] = defaultdict(float)
     for edge in drawn:
-        carried[edge.source] = carried.get(edge.source, 0.0) + edge.contribution
-    numbers = np.unique(np.concatenate([graph.edges.target[step.edges] for step in steps]))
-    ids = {number: node_id(graph, number) for number in numbers.tolist()}
+        out[edge.source] += edge.contribution
     return Picture(
-        words=graph.words,
-        attributions=tuple(word_attributions(graph, of_class).tolist()),
-        label=graph.classes[of_class],
-        logit=float(graph.logits[of_class]),
-        probability=float(graph.probabilities[of_class]),
-        nodes=tuple(
-            PictureNode(name, n, int(graph.nodes.layer[n]), carried[name], _describe(graph, n))
-            for n, name in ids.items()
-        ),
+        trace=trace,
+        of_class=of_class,
+        attributions=tuple(word_attributions(trace, of_class).tolist()),
+        nodes=tuple(_picture_node(trace, *number, out) for number in sorted(numbers)),
         edges=tuple(drawn),
-        top=len(graph.top),
-        shown=float(contribution.sum()),
-        followed=float(steps[-1].flow.sum()),
-        unit=graph.unit,
+        node_contributions=float(contributions.sum()),
+        path_contributions=float(front.contributions(trace).sum()),
     )
 
 
-def _joins(graph: FeatureGraph, numbers: Ints) -> tuple[Ints, Ints, Ints]:
-    """Edges that are drawn as one: targets and sources of these, and which one each edge is of.
+def node_id(trace: Trace, layer: int, number: int) -> str:
+    """The id of a node of layer 1 or above, as in the node-link data."""
+    positions = trace.layers[layer - 1].positions
+    map_, row, _ = at = np.unravel_index(number, positions.shape)
+    return f"{layer}:{map_}:{row}:{positions[at]}"
 
-    The source is a node, or a word's position, of which all rows are one.
+
+def _picture_node(trace: Trace, layer: int, number: int, out: dict[str, float]) -> PictureNode:
+    traced = trace.layers[layer - 1]
+    map_, row, _ = at = np.unravel_index(number, traced.positions.shape)
+    id_ = node_id(trace, layer, number)
+    return PictureNode(
+        id=id_,
+        number=number,
+        layer=layer,
+        map=int(map_),
+        row=int(row),
+        position=int(traced.positions[at]),
+        value=float(traced.values[at]),
+        margin=float(traced.margins[at]),
+        contribution=out[id_],
+    )
+
+
+def _joined(trace: Trace, layer: int, edges: ContributingEdges) -> tuple[Ints, Ints, Ints]:
+    """Edges that are drawn as one: (J,) targets and sources, and (E,) which one each edge is of.
+
+    In layer 0 the rows of a word are one source, its position.
     """
-    nodes, source = graph.nodes, graph.edges.source[numbers]
-    source = np.where(nodes.layer[source] == 0, nodes.position[source], source)
-    base = max(len(nodes), len(graph.words))  # above every source, node or position
-    pairs, of_pair = np.unique(graph.edges.target[numbers] * base + source, return_inverse=True)
-    return pairs // base, pairs % base, of_pair
+    below = trace.values(layer - 1)
+    source = edges.source if layer > 1 else edges.source % below.shape[-1]
+    pairs, of_pair = np.unique(edges.target * below.size + source, return_inverse=True)
+    return *np.divmod(pairs, below.size), of_pair
 
 
-def _strongest_edges(graph: FeatureGraph, count: int) -> KeepEdges:
-    """Keep the ``count`` edges into each node that carry most, for or against."""
+@dataclass(frozen=True)
+class _StrongestEdges:
+    """Keeps the edges into each node with the largest contributions, for or against."""
 
-    def keep(numbers: Ints, flow: Doubles) -> Ints:
-        targets, _, of_pair = _joins(graph, numbers)
-        strength = np.abs(np.bincount(of_pair, flow, minlength=len(targets)))
+    trace: Trace
+    layer: int
+    count: int
+
+    def __call__(self, edges: ContributingEdges) -> Ints:
+        targets, _, of_pair = _joined(self.trace, self.layer, edges)
+        strength = np.abs(np.bincount(of_pair, edges.contribution, minlength=len(targets)))
         order = np.lexsort((-strength, targets))
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order)) - np.searchsorted(targets, targets)[order]
-        return np.flatnonzero((rank < count)[of_pair])
-
-    return keep
+        return np.flatnonzero((rank < self.count)[of_pair])
 
 
-def _joined_edges(graph: FeatureGraph, step: Step) -> list[PictureEdge]:
-    targets, sources, of_pair = _joins(graph, step.edges)
-    flows = np.bincount(of_pair, step.flow)
-    lowest = graph.nodes.layer[targets[0]] == 1
+def _joined_edges(trace: Trace, front: Coefficients, edges: ContributingEdges) -> list[PictureEdge]:
+    layer = front.layer
+    targets, sources, of_pair = _joined(trace, layer, edges)
+    amounts = np.bincount(of_pair, edges.contribution).tolist()
     return [
         PictureEdge(
-            word_id(source) if lowest else node_id(graph, source), node_id(graph, target), flow
+            word_id(source) if layer == 1 else node_id(trace, layer - 1, source),
+            node_id(trace, layer, target),
+            amount,
         )
-        for source, target, flow in zip(
-            sources.tolist(), targets.tolist(), flows.tolist(), strict=True
+        for source, target, amount in zip(
+            sources.tolist(), front.nodes[targets].tolist(), amounts, strict=True
         )
     ]
 
 
-def _describe(graph: FeatureGraph, number: int) -> str:
-    nodes = graph.nodes
-    where = ", ".join(
-        f"{name} {int(getattr(nodes, name)[number])}" for name in ("layer", "map", "row")
+@dataclass(frozen=True)
+class PlacedWord:
+    """A word's box; a gap, where words were left out, has no position.
+
+    ``strength`` is the attribution over the largest one, -1 to 1.
+    """
+
+    position: int | None
+    x: float
+    y: float
+    width: float
+    text: str
+    description: str
+    number: str
+    strength: float
+
+    @property
+    def id(self) -> str:
+        """As in the edges; empty for a gap."""
+        return "" if self.position is None else word_id(self.position)
+
+    @property
+    def opacity(self) -> float:
+        """Of the box's colour; dark letters stay readable on the strongest."""
+        return 0.06 + 0.5 * abs(self.strength) if self.id else 0.0
+
+
+@dataclass(frozen=True)
+class PlacedNode:
+    """A node's disc."""
+
+    node: PictureNode
+    x: float
+    y: float
+    radius: float
+
+
+@dataclass(frozen=True)
+class PlacedEdge:
+    """An edge's curve, vertical at both ends."""
+
+    edge: PictureEdge
+    start: tuple[float, float]
+    end: tuple[float, float]
+    width: float
+
+    @property
+    def controls(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The two inner points of the cubic curve."""
+        middle = (self.start[1] + self.end[1]) / 2
+        return (self.start[0], middle), (self.end[0], middle)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A picture with coordinates.
+
+    ``root`` is the centre of its box; ``layers`` are heights and names of the layers, ``caption``
+    heights and lines.
+    """
+
+    width: float
+    height: float
+    words: tuple[PlacedWord, ...]
+    nodes: tuple[PlacedNode, ...]
+    edges: tuple[PlacedEdge, ...]
+    root: tuple[float, float]
+    root_text: tuple[str, str]
+    layers: tuple[tuple[float, str], ...]
+    caption: tuple[tuple[float, str], ...]
+
+
+def sign_colour(amount: float) -> str:
+    """Of a contribution: for or against."""
+    return FOR if amount >= 0 else AGAINST
+
+
+def shortened(text: str, letters: int = LONGEST_WORD) -> str:
+    """``text``, cut where it is longer than ``letters``."""
+    return text if len(text) <= letters else text[: letters - 1] + "\u2026"
+
+
+def place(picture: Picture) -> Layout:
+    """Find the coordinates of everything."""
+    trace, depth = picture.trace, picture.trace.depth
+    height = [MARGIN + ROOT_HEIGHT / 2 + i * LAYER_HEIGHT for i in range(depth + 1, -1, -1)]
+    words = _place_words(picture, height[0])
+    of_layer = {i: [node for node in picture.nodes if node.layer == i] for i in range(1, depth + 1)}
+    widest = max(map(len, of_layer.values())) * SPACING
+    inner = max(words[-1].x + words[-1].width / 2 - LEFT, widest, 3 * ROOT_WIDTH)
+    words = _centred(words, inner)
+    x = {word.id: word.x for word in words}
+    largest = max(abs(node.contribution) for node in picture.nodes) or 1.0
+    nodes = []
+    for layer, members in of_layer.items():
+        x |= _place_layer(picture, members, x, inner)
+        for node in members:
+            radius = SMALLEST + (LARGEST - SMALLEST) * sqrt(abs(node.contribution) / largest)
+            nodes.append(PlacedNode(node, x[node.id], height[layer], radius))
+    x[ROOT] = LEFT + inner / 2
+    width = LEFT + inner + MARGIN
+    lines = [line for text in caption(picture) for line in textwrap.wrap(text, int(width / 6.8))]
+    below = height[0] + WORD_HEIGHT + MARGIN
+    probabilities = (sigmoid if trace.multi_label else softmax)(trace.logits)
+    return Layout(
+        width=width,
+        height=below + len(lines) * CAPTION_LINE + 6,
+        words=tuple(words),
+        nodes=tuple(nodes),
+        edges=_place_edges(picture, x, {node.node.id: node.y for node in nodes}, words),
+        root=(x[ROOT], height[depth + 1]),
+        root_text=(
+            shortened(str(picture.label)),
+            f"logit {picture.logit:+.2f}, {probabilities[picture.of_class]:.1%}",
+        ),
+        layers=(
+            (height[0], f"{trace.unit}s"),
+            *((height[i], f"layer {i}") for i in range(1, depth + 1)),
+        ),
+        caption=tuple((below + i * CAPTION_LINE, line) for i, line in enumerate(lines)),
     )
-    margin = float(nodes.margin[number])
-    kept = f"kept by {margin:.3g}" if np.isfinite(margin) else "nothing was dropped beside it"
-    return f"{where}, position {nodes.position[number]}: {nodes.value[number]:+.3f}, {kept}"
+
+
+def caption(picture: Picture) -> tuple[str, str]:
+    """Which part of the logit the picture shows, and how to read it."""
+    shown = sum(edge.target == ROOT for edge in picture.edges)
+    # With nodes for and against, some of them may be more than all of them, or have another sign.
+    share = f" ({picture.share:.0%})" if 0 <= picture.share <= 1 else ""
+    biases = picture.logit - sum(picture.attributions)
+    return (
+        f"The {shown} strongest of {picture.trace.head_weight.shape[1]} topmost nodes: "
+        f"{picture.node_contributions:+.2f} of the logit {picture.logit:+.2f}{share}; "
+        f"the paths drawn: {picture.path_contributions:+.2f}; biases, not drawn: {biases:+.2f}.",
+        f"Blue is for {shortened(str(picture.label))}, red against. Width: contribution to the "
+        f"logit. Below a {picture.trace.unit}: its attribution.",
+    )
+
+
+def _place_words(picture: Picture, y: float) -> list[PlacedWord]:
+    words = picture.trace.words
+    drawn = {edge.source for edge in picture.edges}
+    largest = max(map(abs, picture.attributions)) or 1.0
+    placed: list[PlacedWord] = []
+    x = float(LEFT)
+    for position, (word, amount) in enumerate(zip(words, picture.attributions, strict=True)):
+        here: int | None = position
+        text, number, strength = shortened(word), f"{amount:+.2f}", amount / largest
+        description = f"{word}: {amount:+.3f}"
+        if len(words) > MANY_WORDS and word_id(position) not in drawn:
+            if placed and placed[-1].position is None:
+                continue
+            here, text, number, strength = None, "\u2026", "", 0.0
+            description = f"{picture.trace.unit}s left out"
+        width = max(_letters(text), 4) * LETTER + 12
+        placed.append(
+            PlacedWord(here, x + width / 2, y, width, text, description, number, strength)
+        )
+        x += width + 6
+    return placed
+
+
+def _centred(words: Sequence[PlacedWord], inner: float) -> list[PlacedWord]:
+    """The words in the middle of ``inner`` pixels, spread out a little where there is room."""
+    used = words[-1].x + words[-1].width / 2 - LEFT
+    gap = min(24.0, (inner - used) / (len(words) + 1))
+    start = (inner - used - gap * (len(words) - 1)) / 2
+    return [replace(word, x=word.x + start + i * gap) for i, word in enumerate(words)]
+
+
+def _place_layer(
+    picture: Picture, nodes: Sequence[PictureNode], below: dict[str, float], inner: float
+) -> dict[str, float]:
+    """Each node above its sources, as near as the others allow."""
+    sources: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for edge in picture.edges:
+        if edge.source in below:
+            weight = abs(edge.contribution) + 1e-9
+            sources[edge.target].append((below[edge.source], weight))
+    wanted = {
+        node.id: sum(x * w for x, w in sources[node.id]) / sum(w for _, w in sources[node.id])
+        for node in nodes
+    }
+    ordered = sorted(wanted, key=lambda name: wanted[name])
+    places = spread([wanted[name] for name in ordered], SPACING, LEFT, LEFT + inner)
+    return dict(zip(ordered, places, strict=True))
+
+
+def spread(wanted: Sequence[float], spacing: float, low: float, high: float) -> list[float]:
+    """Ascending coordinates, moved as little as possible (least squares) to be ``spacing`` apart.
+
+    With i * spacing subtracted, that is an isotonic regression: neighbours that would descend are
+    given their mean, until none do.
+    """
+    blocks: list[tuple[float, int]] = []  # mean, size
+    for i, x in enumerate(wanted):
+        mean, size = x - i * spacing, 1
+        while blocks and blocks[-1][0] > mean:
+            before, others = blocks.pop()
+            mean = (mean * size + before * others) / (size + others)
+            size += others
+        blocks.append((mean, size))
+    highest = max(low, high - (len(wanted) - 1) * spacing)
+    flat = [min(max(mean, low), highest) for mean, size in blocks for _ in range(size)]
+    return [x + i * spacing for i, x in enumerate(flat)]
+
+
+def _place_edges(
+    picture: Picture, x: dict[str, float], y: dict[str, float], words: Sequence[PlacedWord]
+) -> tuple[PlacedEdge, ...]:
+    largest = max(abs(edge.contribution) for edge in picture.edges) or 1.0
+    boxes = {word.id: (word.width, word.y - WORD_HEIGHT / 2) for word in words}
+    boxes[ROOT] = (ROOT_WIDTH, MARGIN + ROOT_HEIGHT)
+    others: defaultdict[str, list[float]] = defaultdict(list)
+    for edge in picture.edges:
+        others[edge.source].append(x[edge.target])
+        others[edge.target].append(x[edge.source])
+
+    def end(here: str, other: str) -> tuple[float, float]:
+        if here not in boxes:
+            return x[here], y[here]
+        # Along a box the ends are side by side, in the order of where their edges go.
+        width, edge_y = boxes[here]
+        order = sorted(others[here])
+        step = min(THICKEST, 0.8 * width / len(order))
+        return x[here] + (order.index(x[other]) - (len(order) - 1) / 2) * step, edge_y
+
+    return tuple(
+        PlacedEdge(
+            edge=edge,
+            start=end(edge.source, edge.target),
+            end=end(edge.target, edge.source),
+            width=max(0.7, THICKEST * abs(edge.contribution) / largest),
+        )
+        # The strongest are drawn last, above the others.
+        for edge in sorted(picture.edges, key=lambda edge: abs(edge.contribution))
+    )
+
+
+def _letters(text: str) -> float:
+    """Width in letters: 2 for East Asian wide ones, 0 for combining marks."""
+    return sum(
+        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )

@@ -21,12 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dcnn.errors import MissingExtraError, UserError
-from dcnn.inspection.feature_graph import ROOT, FeatureGraph, to_json, to_networkx
-from dcnn.inspection.layout import (
-    AGAINST,
+from dcnn.inspection.feature_graph import ROOT, FeatureGraph, build_graph, to_json, to_networkx
+from dcnn.inspection.picture import (
     CAPTION_FONT,
     FONT,
-    FOR,
     GREY,
     INK,
     LINE,
@@ -34,17 +32,21 @@ from dcnn.inspection.layout import (
     ROOT_WIDTH,
     WORD_HEIGHT,
     Layout,
+    Picture,
     PlacedEdge,
     PlacedNode,
     PlacedWord,
+    make_picture,
     place,
+    sign_colour,
 )
-from dcnn.inspection.picture import Picture
+from dcnn.inspection.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dcnn.inspection.detectors import Detection, Detector, DetectorIndex, SelectedDetector
+    from dcnn.inspection.detector_ranking import Detection, Detector
+    from dcnn.inspection.detectors import DetectorIndex, SelectedDetector
 
 FAMILY = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 PIXELS_PER_INCH = 96  # of the layout
@@ -55,7 +57,7 @@ NEEDED_PACKAGES = {".png": "matplotlib", ".graphml": "networkx"}
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 Writer = TypeVar("Writer")
-GraphWriter = Callable[[FeatureGraph, Picture], bytes]
+GraphWriter = Callable[[Trace, int], bytes]  # of a sentence and the number of a class
 ReportWriter = Callable[["DetectorIndex", Sequence["SelectedDetector"]], str]
 
 
@@ -72,7 +74,7 @@ def graph_writer(path: Path) -> GraphWriter:
         try:
             import_module(NEEDED_PACKAGES[ending])
         except ImportError:
-            raise MissingExtraError(f"Writing {ending[1:].upper()}", "explain") from None
+            raise MissingExtraError(f"Writing {path.name}", "explain") from None
     return writer
 
 
@@ -108,7 +110,7 @@ def to_svg(picture: Picture) -> str:
     """The picture as an SVG document."""
     layout = place(picture)
     width, height = round(layout.width), round(layout.height)
-    sentence = escaped(" ".join(picture.words))
+    sentence = escaped(" ".join(picture.trace.words))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img" font-family="{FAMILY}" '
@@ -136,28 +138,30 @@ def _layer_line(layout: Layout, y: float, name: str) -> str:
     )
 
 
-def _edge(edge: PlacedEdge) -> str:
-    (x1, y1), (x2, y2) = edge.start, edge.end
-    (cx1, cy1), (cx2, cy2) = edge.controls
+def _edge(placed: PlacedEdge) -> str:
+    edge, (x1, y1), (x2, y2) = placed.edge, placed.start, placed.end
+    (cx1, cy1), (cx2, cy2) = placed.controls
     return (
         f'<path class="edge" data-from="{edge.source}" data-to="{edge.target}" '
         f'd="M{x1:.1f} {y1:.1f}C{cx1:.1f} {cy1:.1f} {cx2:.1f} {cy2:.1f} {x2:.1f} {y2:.1f}" '
-        f'fill="none" stroke="{edge.colour}" stroke-width="{edge.width:.2f}" '
-        f'stroke-opacity="0.55"><title>{edge.description}</title></path>'
+        f'fill="none" stroke="{sign_colour(edge.contribution)}" '
+        f'stroke-width="{placed.width:.2f}" stroke-opacity="0.55">'
+        f"<title>contributes {edge.contribution:+.3f}</title></path>"
     )
 
 
-def _node(node: PlacedNode) -> str:
+def _node(placed: PlacedNode) -> str:
+    node = placed.node
     return (
-        f'<g class="node" data-id="{node.id}"><circle cx="{node.x:.1f}" cy="{node.y:.1f}" '
-        f'r="{node.radius:.1f}" fill="{node.colour}" stroke="#ffffff" stroke-width="1.6"/>'
-        f"<title>{node.description}</title></g>"
+        f'<g class="node" data-id="{node.id}"><circle cx="{placed.x:.1f}" cy="{placed.y:.1f}" '
+        f'r="{placed.radius:.1f}" fill="{sign_colour(node.contribution)}" stroke="#ffffff" '
+        f'stroke-width="1.6"/><title>{node.description}</title></g>'
     )
 
 
 def _word(word: PlacedWord) -> str:
     left, top = word.x - word.width / 2, word.y - WORD_HEIGHT / 2
-    colour = FOR if word.strength >= 0 else AGAINST
+    colour = sign_colour(word.strength)
     identity = f' class="node" data-id="{word.id}"' if word.id else ""
     return (
         f'<g{identity}><rect x="{left:.1f}" y="{top:.1f}" width="{word.width:.1f}" '
@@ -230,15 +234,15 @@ def _draw(axes: "Axes", layout: Layout) -> None:
         text(16, y - 10, name, 12.5, ha="left")
     for order, edge in enumerate(layout.edges, start=1):
         curve = Curve([edge.start, *edge.controls, edge.end], [Curve.MOVETO, *[Curve.CURVE4] * 3])
-        width = edge.width * POINTS_PER_PIXEL
+        width, colour = edge.width * POINTS_PER_PIXEL, sign_colour(edge.edge.contribution)
         axes.add_patch(
-            PathPatch(curve, fc="none", ec=edge.colour, linewidth=width, alpha=0.55, zorder=order)
+            PathPatch(curve, fc="none", ec=colour, linewidth=width, alpha=0.55, zorder=order)
         )
     for node in layout.nodes:
-        centre = node.x, node.y
-        axes.add_patch(Circle(centre, node.radius, fc=node.colour, ec="white", zorder=above))
+        centre, colour = (node.x, node.y), sign_colour(node.node.contribution)
+        axes.add_patch(Circle(centre, node.radius, fc=colour, ec="white", zorder=above))
     for word in layout.words:
-        colour = FOR if word.strength >= 0 else AGAINST
+        colour = sign_colour(word.strength)
         box(word.x, word.y, word.width, WORD_HEIGHT, 6, fc="white")
         box(word.x, word.y, word.width, WORD_HEIGHT, 6, fc=colour, alpha=word.opacity)
         text(word.x, word.y, word.text, FONT, color=INK, zorder=above + 1)
@@ -262,7 +266,7 @@ def to_graphml(graph: FeatureGraph) -> bytes:
             del attributes[name]
         if "word" in attributes:
             attributes["word"] = xml_characters(attributes["word"])
-    names = [f"contribution {xml_characters(str(label))}" for label in graph.classes]
+    names = [f"contribution {xml_characters(str(label))}" for label in graph.trace.classes]
     for attributes in g.edges.values():
         attributes |= zip(names, attributes.pop("contribution", ()), strict=False)
     g.graph = {name: xml_characters(json.dumps(value)) for name, value in g.graph.items()}
@@ -354,18 +358,18 @@ for (const node of nodes) {
 
 def to_html(picture: Picture) -> str:
     """The picture as a page; pointing at a node leaves what it comes from and what it goes to."""
-    title = f"{escaped(str(picture.label))}: {escaped(' '.join(picture.words))}"
-    hint = f"Point at a {picture.unit} or a node to see what it comes from and where it goes."
+    title = f"{escaped(str(picture.label))}: {escaped(' '.join(picture.trace.words))}"
+    hint = f"Point at a {picture.trace.unit} or a node to see what it comes from and where it goes."
     body = f'<figure>\n{to_svg(picture)}</figure>\n<p id="about">{hint}</p>'
     return _page(title, _GRAPH_STYLE, body, _GRAPH_SCRIPT)
 
 
 GRAPH_WRITERS: dict[str, GraphWriter] = {
-    ".svg": lambda _, picture: to_svg(picture).encode(),
-    ".png": lambda _, picture: to_png(picture),
-    ".html": lambda _, picture: to_html(picture).encode(),
-    ".json": lambda graph, _: to_json(graph),
-    ".graphml": lambda graph, _: to_graphml(graph),
+    ".svg": lambda trace, of_class: to_svg(make_picture(trace, of_class)).encode(),
+    ".png": lambda trace, of_class: to_png(make_picture(trace, of_class)),
+    ".html": lambda trace, of_class: to_html(make_picture(trace, of_class)).encode(),
+    ".json": lambda trace, _: to_json(build_graph(trace)),
+    ".graphml": lambda trace, _: to_graphml(build_graph(trace)),
 }
 
 

@@ -1,11 +1,12 @@
-"""The forward pass of one sentence, with everything kept that the network itself throws away.
+"""The forward pass of one sentence, with every intermediate value.
 
-The same operators as in prediction without the native backend, called one by one. k-max pooling is
-a hard choice (Sect. 3.2): a trace says what was chosen, what came next, and by how much.
+k-max pooling is a hard choice (Sect. 3.2): a trace holds what was pooled, the largest value that
+was dropped, and the margin between them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,22 +18,22 @@ from dcnn.ops import reference
 from dcnn.text.vocabulary import Ints
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class TracedLayer:
-    """What one layer did with a sentence: o maps of d' rows, w columns of which k were kept.
+    """One layer on a sentence: o maps of d' rows, w columns of which k were pooled.
 
     Attributes:
-        filters: (o, n, d, m), the layer's own.
-        bias: (o, d'), the layer's own.
-        convolution: (o, d', w), after folding where the layer folds.
-        positions: (o, d', k) columns that were kept, ascending.
+        filters: (o, n, d, m) of the layer.
+        bias: (o, d') of the layer.
+        convolution: (o, d', w), after folding if the layer folds.
+        positions: (o, d', k) columns that were pooled, ascending.
         pooled: (o, d', k) their values in the convolution.
-        values: (o, d', k) tanh of the pooled values plus the bias: what the layer above reads.
-        rivals: (o, d') column of the best value that was dropped; -1 where none was.
-        margins: (o, d', k) by how much a pooled value is above its row's rival; infinite where
-            none was dropped.
+        values: (o, d', k) tanh of the pooled values plus the bias: the input of the next layer.
+        rivals: (o, d') column of the largest value that was dropped; -1 if none was.
+        margins: (o, d', k) pooled value less its row's rival; infinite if none was dropped.
     """
 
     filters: Floats
@@ -44,41 +45,59 @@ class TracedLayer:
     rivals: Ints
     margins: Floats
 
-    @property
-    def folded(self) -> bool:
-        """Whether the layer sums its rows in pairs."""
-        return bool(self.filters.shape[2] != self.bias.shape[1])
+    @cached_property
+    def gains(self) -> Doubles:
+        """(o, d', k) tanh(z)/z: the slope of the line from the origin; 1 at the origin."""
+        z = (self.pooled + self.bias[:, :, None]).astype(np.float64)
+        return np.divide(self.values, z, out=np.ones_like(z), where=z != 0)
 
 
 @dataclass(frozen=True)
 class Trace:
     """The forward pass of one sentence.
 
+    A node is a value of a layer, numbered as in its flattened array (o, d', k). Layer 0 is the
+    sentence matrix.
+
     Attributes:
-        words: the sentence.
+        words: the tokens of the sentence.
         classes: the labels.
         matrix: (d, s) the sentence matrix (Eq. 2).
-        layers: from the lowest to the topmost.
-        top_weight: (classes, features), the fully connected layer's own.
-        top_bias: (classes,), its own too.
+        layers: from the first to the topmost.
+        head_weight: (classes, features) of the fully connected layer.
+        head_bias: (classes,) of the fully connected layer.
         logits: (classes,).
         multi_label: whether a text may have several labels.
-        unit: what a reader calls one of ``words``: ``word``, ``subword`` or ``character``.
+        unit: what a token is: ``word``, ``subword`` or ``character``.
     """
 
     words: tuple[str, ...]
     classes: tuple[Label, ...]
     matrix: Floats
     layers: tuple[TracedLayer, ...]
-    top_weight: Floats
-    top_bias: Floats
+    head_weight: Floats
+    head_bias: Floats
     logits: Floats
     multi_label: bool = False
     unit: str = "word"
 
+    @property
+    def depth(self) -> int:
+        """Number of convolutional layers."""
+        return len(self.layers)
+
+    def values(self, layer: int) -> Floats:
+        """(maps, rows, columns) of a layer; of layer 0 the sentence matrix as one map."""
+        return self.layers[layer - 1].values if layer else self.matrix[None]
+
+    @property
+    def contributions(self) -> Floats:
+        """(classes, features) of every topmost node to every logit: value times weight."""
+        return self.head_weight * self.values(self.depth).ravel()
+
 
 def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
-    """Run the network on one sentence and keep everything.
+    """Run the network on one sentence.
 
     Args:
         artifact: a DCNN.
@@ -112,8 +131,8 @@ def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
         classes=artifact.classes,
         matrix=matrix,
         layers=tuple(layers),
-        top_weight=weights["head.weight"],
-        top_bias=weights["head.bias"],
+        head_weight=weights["head.weight"],
+        head_bias=weights["head.bias"],
         logits=logits,
         multi_label=artifact.multi_label,
         unit=artifact.encoder.unit,

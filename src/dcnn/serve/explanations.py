@@ -1,10 +1,11 @@
 """``/v1/explain``, ``/v1/compare`` and ``/v1/detectors``: explanations as plain values.
 
-What a graph shows and where is decided by ``dcnn.inspection.picture`` and ``layout``, as for the
+What a graph shows and where is decided by ``dcnn.inspection.picture``, as for the
 SVG. Colours are the page's own; the numbers are the network's.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import cast
 
@@ -13,13 +14,19 @@ from starlette.exceptions import HTTPException
 
 from dcnn.config import DCNNConfig
 from dcnn.data.readers import TableOptions, read_rows
-from dcnn.inspection.attribution import word_contributions
-from dcnn.inspection.comparison import compare
-from dcnn.inspection.detector_ranking import Progress
-from dcnn.inspection.detectors import Detector, DetectorIndex, rank_detectors
-from dcnn.inspection.explanation import Explanation, explain
-from dcnn.inspection.layout import MARGIN, WORD_HEIGHT, Layout, place
-from dcnn.inspection.picture import Picture, make_picture
+from dcnn.inspection.attribution import node_word_contributions
+from dcnn.inspection.detector_ranking import Detector, Progress
+from dcnn.inspection.detectors import DetectorIndex, rank_detectors
+from dcnn.inspection.explanation import Explanation, compare, explain
+from dcnn.inspection.picture import (
+    MARGIN,
+    WORD_HEIGHT,
+    Layout,
+    Picture,
+    PlacedWord,
+    make_picture,
+    place,
+)
 from dcnn.predictor import Predictor
 from dcnn.serve.prediction import prediction_response
 from dcnn.serve.protocol import Limits, json_bytes
@@ -101,76 +108,70 @@ def _explanation_response(explanation: Explanation, request: GraphRequest) -> Ex
 
 def draw(explanation: Explanation, nodes: int, edges: int) -> Drawing:
     """The graph with ``nodes`` nodes of the last layer, and ``edges`` edges into every node."""
-    picture = make_picture(explanation.graph, explanation.of_class, nodes, edges)
+    picture = make_picture(explanation.trace, explanation.of_class, nodes, edges)
     layout = place(picture)
-    contributions = {(edge.source, edge.target): edge.contribution for edge in picture.edges}
     drawn_edges: list[DrawnEdge] = [
         {
-            "source": edge.source,
-            "target": edge.target,
-            "contribution": contributions[edge.source, edge.target],
-            "width": round(edge.width, 2),
-            "start": _point(edge.start),
-            "end": _point(edge.end),
+            "source": placed.edge.source,
+            "target": placed.edge.target,
+            "contribution": placed.edge.contribution,
+            "width": round(placed.width, 2),
+            "start": _point(placed.start),
+            "end": _point(placed.end),
         }
-        for edge in layout.edges
+        for placed in layout.edges
     ]
     return {
         "width": round(layout.width, PLACES),
         "height": round(layout.layers[0][0] + WORD_HEIGHT + MARGIN, PLACES),
         "root": _point(layout.root),
         "layers": [(round(y, PLACES), name) for y, name in layout.layers],
-        "words": _draw_words(layout, picture),
-        "nodes": _draw_nodes(explanation, picture, layout),
+        "words": [_draw_word(word, picture) for word in layout.words],
+        "nodes": _draw_nodes(layout, picture),
         "edges": drawn_edges,
-        "topmost": picture.top,
-        "contributions": picture.shown,
-        "paths": picture.followed,
+        "topmost": picture.trace.head_weight.shape[1],
+        "contributions": picture.node_contributions,
+        "paths": picture.path_contributions,
     }
 
 
-def _draw_words(layout: Layout, picture: Picture) -> list[DrawnWord]:
-    drawn: list[DrawnWord] = []
-    for word in layout.words:
-        position = int(word.id.partition(":")[2]) if word.id else None
-        drawn.append(
-            {
-                "id": word.id,
-                "position": position,
-                "x": round(word.x, PLACES),
-                "y": round(word.y, PLACES),
-                "width": round(word.width, PLACES),
-                "text": word.text,
-                "attribution": None if position is None else picture.attributions[position],
-            }
-        )
-    return drawn
+def _draw_word(word: PlacedWord, picture: Picture) -> DrawnWord:
+    position = word.position
+    return {
+        "id": word.id,
+        "position": position,
+        "x": round(word.x, PLACES),
+        "y": round(word.y, PLACES),
+        "width": round(word.width, PLACES),
+        "text": word.text,
+        "attribution": None if position is None else picture.attributions[position],
+    }
 
 
-def _draw_nodes(explanation: Explanation, picture: Picture, layout: Layout) -> list[DrawnNode]:
-    nodes = explanation.graph.nodes
-    numbers = np.array([node.number for node in picture.nodes])
-    by_word = word_contributions(explanation.graph, numbers)
-    placed = {node.id: node for node in layout.nodes}
+def _draw_nodes(layout: Layout, picture: Picture) -> list[DrawnNode]:
     drawn: list[DrawnNode] = []
-    for node, words in zip(picture.nodes, by_word.tolist(), strict=True):
-        at, margin = placed[node.id], float(nodes.margin[node.number])
-        drawn.append(
-            {
-                "id": node.id,
-                "x": round(at.x, PLACES),
-                "y": round(at.y, PLACES),
-                "radius": round(at.radius, PLACES),
-                "layer": int(nodes.layer[node.number]),
-                "map": int(nodes.map[node.number]),
-                "row": int(nodes.row[node.number]),
-                "position": int(nodes.position[node.number]),
-                "value": float(nodes.value[node.number]),
-                "margin": margin if np.isfinite(margin) else None,
-                "contribution": node.contribution,
-                "word_contributions": [round(amount, 6) for amount in words],
-            }
-        )
+    for layer in range(1, picture.trace.depth + 1):
+        placed = [placed for placed in layout.nodes if placed.node.layer == layer]
+        numbers = np.array([placed.node.number for placed in placed])
+        by_word = node_word_contributions(picture.trace, layer, numbers).round(6).tolist()
+        for at, words in zip(placed, by_word, strict=True):
+            node = at.node
+            drawn.append(
+                {
+                    "id": node.id,
+                    "x": round(at.x, PLACES),
+                    "y": round(at.y, PLACES),
+                    "radius": round(at.radius, PLACES),
+                    "layer": node.layer,
+                    "map": node.map,
+                    "row": node.row,
+                    "position": node.position,
+                    "value": node.value,
+                    "margin": node.margin if isfinite(node.margin) else None,
+                    "contribution": node.contribution,
+                    "word_contributions": words,
+                }
+            )
     return drawn
 
 

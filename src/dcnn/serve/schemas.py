@@ -13,7 +13,7 @@ from typing_extensions import TypedDict  # pydantic accepts that of typing from 
 
 from dcnn.artifact import Label
 from dcnn.inspection.attribution import NGram
-from dcnn.inspection.counterfactuals import Deletion
+from dcnn.inspection.explanation import Deletion
 from dcnn.serve.protocol import Limits
 
 MODEL = "Name of a model; default: the first one."

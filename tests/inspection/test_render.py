@@ -18,8 +18,7 @@ from matplotlib.image import imread
 
 from dcnn.errors import MissingExtraError, UserError
 from dcnn.inspection.feature_graph import build_graph
-from dcnn.inspection.layout import FOR, place
-from dcnn.inspection.picture import make_picture
+from dcnn.inspection.picture import FOR, make_picture, place
 from dcnn.inspection.render import GRAPH_WRITERS, graph_writer
 from dcnn.inspection.trace import trace_sentence
 from small_networks import example
@@ -38,9 +37,8 @@ HOSTILE = [
 
 def written(ending, words=None, classes=("neg", "pos")):
     artifact = make_artifact(classes=classes)
-    graph = build_graph(trace_sentence(artifact, words or example().words))
-    content = graph_writer(Path("graph" + ending))(graph, make_picture(graph, 0))
-    return content, graph
+    trace = trace_sentence(artifact, words or example().words)
+    return graph_writer(Path("graph" + ending))(trace, 0), trace
 
 
 class Tags(HTMLParser):
@@ -54,9 +52,9 @@ class Tags(HTMLParser):
 
 
 def test_svg_is_well_formed_and_draws_every_part():
-    content, graph = written(".svg")
+    content, trace = written(".svg")
     root = ElementTree.fromstring(content)
-    layout = place(make_picture(graph, 0))
+    layout = place(make_picture(trace, 0))
     assert len(root.findall(f"{SVG}path")) == len(layout.edges)
     assert len(root.findall(f".//{SVG}circle")) == len(layout.nodes)
     texts = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
@@ -66,8 +64,8 @@ def test_svg_is_well_formed_and_draws_every_part():
 
 
 def test_colour_tells_the_sign_and_width_the_amount():
-    content, graph = written(".svg")
-    picture = make_picture(graph, 0)
+    content, trace = written(".svg")
+    picture = make_picture(trace, 0)
     flows = {(edge.source, edge.target): edge.contribution for edge in picture.edges}
     drawn = ElementTree.fromstring(content).findall(f"{SVG}path")
     for path in drawn:
@@ -119,30 +117,31 @@ def test_every_end_of_an_edge_can_be_found_in_the_page():
 
 
 def test_png_has_two_dots_for_a_pixel_of_the_layout():
-    content, graph = written(".png", [*example().words, *HOSTILE, "電影"])
+    content, trace = written(".png", [*example().words, *HOSTILE, "電影"])
     image = imread(io.BytesIO(content))
-    layout = place(make_picture(graph, 0))
+    layout = place(make_picture(trace, 0))
     assert image.shape[:2] == pytest.approx((2 * layout.height, 2 * layout.width), abs=2)
     few = image[::16, ::16].reshape(-1, image.shape[-1])
     assert len(np.unique(few, axis=0)) > 20  # colours: something was drawn
 
 
 def test_graphml_is_read_back_with_its_attributes():
-    content, graph = written(".graphml", [*example().words, "\x01<&"], classes=("a&b", "c"))
+    content, trace = written(".graphml", [*example().words, "\x01<&"], classes=("a&b", "c"))
     read = networkx.read_graphml(io.BytesIO(content))
     assert read.is_directed()
+    graph = build_graph(trace)
     assert read.number_of_nodes() == len(graph.nodes) + 1
-    assert read.number_of_edges() == len(graph.edges) + len(graph.top)
-    assert json.loads(read.graph["logits"]) == graph.logits.tolist()
+    assert read.number_of_edges() == len(graph.edges) + trace.head_weight.shape[1]
+    assert json.loads(read.graph["logits"]) == trace.logits.tolist()
     total = sum(edge["contribution a&b"] for _, _, edge in read.in_edges("root", data=True))
-    assert total + graph.bias[0] == pytest.approx(graph.logits[0], abs=1e-5)
+    assert total + trace.head_bias[0] == pytest.approx(trace.logits[0], abs=1e-5)
     words = {at["word"] for _, at in read.nodes(data=True) if "word" in at}
     assert words <= {*example().words, "\ufffd<&"}
 
 
 def test_json_is_the_node_link_data():
-    content, graph = written(".json")
-    assert json.loads(content)["graph"]["words"] == list(graph.words)
+    content, trace = written(".json")
+    assert json.loads(content)["graph"]["words"] == list(trace.words)
 
 
 @pytest.mark.parametrize("name", ["graph.pdf", "graph", ".svg"])

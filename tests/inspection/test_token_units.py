@@ -90,7 +90,7 @@ def test_detectors_name_them(unit, predictor, tmp_path, capsys):
     assert f"Search names, {unit}s," in page
     check(seen(page), unit)
     check(render.report_markdown(index, chosen), unit)
-    assert index.name(index.detectors[0]) == f"no {unit} stands out"
+    assert index.name(index.detectors[0]) == f"no distinctive {unit}"
     model_folder.save(tmp_path / "m", predictor.artifact)
     (tmp_path / "corpus.txt").write_text(TEXT)
     run_detectors(DetectorsOptions(tmp_path / "m", tmp_path / "corpus.txt", TableOptions()))
