@@ -301,8 +301,8 @@ class TrainingConfig(Section):
         l2_filters: L2 on the filters of each layer; the last value also applies to all layers
             above it.
         l2_head: L2 on the weights of the output layer.
-        max_grad_norm: gradients are clipped to this norm, in an ensemble to this root mean square
-            norm of its networks; 0 means no limit.
+        max_grad_norm: gradients are clipped to this norm, in an ensemble to as much per network in
+            the mean; 0 means no limit.
         label_smoothing: the fraction of a hard target that is spread over all classes.
         class_weights: ``none``, or ``balanced`` (inverse to the frequency of the class).
         word_dropout: the fraction of words replaced by the unknown word in training.
