@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from curves import SCALING, describe, read_scaling
+from dcnn.cli.console import make_console
 from dcnn.errors import DcnnError, MissingExtraError, UserError
 from dcnn.experiments.tables import write_blocks
-from dcnn.terminal import make_console
 from report import (
     CASES,
     Outcome,

@@ -1,9 +1,14 @@
 """What many tests share: the corpora's folder, a small trained model, and the command line."""
 
+import contextlib
+import io
+import logging
 import os
 import signal
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +16,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from dcnn.__main__ import main
 from dcnn.artifact import Artifact
 from untrained import make_artifact
 
@@ -25,7 +31,7 @@ settings.load_profile("dcnn")
 # Other shapes each time, and many: for `make test-sanitized`.
 settings.register_profile("fuzz", deadline=None, max_examples=3000)
 
-# The suite runs a worker a core; more threads would only wait for one another.
+# The suite runs one worker per core; more threads would only wait for one another.
 torch.set_num_threads(1)
 
 # A shell's background job ignores Ctrl-C, and so would the commands that a suite run as one starts.
@@ -51,22 +57,78 @@ class Finished:
     err: str
 
 
+def run_process(
+    folder: Path, arguments: Sequence[str], stdin: bytes, environment: Mapping[str, str]
+) -> Finished:
+    done = subprocess.run(
+        [sys.executable, "-m", "dcnn", *arguments],
+        input=stdin,
+        capture_output=True,
+        cwd=folder,
+        env=os.environ | environment,
+        timeout=120,
+    )
+    out, err = done.stdout.decode(), done.stderr.decode()
+    assert "Traceback" not in err, err
+    return Finished(done.returncode, out, err)
+
+
+@contextlib.contextmanager
+def restored_process_state() -> Iterator[None]:
+    """Undo what a command does to its process: handlers of signals and of logs, the environment."""
+    root, ours = logging.getLogger(), logging.getLogger("dcnn")
+    state = (root.handlers, root.level, ours.level, dict(os.environ), sys.argv)
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    root.handlers = []
+    try:
+        yield
+    finally:
+        root.handlers, root.level, level, environment, sys.argv = state
+        ours.setLevel(level)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.stdin, sys.stdout, sys.stderr = streams
+        for number, handler in signals.items():
+            signal.signal(number, handler)
+
+
+def run_here(folder: Path, arguments: Sequence[str], stdin: bytes) -> Finished:
+    given, out, err = (io.TextIOWrapper(io.BytesIO(part), "utf-8") for part in (stdin, b"", b""))
+    with (
+        restored_process_state(),
+        contextlib.chdir(folder),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        os.environ["COLUMNS"] = "200"
+        sys.argv = ["dcnn", *arguments]
+        sys.stdin, sys.stdout, sys.stderr = given, out, err
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+    printed = []
+    for stream in (out, err):
+        stream.flush()
+        printed.append(stream.buffer.getvalue().decode())
+    return Finished(code or 0, *printed)
+
+
 @pytest.fixture
 def dcnn(tmp_path: Path):
-    """Run ``dcnn ARGUMENTS`` as a user does: a process of its own, in the test's folder."""
+    """Run ``dcnn ARGUMENTS`` as a user does, in the test's folder.
+
+    It runs in this process, since importing torch takes longer than most commands; in a process of
+    its own where it is given an environment.
+    """
 
     def run(*arguments: object, stdin: str | bytes = "", **environment: str) -> Finished:
-        done = subprocess.run(
-            [sys.executable, "-m", "dcnn", *map(str, arguments)],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            cwd=tmp_path,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment,
-            timeout=120,
-        )
-        out, err = done.stdout.decode(), done.stderr.decode()
-        assert "Traceback" not in err, err
-        return Finished(done.returncode, out, err)
+        words = list(map(str, arguments))
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        if environment:
+            environment = {"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment
+            return run_process(tmp_path, words, given, environment)
+        return run_here(tmp_path, words, given)
 
     return run
 

@@ -4,8 +4,6 @@ import sys
 import pytest
 
 import dcnn as package
-from dcnn.cli.options import split_names
-from dcnn.errors import UserError
 
 
 def test_no_arguments_show_the_commands(dcnn):
@@ -44,7 +42,7 @@ def test_every_help_has_an_example(dcnn, command):
     assert f"dcnn {command}" in done.out.split("Usage")[1].split("\n", 1)[1]
 
 
-def test_the_version_is_told(dcnn):
+def test_the_version_is_printed(dcnn):
     assert dcnn("--version").out.strip() == package.__version__
 
 
@@ -109,20 +107,3 @@ def test_a_reader_that_leaves_early_is_no_crash(tmp_path):
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path)
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr
-
-
-NAMES = {
-    "plain": ("a, b", ("a", "b")),
-    "a comma": ('a,"money, banks"', ("a", "money, banks")),
-    "not given": (None, ()),
-}
-
-
-@pytest.mark.parametrize(("given", "names"), NAMES.values(), ids=NAMES)
-def test_names_are_parted_by_commas_outside_quotes(given, names):
-    assert split_names(given) == names
-
-
-def test_an_option_of_names_that_names_none_is_refused():
-    with pytest.raises(UserError, match="--label-columns ',' names no column"):
-        split_names(",")

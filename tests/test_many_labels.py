@@ -11,12 +11,11 @@ from sklearn.metrics import f1_score
 
 from dcnn import DCNNClassifier
 from dcnn import artifact as model_folder
-from dcnn.commands.evaluate import EvaluateOptions, run_evaluate
-from dcnn.commands.explain import run_explain
-from dcnn.commands.predict import run_predict
+from dcnn.cli.evaluate import evaluate as evaluate_command
+from dcnn.cli.explain import explain as explain_command
+from dcnn.cli.predict import predict as predict_command
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.labels import label_texts
-from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError, ModelFolderError, UserError
 from dcnn.export import export, open_session, run_onnx
 from dcnn.inspection import explain, explain_each
@@ -76,16 +75,16 @@ def test_one_label_is_the_only_one_of_labels():
 def test_lines_json_and_columns_tell_the_same_labels(folder, tmp_path, capsys):
     expected = [list(one.labels) for one in Predictor.load(folder).predict(TEXTS)]
     assert [] in expected or any(len(one) > 1 for one in expected)
-    run_predict(folder, TEXTS, labels_separator=";")
+    predict_command(folder, TEXTS, labels_separator=";")
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [[part for part in line[0].split(";") if part] for line in lines] == expected
     assert [len(line[1].split(";")) if line[1] else 0 for line in lines] == list(map(len, expected))
-    run_predict(folder, TEXTS, as_json=True)
+    predict_command(folder, TEXTS, as_json=True)
     values = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["labels"] for one in values] == expected
     assert all(list(one["probabilities"].values()) == sorted(one["probabilities"].values())[::-1]
                for one in values)  # fmt: skip
-    run_predict(folder, TEXTS, output=tmp_path / "o.parquet")
+    predict_command(folder, TEXTS, output=tmp_path / "o.parquet")
     table = parquet.read_table(tmp_path / "o.parquet")
     assert table.column("labels").to_pylist() == expected
     assert list(map(len, table.column("probabilities").to_pylist())) == list(map(len, expected))
@@ -95,9 +94,9 @@ def test_evaluate_scores_the_labels_that_predict_gives(folder, tmp_path, capsys)
     truth = [("dull",), ("plot", "good"), ("good",), (), ("dull",), ()]
     rows = "".join(f"{text}\t{'|'.join(one)}\n" for text, one in zip(TEXTS, truth, strict=True))
     (tmp_path / "d.tsv").write_text("text\tlabels\n" + rows)
-    columns = TableOptions(labels_separator="|")
-    options = EvaluateOptions(folder, tmp_path / "d.tsv", columns, True, None, tmp_path / "r.svg")
-    run_evaluate(options)
+    data = tmp_path / "d.tsv"
+    multi = {"labels_separator": "|"}
+    evaluate_command(folder, data, as_json=True, reliability_diagram=tmp_path / "r.svg", **multi)
     found = json.loads(capsys.readouterr().out)
     indicators = np.array([[name in one for name in CLASSES] for one in truth])
     given = np.array([[name in one.labels for name in CLASSES]
@@ -107,42 +106,48 @@ def test_evaluate_scores_the_labels_that_predict_gives(folder, tmp_path, capsys)
         assert found[f"{average}_f1"] == pytest.approx(expected)
     assert found["thresholds"] == dict(zip(CLASSES, THRESHOLDS, strict=True))
     assert "18 predictions" in (tmp_path / "r.svg").read_text()
-    run_evaluate(replace(options, as_json=False, reliability=None))
+    evaluate_command(folder, data, **multi)
     shown = capsys.readouterr().out
     assert "micro F1" in shown
     assert "threshold" in shown
-    with pytest.raises(UserError, match=r"--abstain-below 0\.9 is for models that give one label"):
-        run_evaluate(replace(options, abstain_below=0.9, reliability=None))
+    with pytest.raises(UserError, match=r"--abstain-below 0\.9 is for single-label models"):
+        evaluate_command(folder, data, abstain_below=0.9, **multi)
     with pytest.raises(DataError, match=r"line 5: .* is empty.*--labels-separator where"):
-        run_evaluate(replace(options, columns=TableOptions(), reliability=None))
+        evaluate_command(folder, data)
 
 
 def test_data_of_the_other_form_is_refused(folder, tmp_path):
     (tmp_path / "one.csv").write_text("text,label\ngood,good\nbad,dull\n")
     (tmp_path / "many.jsonl").write_text('{"text": "good", "labels": ["pos"]}\n')
     with pytest.raises(DataError, match="has one label per row, where the training set of"):
-        run_evaluate(EvaluateOptions(folder, tmp_path / "one.csv", TableOptions()))
+        evaluate_command(folder, tmp_path / "one.csv")
     model_folder.save(tmp_path / "single", make_artifact())
     with pytest.raises(DataError, match="is multi-label, where the training set of"):
-        run_evaluate(EvaluateOptions(tmp_path / "single", tmp_path / "many.jsonl", TableOptions()))
+        evaluate_command(tmp_path / "single", tmp_path / "many.jsonl")
 
 
 REFUSALS = {
-    "top": ({"top": 2}, "--top 2 is for models that give one label"),
+    "top": ({"top": 2}, "--top 2 is for single-label models"),
     "abstaining": (
         {"abstain_below": 0.5},
         "abstaining below 0.5 is for models that give one label",
     ),
     "abstaining never": ({"abstain_below": 0.0}, "abstaining below 0 is for models"),
-    "a separator in a label": ({"labels_separator": "u"}, "the label 'dull' holds 'u'"),
-    "no separator": ({"labels_separator": ""}, "--labels-separator '' must be a character"),
+    "a separator in a label": (
+        {"labels_separator": "u"},
+        "'dull' contains the separator 'u'",
+    ),
+    "no separator": (
+        {"labels_separator": ""},
+        "--labels-separator '' must be one or more",
+    ),
 }
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSALS.values(), ids=REFUSALS)
 def test_what_has_no_meaning_with_several_labels_is_refused(folder, options, message):
     with pytest.raises(UserError, match=message):
-        run_predict(folder, TEXTS, **options)
+        predict_command(folder, TEXTS, **options)
 
 
 def test_every_label_that_is_given_is_explained_and_adds_up_to_its_logit():
@@ -181,13 +186,13 @@ def test_deletions_are_about_the_label_that_is_explained():
 def test_the_command_explains_each(folder, capsys):
     given = {one.text: one.labels for one in Predictor.load(folder).predict(TEXTS)}
     text, labels = next(pair for pair in given.items() if len(pair[1]) > 1)
-    run_explain(folder, text, None, None, as_json=True)
+    explain_command(folder, text, as_json=True)
     found = json.loads(capsys.readouterr().out)["explanations"]
     assert [one["class"] for one in found] == list(labels)
     assert found[0]["labels"] == list(labels)
-    run_explain(folder, text, labels[1], None, as_json=True)
+    explain_command(folder, text, labels[1], as_json=True)
     assert json.loads(capsys.readouterr().out)["class"] == labels[1]
-    run_explain(folder, text, None, None, as_json=False)
+    explain_command(folder, text)
     shown = capsys.readouterr().out
     for label in labels:
         assert f"Strongest n-grams for {label}:" in shown

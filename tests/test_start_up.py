@@ -47,12 +47,12 @@ def test_a_prediction_imports_only_what_it_needs(tmp_path, model):
     assert imported.isdisjoint(NEEDLESS), sorted(imported.intersection(NEEDLESS))
 
 
-def test_the_short_way_answers_as_the_parser_does(dcnn, model):
+def test_the_fast_path_predicts_as_the_parsed_command_does(dcnn, model):
     texts = ("not dull", "", "the plot is bad")
-    short = dcnn("predict", model, *texts)
-    assert short == dcnn("predict", "--top", 1, model, *texts)
-    assert short.code == 0
-    assert len(short.out.splitlines()) == 3
+    fast = dcnn("predict", model, *texts)
+    assert fast == dcnn("predict", "--top", 1, model, *texts)
+    assert fast.code == 0
+    assert len(fast.out.splitlines()) == 3
 
 
 @pytest.mark.parametrize(("text", "code"), [("--help", 0), ("-h", 0), ("--nonsense", 2), ("-x", 2)])
@@ -66,7 +66,7 @@ def test_a_text_that_begins_with_a_hyphen_follows_two_of_them(dcnn, model):
     assert dcnn("predict", model, "--", "-x").out.endswith("\t-x\n")
 
 
-def test_one_thread_of_blas_unless_told_otherwise(tmp_path, model):
+def test_one_thread_of_blas_unless_set_otherwise(tmp_path, model):
     script = (
         "import os, atexit\n"
         "atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS']))\n"
@@ -91,10 +91,10 @@ def test_one_thread_of_blas_unless_told_otherwise(tmp_path, model):
 
 def test_a_prediction_that_is_interrupted_ends_without_a_traceback(tmp_path, model):
     script = (
-        "import dcnn.commands.predict as command\n"
+        "from dcnn.predictor import Predictor\n"
         "from dcnn.__main__ import main\n"
         "def interrupted(*_): raise KeyboardInterrupt\n"
-        "command.run_predict = interrupted\n"
+        "Predictor.load = interrupted\n"
         "main()"
     )
     done = subprocess.run(

@@ -1,10 +1,10 @@
 """The process: ``dcnn``, or ``python -m dcnn``.
 
 Exit codes: 0 done; 1 the work failed; 2 the user's input is wrong, and one sentence says what,
-where and how to mend it; 130 stopped by the user.
+where and how to fix it; 130 stopped by the user.
 
-``dcnn predict MODEL TEXT ...`` starts in a moment: what it does not need is not imported, the
-parser of the command line included.
+``dcnn predict MODEL TEXT ...`` has a fast path that imports only what it needs, without the
+command-line parser.
 """
 
 import logging
@@ -21,11 +21,11 @@ from dcnn.errors import DcnnError
 def main() -> NoReturn:
     """Run a command, and end with its exit code."""
     try:
-        _answer()
+        _run_to_exit_code()
     except SystemExit as ended:
         if "TORCHELASTIC_RUN_ID" in os.environ:
-            # Threads of gloo are left, and abort every third process of torchrun that takes itself
-            # apart, with all its work done.
+            # Threads of gloo remain, and abort every third process of torchrun while it shuts
+            # down, with all its work done.
             _end_at_once(ended.code)
         raise
 
@@ -37,10 +37,10 @@ def _end_at_once(code: str | int | None) -> NoReturn:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def _answer() -> NoReturn:
-    """Run a command, and turn an error into one sentence and its exit code."""
+def _run_to_exit_code() -> NoReturn:
+    """Run a command, and turn an error into one sentence and an exit code."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    logging.getLogger("dcnn").setLevel(logging.INFO)  # libraries tell what goes wrong alone
+    logging.getLogger("dcnn").setLevel(logging.INFO)  # of libraries, warnings only
     # A terminated command cleans up after itself, as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
@@ -50,10 +50,10 @@ def _answer() -> NoReturn:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+    except BrokenPipeError:  # nobody reads our output any more, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (OSError, MemoryError) as error:  # a name too long, a device that is full, no memory
+    except (OSError, MemoryError) as error:  # a name too long, a full disk, no memory
         where = getattr(error, "filename", None)
         what = getattr(error, "strerror", None) or "there is not enough memory"
         print(f"dcnn: {where}: {what}" if where else f"dcnn: {what}", file=sys.stderr)
@@ -63,22 +63,33 @@ def _answer() -> NoReturn:
 
 def _run(arguments: Sequence[str]) -> None:
     if arguments[:1] in (["predict"], ["serve"]):
-        # Prediction takes one thread, and numpy's BLAS starts one a core as soon as it is loaded:
-        # on two cores that takes half as long again as the rest of numpy. The workers of a server
-        # are forked, which a process with threads should not be.
+        # Prediction uses one thread, and numpy's BLAS starts one per core when it is loaded: on two
+        # cores that takes half as long again as the rest of numpy. The workers of a server are
+        # forked, which a process with threads should not be.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if _is_plain_prediction(arguments):
-        from dcnn.commands.predict import run_predict
-
-        run_predict(Path(arguments[1]), arguments[2:])
+        _predict(Path(arguments[1]), arguments[2:])
     else:
         from dcnn.cli import app
 
         app()
 
 
+def _predict(model: Path, texts: Sequence[str]) -> None:
+    """``dcnn predict MODEL TEXT ...``, without the command-line parser."""
+    from dcnn.batch_predict.lines import LineForm
+    from dcnn.files import standard_output
+    from dcnn.predictor import Predictor
+
+    form, predictor = LineForm(), Predictor.load(model)
+    form.check(predictor.classes, predictor.multi_label)
+    stdout = standard_output("name a file with --output")
+    form.write(stdout, predictor, texts)
+    stdout.flush()
+
+
 def _is_plain_prediction(arguments: Sequence[str]) -> bool:
-    """Whether it is ``predict MODEL TEXT ...`` and nothing is left for a parser to find out."""
+    """Whether it is ``predict MODEL TEXT ...`` without any option."""
     return (
         len(arguments) > 2
         and arguments[0] == "predict"

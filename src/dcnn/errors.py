@@ -1,7 +1,7 @@
-"""The few errors that users meet.
+"""The errors that users see.
 
-Every message gives the name, the rule, the value received and the remedy, in one sentence that
-the command line can print as it is. The command line turns an error into its exit code.
+Every message gives the name, the rule, the received value and the remedy, in one sentence that the
+command line prints as it is. The command line ends with the error's exit code.
 """
 
 
@@ -12,19 +12,19 @@ class DcnnError(Exception):
 
 
 class TrainingError(DcnnError):
-    """Training cannot go on: the loss or a gradient is no longer finite."""
+    """Training cannot continue: the loss or a gradient is no longer finite."""
 
 
 class WorkerLostError(DcnnError):
-    """Another process of a training in several cannot be reached any more."""
+    """Another process of a distributed run can no longer be reached."""
 
 
 class StorageError(DcnnError):
-    """The disk refused a write: it is full, read-only or out of reach."""
+    """A write failed: the disk is full, read-only or unreachable."""
 
 
 class FetchError(DcnnError):
-    """A download failed: no network, an error of the server, or not the file that it should be."""
+    """A download failed: no network, a server error, or a file with the wrong checksum."""
 
 
 class TrainingStoppedError(DcnnError):
@@ -34,7 +34,7 @@ class TrainingStoppedError(DcnnError):
 
 
 class UserError(DcnnError, ValueError):
-    """The user's input is wrong and the message says how to mend it (exit code 2)."""
+    """The user's input is wrong, and the message says how to fix it (exit code 2)."""
 
     exit_code = 2
 

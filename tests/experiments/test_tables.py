@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from dcnn.commands.experiment_tables import run_tables
+from dcnn.cli.experiment import tables
 from dcnn.errors import DataError
 from dcnn.experiments.results import EXPERIMENTS, MODELS, fingerprint, write_result
 from dcnn.experiments.statistics import bootstrap_difference, bootstrap_mean
@@ -191,14 +191,14 @@ BLOCK = "<!-- {0}:begin -->\n<!-- {0}:end -->\n"
 def test_tables_are_printed_or_put_into_files(tmp_path, capsys):
     result = run(90)
     write_result(tmp_path / "results", result)
-    run_tables(tmp_path / "results", [])
+    tables(tmp_path / "results", [])
     printed = capsys.readouterr().out
     assert printed == f"{summary_table([result])}\n\n{experiment_tables([result])}\n"
 
     short, long = tmp_path / "README.md", tmp_path / "long.md"
     short.write_text("# ä\n" + BLOCK.format("experiments-summary"), encoding="utf-8")
     long.write_text(BLOCK.format("experiments") + "after\n", encoding="utf-8")
-    run_tables(tmp_path / "results", [short, long])
+    tables(tmp_path / "results", [short, long])
     assert capsys.readouterr().out == ""
     written = short.read_text(encoding="utf-8")
     assert written.startswith("# ä\n")
@@ -217,5 +217,5 @@ def test_no_file_is_changed_if_one_cannot_be(tmp_path, content, words):
     good.write_text(BLOCK.format("experiments"))
     bad.write_bytes(content)
     with pytest.raises(DataError, match=words):
-        run_tables(tmp_path, [good, bad])
+        tables(tmp_path, [good, bad])
     assert good.read_text() == BLOCK.format("experiments")

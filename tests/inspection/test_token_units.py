@@ -9,9 +9,8 @@ from rich.console import Console
 from starlette.exceptions import HTTPException
 
 from dcnn import artifact as model_folder
-from dcnn.commands.detectors import DetectorsOptions, run_detectors
-from dcnn.commands.explain import print_explanation
-from dcnn.data.readers import TableOptions
+from dcnn.cli.detectors import detectors
+from dcnn.cli.explain import print_explanation
 from dcnn.errors import UserError
 from dcnn.inspection import explain, rank_detectors, render
 from dcnn.inspection.detectors import SelectedDetector
@@ -93,7 +92,7 @@ def test_detectors_name_them(unit, predictor, tmp_path, capsys):
     assert index.name(index.detectors[0]) == f"no distinctive {unit}"
     model_folder.save(tmp_path / "m", predictor.artifact)
     (tmp_path / "corpus.txt").write_text(TEXT)
-    run_detectors(DetectorsOptions(tmp_path / "m", tmp_path / "corpus.txt", TableOptions()))
+    detectors(tmp_path / "m", tmp_path / "corpus.txt")
     check(capsys.readouterr().out.replace("--find WORD", ""), unit)
 
 

@@ -16,8 +16,7 @@ import pytest
 
 from arrow_writing import write_columns
 from dcnn import artifact as model_folder
-from dcnn.commands.score import ScoreOptions, run_score
-from dcnn.data.readers import TableOptions
+from dcnn.cli.predict import predict
 from untrained import VOCABULARY_TEXT, make_artifact
 
 pytestmark = pytest.mark.scale
@@ -37,8 +36,8 @@ def place(tmp_path_factory) -> Path:
     for number in range(SHARDS):
         texts = [f"{' '.join(draw.choices(WORDS, k=8))} {number} {i}" for i in range(ROWS)]
         write_columns(folder / "in" / f"{number}.parquet", {"text": texts})
-    columns = TableOptions()
-    run_score(ScoreOptions(folder / "model", folder / "in", folder / "local", columns))
+    local = folder / "local"
+    predict(folder / "model", source=folder / "in", output=local, engine="local")
     return folder
 
 
@@ -100,7 +99,7 @@ def test_ray_writes_what_one_process_writes_and_does_nothing_twice(place, starte
     (place / "whole" / "00002-2.parquet").unlink()
     code, err = ended(started("whole"))
     assert f"1 of {SHARDS} shards scored, {ROWS:,} rows" in err
-    assert f"{SHARDS - 1} were there already" in err
+    assert f"{SHARDS - 1} were scored already" in err
     assert contents(place / "whole") == contents(place / "local")
 
 
@@ -128,7 +127,7 @@ def test_a_command_that_is_killed_or_stopped_goes_on_when_it_is_repeated(place, 
     done = contents(output)
     code, err = ended(started(output.name))
     assert code == 0
-    assert "were there already" in err
+    assert "were scored already" in err
     assert contents(output) == contents(place / "local")
     assert [name for name in done if name.startswith("0")]
 
@@ -141,7 +140,7 @@ def test_a_corrupt_shard_is_named_and_the_rest_is_not_lost(place, started):
     code, err = ended(started("rest", source="bad"))
     assert code == 1
     assert "bad/1.parquet: damaged, cut short or no .parquet file" in err
-    assert "dcnn: bad: left out 1 file as said above" in err
+    assert "dcnn: bad: left out 1 file, reported above" in err
     whole = contents(place / "local")
     del whole["00001-1.parquet"]
     assert contents(place / "rest") == whole

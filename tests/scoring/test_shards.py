@@ -17,9 +17,7 @@ from dcnn.batch_predict import shards as scoring
 from dcnn.batch_predict.files import ColumnForm
 from dcnn.batch_predict.ray import check_reachable
 from dcnn.batch_predict.shards import ATTEMPTS, ScoringConfig, load_scorer, plan_shards, score_shard
-from dcnn.cli.predicting import predict
-from dcnn.commands.predict import run_predict
-from dcnn.commands.score import ScoreOptions, run_score
+from dcnn.cli.predict import predict
 from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError, DcnnError, MissingExtraError, ModelFolderError, UserError
 from dcnn.predictor import Predictor
@@ -53,7 +51,7 @@ def corpus(tmp_path):
 
 
 def score(model, source, output, **others):
-    run_score(ScoreOptions(model, source, output, **{"columns": TableOptions()} | others))
+    predict(model, source=source, output=output, **{"engine": "local"} | others)
 
 
 def rows_of(output: Path) -> list[dict]:
@@ -71,7 +69,7 @@ def test_the_shards_are_the_single_file_cut_at_the_ends_of_the_inputs(
 ):
     monkeypatch.setattr(scoring, "CHUNK", 16)
     score(model, corpus, tmp_path / "out", top=top)
-    run_predict(model, [], corpus, tmp_path / "whole.parquet", top=top)
+    predict(model, [], corpus, tmp_path / "whole.parquet", top=top)
     assert rows_of(tmp_path / "out") == parquet.read_table(tmp_path / "whole.parquet").to_pylist()
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert [name[6:-8] for name in names] == ["B", "a-1", "a", "c", "d", "e"]
@@ -133,7 +131,7 @@ def test_bad_shards_are_named_and_the_rest_is_not_lost(tmp_path, model, corpus, 
     (corpus / "a.parquet").write_bytes(good[:-9])
     write_columns(corpus / "z.csv", {"other": ["no text here"], "id": [1]})
     with pytest.raises(
-        DcnnError, match="left out 2 files as said above; all the others are"
+        DcnnError, match="left out 2 files, reported above; all others are"
     ) as caught:
         score(model, corpus, tmp_path / "out")
     assert caught.value.exit_code == 1
@@ -227,9 +225,9 @@ def test_the_extra_is_named_where_ray_is_missing(tmp_path, model, corpus, monkey
         ({"as_json": True, "engine": "local"}, "leave out --json"),
         ({"texts": ["a"], "engine": "ray"}, "no texts"),
         ({"engine": "spark"}, "--engine 'spark' must be one of local, ray"),
-        ({"workers": 2}, "--workers is about Ray; add --engine ray"),
-        ({"engine": "local", "workers": 2}, "--workers is about Ray; add --engine ray"),
-        ({"engine": "local", "ray_address": "auto"}, "--ray-address is about Ray"),
+        ({"workers": 2}, "--workers is for Ray; add --engine ray"),
+        ({"engine": "local", "workers": 2}, "--workers is for Ray; add --engine ray"),
+        ({"engine": "local", "ray_address": "auto"}, "--ray-address is for Ray"),
     ],
 )
 def test_options_that_do_not_go_together_are_answered(tmp_path, model, corpus, options, message):
@@ -248,14 +246,14 @@ def test_abstaining_is_counted_and_several_labels_have_no_rank(tmp_path, model, 
     score(model, corpus, tmp_path / "out", abstain_below=0.6)
     left = sum(row["label"] is None for row in rows_of(tmp_path / "out"))
     assert 0 < left < 131
-    assert f"left {left} of 131 texts without a label" in capsys.readouterr().err
+    assert f"{left} of 131 texts have no label" in capsys.readouterr().err
     several = make_artifact(classes=("a|b", "c"), thresholds=(0.3, 0.5))
     model_folder.save(tmp_path / "several", several)
-    with pytest.raises(UserError, match="--top 2 is for models that give one label"):
+    with pytest.raises(UserError, match="--top 2 is for single-label models"):
         score(tmp_path / "several", corpus, tmp_path / "o", top=2)
     assert not (tmp_path / "o").exists()
     # Columns need no separator, so a label may hold it.
-    run_predict(tmp_path / "several", ["good"], output=tmp_path / "one.parquet")
+    predict(tmp_path / "several", ["good"], output=tmp_path / "one.parquet")
 
 
 LABELS = {
@@ -270,7 +268,8 @@ LABELS = {
 
 @pytest.mark.parametrize("classes", LABELS.values(), ids=LABELS)
 @pytest.mark.parametrize(
-    ("top", "below", "many"), [(1, 0.0, False), (9, 0.0, False), (2, 0.6, False), (1, 0.0, True)]
+    ("top", "below", "multi_label"),
+    [(1, 0.0, False), (9, 0.0, False), (2, 0.6, False), (1, 0.0, True)],
 )
 def test_columns_say_what_predictions_do(classes, top, below, multi_label):
     thresholds = (0.3, 0.5, 0.7)[: len(classes)] if multi_label else None

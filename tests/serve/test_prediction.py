@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
-from dcnn.commands.prediction_lines import LineForm
+from dcnn.batch_predict.lines import LineForm
 from dcnn.predictor import Predictor
 from dcnn.serve.app import INLINE_CHARACTERS
 from dcnn.serve.schemas import PredictResponse

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from dcnn.commands.train import TrainOptions, run_train
+from dcnn.cli.train import train as train_command
 from dcnn.config import Config
-from dcnn.data.readers import TableOptions
 from dcnn.errors import MissingExtraError, UserError
 from dcnn.training.callbacks import Callback, EvaluationRecord, Listeners, Progress, TensorBoardLog
 
@@ -63,21 +62,14 @@ def train(folder: Path, **others: object) -> None:
     given = {
         "data": folder / "data.csv",
         "out": folder / "model",
-        "dev": None,
-        "test": None,
-        "columns": TableOptions(),
-        "config": None,
         "settings": (*SETTINGS, "training.batch_size=4", "training.schedule=linear"),
         "epochs": 2,
         "seed": 0,
         "device": "cpu",
-        "resume": False,
-        "overwrite": False,
         "checkpoint_seconds": 60,
-        "threads": 1,
         "tensorboard": folder / "logs",
     }
-    run_train(TrainOptions(**given | others))
+    train_command(**given | others)
 
 
 def test_training_logs_loss_rate_speed_dev_and_settings(tmp_path, capsys):

@@ -1,50 +1,68 @@
-"""The command line: parse and call; ``dcnn.commands`` does the work and prints.
+"""The command line: one module per command, which holds the command's options and its body.
 
-A command's module is imported when the command runs; ``dcnn.__main__`` has the exit codes.
+A command's module is imported when the command runs, so that ``dcnn --help`` and every command
+start quickly. ``dcnn.__main__`` has the exit codes.
 """
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dcnn import __version__
-from dcnn.cli.corpora import data_app
-from dcnn.cli.experiments import experiment_app
-from dcnn.cli.exporting import export
-from dcnn.cli.inspecting import detectors, explain
-from dcnn.cli.predicting import evaluate, predict
-from dcnn.cli.serving import serve
-from dcnn.cli.sharing import pull, push
-from dcnn.cli.training import demo, train
-from dcnn.cli.tuning import compare, tune
+
+# The order and the text of the list that `dcnn --help` prints.
+COMMANDS = {
+    "demo": "Train on a built-in corpus, compare with three baselines, and predict.",
+    "train": "Train a classifier on labelled texts.",
+    "predict": "Classify texts.",
+    "evaluate": "Score a model on labelled texts.",
+    "explain": "Show why a text gets its label.",
+    "detectors": "Show which n-grams of a corpus the feature detectors react to.",
+    "tune": "Search for better settings, and train with the best.",
+    "compare": "Train several kinds of models and compare them on a test set.",
+    "export": "Write a model as ONNX, or as a smaller model folder.",
+    "serve": "Serve models over HTTP, with a page to explore them.",
+    "push": "Upload a model to the Hugging Face Hub or a shared folder.",
+    "pull": "Download a model from the Hugging Face Hub or a shared folder.",
+    "data": "List, download and verify the corpora of the paper's experiments.",
+    "experiment": "Run the paper's experiments, and render their tables.",
+}
+_MODULES = {"push": "hub", "pull": "hub"}  # the others are named like their command
+
+
+class _LazyGroup(TyperGroup):
+    """Imports a command's module when the command is asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # for suggestions
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        found = getattr(import_module(f"{__name__}.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_group(found)
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(cmd_name)(found)
+        return typer.main.get_command(single)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
 
 app = typer.Typer(
     name="dcnn",
+    cls=_LazyGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="The Dynamic Convolutional Neural Network for sentences: train, predict, evaluate, "
-    "explain, look at its detectors, export, share.",
 )
-app.add_typer(data_app, name="data")
-app.add_typer(experiment_app, name="experiment")
-for command in (
-    demo,
-    train,
-    predict,
-    evaluate,
-    explain,
-    detectors,
-    export,
-    serve,
-    tune,
-    compare,
-    push,
-    pull,
-):
-    app.command()(command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -54,10 +72,14 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def _root(
+def dcnn(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    pass
+    """Sentence classification with the Dynamic Convolutional Neural Network.
+
+    Start with `dcnn demo`, or with your own data: `dcnn train reviews.csv --out my-model`, then
+    `dcnn predict my-model "not a dull moment"`. `dcnn COMMAND --help` describes each command.
+    """

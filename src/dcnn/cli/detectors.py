@@ -1,0 +1,233 @@
+"""``dcnn detectors``: what the feature detectors of a network react to in a corpus."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from dcnn.cli.console import (
+    MANY_FILES,
+    TABLES,
+    Encoding,
+    Json,
+    ModelFolder,
+    NoHeader,
+    TextColumn,
+    count_progress,
+    make_console,
+    make_table,
+    printable,
+)
+from dcnn.config import DCNNConfig
+from dcnn.data.readers import TableOptions, read_rows
+from dcnn.errors import UserError
+from dcnn.files import check_place, standard_output, write_atomically
+from dcnn.inspection.detector_ranking import Detection, Detector
+from dcnn.inspection.detectors import (
+    DetectorIndex,
+    SelectedDetector,
+    check_dcnn,
+    known_words,
+    rank_detectors,
+)
+from dcnn.inspection.explanation import class_number
+from dcnn.inspection.render import (
+    class_contributions,
+    corpus_summary,
+    report_json,
+    report_writer,
+)
+from dcnn.predictor import Predictor
+
+FEW = 10  # detectors shown in the terminal by default
+
+
+def detectors(
+    model: ModelFolder,
+    corpus: Annotated[
+        Path,
+        typer.Option("--corpus", help=f"Texts: {TABLES}, or .txt with one per line; {MANY_FILES}."),
+    ],
+    text_column: TextColumn = None,
+    encoding: Encoding = "utf-8",
+    no_header: NoHeader = False,
+    layer: Annotated[
+        int | None, typer.Option("--layer", min=1, help="Detectors of this layer only.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, max=200, help="N-grams per detector.")] = 5,
+    find: Annotated[
+        str | None, typer.Option("--find", metavar="WORD", help="Detectors that react to a word.")
+    ] = None,
+    of_class: Annotated[
+        str | None, typer.Option("--class", metavar="C", help="Detectors in favour of a label.")
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option("--like", metavar="TEXT", help="Detectors that fire on a text.")
+    ] = None,
+    detector: Annotated[
+        str | None, typer.Option("--detector", metavar="L:MAP:ROW", help="This detector.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", min=1, help="Number of detectors; by default 10 printed, all in files."
+        ),
+    ] = None,
+    as_json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write them to a file: .json, .html or .md.")
+    ] = None,
+) -> None:
+    """Show which n-grams of a corpus each feature detector reacts to.
+
+    A detector of the first layer is one row of one map; it ranks all n-grams of its width. A
+    detector of a higher layer ranks what it saw after pooling, which may be separated words. A
+    name such as "_ not _" gives the words that are more frequent in the detector's n-grams than in
+    the corpus, and their place. The numbers beside the classes are what its n-grams contribute to
+    their logits. The corpus is read once, in bounded memory.
+
+    \b
+    Examples:
+      dcnn detectors my-model --corpus reviews.csv
+      dcnn detectors my-model --corpus 'shards/*.parquet' --find not --layer 1
+      dcnn detectors my-model --corpus lines.txt.gz --class positive --top 10
+      dcnn detectors my-model --corpus lines.txt.gz --like "not a dull moment" --json
+      dcnn detectors my-model --corpus reviews.csv --out detectors.html
+    """
+    query = {"--find": find, "--class": of_class, "--like": like, "--detector": detector}
+    given = [option for option, value in query.items() if value is not None]
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} ask for different detectors; give one of them")
+    if out is not None:
+        report_writer(out)
+        check_place("--out", out)
+    standard_output("open it: the detectors are printed there")
+    one = None if detector is None else _parse(detector)
+    if one is not None:
+        if layer not in (None, one.layer):
+            raise UserError(f"--detector {one} is of layer {one.layer}, not of --layer {layer}")
+        layer = one.layer
+    predictor = Predictor.load(model)
+    _check_layer(check_dcnn(predictor), layer, one)
+    if like is not None and not predictor.artifact.encoder.tokenizer(like):
+        raise UserError("--like has no words, so no detector can react; give at least one")
+    if find is not None:
+        known_words(predictor, find)
+    if of_class is not None:
+        class_number(predictor, of_class)
+
+    columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+    with count_progress(make_console(stderr=True), "reading the corpus: {count} texts") as report:
+        texts = (row.text for row in read_rows(corpus, columns, labels=False))
+        index = rank_detectors(predictor, texts, top, None if layer is None else [layer], report)
+    if one is not None:
+        chosen, order = [SelectedDetector(one)], ""
+    elif find is not None:
+        chosen = [SelectedDetector(found) for found in index.find(find)]
+        order = f"how much more of {printable(find)!r} they hold than the corpus does"
+    elif of_class is not None:
+        chosen = [
+            SelectedDetector(
+                contribution.detector, "", {"class": of_class, "amount": contribution.amount}
+            )
+            for contribution in index.for_class(of_class)
+        ]
+        order = f"their contribution to {printable(of_class)}"
+    elif like is not None:
+        chosen = [
+            SelectedDetector(
+                reaction.detector,
+                f"strength {reaction.strength:.2f} on: {reaction.detection}",
+                {"strength": reaction.strength, "on": str(reaction.detection)},
+            )
+            for reaction in index.for_text(like)
+        ]
+        order = "how strongly they fire on the text"
+    else:
+        chosen = [SelectedDetector(found) for found in index.by_distinctiveness()]
+        order = f"how much their {index.unit}s stand out against the corpus"
+    if out is not None:
+        content = report_writer(out)(index, chosen[:limit])
+        with write_atomically(out) as stream:
+            stream.write(content.encode("utf-8", "replace"))
+    if as_json:
+        print(report_json(index, chosen[:limit]))
+        return
+    console = make_console()
+    shown = chosen[: limit or FEW]
+    print_detectors(console, index, shown)
+    console.print(corpus_summary(index), soft_wrap=True)
+    if not chosen:
+        console.print(
+            f"No detector's strongest n-grams hold clearly more of {printable(find)!r} than the "
+            "corpus does.",
+            soft_wrap=True,
+        )
+    elif order:
+        console.print(f"Shown: {len(shown)} of {len(chosen)}, ordered by {order}.", soft_wrap=True)
+    if len(shown) < len(chosen):
+        console.print(
+            f"More with --limit {len(chosen)}, or all in a file with --out detectors.html; others "
+            "with --find WORD, --class C, --like TEXT or --detector LAYER:MAP:ROW.",
+            soft_wrap=True,
+        )
+    if out is not None:
+        console.print(f"They are in {out}.", soft_wrap=True)
+
+
+def _parse(text: str) -> Detector:
+    parts = text.split(":")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise UserError(
+            f"--detector {text!r} must be three numbers, LAYER:MAP:ROW, for instance 1:0:16"
+        )
+    return Detector(*map(int, parts))
+
+
+def _check_layer(config: DCNNConfig, layer: int | None, one: Detector | None) -> None:
+    if layer is not None and not 1 <= layer <= config.depth:
+        option = "--layer" if one is None else f"--detector {one}: layer"
+        raise UserError(f"{option} {layer} must be from 1 to {config.depth}")
+    if one is None:
+        return
+    maps = config.maps[one.layer - 1]
+    rows = config.dim if one.layer == 1 else config.rows(one.layer)  # before folding, and after it
+    if one.map >= maps or one.row >= rows:
+        raise UserError(
+            f"--detector {one}: there is no detector {one}; those of layer {one.layer} are "
+            f"{one.layer}:0:0 to {one.layer}:{maps - 1}:{rows - 1}"
+        )
+
+
+def print_detectors(
+    console: Console, index: DetectorIndex, chosen: Sequence[SelectedDetector]
+) -> None:
+    """A table with one section per detector."""
+    if not chosen:
+        return
+    table = make_table("detector", "value", "count", "n-gram")
+    table.columns[0].no_wrap = True
+    table.columns[3].justify = "left"
+    for one in chosen:
+        title = Text(printable(index.name(one.detector)), style="bold")
+        table.add_row(Text(str(one.detector), style="bold"), "", "", title)
+        for note in (one.note, class_contributions(index, one.detector)):
+            if note:
+                table.add_row("", "", "", Text(printable(note), style="dim"))
+        for found in index.top(one.detector):
+            table.add_row("", f"{found.value:+.3f}", f"{found.count:,}", _ngram(found))
+        table.add_section()
+    console.print(table)
+
+
+def _ngram(found: Detection) -> Text:
+    """The words, those that contribute most in bold."""
+    text = Text()
+    for part, strong in found.parts():
+        text.append(" " if text else "").append(
+            printable(part), style="bold cyan" if strong else ""
+        )
+    return text

@@ -1,0 +1,225 @@
+"""``dcnn evaluate``: the scores of a model on labelled texts."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+
+from dcnn.cli.console import (
+    MANY_FILES,
+    TABLES,
+    AbstainBelow,
+    Encoding,
+    Json,
+    LabelColumn,
+    LabelColumns,
+    LabelsSeparator,
+    ModelFolder,
+    NoHeader,
+    TextColumn,
+    make_console,
+    make_table,
+    split_names,
+)
+from dcnn.data.labels import LabelledTexts, check_form
+from dcnn.data.readers import TableOptions, read_labelled
+from dcnn.errors import UserError
+from dcnn.files import check_place, write_atomically
+from dcnn.metrics import (
+    Evaluation,
+    LabelEvaluation,
+    abstain,
+    confidences,
+    evaluate_labels,
+    reliability,
+)
+from dcnn.metrics import evaluate as evaluate_classes
+from dcnn.plots import reliability_svg
+from dcnn.predictor import Predictor
+
+# A confusion matrix of more classes does not fit a screen: the most confused pairs are shown.
+MATRIX_CLASSES = 12
+WORST_PAIRS = 10
+
+
+def evaluate(
+    model: ModelFolder,
+    data: Annotated[
+        Path, typer.Argument(metavar="FILE", help=f"Labelled texts: {TABLES}; {MANY_FILES}.")
+    ],
+    as_json: Json = False,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    labels_separator: LabelsSeparator = None,
+    label_columns: LabelColumns = None,
+    encoding: Encoding = "utf-8",
+    no_header: NoHeader = False,
+    abstain_below: AbstainBelow = None,
+    reliability_diagram: Annotated[
+        Path | None,
+        typer.Option(
+            "--reliability",
+            metavar="FILE.svg",
+            help="Draw the reliability diagram: accuracy by confidence.",
+        ),
+    ] = None,
+) -> None:
+    """Score a model on labelled texts: accuracy, F1, confusion matrix and calibration error.
+
+    With --abstain-below also the coverage (share of texts that get a label) and the accuracy of
+    those. For a multi-label model: micro and macro F1, subset accuracy, and scores per label.
+
+    \b
+    Examples:
+      dcnn evaluate my-model test.csv
+      dcnn evaluate my-model test.csv --json > scores.json
+      dcnn evaluate my-model 'test-*.parquet'
+      dcnn evaluate my-model posts.csv --labels-separator '|'
+      dcnn evaluate my-model test.csv --abstain-below 0.8 --reliability reliability.svg
+    """
+    if reliability_diagram is not None:
+        _check_svg(reliability_diagram)
+    columns = TableOptions(
+        text_column,
+        label_column,
+        encoding=encoding,
+        header=not no_header,
+        labels_separator=labels_separator,
+        label_columns=split_names("--label-columns", label_columns),
+    )
+    predictor = Predictor.load(model)
+    if predictor.multi_label and abstain_below is not None:
+        raise UserError(
+            f"--abstain-below {abstain_below:g} is for single-label models; {model} is "
+            "multi-label, with a threshold per label"
+        )
+    examples = read_labelled(data, columns)
+    labels = [str(label) for label in predictor.classes]
+    check_form(examples, multi_label=predictor.multi_label, of=f"the training set of {model}")
+    examples = examples.with_classes(labels)
+    probabilities = predictor.probabilities(examples.texts)
+    if reliability_diagram is not None:
+        title = f"{model.name} on {data.name}"
+        truth = examples.targets
+        truth = truth if predictor.multi_label else np.eye(len(labels), dtype=np.float32)[truth]
+        _draw(reliability_diagram, title, probabilities, truth, predictor.multi_label)
+    scores = _scores(predictor, examples, probabilities)
+    thresholds = predictor.artifact.thresholds
+    answered = None
+    if abstain_below is not None:
+        answered = abstain(examples.targets, probabilities, abstain_below)
+    if as_json:
+        values: dict[str, Any] = scores.to_dict()
+        values |= {"labels": labels, "examples": len(examples.texts)}
+        if thresholds is not None:
+            values["thresholds"] = dict(zip(labels, thresholds, strict=True))
+        if answered is not None:
+            values["answered"] = asdict(answered)
+        print(json.dumps(values))
+        return
+    console = make_console()
+    print_evaluation(console, scores, thresholds)
+    if answered is not None:
+        accuracy = answered.accuracy
+        right = "" if accuracy is None else f", accuracy when answered {100 * accuracy:.2f} %"
+        console.print(
+            f"abstaining below {answered.abstain_below:g}: "
+            f"coverage {100 * answered.coverage:.2f} %{right}"
+        )
+
+
+def evaluate_model(predictor: Predictor, examples: LabelledTexts) -> Evaluation | LabelEvaluation:
+    """The scores of a model on ``examples``."""
+    classes = [str(label) for label in predictor.classes]
+    probabilities = predictor.probabilities(examples.texts)
+    return _scores(predictor, examples.with_classes(classes), probabilities)
+
+
+def _scores(
+    predictor: Predictor, examples: LabelledTexts, probabilities: NDArray[np.float32]
+) -> Evaluation | LabelEvaluation:
+    labels, thresholds = [str(label) for label in predictor.classes], predictor.artifact.thresholds
+    if thresholds is not None:
+        return evaluate_labels(examples.targets, probabilities, thresholds, labels)
+    return evaluate_classes(examples.targets, probabilities, labels)
+
+
+def print_evaluation(
+    console: Console,
+    scores: Evaluation | LabelEvaluation,
+    thresholds: Sequence[float] | None = None,
+) -> None:
+    """Print the scores, a table of the labels, and which classes are confused.
+
+    Args:
+        console: where to print.
+        scores: of a single-label or multi-label model.
+        thresholds: one per label of a multi-label model.
+    """
+    if isinstance(scores, Evaluation):
+        overall = {"accuracy": scores.accuracy, "macro F1": scores.macro_f1}
+        per_label = scores.per_class
+    else:
+        overall = {"micro F1": scores.micro_f1, "macro F1": scores.macro_f1}
+        overall["subset accuracy"] = scores.subset_accuracy
+        per_label = scores.per_label
+    overall["calibration error"] = scores.calibration_error
+    console.print(
+        "   ".join(f"{name} {100 * score:.2f} %" for name, score in overall.items()), soft_wrap=True
+    )
+    last = () if thresholds is None else ("threshold",)
+    table = make_table("label", "precision", "recall", "F1", "examples", *last)
+    for number, score in enumerate(per_label):
+        values = [f"{value:.3f}" for value in (score.precision, score.recall, score.f1)]
+        values.append(str(score.support))
+        if thresholds is not None:
+            values.append(f"{thresholds[number]:.3f}")
+        table.add_row(score.label, *values)
+    console.print(table)
+    if isinstance(scores, Evaluation):
+        _print_confusion(console, scores.confusion, [score.label for score in per_label])
+
+
+def _print_confusion(console: Console, confusion: NDArray[Any], labels: Sequence[str]) -> None:
+    if len(labels) <= MATRIX_CLASSES:
+        table = make_table("true \\ predicted", *labels)
+        for label, row in zip(labels, confusion, strict=True):
+            table.add_row(label, *(str(count) for count in row))
+    else:
+        counts = confusion.copy()
+        np.fill_diagonal(counts, 0)
+        table = make_table("most confused: true", "predicted", "examples", left=3)
+        for place in counts.argsort(axis=None)[::-1][:WORST_PAIRS]:
+            true, predicted = divmod(int(place), len(labels))
+            if counts[true, predicted]:
+                table.add_row(labels[true], labels[predicted], str(counts[true, predicted]))
+    console.print(table)
+
+
+def _check_svg(path: Path) -> None:
+    if path.suffix.lower() != ".svg":
+        raise UserError(
+            f"--reliability {path}: the diagram is an SVG; name a file that ends in .svg"
+        )
+    check_place("--reliability", path)
+
+
+def _draw(
+    path: Path,
+    title: str,
+    probabilities: NDArray[np.float32],
+    truth: NDArray[np.float32],
+    multi_label: bool,
+) -> None:
+    bins = reliability(*confidences(probabilities, truth, multi_label=multi_label))
+    measure = "share of labels that apply" if multi_label else "accuracy"
+    with write_atomically(path) as stream:
+        stream.write(reliability_svg(bins, title, measure).encode("utf-8", "replace"))
+    print(f"The reliability diagram is in {path}.", file=sys.stderr)

@@ -1,0 +1,144 @@
+"""``dcnn explain``: why a text gets its label, in the terminal and as a file."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+from dcnn.cli.console import Json, ModelFolder, make_console, printable
+from dcnn.files import check_place, standard_output
+from dcnn.inspection.explanation import Explanation, explain_each
+from dcnn.inspection.explanation import explain as explain_label
+from dcnn.inspection.render import graph_writer
+from dcnn.predictor import Predictor
+
+NGRAMS, DELETIONS = 5, 10  # shown in the terminal
+
+SHADES = ("256", "truecolor")  # colour systems that can show strength as well as sign
+WHITE, FOR, AGAINST = (255, 255, 255), (31, 111, 180), (209, 73, 91)
+
+
+def explain(
+    model: ModelFolder,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to explain.")],
+    of_class: Annotated[
+        str | None,
+        typer.Option("--class", metavar="C", help="The label to explain; by default as predicted."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Write the feature graph: .svg, .png, .html, .json or .graphml."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show why a text gets its label: words, n-grams, deletions, the feature graph.
+
+    Prints the label, the sentence with its words coloured by attribution (with numbers where the
+    output is not a terminal), the strongest n-grams, and the words whose deletion changes the
+    label. A picture shows the part of the graph that decides; .json and .graphml hold all of it.
+    For a multi-label model, every label that the text is given is explained.
+
+    \b
+    Examples:
+      dcnn explain my-model "not a dull moment"
+      dcnn explain my-model "not a dull moment" --out graph.svg
+      dcnn explain my-model "not a dull moment" --class negative --json
+    """
+    if out is not None:
+        graph_writer(out)  # a wrong suffix, or a missing extra
+        check_place("--out", out)
+    standard_output("open it: the explanation is printed there")
+    predictor = Predictor.load(model)
+    if of_class:
+        explanations = [explain_label(predictor, text, of_class)]
+    else:
+        explanations = explain_each(predictor, text)
+    if out is not None:
+        explanations[0].save(out)
+    if as_json:
+        plain = [explanation.to_dict() for explanation in explanations]
+        is_list = predictor.multi_label and of_class is None
+        print(json.dumps({"explanations": plain} if is_list else plain[0]))
+        return
+    console = make_console()
+    for number, explanation in enumerate(explanations):
+        if number:
+            console.print()
+        print_explanation(console, explanation)
+    if out is not None:
+        of_label = f" of {printable(explanations[0].label)}" if len(explanations) > 1 else ""
+        print(f"\nThe graph{of_label} is in {out}.")
+
+
+def print_explanation(console: Console, explanation: Explanation) -> None:
+    """Label, coloured sentence, n-grams and deletions."""
+    console.print(_labels(explanation), soft_wrap=True)
+    console.print()
+    coloured = console.color_system in SHADES and not console.no_color
+    console.print(_sentence(explanation, coloured), soft_wrap=not coloured)
+    console.print(_logit(explanation), soft_wrap=True)
+    console.print(f"\nStrongest n-grams for {printable(explanation.label)}:", soft_wrap=True)
+    for ngram in explanation.ngrams[:NGRAMS]:
+        console.print(f"  {ngram.attribution:+.2f}  {printable(ngram)}", soft_wrap=True)
+    changes, unit = explanation.changes, explanation.trace.unit
+    what = "the label"
+    if explanation.trace.multi_label:
+        what = f"whether it is {printable(explanation.label)}"
+    line = f"Deleting one {unit} changes {what}:"
+    console.print(f"\n{line if changes else f'No single deletion changes {what}.'}", soft_wrap=True)
+    for change in changes[:DELETIONS]:
+        console.print(
+            f"  without {change.word!r} ({unit} {change.position + 1}): "
+            f"{printable(change.label)} {change.probability:.4f}",
+            soft_wrap=True,
+        )
+    if len(changes) > DELETIONS:
+        console.print(f"  and {len(changes) - DELETIONS} other {unit}s; --json has all")
+
+
+def _labels(explanation: Explanation) -> Text:
+    """Every label with its probability; those that the text is given in bold."""
+    prediction = explanation.prediction
+    given = prediction.labels
+    text = Text("" if given else "no label   ")
+    for label, probability in prediction.ranked:
+        style = Style(bold=True) if label in given else Style(dim=True)
+        text.append(f"{printable(label)} {probability:.4f}   ", style=style)
+    text.rstrip()
+    return text
+
+
+def _sentence(explanation: Explanation, coloured: bool) -> Text:
+    """The words, coloured by attribution; with the number where there are no colours."""
+    words = zip(map(printable, explanation.words), explanation.attributions, strict=True)
+    if not coloured:
+        return Text(" ".join(f"{word}({value:+.2f})" for word, value in words))
+    largest = max(map(abs, explanation.attributions)) or 1.0
+    sentence = Text()
+    for word, value in words:
+        sentence.append(f" {word} ", style=_colour(value / largest)).append(" ")
+    return sentence
+
+
+def _colour(strength: float) -> Style:
+    """From white, for no attribution, to the full colour of the strongest word."""
+    full, share = (FOR if strength >= 0 else AGAINST), abs(strength)
+    red, green, blue = (round(w + (c - w) * share) for w, c in zip(WHITE, full, strict=True))
+    letters = "white" if share > 0.6 else "black"
+    return Style(color=letters, bgcolor=f"rgb({red},{green},{blue})")
+
+
+def _logit(explanation: Explanation) -> str:
+    words = sum(explanation.attributions)
+    line = (
+        f"{printable(explanation.label)}: logit {explanation.logit:+.2f} = "
+        f"{explanation.trace.unit}s {words:+.2f}, biases {explanation.biases:+.2f}"
+    )
+    unknown = printable(", ".join(dict.fromkeys(explanation.words[i] for i in explanation.unknown)))
+    return f"{line}\nNot in the vocabulary: {unknown}" if unknown else line

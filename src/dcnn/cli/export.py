@@ -1,0 +1,52 @@
+"""``dcnn export``: a model as an ONNX file, or as a smaller model folder."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dcnn.cli.console import ModelFolder
+from dcnn.export import export as export_model
+
+
+def export(
+    model: ModelFolder,
+    out: Annotated[
+        Path, typer.Option("--out", help="FILE.onnx, or the name of a new model folder.")
+    ],
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="onnx|folder", help="By default as --out is named."),
+    ] = None,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            "--dtype",
+            metavar="float32|float16|int8",
+            help="How weights are stored; int8 takes a quarter of the space.",
+        ),
+    ] = "float32",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file or model folder.")
+    ] = False,
+) -> None:
+    """Write a model as an ONNX file, or as a smaller model folder.
+
+    The ONNX graph takes ids and lengths, for any batch size and length, and returns probabilities;
+    it is compared with the model before the file is written (needs the extra `onnx`). A folder
+    with float16 or int8 weights is a model folder like any other.
+
+    \b
+    Examples:
+      dcnn export my-model --out my-model.onnx
+      dcnn export my-model --out my-small-model --dtype int8
+      dcnn export my-model --out my-small-model.onnx --dtype int8 --overwrite
+    """
+    choices: Any = {"dtype": dtype, "format": form}  # export checks the strings
+    exported = export_model(model, out, overwrite=overwrite, **choices)
+    size = exported.size
+    shown = f"{size / 1e6:.2f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+    compared = ""
+    if exported.difference is not None:
+        compared = f"; probabilities within {exported.difference:.0e} of the model's"
+    print(f"{exported.path}: {shown}, {exported.dtype}{compared}")

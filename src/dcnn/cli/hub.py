@@ -1,0 +1,74 @@
+"""``dcnn push`` and ``dcnn pull``: share a model through the Hugging Face Hub or a folder."""
+
+from typing import Annotated
+
+import typer
+
+from dcnn import hub
+from dcnn.cli.console import ModelFolder, NewModelFolder
+
+Remote = Annotated[
+    str,
+    typer.Argument(
+        metavar="OWNER/NAME",
+        help="OWNER/NAME on the Hugging Face Hub, or a folder that begins with ./ or /.",
+    ),
+]
+
+
+def push(
+    model: ModelFolder,
+    to: Remote,
+    private: Annotated[
+        bool,
+        typer.Option("--private", help="Create a private repository; refused if it is public."),
+    ] = False,
+    revision: Annotated[
+        str | None,
+        typer.Option("--revision", help="A branch, created if missing; by default the main one."),
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", help="Commit message on the Hub.")
+    ] = None,
+) -> None:
+    """Upload a model folder to the Hugging Face Hub, or copy it to a shared folder.
+
+    The Hub needs the extra `hub` and a token: log in once with `hf auth login`, or set HF_TOKEN.
+    The model card, with the metadata that the Hub reads, is generated from the run; a card that
+    you have edited is kept.
+
+    \b
+    Examples:
+      dcnn push my-model me/my-model
+      dcnn push my-model me/my-model --private --message "Trained on the May reviews"
+      dcnn push my-model /mnt/models/my-model
+    """
+    place = hub.push(model, to, private=private, revision=revision, message=message)
+    print(f"{model} is at {place}")
+
+
+def pull(
+    source: Remote,
+    out: NewModelFolder,
+    revision: Annotated[
+        str | None,
+        typer.Option("--revision", help="A branch, tag or commit; by default the newest."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing model folder.")
+    ] = False,
+) -> None:
+    """Download a model from the Hugging Face Hub, or copy it from a shared folder.
+
+    The model is checked before it is put in place, and no code of it is executed. The Hub needs
+    the extra `hub`.
+
+    \b
+    Examples:
+      dcnn pull me/my-model --out my-model
+      dcnn pull me/my-model --revision v2 --out my-model --overwrite
+      dcnn pull /mnt/models/my-model --out my-model
+    """
+    pulled = hub.pull(source, out, revision=revision, overwrite=overwrite)
+    kind, labels = pulled.artifact.config.model.kind, len(pulled.artifact.classes)
+    print(f"{pulled.origin} is in {out}: {kind}, {labels} labels; try: dcnn predict {out} 'a text'")

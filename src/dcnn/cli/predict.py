@@ -1,0 +1,336 @@
+"""``dcnn predict``: one line or row out for every text in, in order, in bounded memory.
+
+``dcnn predict MODEL TEXT ...`` without options does not come here: see ``dcnn.__main__``.
+"""
+
+import io
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcnn.batch_predict.files import ColumnForm, check_columnar, columnar_writer, is_columnar
+from dcnn.batch_predict.lines import LineForm, abstention_summary, check_top
+from dcnn.batch_predict.ray import require_ray, score_on_ray
+from dcnn.batch_predict.shards import (
+    Outcome,
+    ScoringConfig,
+    clear_half_written,
+    load_scorer,
+    model_fingerprint,
+    plan_shards,
+    score_shard,
+)
+from dcnn.cli.console import (
+    MANY_FILES,
+    TABLES,
+    AbstainBelow,
+    Encoding,
+    Json,
+    ModelFolder,
+    NoHeader,
+    TextColumn,
+    make_console,
+    progress_bar,
+)
+from dcnn.data.readers import (
+    BadShardError,
+    TableOptions,
+    find_text_column,
+    is_shard,
+    read_rows,
+)
+from dcnn.errors import DataError, DcnnError, StorageError, UserError
+from dcnn.files import standard_output, write_atomically
+from dcnn.predictor import Predictor
+
+CHUNK = 4096  # texts predicted together
+ENGINES = ("local", "ray")
+
+
+def predict(
+    model: ModelFolder,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to classify.")
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--input", help=f"Texts: {TABLES}, or .txt with one per line; {MANY_FILES}."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            help="Write to this file; .parquet, .arrow and .feather get columns.",
+        ),
+    ] = None,
+    skip_bad_shards: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-shards",
+            help="Report a file of --input that cannot be read, continue, and exit with 1.",
+        ),
+    ] = False,
+    as_json: Json = False,
+    top: Annotated[int, typer.Option("--top", min=1, help="Labels per text.")] = 1,
+    abstain_below: AbstainBelow = None,
+    labels_separator: Annotated[
+        str,
+        typer.Option(
+            "--labels-separator", metavar="S", help="Separates the labels of a multi-label model."
+        ),
+    ] = LineForm.separator,
+    text_column: TextColumn = None,
+    encoding: Encoding = "utf-8",
+    no_header: NoHeader = False,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="local|ray",
+            help="Score --input file by file into the folder --output, here or on Ray workers.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Ray workers; by default one per CPU.")
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            "--ray-address",
+            help="A running cluster; by default RAY_ADDRESS, then this machine.",
+        ),
+    ] = None,
+) -> None:
+    """Classify texts given as arguments, in files, or as lines on standard input.
+
+    Prints one line per text: label, probability and the text, separated by tabs; with --json one
+    object per line, with the probability of every label. A text without a label (--abstain-below)
+    has an empty field there, or null. A multi-label model prints all labels that reach their
+    thresholds, separated by --labels-separator, and their probabilities.
+
+    With --engine, --output is a folder that gets one Parquet file per file of --input. Files that
+    are scored already are kept, so a stopped command continues when it is repeated.
+
+    \b
+    Examples:
+      dcnn predict my-model "not a dull moment"
+      dcnn predict my-model --input reviews.csv --output labels.tsv
+      dcnn predict my-model --input shards --output labels.parquet --skip-bad-shards
+      dcnn predict my-model --input reviews.csv --abstain-below 0.8 > labels.tsv
+      cat lines.txt | dcnn predict my-model --json --top 3
+      dcnn predict my-model --input 'shards/*.parquet' --output scored --engine ray --workers 8
+    """
+    for option, value in (("--workers", workers), ("--ray-address", ray_address)):
+        if value is not None and engine != "ray":
+            raise UserError(f"{option} is for Ray; add --engine ray, or leave it out")
+    columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+    if engine is not None:
+        if source is None or output is None or texts or as_json:
+            raise UserError(
+                "--engine scores files into a folder; give --input and --output, no texts, and "
+                "leave out --json"
+            )
+        _check_engine(engine, output)
+        _load(model, top, abstain_below)  # reports what is wrong before any worker starts
+        shards = plan_shards(source, output)
+        column = find_text_column([shard.source for shard in shards], columns)
+        scoring = ScoringConfig(
+            model_fingerprint(model),
+            replace(columns, text_column=column),
+            top,
+            abstain_below or 0.0,
+        )
+        clear_half_written(shards)
+        try:
+            if engine == "ray":
+                outcomes = score_on_ray(model, scoring, shards, workers, ray_address)
+            else:
+                scorer = load_scorer(model, scoring)
+                outcomes = (score_shard(scorer, scoring, shard) for shard in shards)
+            with closing(outcomes):
+                _report(outcomes, len(shards), source, output, abstain_below)
+        finally:
+            clear_half_written(shards)  # all workers have ended
+        return
+    if texts and source:
+        raise UserError("give texts as arguments or a file with --input, not both")
+    if skip_bad_shards and source is None:
+        raise UserError("--skip-bad-shards is about the files of --input; give --input")
+    if output is not None:
+        _check_output(source, output, as_json)
+    predictor = _load(model, top, abstain_below)
+    form = LineForm(as_json, top, abstain_below is not None, labels_separator)
+    if output is None or not is_columnar(output):
+        form.check(predictor.classes, predictor.multi_label)
+    bad: list[DataError] | None = [] if skip_bad_shards else None
+    n_texts = n_abstained = 0
+    with _destination(output, predictor, form, abstain_below or 0.0) as write:
+        if source is not None:
+            remaining = _texts_of_files(source, columns, bad)
+        else:
+            remaining = iter(texts) if texts else _lines_on_stdin(encoding)
+        while chunk := list(islice(remaining, CHUNK)):
+            n_abstained += write(chunk)
+            n_texts += len(chunk)
+    if abstain_below is not None:
+        summary = abstention_summary(n_abstained, n_texts, abstain_below)
+        print(f"dcnn: {summary}", file=sys.stderr)
+    if bad:
+        raise DcnnError(
+            f"{source}: left out {_count_files(bad)}, reported above; all others are predicted"
+        )
+
+
+def _load(model: Path, top: int, abstain_below: float | None) -> Predictor:
+    predictor = Predictor.load(model)
+    check_top(top, predictor.multi_label)
+    if abstain_below is not None:
+        predictor.check_abstains(abstain_below)
+    return predictor
+
+
+def _check_output(source: Path | None, output: Path, as_json: bool) -> None:
+    if source is not None and is_shard(source, output):
+        if output.resolve() == source.resolve():
+            raise UserError(f"--output {output} is the file of --input; name another one")
+        raise UserError(
+            f"--output {output} would be one of the files of --input {source}; "
+            "name one that is elsewhere"
+        )
+    if is_columnar(output):
+        check_columnar(output, as_json)
+
+
+def _texts_of_files(
+    source: Path, columns: TableOptions, bad: list[DataError] | None
+) -> Iterator[str]:
+    """The texts of ``source``; unreadable files are added to ``bad`` unless it is ``None``."""
+
+    def leave_out(error: DataError) -> None:
+        if bad is not None:
+            bad.append(error)
+        print(f"dcnn: {error}; left out", file=sys.stderr)
+
+    try:
+        for row in read_rows(
+            source, columns, labels=False, on_bad_shard=None if bad is None else leave_out
+        ):
+            yield row.text
+    except BadShardError as error:
+        raise DataError(
+            f"{error}; or pass --skip-bad-shards, to continue without such files"
+        ) from error
+
+
+def _lines_on_stdin(encoding: str) -> Iterator[str]:
+    if sys.stdin is None:
+        raise UserError("standard input is closed; give texts as arguments or with --input")
+    if sys.stdin.isatty():
+        print("Reading texts from the keyboard, one per line; end with Ctrl-D.", file=sys.stderr)
+    try:
+        # An invalid byte spoils its own text, not the whole stream.
+        lines = io.TextIOWrapper(sys.stdin.buffer, encoding, errors="replace", newline="\n")
+        for number, line in enumerate(lines):
+            yield line.removeprefix("\ufeff" if number == 0 else "").rstrip("\r\n")
+    except (LookupError, ValueError) as error:
+        raise UserError(
+            f"standard input cannot be read with --encoding {encoding!r} ({error}); "
+            "use for instance utf-8 or latin-1"
+        ) from error
+
+
+@contextmanager
+def _destination(
+    output: Path | None, predictor: Predictor, form: LineForm, abstain_below: float
+) -> Iterator[Callable[[Sequence[str]], int]]:
+    """Yields the function that classifies and writes texts, and counts those without a label."""
+    if output is None:
+        stdout = standard_output("name a file with --output")
+        yield lambda texts: form.write(stdout, predictor, texts, abstain_below)
+        stdout.flush()
+        return
+    with write_atomically(output) as stream:
+        if is_columnar(output):
+            columns = ColumnForm.of(predictor, form.top, abstain_below)
+            with columnar_writer(stream, output.suffix.lower(), columns) as write:
+                yield lambda texts: write(texts, predictor.probabilities(texts))
+            return
+        lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
+        yield lambda texts: form.write(lines, predictor, texts, abstain_below)
+        lines.flush()
+        lines.detach()
+
+
+def _count_files(bad: Sequence[object]) -> str:
+    return "1 file" if len(bad) == 1 else f"{len(bad)} files"
+
+
+def _check_engine(engine: str, output: Path) -> None:
+    if engine not in ENGINES:
+        raise UserError(f"--engine {engine!r} must be one of {', '.join(ENGINES)}")
+    check_columnar(output / "shards.parquet", as_json=False)
+    if engine == "ray":
+        require_ray()
+
+
+def _report(
+    outcomes: Iterator[Outcome],
+    n_shards: int,
+    source: Path,
+    output: Path,
+    abstain_below: float | None,
+) -> None:
+    """Show how far the shards are, and report at the end; raises if files were left out."""
+    from rich.progress import BarColumn, TextColumn
+
+    console = make_console(stderr=True)
+    counts: Counter[str] = Counter()
+    faults: list[str] = []
+    started = time.monotonic()
+    bar = progress_bar(
+        console,
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} shards"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[speed]:>9,.0f} sentences/s"),
+    )
+    try:
+        with bar:
+            task = bar.add_task("", total=n_shards, speed=0.0)
+            for done, outcome in enumerate(outcomes, start=1):
+                if outcome.refusal:
+                    raise StorageError(outcome.refusal)
+                if outcome.fault:
+                    faults.append(outcome.fault)
+                    console.print(f"dcnn: {outcome.fault}; left out", soft_wrap=True)
+                elif outcome.kept:
+                    counts["kept"] += 1
+                else:
+                    counts.update(scored=1, rows=outcome.rows, abstained=outcome.abstained)
+                seconds = max(time.monotonic() - started, 1e-9)
+                bar.update(task, completed=done, speed=counts["rows"] / seconds)
+    except KeyboardInterrupt:
+        print("stopped; scored shards are kept, and the same command continues", file=sys.stderr)
+        raise
+    seconds = max(time.monotonic() - started, 1e-9)
+    kept = f"; {counts['kept']:,} were scored already" if counts["kept"] else ""
+    console.print(
+        f"{output}: {counts['scored']:,} of {n_shards:,} shards scored, {counts['rows']:,} rows "
+        f"in {seconds:.1f} s ({counts['rows'] / seconds:,.0f} sentences/s){kept}",
+        soft_wrap=True,
+    )
+    if abstain_below:
+        summary = abstention_summary(counts["abstained"], counts["rows"], abstain_below)
+        console.print(f"dcnn: {summary}", soft_wrap=True)
+    if faults:
+        raise DcnnError(
+            f"{source}: left out {_count_files(faults)}, reported above; all others are scored: "
+            "fix these and run the same command again"
+        )

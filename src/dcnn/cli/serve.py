@@ -1,0 +1,155 @@
+"""``dcnn serve``: the HTTP API and the explorer page over model folders."""
+
+import logging
+import socket
+import sys
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcnn.cli.console import Encoding, NoHeader, TextColumn
+from dcnn.data.readers import TableOptions
+from dcnn.errors import MissingExtraError
+from dcnn.predictor import Predictor
+from dcnn.serve.protocol import Limits
+
+
+def serve(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL", help="Model folders; NAME=FOLDER names one."),
+    ],
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 is any free one.")
+    ] = 8000,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=64, help="Number of processes.")
+    ] = 1,
+    corpus: Annotated[
+        Path | None,
+        typer.Option("--corpus", help="Texts that show what the feature detectors react to."),
+    ] = None,
+    text_column: TextColumn = None,
+    encoding: Encoding = "utf-8",
+    no_header: NoHeader = False,
+    api_key: Annotated[
+        str,
+        typer.Option(
+            "--api-key",
+            envvar="DCNN_API_KEY",
+            show_default=False,
+            help="Require this key; the variable keeps it out of the process list.",
+        ),
+    ] = "",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="A host name of the server behind a proxy; repeatable.",
+        ),
+    ] = None,
+    max_body: Annotated[
+        int, typer.Option("--max-body", min=1, help="Bytes per request.")
+    ] = Limits.body_bytes,
+    max_file: Annotated[
+        int, typer.Option("--max-file", min=1, help="Bytes per uploaded file.")
+    ] = Limits.file_bytes,
+    max_rows: Annotated[
+        int, typer.Option("--max-rows", min=1, help="Texts per uploaded file.")
+    ] = Limits.file_rows,
+    max_texts: Annotated[
+        int, typer.Option("--max-texts", min=1, help="Texts per request.")
+    ] = Limits.texts,
+    max_length: Annotated[
+        int, typer.Option("--max-length", min=1, help="Characters per text.")
+    ] = Limits.characters,
+    max_in_flight: Annotated[
+        int, typer.Option("--max-in-flight", min=1, help="Requests per worker at once; then 503.")
+    ] = Limits.in_flight,
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="Log a line per request, without its texts.")
+    ] = False,
+) -> None:
+    """Serve models over HTTP, with a page that shows what the network does with a sentence.
+
+    Models are held in memory, and the page loads nothing from other sites. SIGTERM or Ctrl-C
+    finishes the requests in flight. With --corpus the page also shows what each feature detector
+    reacts to.
+
+    \b
+    Examples:
+      dcnn serve my-model
+      dcnn serve my-model --corpus reviews.csv
+      dcnn serve sst2=models/7 trec=models/9 --host 0.0.0.0 --port 80 --workers 2
+    """
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("dcnn serve", "serve") from None
+    from dcnn.serve.app import make_app
+    from dcnn.serve.explanations import corpus_texts, index_detectors
+    from dcnn.serve.middleware import LOOPBACK, HostPolicy, Metrics
+    from dcnn.serve.registry import Registry, ServedModel, named_folders
+    from dcnn.serve.server import address_of, bind, run_workers, serve
+
+    # Guessed columns are worth a line on the command line, but not for every upload.
+    logging.getLogger("dcnn").setLevel(logging.WARNING)
+    logging.getLogger("dcnn.serve").setLevel(logging.INFO)
+    limits = Limits(
+        body_bytes=max_body,
+        file_bytes=max_file,
+        file_rows=max_rows,
+        texts=max_texts,
+        characters=max_length,
+        in_flight=max_in_flight,
+    )
+
+    def load(name: str, folder: Path) -> ServedModel:
+        model = ServedModel(name, Predictor.load(folder))
+        if corpus is None or not model.explainable:
+            return model
+        texts = corpus_texts(
+            corpus, TableOptions(text_column, encoding=encoding, header=not no_header)
+        )
+        print(f"{name}: ranking its feature detectors over {corpus}", file=sys.stderr)
+        index = index_detectors(model.predictor, texts, _report_texts)
+        return ServedModel(name, model.predictor, index)
+
+    folders = named_folders(models)
+    sockets = bind(host, port, workers)
+    registry = Registry([load(name, folder) for name, folder in folders.items()])
+    metrics = Metrics(registry.models, workers)
+    address, is_local = address_of(sockets[0]), _is_loopback(sockets[0])
+    # Only this machine can ask, so a request for any other host name is DNS rebinding by a page.
+    names = (*LOOPBACK, host) if is_local and not api_key else None
+    hosts = HostPolicy(allow_host or (), names)
+    if not is_local and not api_key:
+        print("Anyone who reaches this machine can ask: --api-key or DCNN_API_KEY requires a key.")
+    print(
+        f"Serving {', '.join(folders)} on {address} (docs: {address}docs); Ctrl-C ends.", flush=True
+    )
+
+    def work(number: int, listener: socket.socket, alive: int | None = None) -> None:
+        metrics.worker = number
+        metrics.reset_in_flight()
+        app = make_app(registry, limits, metrics, api_key, log_requests, hosts)
+        serve(app, listener, alive)
+
+    if workers == 1:
+        work(0, sockets[0])
+    else:
+        run_workers(work, sockets)
+
+
+def _report_texts(texts: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{texts:,} texts", end="\r", file=sys.stderr, flush=True)
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    return ip_address(listener.getsockname()[0]).is_loopback

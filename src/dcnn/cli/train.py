@@ -1,0 +1,366 @@
+"""``dcnn train``: read and check everything first, then train, evaluate once, and save.
+
+Torch is imported when all input has been checked, so that a typo is reported at once.
+"""
+
+import datetime
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from dcnn import __version__
+from dcnn import artifact as model_folder
+from dcnn.artifact import Artifact
+from dcnn.cli.console import (
+    ConfigFile,
+    DevFile,
+    Device,
+    Encoding,
+    LabelColumn,
+    LabelColumns,
+    LabelsSeparator,
+    NewModelFolder,
+    NoHeader,
+    TextColumn,
+    TrainFiles,
+    WeightColumn,
+    make_console,
+    read_config,
+    split_names,
+    stop_on_signal,
+)
+from dcnn.cli.evaluate import evaluate_model, print_evaluation
+from dcnn.cli.examples import (
+    is_large,
+    read_corpus,
+    read_dev_and_test,
+    read_examples,
+)
+from dcnn.cli.torchrun import (
+    first_reads_first,
+    first_reports,
+    is_first,
+    is_launched,
+    is_restarted,
+    joined_workers,
+    log_from_first_only,
+)
+from dcnn.config import Config
+from dcnn.data.corpora.registry import cache_folder
+from dcnn.data.labels import LabelledTexts
+from dcnn.data.readers import TableOptions
+from dcnn.data.split import hold_out
+from dcnn.data.store import Corpus
+from dcnn.errors import (
+    MissingExtraError,
+    StorageError,
+    TrainingError,
+    TrainingStoppedError,
+    UserError,
+)
+from dcnn.metrics import Evaluation
+from dcnn.predictor import Predictor
+from dcnn.training.callbacks import Callback, Listeners, TensorBoardLog, require_tensorboard
+from dcnn.training.progress_bar import TrainingBar
+
+if TYPE_CHECKING:
+    from dcnn.training.distributed import Workers
+    from dcnn.training.trainer import TrainingSummary
+
+
+def train(
+    data: TrainFiles,
+    out: NewModelFolder,
+    dev: DevFile = None,
+    test: Annotated[
+        Path | None,
+        typer.Option("--test", help="Examples to score the finished model on, once."),
+    ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    labels_separator: LabelsSeparator = None,
+    label_columns: LabelColumns = None,
+    weight_column: WeightColumn = None,
+    encoding: Encoding = "utf-8",
+    no_header: NoHeader = False,
+    config: ConfigFile = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting, e.g. model.dim=64; repeatable."
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over TRAIN.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="The same seed gives the same model.")
+    ] = None,
+    device: Device = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a run that was stopped or killed.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the model folder or unfinished run.")
+    ] = False,
+    checkpoint_seconds: Annotated[
+        float, typer.Option("--checkpoint-seconds", min=0, help="Time between checkpoints.")
+    ] = 15.0,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, help="CPU threads; their number changes rounding.")
+    ] = 1,
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option("--tensorboard", metavar="DIR", help="Log curves there for TensorBoard."),
+    ] = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Encode TRAIN on disk and train from there, in bounded memory; by default for "
+            "large files.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Train a classifier on labelled texts.
+
+    TRAIN has a column of texts and a column of labels. Text files may be compressed (.gz, .bz2,
+    .xz, .zst, .zip); .parquet, .arrow and .feather need the extra `data`. Multi-label data has a
+    list of labels per row (.jsonl, .parquet), or is described by --labels-separator or
+    --label-columns. The weights that score best on dev are kept.
+
+    \b
+    Examples:
+      dcnn train reviews.csv --out my-model
+      dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
+      dcnn train reviews.csv --out my-model --resume
+      dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
+      dcnn train reviews.csv --out my-model --set text.tokenizer=unigram --set text.n_subwords=8000
+      dcnn train posts.csv --out my-model --labels-separator '|'
+      dcnn train posts.csv --out my-model --label-columns toxic,spam,off-topic
+      dcnn train reviews.csv --out my-model --tensorboard logs
+      dcnn train 'shards/*.parquet' --dev dev.parquet --out my-model
+      dcnn train shards --out my-model --stream --set text.max_size=50000
+      torchrun --nproc-per-node 2 -m dcnn train shards --out my-model
+    """
+    log_from_first_only()
+    console = make_console(stderr=True, quiet=not is_first())
+    resume = resume or is_restarted()
+    checkpoint = Path(f"{out if out.name else out.resolve()}.checkpoint")
+    replaces = overwrite or checkpoint.exists()  # a resumed run was checked when it started
+    if resume and not replaces and model_folder.is_model_folder(out):
+        console.print(f"{out} is finished already; there is nothing to resume.")
+        return
+    with first_reports():
+        if checkpoint.exists() and not (resume or overwrite):
+            raise UserError(
+                f"{checkpoint} holds an unfinished run; "
+                "pass --resume to continue it, or --overwrite to start again"
+            )
+        model_folder.check_destination(out, replaces)
+        log_folder = _log_folder(tensorboard, out)
+        columns = TableOptions(
+            text_column,
+            label_column,
+            weight_column,
+            encoding,
+            not no_header,
+            labels_separator,
+            split_names("--label-columns", label_columns),
+        )
+        run_config = read_config(config, settings, epochs=epochs, seed=seed)
+    if overwrite and is_launched() and is_first() and not is_restarted():
+        checkpoint.unlink(missing_ok=True)  # otherwise a restart would continue the old run
+    stream = is_large(data) if stream is None else stream
+    read = _read_from_disk if stream else _read_in_memory
+    with report_interrupt(checkpoint, resume, stream):
+        with joined_workers(device) as workers:
+            train_set, dev_set, test_set = read(
+                console, data, dev, test, columns, run_config, workers
+            )
+            try:
+                from dcnn.training.fit import RunOptions, fit, fit_corpus
+            except ImportError:
+                raise MissingExtraError("Training", "train") from None
+            patient = workers is not None
+            with _callbacks(console, out, log_folder, run_config, patient) as callback:
+                run_options = RunOptions(
+                    device=device,
+                    checkpoint_path=checkpoint,
+                    resume=resume,
+                    checkpoint_seconds=checkpoint_seconds,
+                    callback=callback,
+                    threads=threads,
+                    workers=workers,
+                )
+                if isinstance(train_set, Corpus):
+                    artifact, summary = fit_corpus(train_set, dev_set, run_config, run_options)
+                else:
+                    artifact, summary = fit(train_set, dev_set, run_config, run_options)
+        if is_first():
+            _print_summary(console, artifact, summary)
+            metadata = artifact.metadata | {
+                "data": data.name or data.resolve().name,
+                "dcnn": __version__,
+                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            }
+            if test_set is not None:
+                metadata |= _test(console, artifact, test_set)
+            model_folder.save(out, replace(artifact, metadata=metadata), replaces)
+            checkpoint.unlink(missing_ok=True)
+            console.print(
+                f"The model is in {out}; try: dcnn predict {out} 'a text'", soft_wrap=True
+            )
+
+
+def _log_folder(tensorboard: Path | None, out: Path) -> Path | None:
+    """The folder of this run's curves, checked before training: below DIR, named like the model."""
+    if tensorboard is None:
+        return None
+    require_tensorboard()
+    folder = tensorboard / out.resolve().name
+    if folder.resolve().is_relative_to(out.resolve()):
+        raise UserError(
+            f"--tensorboard {tensorboard} would put the curves into {folder}, where --out {out} "
+            "puts the model; name another folder for one of them"
+        )
+    existing = next(above for above in (folder, *folder.parents) if above.exists())
+    if not existing.is_dir():
+        raise UserError(f"--tensorboard {tensorboard}: {existing} is a file; name a folder")
+    return folder
+
+
+def _read_in_memory(
+    console: Console,
+    data: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: TableOptions,
+    config: Config,
+    workers: "Workers | None",
+) -> tuple[LabelledTexts, LabelledTexts, LabelledTexts | None]:
+    with first_reads_first(workers):
+        train_set, dev_set, test_set = read_examples(data, dev, test, columns, multi_label=True)
+    if dev_set is None:
+        training = config.training
+        train_set, dev_set = hold_out(train_set, training.dev_fraction, training.seed)
+    _print_sizes(console, train_set, len(dev_set))
+    return train_set, dev_set, test_set
+
+
+def _read_from_disk(
+    console: Console,
+    data: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: TableOptions,
+    config: Config,
+    workers: "Workers | None",
+) -> tuple[Corpus, LabelledTexts | None, LabelledTexts | None]:
+    with first_reads_first(workers):
+        dev_set, test_set = read_dev_and_test(dev, test, columns)
+    corpus = read_corpus(console, data, dev_set, test_set, columns, config, workers)
+    _print_sizes(console, corpus, len(corpus.held_out if dev_set is None else dev_set))
+    return corpus, dev_set and dev_set.with_classes(corpus.classes), test_set
+
+
+def _print_sizes(console: Console, train: LabelledTexts | Corpus, n_dev: int) -> None:
+    kind = ", multi-label" if isinstance(train, LabelledTexts) and train.multi_label else ""
+    console.print(
+        f"{len(train):,} training and {n_dev:,} dev examples, {len(train.classes)} labels{kind}"
+    )
+
+
+@contextmanager
+def _callbacks(
+    console: Console, out: Path, log_folder: Path | None, config: Config, patient: bool
+) -> Iterator[Callback]:
+    """The progress bar, the log and Ctrl-C while training runs; and how its errors end."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{out.parent} cannot be created ({error.strerror})") from error
+    log: AbstractContextManager[Callback] = nullcontext(Callback())
+    if log_folder is not None and is_first():
+        log = TensorBoardLog(log_folder, config)
+    with TrainingBar(console) as bar, log as curves:
+        callback = Listeners(bar, curves)
+        with stop_on_signal(callback, patient=patient):
+            try:
+                yield callback
+            except TrainingStoppedError as stopped:
+                raise TrainingStoppedError(
+                    f"{stopped}; the same command with --resume continues from there"
+                ) from None
+            except TrainingError as failed:
+                raise TrainingError(
+                    f"{failed}; start again with other settings and --overwrite"
+                ) from None
+
+
+def _print_summary(console: Console, artifact: Artifact, summary: "TrainingSummary") -> None:
+    best = [record for record in summary.history if record.best][-1]
+    console.print(
+        f"Trained {summary.epochs} of {artifact.config.training.epochs} epochs in "
+        f"{summary.seconds:.1f} s ({summary.sentences_per_second:,.0f} sentences/s on "
+        f"{artifact.metadata['device']}), and kept the best: epoch {best.epoch}, {best.measure}",
+        soft_wrap=True,
+    )
+    if (found := artifact.metadata.get("calibration")) is not None:
+        console.print(
+            f"Calibrated on dev: temperature {found['temperature']:.2f}, calibration error "
+            f"{100 * found['error_before']:.2f} % before, {100 * found['error_after']:.2f} % after",
+            soft_wrap=True,
+        )
+
+
+def _test(console: Console, artifact: Artifact, test: LabelledTexts) -> dict[str, float]:
+    """Print the scores on ``test``; returns those that the model folder records."""
+    scores = evaluate_model(Predictor(artifact), test)
+    console.print(f"Test ({test.source}):")
+    print_evaluation(console, scores, artifact.thresholds)
+    if isinstance(scores, Evaluation):
+        return {"test_accuracy": scores.accuracy}
+    return {"test_micro_f1": scores.micro_f1, "test_macro_f1": scores.macro_f1}
+
+
+@contextmanager
+def report_interrupt(checkpoint: Path, resume: bool, stream: bool) -> Iterator[None]:
+    """Answer a Ctrl-C that ends the command at once, while it reads or saves, with what is kept.
+
+    Args:
+        checkpoint: where the run saves its state.
+        resume: whether a checkpoint that is there already belongs to this run.
+        stream: whether the command encodes files on disk before it trains.
+
+    Raises:
+        TrainingStoppedError: the command was stopped; of several processes, in the first.
+    """
+    at_start = _modified(checkpoint)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not is_first():
+            sys.exit(TrainingStoppedError.exit_code)  # the first process reports it
+        saved = _modified(checkpoint)
+        if saved is not None and (resume or saved != at_start):
+            raise TrainingStoppedError(
+                f"stopped; {checkpoint} holds the run as it was last saved, and the same command "
+                "with --resume continues from there"
+            ) from None
+        kept = "nothing was written"
+        if stream:
+            kept = (
+                f"no model was written, but fully encoded files are kept in {cache_folder()}, and "
+                "the same command continues with the others"
+            )
+        raise TrainingStoppedError(f"stopped before training began; {kept}") from None
+
+
+def _modified(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None

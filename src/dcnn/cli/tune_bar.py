@@ -1,0 +1,71 @@
+"""The progress bar of ``dcnn tune``: trials done, the best so far, time left."""
+
+from datetime import timedelta
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+
+from dcnn.cli.console import progress_bar
+from dcnn.training.callbacks import EvaluationRecord
+from dcnn.training.callbacks import Progress as TrainingProgress
+from dcnn.tuning.search import Limits, SearchCallback, TrialRecord
+
+
+class SearchBar(SearchCallback):
+    """A bar over time or trials, and a line per trial; without a terminal only the lines."""
+
+    def __init__(self, console: Console, limits: Limits) -> None:
+        self.console, self.limits = console, limits
+        self._best = self._trial = self._dev = ""
+        self._bar = progress_bar(
+            console,
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[left]}"),
+        )
+        self._task = self._bar.add_task("", total=limits.trials or limits.seconds, left="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def on_trial(self, number: int) -> None:
+        """A trial begins."""
+        self._dev, self._trial = "", f"trial {number}"
+        if self.limits.trials is not None:
+            self._bar.update(self._task, completed=number)
+
+    def on_step(self, progress: TrainingProgress) -> None:
+        """Show the epoch."""
+        epoch = f"epoch {progress.epoch}/{progress.epochs}"
+        self._bar.update(self._task, description=f"{self._trial}, {epoch}{self._dev}{self._best}")
+
+    def on_evaluation(self, record: EvaluationRecord) -> None:
+        """Keep the dev accuracy for the line."""
+        self._dev = f", dev {100 * record.dev_accuracy:.1f} %"
+
+    def on_time(self, seconds_left: float | None) -> None:
+        """Show the time left for trials."""
+        if seconds_left is None or self.limits.seconds is None:
+            return
+        left = max(0.0, seconds_left)
+        self._bar.update(self._task, left=f"{timedelta(seconds=round(left))} left")
+        if self.limits.trials is None:
+            self._bar.update(self._task, completed=self.limits.seconds - left)
+
+    def on_finished(self, record: TrialRecord, best: TrialRecord | None) -> None:
+        """Print a line above the bar."""
+        if best is not None and best.trained is not None:
+            self._best = f"; best {100 * best.trained.dev_accuracy:.2f} % (trial {best.number})"
+        reached = record.trained.dev_accuracy if record.trained else max(record.curve, default=None)
+        accuracy = "" if reached is None else f", dev accuracy {100 * reached:.2f} %"
+        start = " (first settings)" if record.number == 0 else ""
+        self.console.print(
+            f"trial {record.number:>3}{start}: {record.outcome}{accuracy}, "
+            f"{record.seconds:.1f} s{self._best}",
+            soft_wrap=True,
+        )

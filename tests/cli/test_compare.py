@@ -1,0 +1,167 @@
+"""``dcnn compare``: one table, whose figures are those of ``dcnn evaluate``."""
+
+import csv
+import importlib.util
+import json
+import sys
+import xml.etree.ElementTree as ET
+
+import jsonschema
+import pytest
+
+from dcnn.cli.compare import JSON, TABLE, compare
+from dcnn.cli.evaluate import evaluate
+from dcnn.compare import all_candidates
+from dcnn.data.corpora.opinions import generate
+from dcnn.errors import UserError
+
+NUMBER = {"type": "number", "minimum": 0}
+SHARE = NUMBER | {"maximum": 1}
+ENDS = {
+    "type": "object",
+    "properties": {"low": {"type": "number"}, "high": {"type": "number"}},
+    "required": ["low", "high"],
+}
+MODEL = {
+    "model": {"type": "string"},
+    "recipe": {"type": "string"},
+    "accuracy": {
+        "type": "object",
+        "properties": {
+            "mean": SHARE,
+            "deviation": {"type": ["number", "null"]},
+            "best": SHARE,
+            "runs": {"type": "integer"},
+            "interval": ENDS,
+        },
+        "required": ["mean", "deviation", "best", "runs", "interval"],
+    },
+    "macro_f1": SHARE,
+    "behind_best": {"anyOf": [ENDS, {"type": "null"}]},
+    "tied_with_best": {"type": "boolean"},
+    "train_seconds": NUMBER,
+    "bytes": {"type": "integer", "minimum": 1},
+    "latency_us": NUMBER,
+    "texts_per_second": NUMBER,
+}
+TOP = {
+    "train": {"type": "string"},
+    "test": {"type": "string"},
+    "examples": {"type": "object"},
+    "seeds": {"type": "integer"},
+    "models": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": MODEL,
+            "required": list(MODEL),
+            "additionalProperties": False,
+        },
+    },
+    "left_out": {"type": "array"},
+    "hardware": {"type": "string"},
+    "versions": {"type": "object"},
+}
+SCHEMA = {
+    "type": "object",
+    "properties": TOP,
+    "required": list(TOP),
+    "additionalProperties": False,
+}
+
+CORPUS = generate()
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    for name, part in CORPUS.items():
+        with (tmp_path / f"{name}.csv").open("w", newline="", encoding="utf-8") as stream:
+            rows = [(opinion.text, opinion.label) for opinion in part[:150]]
+            csv.writer(stream).writerows([("text", "label"), *rows])
+    return tmp_path
+
+
+def run_compare(corpus, models="dcnn,nbow,nb,svm", **options):
+    compare(corpus / "train.csv", corpus / "test.csv", models=models, **options)
+
+
+def test_the_figures_are_those_of_evaluate_and_fit_the_schema(corpus, capsys):
+    out = corpus / "comparison"
+    run_compare(corpus, as_json=True, seeds=2, out=out)
+    printed = json.loads(capsys.readouterr().out)
+    jsonschema.validate(printed, SCHEMA)
+    assert json.loads((out / "comparison.json").read_text()) == printed
+    found = {row["model"]: row for row in printed["models"]}
+    assert list(found) == sorted(found, key=lambda name: -found[name]["accuracy"]["mean"])
+    assert {name: row["accuracy"]["runs"] for name, row in found.items()} == {
+        "dcnn": 2, "nbow": 2, "nb": 1, "svm": 1,
+    }  # fmt: skip
+    for name in ("dcnn", "nbow"):
+        weights = [(out / f"{name}-seed{n}" / "model.safetensors").read_bytes() for n in (0, 1)]
+        assert weights[0] != weights[1]
+        scores = []
+        for seed in range(2):
+            model = out / f"{name}-seed{seed}"
+            evaluate(model, corpus / "test.csv", as_json=True)
+            scores.append(json.loads(capsys.readouterr().out))
+        assert found[name]["accuracy"]["mean"] == pytest.approx(
+            sum(score["accuracy"] for score in scores) / 2
+        )
+        assert found[name]["macro_f1"] == pytest.approx(
+            sum(score["macro_f1"] for score in scores) / 2
+        )
+        assert found[name]["bytes"] == sum(
+            file.stat().st_size for file in (out / f"{name}-seed0").iterdir()
+        )
+    ET.fromstring((out / "comparison.svg").read_text(encoding="utf-8"))
+    assert "| dcnn |" in (out / "comparison.md").read_text(encoding="utf-8")
+
+
+def test_what_is_not_installed_is_left_out_with_its_install_command(corpus, capsys, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    run_compare(corpus, models="nb,fasttext,setfit")
+    shown = capsys.readouterr()
+    assert (
+        "fasttext is left out, it is not installed: pip install fasttext-numpy2-wheel\n"
+        "setfit is left out, it is not installed: pip install setfit\n"
+    ) in shown.err
+    assert "nb " in shown.out
+    with pytest.raises(UserError, match="none of them is installed"):
+        run_compare(corpus, models="setfit")
+
+
+def test_without_matplotlib_there_is_a_table_and_a_line(corpus, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    run_compare(corpus, models="nb", out=corpus / "c")
+    assert "No plot: A chart needs the extra 'tune'" in capsys.readouterr().err
+    assert {path.name for path in (corpus / "c").iterdir()} == {
+        JSON,
+        TABLE,
+    }
+
+
+@pytest.mark.skipif(
+    not all_candidates()["fasttext"].is_installed, reason="fastText is not installed"
+)
+def test_fasttext_is_compared(corpus, capsys):
+    run_compare(corpus, models="fasttext,nb", as_json=True)
+    rows = json.loads(capsys.readouterr().out)["models"]
+    assert {row["model"] for row in rows} == {"fasttext", "nb"}
+    assert all(row["accuracy"]["mean"] > 0.3 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": "dcnn,bert"}, "--models dcnn,bert: choose from dcnn, max-tdnn, nbow"),
+        ({"models": ","}, "--models ',' holds no name"),
+    ],
+)
+def test_unknown_models_are_refused(corpus, changes, message):
+    with pytest.raises(UserError, match=message):
+        run_compare(corpus, **changes)
+
+
+def test_a_folder_with_something_in_it_is_left_alone(corpus):
+    with pytest.raises(UserError, match="exists and is not empty"):
+        run_compare(corpus, out=corpus)

@@ -1,0 +1,94 @@
+"""Ctrl-C at any moment of ``dcnn train`` is answered by one line that says what is left."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from dcnn.cli.train import report_interrupt
+from dcnn.errors import TrainingStoppedError
+
+
+@pytest.mark.parametrize(
+    ("there", "resumes", "saves", "goes_on"),
+    [
+        (False, False, False, False),
+        (False, False, True, True),
+        (False, True, False, False),
+        (True, True, False, True),
+        (True, False, False, False),  # what is there is of the run that --overwrite replaces
+        (True, False, True, True),
+    ],
+)
+def test_a_stopped_run_goes_on_where_it_has_left_its_state(
+    tmp_path, there, resumes, saves, goes_on
+):
+    checkpoint = tmp_path / "m.checkpoint"
+    if there:
+        checkpoint.write_text("before")
+        os.utime(checkpoint, ns=(0, 0))
+
+    def train():
+        if saves:
+            checkpoint.write_text("now")
+        raise KeyboardInterrupt
+
+    with (
+        pytest.raises(TrainingStoppedError) as stopped,
+        report_interrupt(checkpoint, resumes, stream=False),
+    ):
+        train()
+    assert ("with --resume continues" in str(stopped.value)) == goes_on
+    assert ("nothing was written" in str(stopped.value)) != goes_on
+    assert stopped.value.exit_code == 130
+
+
+def test_of_several_processes_the_first_says_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run")
+    monkeypatch.setenv("RANK", "1")
+    with (
+        pytest.raises(SystemExit) as ended,
+        report_interrupt(tmp_path / "m.checkpoint", resume=False, stream=False),
+    ):
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+
+
+def test_other_errors_pass(tmp_path):
+    with (
+        pytest.raises(ValueError, match="this"),
+        report_interrupt(tmp_path / "m.checkpoint", resume=False, stream=False),
+    ):
+        raise ValueError("this")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--no-stream", "nothing was written"),
+        ("--stream", "fully encoded files are kept in cache"),
+    ],
+)
+def test_ctrl_c_while_files_are_read_says_what_is_kept(tmp_path, option, said):
+    os.mkfifo(tmp_path / "slow.csv")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dcnn", "train", "slow.csv", "--out", "m", option],
+        cwd=tmp_path,
+        env=os.environ | {"DCNN_CACHE": "cache"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with (tmp_path / "slow.csv").open("w") as stream:  # waits until it is read
+        stream.write("text,label\n" + "a good plot,good\n" * 500)
+        stream.flush()
+        assert "reading text from column" in process.stderr.readline()
+        # With --stream the columns are known now, and the file is opened again to be encoded.
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.startswith("dcnn: stopped before training began;"), err
+    assert said in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "m").exists()

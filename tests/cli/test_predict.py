@@ -1,0 +1,214 @@
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+from pyarrow import parquet
+
+from dcnn import artifact as model_folder
+from dcnn.cli.predict import predict
+from untrained import make_artifact
+
+AWKWARD = {
+    "empty": "",
+    "one word": "good",
+    "only unknown words": "xyzzy plugh",
+    "emoji": "👍🏽 👨\u200d👩\u200d👧",
+    "right to left": "مرحبا بالعالم",
+    "10,000 words": "not dull but good , " * 2000,
+}
+
+
+@pytest.fixture
+def model(tmp_path):
+    model_folder.save(tmp_path / "model", make_artifact(classes=("bad", "good", "so so")))
+    return "model"
+
+
+def test_arguments_give_a_line_each(dcnn, model):
+    done = dcnn("predict", model, "not dull", "the plot is bad")
+    assert done.code == 0
+    assert done.err == ""
+    lines = [line.split("\t") for line in done.out.splitlines()]
+    assert [line[-1] for line in lines] == ["not dull", "the plot is bad"]
+    for label, probability, _ in lines:
+        assert label in ("bad", "good", "so so")
+        assert 1 / 3 <= float(probability) <= 1
+
+
+def test_top_gives_more_labels_each(dcnn, model):
+    (line,) = dcnn("predict", model, "--top", 2, "not dull").out.splitlines()
+    first, p, second, q, text = line.split("\t")
+    assert first != second
+    assert float(p) >= float(q)
+    assert text == "not dull"
+    assert len(dcnn("predict", model, "--top", 9, "x").out.split("\t")) == 7
+
+
+def test_json_gives_every_probability(dcnn, model):
+    (line,) = dcnn("predict", model, "--json", "--top", 2, "sehr schön").out.splitlines()
+    values = json.loads(line)
+    assert values["text"] == "sehr schön"
+    assert sum(values["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    assert values["probability"] == max(values["probabilities"].values())
+    assert values["top"][0]["label"] == values["label"]
+    assert len(values["top"]) == 2
+
+
+@pytest.mark.parametrize("text", AWKWARD.values(), ids=AWKWARD)
+def test_awkward_texts_get_a_line_like_any_other(dcnn, model, text):
+    done = dcnn("predict", model, "--json", stdin=text + "\n")
+    assert done.code == 0
+    assert json.loads(done.out)["text"] == text
+
+
+def test_accents_typed_either_way_are_the_same_word(dcnn, model):
+    first, second = dcnn("predict", model, "--json", "caf\u00e9", "cafe\u0301").out.splitlines()
+    assert json.loads(first)["probabilities"] == json.loads(second)["probabilities"]
+
+
+def test_lines_on_stdin_stay_in_order_and_in_number(dcnn, model):
+    texts = [f"plot {i} is good \u2028 {'bad ' * (i % 9)}".strip() for i in range(5000)]
+    done = dcnn("predict", model, stdin="\r\n".join(texts))
+    lines = done.out.splitlines()
+    assert len(lines) == 5000
+    assert [line.split("\t")[2].split()[1] for line in lines] == [str(i) for i in range(5000)]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_text(dcnn, model):
+    with_mark, without = (dcnn("predict", model, stdin=t) for t in ("\ufeffgood\n", "good\n"))
+    assert with_mark.out == without.out
+
+
+@pytest.mark.parametrize("encoding", ["nonsense", "hex", "utf-16"])
+def test_an_encoding_that_does_not_fit_stdin_is_explained(dcnn, model, encoding):
+    done = dcnn("predict", model, "--encoding", encoding, stdin="good")
+    assert done.code == 2
+    assert f"standard input cannot be read with --encoding '{encoding}'" in done.err
+
+
+def test_blank_lines_of_a_text_file_are_texts(dcnn, tmp_path, model):
+    (tmp_path / "blank.txt").write_text("\n\n\n")
+    assert len(dcnn("predict", model, "--input", "blank.txt").out.splitlines()) == 3
+
+
+def test_a_full_device_is_one_sentence(tmp_path, model):
+    done = subprocess.run(
+        f"{sys.executable} -m dcnn predict {model} good > /dev/full",
+        shell=True, capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_stray_byte_spoils_only_its_own_line(dcnn, model):
+    done = dcnn("predict", model, stdin=b"good\nb\xffd\ngood\n")
+    lines = done.out.splitlines()
+    assert (done.code, len(lines)) == (0, 3)
+    assert lines[0] == lines[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("d.csv", b'id,text\n1,"good, very"\n2,bad\n'),
+        ("d.tsv", b"text\tid\ngood, very\t1\nbad\t2\n"),
+        ("d.jsonl", b'{"text": "good, very"}\n{"text": "bad"}\n'),
+        ("d.txt", b"good, very\nbad\n"),
+        ("d.csv.gz", gzip.compress(b'id,text\n1,"good, very"\n2,bad\n')),
+    ],
+    ids=["csv", "tsv", "jsonl", "txt", "csv.gz"],  # gzip's own bytes hold the time of day
+)
+def test_every_kind_of_file_is_read(dcnn, tmp_path, model, name, content):
+    (tmp_path / name).write_bytes(content)
+    done = dcnn("predict", model, "--input", name, "--output", "out.tsv")
+    assert (done.code, done.out) == (0, "")
+    lines = (tmp_path / "out.tsv").read_text().splitlines()
+    assert [line.split("\t")[2] for line in lines] == ["good, very", "bad"]
+
+
+def test_a_bad_row_leaves_the_old_output_alone(dcnn, tmp_path, model):
+    (tmp_path / "out.tsv").write_text("precious\n")
+    (tmp_path / "d.csv").write_text("text,id\n" + "good,1\n" * 9000 + "bad\n")
+    done = dcnn("predict", model, "--input", "d.csv", "--output", "out.tsv")
+    assert done.code == 2
+    assert "d.csv, line 9002" in done.err
+    assert (tmp_path / "out.tsv").read_text() == "precious\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["d.csv", "model", "out.tsv"]
+
+
+def set_version(folder):
+    config = folder / "config.json"
+    plain = json.loads(config.read_text()) | {"format_version": 99}
+    config.write_text(json.dumps(plain))
+
+
+def set_shape(folder):
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"dim": 8', '"dim": 16'))
+
+
+def truncate(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-50])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json is missing"),
+        (truncate, "model.safetensors is damaged or cut short"),
+        (set_version, "format_version=99 is newer than"),
+        (set_shape, "'embeddings' has shape (16, 8)"),
+    ],
+    ids=["missing file", "truncated", "later version", "wrong shapes"],
+)
+def test_a_bad_model_folder_gets_one_sentence_and_exit_code_2(
+    dcnn, tmp_path, model, damage, message
+):
+    damage(tmp_path / model)
+    done = dcnn("predict", model, "good")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("dcnn: ")
+    assert message in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("gone", "text"), "gone: no such model folder"),
+        (("model", "text", "--input", "d.csv"), "not both"),
+        (("model", "--input", "d.csv"), "d.csv: no such file"),
+        (("model", "--input", "model"), "model is a folder"),
+        (("model", "--input", "x" * 300 + ".txt"), "File name too long"),
+        (("model", "--input", "a.csv", "--output", "a.csv"), "is the file of --input"),
+        (("model", "text", "--output", "."), "could not be written (Is a directory)"),
+        (("model", "text", "--output", "no/such/place.tsv"), "place.tsv could not be written"),
+    ],
+)
+def test_mistakes_get_one_sentence(dcnn, model, arguments, message):
+    done = dcnn("predict", *arguments)
+    assert done.code in (1, 2)
+    assert message in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_text_without_a_label_has_an_empty_field_or_null(tmp_path, model, capsys):
+    texts = ["not dull", "the plot is bad", "good"]
+    folder = tmp_path / model
+    predict(folder, texts, top=2)
+    fields = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    limit = max(float(line[1]) for line in fields) - 1e-5  # reached by one of them
+    predict(folder, texts, top=2, abstain_below=limit)
+    shown = capsys.readouterr()
+    found = [line.split("\t") for line in shown.out.splitlines()]
+    sure = [float(line[1]) >= limit for line in fields]
+    assert sure.count(True) == 1
+    for before, after, kept in zip(fields, found, sure, strict=True):
+        assert after == (before if kept else ["", before[1], "", *before[3:]])
+    assert "2 of 3 texts have no label: their highest probability is below" in shown.err
+    predict(folder, texts, output=tmp_path / "o.parquet", abstain_below=limit)
+    labels = parquet.read_table(tmp_path / "o.parquet").column("label").to_pylist()
+    assert labels == [line[0] or None for line in found]
