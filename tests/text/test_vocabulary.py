@@ -49,7 +49,7 @@ def test_chunks_change_nothing(texts, preset, chunk_size):
     assert plain(tokenized) == expected(Tokenizer(preset), texts)
 
 
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(texts.filter(lambda texts: len(texts) > 3), st.integers(1, 3))
 def test_processes_change_nothing(texts, chunk_size):
     tokenized = tokenize_texts(WORDS, iter(texts), processes=2, chunk_size=chunk_size)

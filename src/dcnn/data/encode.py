@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ from dcnn.data.store import (
 from dcnn.errors import ConfigError, DataError, DcnnError, StorageError
 from dcnn.files import file_sha256
 from dcnn.text.encoder import Encoder
-from dcnn.text.subwords import LEARNED, AnyTokenizer, learn_tokenizer
+from dcnn.text.subwords import LEARNED, AnyTokenizer, learn_tokenizer, library_version
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vocabulary import (
     UNKNOWN,
@@ -447,12 +446,11 @@ def load_or_encode(
     Raises:
         DataError: a source cannot be read.
     """
-    learned = config.tokenizer in LEARNED
     key = hash_key(
         sources=[file_sha256(source) for source in sources],
         reading=reading,
         tokenizer=[config.tokenizer, config.lowercase],
-        subwords=[config.n_subwords, version("tokenizers")] if learned else [],
+        subwords=[config.n_subwords, library_version()] if config.tokenizer in LEARNED else [],
     )
     targets: list[int] = []
 

@@ -240,10 +240,8 @@ def learn_subwords(config: TextConfig, texts: TokenizedTexts) -> SubwordTokenize
     Raises:
         MissingExtraError: the library is not installed.
     """
-    try:
-        import tokenizers  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(f"text.tokenizer={config.tokenizer}", "subwords") from error
+    if library_version() is None:
+        raise MissingExtraError(f"text.tokenizer={config.tokenizer}", "subwords")
     counts = np.bincount(texts.ids, minlength=len(texts.words)).tolist()
     parts = [
         (part, count)
@@ -253,6 +251,15 @@ def learn_subwords(config: TextConfig, texts: TokenizedTexts) -> SubwordTokenize
     learn = _learn_bpe if config.tokenizer == "bpe" else _learn_unigram
     preset = cast("Learned", config.tokenizer)
     return SubwordTokenizer(preset, config.lowercase, learn(config.n_subwords, parts))
+
+
+def library_version() -> str | None:
+    """The version of the ``tokenizers`` library, or none if it is not installed."""
+    try:
+        import tokenizers
+    except ImportError:
+        return None
+    return str(tokenizers.__version__)
 
 
 def _learn_bpe(size: int, parts: list[tuple[str, int]]) -> SubwordModel:
