@@ -14,12 +14,12 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## Make the virtual environment and install dcnn into it
+setup: $(READY)  ## Create the virtual environment and install dcnn into it
 
 $(READY): pyproject.toml constraints.txt hatch_build.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dcnn needs Python 3.11 or later; try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	# Bytecode is made where a module is first imported; to make all of it takes a minute.
+	# Modules are compiled to bytecode when they are first imported; all of them take a minute.
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[all,dev]'
 	@$(BIN)/python -c 'from dcnn.ops import native; print(native.describe())'
 	@touch $(READY)
@@ -27,13 +27,13 @@ $(READY): pyproject.toml constraints.txt hatch_build.py
 native:  ## Compile the native backend again, in place
 	$(PYTHON) native/build.py
 
-demo: setup  ## Train on the built-in corpus beside three baselines, and predict
+demo: setup  ## Train on the built-in corpus with three baselines, and predict
 	$(BIN)/dcnn demo
 
 test: lint typecheck  ## Lint, type-check and run the whole suite
 	$(BIN)/pytest -n auto
 
-coverage: setup  ## Run the whole suite and say which lines it never reached
+coverage: setup  ## Run the whole suite and report the lines it never reached
 	$(BIN)/pytest -n auto --cov --cov-report=term
 
 test-docs: setup  ## Run every example of the documentation, the slow ones too
@@ -46,11 +46,11 @@ test-gpu: setup  ## Check the GPU kernels and graphs on a CUDA device
 		tests/training/test_stack_through_triton.py tests/training/test_backends.py
 	$(BIN)/pytest tests/ops/test_parity.py -k 'triton or cuda'
 
-test-scale: setup  ## Run what starts many processes: training in several and scoring on Ray, with some killed
+test-scale: setup  ## Run the tests that start many processes: torchrun and Ray, with some killed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'
 	$(BIN)/pytest -m scale
 
-# The interpreter is not instrumented, so the sanitizers have to be there before it.
+# The interpreter is not instrumented, so the sanitizers must be loaded before it.
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1
 SANITIZED  := build/sanitized
 test-sanitized: setup  ## Run the native tests, on many random shapes, under the address and undefined sanitizers
@@ -71,14 +71,14 @@ lint: setup  ## Check format, style and the direction of imports
 typecheck: setup  ## Check the types strictly
 	$(BIN)/mypy
 
-default-recipe: setup  ## Remake results/: the default settings on the built-in corpus and TREC, 5 seeds
+default-recipe: setup  ## Regenerate results/: the default settings on the built-in corpus and TREC, 5 seeds
 	$(BIN)/python benchmarks/default_recipe.py
 
 languages: setup  ## Run what is missing in results/languages and render docs/languages.md; CORPORA names the folder
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/languages.py --corpora "$(CORPORA)" --write docs/languages.md
 
-experiments: setup  ## Run what of the paper's experiments has no result yet, and render the tables; a GPU helps
+experiments: setup  ## Run the paper's experiments that have no result yet, and render the tables; a GPU helps
 	for task in sst2 sst5 trec twitter; do \
 		$(BIN)/dcnn experiment $$task --recipe paper && \
 		$(BIN)/dcnn experiment $$task --models dcnn,nbow,max-tdnn,nb,binb,svm,maxent && \
@@ -88,7 +88,7 @@ experiments: setup  ## Run what of the paper's experiments has no result yet, an
 
 BENCH := results/bench
 
-bench: setup  ## Measure every benchmark anew into results/bench and render the tables
+bench: setup  ## Measure every benchmark into results/bench and render the tables
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	for case in predict-one predict-batch train-step startup layer; do \
 	    $(BIN)/python benchmarks/run.py $$case --out $(BENCH)/$$case.json || exit 1; done
@@ -106,20 +106,20 @@ map: setup  ## Print the size of the package and the modules that train, predict
 figures: setup  ## Draw the paper's four figures into docs/figures; FIGURES_MODEL names the model of Fig. 4
 	FIGURES_MODEL="$(FIGURES_MODEL)" $(BIN)/python benchmarks/draw_figures.py
 
-# What the theme's makers announce on every build is no fault of these pages.
+# The theme announces its next version on every build.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
 docs: $(BIN)/mkdocs  ## Build the documentation as a site, into site/
 	$(MKDOCS) build --strict
 
-docs-serve: $(BIN)/mkdocs  ## Show the site, and build it anew whenever a page changes
+docs-serve: $(BIN)/mkdocs  ## Serve the site, and rebuild it whenever a page changes
 	$(MKDOCS) serve --strict
 
 $(BIN)/mkdocs: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
-format: setup  ## Format the code and mend what can be mended
+format: setup  ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -3,9 +3,9 @@
     make figures                              # trains both networks: about two minutes on a CPU
     make figures FIGURES_MODEL=my-sst2-model  # Fig. 4 of this model folder
 
-Fig. 1 and 3 are of a network with Fig. 3's sizes that learns the built-in corpus. Fig. 4 is of a
-network of SST binary (Sect. 5.2), and its n-grams are those of the dev and test sentences, as in
-Sect. 5.5; without the corpora (DCNN_DATA) it is of the default network on the built-in corpus.
+Fig. 1 and 3 show a network with Fig. 3's sizes, trained on the built-in corpus. Fig. 4 shows a
+network of SST binary (Sect. 5.2) with the n-grams of the dev and test sentences, as in Sect. 5.5;
+without the corpora (DCNN_DATA) it shows the default network on the built-in corpus.
 """
 
 import argparse
@@ -40,7 +40,7 @@ OUT = Path(__file__).parent.parent / "docs" / "figures"
 CLASSES = ("negative", "positive")
 SENTENCE = "We did not resent the lighting."  # seven words with its stop
 SMALL = DCNNConfig(dim=4, widths=(3, 2), maps=(2, 2), k_top=3, dropout=0.0)
-# So few weights learn faster and without L2; some starts end in a corner, this one does not.
+# So few weights train faster without L2; some seeds end in a poor minimum, this one does not.
 SMALL_TRAINING = {
     "epochs": 20,
     "learning_rate": 0.2,
@@ -105,7 +105,7 @@ def ranked(model: str) -> tuple[DetectorIndex, str]:
 
 
 def figure_4(index: DetectorIndex, about: str) -> str:
-    """Classes, negation and intensifiers, and in the caption what there is not."""
+    """Classes, negation and intensifiers; the caption names the words without a detector."""
     classes = [str(label) for label in index.predictor.classes]
     blocks = [Block(label.capitalize(), detector_for_class(index, label)) for label in classes[:2]]
     lacking = []
@@ -113,18 +113,18 @@ def figure_4(index: DetectorIndex, about: str) -> str:
         found = [(word, one) for word in words if (one := known_detector(index, word))]
         for word, one in found[:2]:
             marked, held = ngrams_with(index, one, word)
-            counts = f"in {held} of {index.shown}, brings most in {marked}"
+            counts = f"in {held} of {index.shown}, contributes most in {marked}"
             blocks.append(Block(f"{kind}: \u201c{word}\u201d {counts}", one))
         lacking += [word for word in words if word not in dict(found)]
     caption = (
-        f"{about}. Words in blue bring most of the value at the left. A class's detector is the "
-        "one whose n-grams carry most towards it, all of them; a word's has it in most of its "
+        f"{about}. Words in blue contribute most to the value at the left. A class's detector is the "
+        "one whose n-grams all contribute most to it; a word's has it in most of its "
         "n-grams. "
     )
     caption += (
         f"No detector has more than half of its n-grams with: {', '.join(lacking)}."
         if lacking
-        else "All words looked for have a detector."
+        else "All searched words have a detector."
     )
     return draw_top_ngrams(index, blocks, caption)
 

@@ -1,4 +1,4 @@
-"""The paper's figures, drawn anew from real values (``make figures`` writes them).
+"""The paper's figures, drawn from real values (``make figures`` writes them).
 
 - ``induced_graph``: Fig. 1, the feature graph over a sentence, one map and one row of it.
 - ``convolution``: Fig. 2, narrow and wide convolution.

@@ -1,4 +1,4 @@
-"""A few shapes of SVG, written as text; everything has its look in its own attributes."""
+"""Simple shapes as SVG text; every element has its own style attributes."""
 
 import textwrap
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LETTER = 0.55  # mean width of a letter, in font sizes
 
 
 def shade(value: float, largest: float) -> str:
-    """From white, for nothing, to blue for the largest value and red for its negative."""
+    """From white for 0 to blue for the largest value and red for its negative."""
     full = FOR if value >= 0 else AGAINST
     share = min(1.0, abs(value) / largest) if largest else 0.0
     channels = (int(full[i : i + 2], 16) for i in (1, 3, 5))
@@ -27,17 +27,17 @@ def shade(value: float, largest: float) -> str:
 
 
 def ink_on(value: float, largest: float) -> str:
-    """Letters that can be read on the shade of a value."""
+    """A text colour that is readable on the shade of a value."""
     return WHITE if largest and abs(value) > 0.6 * largest else INK
 
 
 class Canvas:
-    """A white sheet.
+    """A white canvas.
 
     Args:
         width: in pixels.
         height: in pixels, without the caption.
-        title: what the picture shows, for those who cannot see it.
+        title: a description, for screen readers.
     """
 
     def __init__(self, width: float, height: float, title: str) -> None:
@@ -122,7 +122,7 @@ class Canvas:
             )
 
     def svg(self, caption: str = "") -> str:
-        """The document, with a caption below, in as many lines as it needs."""
+        """The document, with a wrapped caption below."""
         lines = textwrap.wrap(caption, int((self.width - 60) / (CAPTION * LETTER)))
         for number, line in enumerate(lines):
             at = self.width / 2, self.height + (number + 0.7) * CAPTION_LINE

@@ -58,7 +58,7 @@ def _half(
     largest: float,
     m: int,
 ) -> None:
-    """``places`` are those of the sequence with ``outside`` zeros on either side."""
+    """``places`` are x positions of the sequence with ``outside`` zeros on either side."""
     s = len(sequence)
     first_end = outside or m - 1  # place of the first m-gram's last value
     for number in range(len(result)):

@@ -45,7 +45,7 @@ class Part:
 
 
 def strongest_part(trace: Trace) -> Part:
-    """Down from the root, always the map and row that bring most to what was chosen above."""
+    """From the root down, always the map and row that contribute most to the one chosen above."""
     chosen: list[tuple[int, int]] = []
     predicted = int(trace.logits.argmax())
     top = trace.layers[-1].values
@@ -87,7 +87,7 @@ def edges_of(trace: Trace, part: Part) -> list[Edge]:
 
 
 def _brought(trace: Trace, part: Part, number: int, i: int, column: int) -> float:
-    """What weight ``i`` of a layer's filter makes of a column below; all rows of a word are one."""
+    """The contribution of a column below through weight ``i`` of a layer's filter."""
     layer = trace.layers[number - 1]
     o, row = part.rows[number - 1]
     if number > 1:
@@ -100,7 +100,7 @@ def _brought(trace: Trace, part: Part, number: int, i: int, column: int) -> floa
 
 
 def reaching_root(edges: Sequence[Edge]) -> list[Edge]:
-    """The edges that lie on a way to the root inside the part."""
+    """The edges on a path to the root inside the part."""
     root = max(edge.layer for edge in edges)
     alive = {(root, 0)}
     kept = []

@@ -22,21 +22,21 @@ BOLD = 0.66  # mean width of a bold letter, in font sizes
 
 @dataclass(frozen=True)
 class Block:
-    """One detector of the figure: what it is shown for, and itself."""
+    """One detector of the figure, and its title."""
 
     title: str
     detector: Detector
 
 
 def ngrams_with(index: DetectorIndex, detector: Detector, word: str) -> tuple[int, int]:
-    """In how many of a detector's strongest n-grams a word brings most, and in how many it is."""
+    """How many of a detector's strongest n-grams a word contributes most to, and how many have it."""
     found = index.top(detector)
     marked = sum((word, True) in detection.parts() for detection in found)
     return marked, sum(word in detection.words for detection in found)
 
 
 def detector_for_word(index: DetectorIndex, word: str) -> Detector | None:
-    """The first-layer detector in whose n-grams a word brings most, most often.
+    """The first-layer detector in whose n-grams a word most often contributes most.
 
     None if there is no detector that has the word in more than half of its n-grams, or only faint
     ones.
@@ -61,7 +61,7 @@ def detector_for_class(index: DetectorIndex, label: object) -> Detector:
 
 
 def draw_top_ngrams(index: DetectorIndex, blocks: Sequence[Block], caption: str) -> str:
-    """The figure as SVG, two blocks side by side."""
+    """The figure as SVG, two blocks per row."""
     tables = [_columns(index.top(block.detector)) for block in blocks]
     width = [
         max((NUMBER + sum(widths) for widths in tables[side::2]), default=0.0) for side in (0, 1)

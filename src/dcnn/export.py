@@ -44,6 +44,8 @@ if TYPE_CHECKING:  # both are needed for ONNX files alone
     import onnx
     import onnxruntime
 
+__all__ = ["FORMATS", "Exported", "Format", "export", "format_of"]
+
 Format = Literal["onnx", "folder"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
