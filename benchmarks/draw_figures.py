@@ -117,9 +117,8 @@ def figure_4(index: DetectorIndex, about: str) -> str:
             blocks.append(Block(f"{kind}: \u201c{word}\u201d {counts}", one))
         lacking += [word for word in words if word not in dict(found)]
     caption = (
-        f"{about}. Words in blue contribute most to the value at the left. A class's detector is the "
-        "one whose n-grams all contribute most to it; a word's has it in most of its "
-        "n-grams. "
+        f"{about}. Words in blue contribute most to the value at the left. A class's detector is "
+        "the one whose n-grams all contribute most to it; a word's has it in most of its n-grams. "
     )
     caption += (
         f"No detector has more than half of its n-grams with: {', '.join(lacking)}."

@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from dcnn.serve.limits import Limits
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,6 +34,7 @@ from dcnn.models import build_model
 from dcnn.ops import select as backends
 from dcnn.predictor import Predictor
 from dcnn.serve.app import make_app
+from dcnn.serve.protocol import Limits
 from dcnn.serve.registry import Registry, ServedModel
 from dcnn.text.vocabulary import Sentences
 from untrained import VOCABULARY_TEXT, make_artifact
@@ -293,7 +293,7 @@ def test_a_value_too_large_for_float16_is_named(tmp_path, artifact, out):
     [
         ({"out": "a.onnx", "dtype": "int4"}, "dtype='int4' must be one of float32, float16, int8"),
         ({"out": "a.onnx", "format": "tflite"}, "format='tflite' must be one of onnx, folder"),
-        ({"out": "no/a.onnx"}, "there is no folder no; make it"),
+        ({"out": "no/a.onnx"}, "there is no folder no; create it"),
         ({"out": "model", "format": "onnx"}, "model is a folder; name a file"),
         ({"out": "file"}, "file exists and is not just a model folder"),
     ],

@@ -29,7 +29,7 @@ class Block:
 
 
 def ngrams_with(index: DetectorIndex, detector: Detector, word: str) -> tuple[int, int]:
-    """How many of a detector's strongest n-grams a word contributes most to, and how many have it."""
+    """Number of a detector's strongest n-grams where a word contributes most, and where it is."""
     found = index.top(detector)
     marked = sum((word, True) in detection.parts() for detection in found)
     return marked, sum(word in detection.words for detection in found)
