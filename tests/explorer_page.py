@@ -25,4 +25,4 @@ def signed(amount: float) -> str:
 
 
 def shown_edges(page: Page) -> int:
-    return page.locator("#graph .edge:not(.faint):not(.hushed)").count()
+    return page.locator("#graph .edge:not(.faint):not(.filtered)").count()

@@ -21,14 +21,13 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from dcnn import __version__
-from dcnn.data.readers import Row, TableOptions
+from dcnn.data.readers import Row
 from dcnn.errors import UserError
 from dcnn.serve import schemas
 from dcnn.serve.explanations import check_words, compare_texts, explain_text, find_detectors
 from dcnn.serve.middleware import FAILED, ApiMiddleware, HostPolicy, Metrics, error_response
 from dcnn.serve.prediction import (
-    ENCODINGS,
-    PredictOptions,
+    check_options,
     chunks,
     predict_rows,
     predict_texts,
@@ -112,13 +111,6 @@ class BoundedThreads:
             return await self.call(work, *args, **kwargs)
 
 
-ModelName = Annotated[str | None, Query(description=schemas.MODEL)]
-
-
-def _index(least: int, about: str) -> Any:
-    return Query(ge=least, le=100_000, description=about)
-
-
 class Endpoints:
     """The endpoints, and what they share."""
 
@@ -148,12 +140,11 @@ class Endpoints:
         request = parse(schemas.PredictRequest, body)
         model, texts = self.registry.get(request.given("model")), request.all_texts()
         check_texts(texts, limits.texts, limits)
-        options = PredictOptions(request.given("top"), request.given("abstain_below"))
-        options.check(model.predictor)
+        check_options(model.predictor, request)
         if sum(map(len, texts)) + len(texts) <= INLINE_CHARACTERS:
-            response = predict_texts(model, texts, options)
+            response = predict_texts(model, texts, request)
         else:
-            response = await self.slow.run(predict_texts, model, texts, options)
+            response = await self.slow.run(predict_texts, model, texts, request)
         self.metrics.count_texts(model.name, len(texts))
         await send_json(send, 200, response)
 
@@ -185,69 +176,30 @@ class Endpoints:
         return _json(response)
 
     async def predict_file(
-        self,
-        request: Request,
-        name: Annotated[str, Query(description="Name of the file; its suffix gives the format.")],
-        model: ModelName = None,
-        text_column: Annotated[
-            str | None, Query(description="Column of the texts; default: guessed.")
-        ] = None,
-        encoding: Annotated[
-            str, Query(description="Encoding of the file.", json_schema_extra={"enum": ENCODINGS})
-        ] = "utf-8",
-        header: Annotated[
-            bool, Query(description="Whether CSV and TSV start with the column names.")
-        ] = True,
-        top: Annotated[int | None, Query(ge=1, description=schemas.TOP)] = None,
-        abstain_below: Annotated[
-            float | None,
-            Query(ge=0, le=1, allow_inf_nan=False, description=schemas.ABSTAIN_BELOW),
-        ] = None,
+        self, request: Request, query: Annotated[schemas.FileQuery, Query()]
     ) -> Response:
         """Predictions for a CSV, TSV, JSON Lines or text file: one line of JSON per row."""
-        served = self.registry.get(model)
-        options = PredictOptions(top, abstain_below)
-        options.check(served.predictor)
-        if encoding not in ENCODINGS:
-            raise HTTPException(422, f"encoding must be one of {', '.join(ENCODINGS)}")
-        table = TableOptions(text_column, encoding=encoding, header=header)
+        model = self.registry.get(query.given("model"))
+        check_options(model.predictor, query)
         async with AsyncExitStack() as stack:
             # Before the body is read: the slots bound how many files are in memory.
             await stack.enter_async_context(self.files.slot())
             content = await self._body(request, self.limits.file_bytes)
-            rows = await self.files.call(read_upload, name, content, table, self.limits)
-            return _JsonLines(self._lines(served, rows, options), stack.pop_all())
+            rows = await self.files.call(read_upload, content, query, self.limits)
+            return _JsonLines(self._lines(model, rows, query), stack.pop_all())
 
     async def _lines(
-        self, model: ServedModel, rows: list[Row], options: PredictOptions
+        self, model: ServedModel, rows: list[Row], options: schemas.PredictOptions
     ) -> AsyncIterator[bytes]:
         async with asyncio.timeout(self.limits.stream_seconds):
             for part in chunks(rows):
                 yield await self.files.call(predict_rows, model, part, options)
                 self.metrics.count_texts(model.name, len(part))
 
-    async def detectors(
-        self,
-        model: ModelName = None,
-        layer: Annotated[int | None, _index(1, "Only this layer.")] = None,
-        map: Annotated[int | None, _index(0, "Only this feature map.")] = None,  # noqa: A002
-        row: Annotated[int | None, _index(0, "Only this row.")] = None,
-        node: Annotated[
-            str | None,
-            Query(
-                pattern=r"^\d{1,5}:\d{1,5}:\d{1,5}$",
-                description="Only those that a node of the feature graph sums: LAYER:MAP:ROW.",
-            ),
-        ] = None,
-        word: Annotated[
-            str | None,
-            Query(max_length=100, description="Only those activated by this word; best first."),
-        ] = None,
-        limit: Annotated[int, Query(ge=1, le=500, description="Maximum number to return.")] = 50,
-    ) -> Response:
+    async def detectors(self, query: Annotated[schemas.DetectorsQuery, Query()]) -> Response:
         """What activates the network's feature detectors: n-grams of the server's corpus."""
-        served, at = self.registry.get(model), {"layer": layer, "map": map, "row": row}
-        return _json(await self.slow.run(find_detectors, served, at, node, word, limit))
+        model = self.registry.get(query.given("model"))
+        return _json(await self.slow.run(find_detectors, model, query))
 
     async def models(self) -> Response:
         """The models that are served, and the limits."""

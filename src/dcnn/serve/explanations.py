@@ -33,6 +33,7 @@ from dcnn.serve.protocol import Limits, json_bytes
 from dcnn.serve.registry import ServedModel
 from dcnn.serve.schemas import (
     CompareRequest,
+    DetectorsQuery,
     Drawing,
     DrawnEdge,
     DrawnNode,
@@ -193,39 +194,30 @@ def index_detectors(
     return index
 
 
-def find_detectors(
-    model: ServedModel, place: dict[str, int | None], node: str | None, word: str | None, limit: int
-) -> bytes:
-    """The response of ``/v1/detectors``; what is None does not filter.
-
-    Args:
-        model: the model.
-        place: layer, map and row of the detectors.
-        node: a node of the feature graph, as ``layer:map:row``: only the detectors it sums.
-        word: only detectors that are activated by this word, the most specific ones first.
-        limit: number of detectors to describe.
+def find_detectors(model: ServedModel, query: DetectorsQuery) -> bytes:
+    """The response of ``/v1/detectors``.
 
     Raises:
         HTTPException: there is no corpus, the model has no detectors, or there is no such node.
         UserError: the word is not in the vocabulary.
     """
-    index = model.detectors
+    index, given = model.detectors, query.model_fields_set
     if index is None:
         raise HTTPException(404, model.detectors_note)
-    found = list(index.detectors if word is None else index.find(word))
-    for name, value in place.items():
-        if value is not None:
-            found = [detector for detector in found if getattr(detector, name) == value]
-    if node is not None:
-        summed, known = detectors_of_node(model, node), index.detectors
+    known = index.detectors
+    found = list(index.find(query.word) if "word" in given else known)
+    for name in given & {"layer", "map", "row"}:
+        found = [one for one in found if getattr(one, name) == getattr(query, name)]
+    if "node" in given:
+        summed = detectors_of_node(model, query.node)
         if not summed <= set(known):
             raise HTTPException(
                 422,
-                f"node: there is no node {node} here; detectors are {known[0]} to {known[-1]} "
-                "(layer:map:row), and folding sums two of the first layer",
+                f"node: there is no node {query.node} here; detectors are {known[0]} to "
+                f"{known[-1]} (layer:map:row), and folding sums two of the first layer",
             )
-        found = [detector for detector in found if detector in summed]
-    described = [index.describe(detector) for detector in found[:limit]]
+        found = [one for one in found if one in summed]
+    described = [index.describe(one) for one in found[: query.limit]]
     return json_bytes({"model": model.name, "detectors": described, "total": len(found)})
 
 

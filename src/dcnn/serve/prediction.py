@@ -7,7 +7,6 @@ instead of half an answer.
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from starlette.exceptions import HTTPException
@@ -19,11 +18,10 @@ from dcnn.files import COMPRESSIONS
 from dcnn.predictor import Prediction, Predictor
 from dcnn.serve.protocol import Limits, json_bytes
 from dcnn.serve.registry import ServedModel
-from dcnn.serve.schemas import PredictionResponse
+from dcnn.serve.schemas import FileQuery, PredictionResponse, PredictOptions
 
 CHUNK = 256  # rows predicted together and sent together
 LONGEST_NAME = 80
-ENCODINGS = ("utf-8", "utf-16", "latin-1", "cp1252")
 
 # The readers name options of the command line; here they are query parameters.
 _PARAMETERS = {
@@ -33,49 +31,39 @@ _PARAMETERS = {
 }
 
 
-@dataclass(frozen=True)
-class PredictOptions:
-    """What a prediction contains beyond the default, as in ``dcnn predict --json``.
+def check_options(predictor: Predictor, options: PredictOptions) -> None:
+    """Find before any work what a multi-label model cannot do.
 
-    Attributes:
-        top: how many labels to list, most probable first; no list if None.
-        abstain_below: a text whose best probability is below this gets no label.
+    Raises:
+        HTTPException: ``top`` is above 1.
+        UserError: it is to abstain.
     """
+    if predictor.multi_label and options.top > 1:
+        raise HTTPException(
+            422,
+            f"top={options.top} is for single-label models; this model is multi-label and gives "
+            "every label that reaches its threshold; the field probabilities has them all",
+        )
+    if "abstain_below" in options.model_fields_set:
+        predictor.check_abstains(options.abstain_below)
 
-    top: int | None = None
-    abstain_below: float | None = None
 
-    def check(self, predictor: Predictor) -> None:
-        """Find before any work what a multi-label model cannot do.
-
-        Raises:
-            HTTPException: ``top`` is above 1.
-            UserError: it is to abstain.
-        """
-        if predictor.multi_label and self.top is not None and self.top > 1:
-            raise HTTPException(
-                422,
-                f"top={self.top} is for single-label models; this model is multi-label and gives "
-                "every label that reaches its threshold; the field probabilities has them all",
-            )
-        if self.abstain_below is not None:
-            predictor.check_abstains(self.abstain_below)
-
-    def predict(self, predictor: Predictor, texts: Sequence[str]) -> list[PredictionResponse]:
-        """The predictions of some texts."""
-        predictions = predictor.predict(texts, self.abstain_below or 0.0)
-        return [self._response(prediction) for prediction in predictions]
-
-    def _response(self, prediction: Prediction) -> PredictionResponse:
+def _predict(
+    predictor: Predictor, texts: Sequence[str], options: PredictOptions
+) -> list[PredictionResponse]:
+    responses = []
+    abstains = "abstain_below" in options.model_fields_set
+    for prediction in predictor.predict(texts, options.abstain_below):
         response = prediction_response(prediction)
-        if self.abstain_below is not None:
+        if abstains:
             response["abstained"] = prediction.abstained
             if prediction.abstained:
                 response["label"] = None
-        if self.top is not None:
-            ranked = prediction.ranked[: self.top]
+        if options.top:
+            ranked = prediction.ranked[: options.top]
             response["top"] = [{"label": label, "probability": p} for label, p in ranked]
-        return response
+        responses.append(response)
+    return responses
 
 
 def prediction_response(prediction: Prediction) -> PredictionResponse:
@@ -92,12 +80,14 @@ def prediction_response(prediction: Prediction) -> PredictionResponse:
 
 def predict_texts(model: ServedModel, texts: Sequence[str], options: PredictOptions) -> bytes:
     """The response of ``/v1/predict``."""
-    return json_bytes({"model": model.name, "predictions": options.predict(model.predictor, texts)})
+    return json_bytes(
+        {"model": model.name, "predictions": _predict(model.predictor, texts, options)}
+    )
 
 
 def predict_rows(model: ServedModel, rows: Sequence[Row], options: PredictOptions) -> bytes:
     """Lines of the response of ``/v1/predict-file``: one JSON object per row."""
-    predictions = options.predict(model.predictor, [row.text for row in rows])
+    predictions = _predict(model.predictor, [row.text for row in rows], options)
     lines = [
         json_bytes({"line": row.place.number, "text": row.text, **prediction}) + b"\n"
         for row, prediction in zip(rows, predictions, strict=True)
@@ -110,18 +100,19 @@ def chunks(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     return (rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK))
 
 
-def read_upload(name: str, content: bytes, options: TableOptions, limits: Limits) -> list[Row]:
+def read_upload(content: bytes, query: FileQuery, limits: Limits) -> list[Row]:
     """The rows of an uploaded file.
 
     Raises:
         HTTPException: the file cannot be read, or has too many texts or one that is too long.
     """
     # The name is only ever printed: its last part, shortened, without control characters.
-    last = PurePosixPath(name.replace("\\", "/")).name
+    last = PurePosixPath(query.name.replace("\\", "/")).name
     path = Path("".join(c for c in last if c.isprintable())[-LONGEST_NAME:] or "the file")
     if path.suffix.lower() in COMPRESSIONS:
         raise HTTPException(422, f"{path}: compressed files are not accepted; decompress it first")
     rows: list[Row] = []
+    options = TableOptions(query.given("text_column"), encoding=query.encoding, header=query.header)
     try:
         for row in read_texts(path, io.BytesIO(content), options):
             if len(row.text) > limits.characters:

@@ -6,7 +6,7 @@ them. Limits of a server are checked where a request is processed (``dcnn.serve.
 """
 
 from collections.abc import Sequence
-from typing import Any, NotRequired, Self
+from typing import Any, Literal, NotRequired, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict  # pydantic accepts that of typing from Python 3.12 on
@@ -16,36 +16,20 @@ from dcnn.inspection.attribution import NGram
 from dcnn.inspection.explanation import Deletion
 from dcnn.serve.protocol import Limits
 
-MODEL = "Name of a model; default: the first one."
-TOP = "Number of labels to list, most probable first; single-label models only."
-ABSTAIN_BELOW = (
-    "Give no label to a text whose best probability is below this; single-label models only."
-)
-CLASS = "The label to explain; default: the predicted one."
-NODES = "Number of nodes of the last layer to draw: those with the largest contributions."
-EDGES = "Number of edges to draw into every node: those with the largest contributions."
+LARGEST = 100_000  # layer, map or row: far above any network's
 
 
-def _without_defaults(schema: dict[str, Any]) -> None:
-    """Leave out empty defaults: Python needs a value, but omitting a field is none of them."""
-    for field in schema["properties"].values():
-        if not field.get("default", True):
-            del field["default"]
-
-
-def _either_text_or_texts(schema: dict[str, Any]) -> None:
-    _without_defaults(schema)
-    schema["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
+def _optional(empty: Any, about: str, **rules: Any) -> Any:
+    """A field that may be omitted. A factory's value is not part of the schema as a default."""
+    return Field(default_factory=lambda: empty, description=about, **rules)
 
 
 class ModelRequest(BaseModel):
     """What all requests share."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, populate_by_name=True, json_schema_extra=_without_defaults
-    )
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 
-    model: str = Field(default="", description=MODEL)
+    model: str = _optional("", "Name of a model; default: the first one.")
 
     def given(self, name: str) -> Any:
         """The value of a field; None if it was omitted."""
@@ -55,10 +39,12 @@ class ModelRequest(BaseModel):
 class TextRequest(ModelRequest):
     """One text or several."""
 
-    model_config = ConfigDict(json_schema_extra=_either_text_or_texts)
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
+    )
 
-    text: str = Field(default="", description="One text.")
-    texts: list[str] = Field(default_factory=list, description="Several texts.")
+    text: str = _optional("", "One text.")
+    texts: list[str] = _optional([], "Several texts.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -71,21 +57,63 @@ class TextRequest(ModelRequest):
         return [self.text] if "text" in self.model_fields_set else self.texts
 
 
-class PredictRequest(TextRequest):
+class PredictOptions(ModelRequest):
+    """What a prediction contains beyond the default, as in ``dcnn predict --json``."""
+
+    top: int = _optional(
+        0, "Number of labels to list, most probable first; single-label models only.", ge=1
+    )
+    abstain_below: float = _optional(
+        0.0,
+        "Give no label to a text whose best probability is below this; single-label models only.",
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+    )
+
+
+class PredictRequest(TextRequest, PredictOptions):
     """The body of ``/v1/predict``."""
 
-    top: int = Field(default=0, ge=1, description=TOP)
-    abstain_below: float = Field(
-        default=0.0, ge=0, le=1, allow_inf_nan=False, description=ABSTAIN_BELOW
+
+class FileQuery(PredictOptions):
+    """The query of ``/v1/predict-file``."""
+
+    model_config = ConfigDict(strict=False)  # a query consists of strings
+
+    name: str = Field(description="Name of the file; its suffix gives the format.")
+    text_column: str = _optional("", "Column of the texts; default: guessed.")
+    encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252"] = Field(
+        "utf-8", description="Encoding of the file."
     )
+    header: bool = Field(True, description="Whether CSV and TSV start with the column names.")
+
+
+class DetectorsQuery(ModelRequest):
+    """The query of ``/v1/detectors``; what is omitted does not filter."""
+
+    model_config = ConfigDict(strict=False)
+
+    layer: int = _optional(0, "Only this layer.", ge=1, le=LARGEST)
+    map: int = _optional(0, "Only this feature map.", ge=0, le=LARGEST)
+    row: int = _optional(0, "Only this row.", ge=0, le=LARGEST)
+    node: str = _optional(
+        "",
+        "Only those that a node of the feature graph sums: LAYER:MAP:ROW.",
+        pattern=r"^\d{1,5}:\d{1,5}:\d{1,5}$",
+    )
+    word: str = _optional("", "Only those activated by this word; best first.", max_length=100)
+    limit: int = Field(50, ge=1, le=500, description="Maximum number to return.")
 
 
 class GraphRequest(ModelRequest):
     """What is to be explained, and how much of the graph is drawn."""
 
-    of_class: str = Field(default="", alias="class", description=CLASS)
-    nodes: int = Field(default=10, ge=1, le=60, description=NODES)
-    edges: int = Field(default=3, ge=1, le=8, description=EDGES)
+    of_class: str = _optional(
+        "", "The label to explain; default: the predicted one.", alias="class"
+    )
+    nodes: int = Field(10, ge=1, le=60, description="Nodes of the last layer, strongest first.")
+    edges: int = Field(3, ge=1, le=8, description="Edges into every node, strongest first.")
 
 
 class ExplainRequest(TextRequest, GraphRequest):

@@ -1,1 +1,1 @@
-"""The explorer page in a real Chromium: a package, since its modules share one browser."""
+"""The explorer page in a real Chromium: a package, so that its modules share one browser."""

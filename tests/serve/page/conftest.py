@@ -1,8 +1,8 @@
 """The explorer page in a real Chromium.
 
-Every test also holds that the page asked nobody but its own server, and that its console is silent.
-Playwright may be missing: the import of ``explorer_page`` then skips a module of tests, but would
-break a conftest, so here it stands in the fixtures.
+Every test also checks that the page sends requests only to its own server and logs nothing.
+Without playwright, importing ``explorer_page`` skips a module of tests but would break a conftest,
+so the fixtures import it.
 """
 
 import os
@@ -49,7 +49,7 @@ def server(folder: Path) -> Iterator[Running]:
 
 @pytest.fixture
 def opened(browser: "Browser", server: Running) -> "Iterator[Callable[..., Page]]":
-    """Open the page; in the end, check what it asked for and what it logged."""
+    """Open the page; at the end, check its requests and its log."""
     contexts, faults, asked = [], [], set()
 
     def open_page(hash_: str = "", address: str = "", **options: object) -> "Page":

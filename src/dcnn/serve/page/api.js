@@ -1,21 +1,21 @@
-// The server's answers. One place knows whether it answers at all, and carries the key.
+// Requests to the server: its key, its errors, and whether it can be reached.
 
 import { byId } from "./dom.js";
 
-const WAIT = [1000, 2000, 4000]; // milliseconds between looks whether it is back
+const WAIT = [1000, 2000, 4000]; // milliseconds between attempts to reach it
 
 let key = sessionStorage.getItem("dcnn-key") || "";
 let dead = false;
 const returns = new Set();
 
 export class ServerError extends Error {
-  constructor(status, sentence) {
-    super(sentence);
+  constructor(status, message) {
+    super(message);
     this.status = status;
   }
 }
 
-// Called when the server is back after it was gone.
+// Called when the server can be reached again.
 export const whenBack = (callback) => returns.add(callback);
 
 export async function start() {
@@ -38,8 +38,8 @@ export async function ask(path, options = {}) {
     return ask(path, options);
   }
   if (!answer.ok) {
-    const told = await answer.json().catch(() => ({}));
-    throw new ServerError(answer.status, told.error || `the server answered ${answer.status}`);
+    const body = await answer.json().catch(() => ({}));
+    throw new ServerError(answer.status, body.error || `the server answered ${answer.status}`);
   }
   return options.stream ? answer : answer.json();
 }
@@ -72,18 +72,18 @@ function lost() {
   if (dead) return;
   dead = true;
   const banner = byId("banner");
-  banner.textContent = "The server does not answer. What you see is its last answer; trying again\u2026";
+  banner.textContent = "The server does not answer. This page shows its last answer; trying again\u2026";
   banner.hidden = false;
-  look(0);
+  retry(0);
 }
 
-function look(tries) {
+function retry(tries) {
   setTimeout(async () => {
     try {
       const answer = await fetch("/healthz");
       if (!answer.ok) throw new Error("not yet");
     } catch {
-      look(tries + 1);
+      retry(tries + 1);
       return;
     }
     dead = false;

@@ -1,4 +1,4 @@
-// Two sentences side by side, and what changed between their graphs.
+// Two sentences side by side, and what changes between them.
 
 import { post } from "./api.js";
 import { axis, nodeName } from "./details.js";
@@ -9,7 +9,7 @@ import { recolour, wordButtons } from "./words.js";
 
 const FIRST = "The acting is superb, and the plot is gripping.";
 const SECOND = "The acting is superb, but the plot is thin and tedious.";
-const BESIDE = 0.55; // scale down to which a graph shrinks before it is cut
+const BESIDE = 0.55; // smallest scale before a graph is cropped
 const SIDES = ["first", "second"];
 
 export class CompareView {
@@ -59,7 +59,7 @@ export class CompareView {
 
   #show(answer) {
     byId("comparison").hidden = !answer;
-    this.#problem(answer ? "" : this.model.explainable ? "Type two sentences." : `A model of the kind ${this.model.kind} has no feature graph to compare.`);
+    this.#problem(answer ? "" : this.model.explainable ? "Type two sentences." : `A model of kind ${this.model.kind} has no feature graph to compare.`);
     if (!answer) return;
     this.answer = answer;
     answer.explanations.forEach((explanation, i) => {
@@ -68,7 +68,7 @@ export class CompareView {
     const [before, after] = answer.explanations;
     byId("difference").replaceChildren(
       "The logit of ", make("b", {}, String(before.class)), ` goes from ${signed(before.logit)} to ${signed(after.logit)}: `,
-      make("b", {}, signed(answer.difference)), `, of which the ${answer.changes.length} largest changes below make ${signed(answer.difference - answer.others)} and all others ${signed(answer.others)}.`);
+      make("b", {}, signed(answer.difference)), `. The ${answer.changes.length} largest changes below add up to ${signed(answer.difference - answer.others)}, all others to ${signed(answer.others)}.`);
     this.#aligned(answer);
     this.#changes(answer);
     this.#graphs(answer);
@@ -101,22 +101,22 @@ export class CompareView {
     const strong = strengths(answer.changes.flatMap((change) => [...change.contributions, change.contributions[1] - change.contributions[0]]));
     const rows = answer.changes.map((change, i) => {
       const [a, b] = change.contributions;
-      const look = () => this.#colour(change.word_contributions);
-      const back = () => this.#colour(null);
-      return make("tr", { tabindex: "0", onpointerenter: look, onpointerleave: back, onfocus: look, onblur: back },
+      const enter = () => this.#colour(change.word_contributions);
+      const leave = () => this.#colour(null);
+      return make("tr", { tabindex: "0", onpointerenter: enter, onpointerleave: leave, onfocus: enter, onblur: leave },
         make("td", { class: "name" }, change.name || nodeName(detectorOf(change)), change.name ? make("small", {}, nodeName(detectorOf(change))) : null),
         make("td", {}, axis(a, strong[3 * i])), make("td", { class: "number" }, signed(a, 3)),
         make("td", {}, axis(b, strong[3 * i + 1])), make("td", { class: "number" }, signed(b, 3)),
         make("td", { class: "number" }, make("b", {}, signed(b - a, 3))));
     });
     byId("changes").replaceChildren(make("div", { class: "scroll" }, make("table", {},
-      make("thead", {}, make("tr", {}, make("th", {}, "detector"), make("th", { colspan: 2 }, "in the first"), make("th", { colspan: 2 }, "in the second"), make("th", { class: "number" }, "change"))),
+      make("thead", {}, make("tr", {}, make("th", {}, "detector"), make("th", { colspan: 2 }, "first sentence"), make("th", { colspan: 2 }, "second sentence"), make("th", { class: "number" }, "change"))),
       make("tbody", {}, ...rows))));
   }
 
-  #colour(seen) {
+  #colour(contributions) {
     this.answer.explanations.forEach((explanation, which) => {
-      const amounts = seen ? seen[which] : explanation.words.map((word) => word.attribution);
+      const amounts = contributions ? contributions[which] : explanation.words.map((word) => word.attribution);
       recolour(this.buttons[which], amounts);
       this.graphs[which].shadeWith(amounts);
     });
@@ -127,7 +127,7 @@ export class CompareView {
     answer.explanations.forEach((explanation, which) => {
       const only = new Set([...drawn[which]].filter((name) => !drawn[1 - which].has(name)));
       this.graphs[which].show(explanation, only);
-      byId(`${SIDES[which]}-only`).textContent = `${only.size} of ${drawn[which].size} detectors are drawn only here (ringed)`;
+      byId(`${SIDES[which]}-only`).textContent = `${only.size} of ${drawn[which].size} detectors are drawn only here (outlined)`;
     });
   }
 }

@@ -1,16 +1,16 @@
-// The panel beside the graph: what is known of the word or node that is pointed at.
+// The panel beside the graph: details of the word or node under the pointer.
 
 import { make, percent, side, signed, strengths } from "./dom.js";
 
-const MOST = 9; // words told of a node
+const MOST = 9; // words listed per node
 
 export function hint() {
   if (matchMedia("(hover: none)").matches) {
-    return [make("p", { class: "hint" }, "Tap a word to see where it goes, a node to see what it saw and what its detectors look for. Drag sideways to move the graph.")];
+    return [make("p", { class: "hint" }, "Tap a word to see its paths, or a node to see the words that contribute to it and what activates its detectors. Drag sideways to move the graph.")];
   }
   return [
-    make("p", { class: "hint" }, "Point at a word to see where it goes, at a node to see what it saw. Click a node for the n-grams that its detectors look for."),
-    make("p", { class: "hint" }, make("kbd", {}, "Tab"), " enters the graph, ", make("kbd", {}, "\u2190 \u2191 \u2192 \u2193"), " walk it, ", make("kbd", {}, "Enter"), " holds a node, ", make("kbd", {}, "+ \u2212 0"), " zoom."),
+    make("p", { class: "hint" }, "Point at a word to see its paths, or at a node to see the words that contribute to it. Click a node for the n-grams that activate its detectors."),
+    make("p", { class: "hint" }, make("kbd", {}, "Tab"), " enters the graph, ", make("kbd", {}, "\u2190 \u2191 \u2192 \u2193"), " move between nodes, ", make("kbd", {}, "Enter"), " pins a node, ", make("kbd", {}, "+ \u2212 0"), " zoom."),
   ];
 }
 
@@ -18,55 +18,55 @@ export function ofWord(explanation, position) {
   const { word, attribution, known } = explanation.words[position];
   const deletion = explanation.deletions[position];
   const edges = explanation.graph.edges.filter((edge) => edge.source === `word:${position}`);
-  const goes = edges.map((edge) => [edge.target, edge.contribution]).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  const paths = edges.map((edge) => [edge.target, edge.contribution]).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
   return [
     make("h3", {}, `\u201c${word}\u201d`),
-    known ? null : make("p", { class: "hint" }, "Not in the network's vocabulary: it stands for any unknown word."),
-    facts([
+    known ? null : make("p", { class: "hint" }, "Not in the vocabulary: the network treats it as the unknown word."),
+    fields([
       ["attribution", `${signed(attribution, 3)} ${side(attribution)} ${explanation.class}`],
       ["without it", `${deletion.label} ${percent(deletion.probability)}`],
     ]),
-    make("h4", {}, goes.length ? "Where it goes, along the paths drawn" : "No path that is drawn starts here."),
-    bars(goes.slice(0, MOST).map(([id, flow]) => [nodeName(id), flow])),
+    make("h4", {}, paths.length ? "Contributions along the drawn paths" : "No drawn path starts here."),
+    bars(paths.slice(0, MOST).map(([id, flow]) => [nodeName(id), flow])),
   ];
 }
 
 export function ofNode(explanation, node) {
   const words = explanation.words.map((word, i) => [word.word, node.word_contributions[i]]);
-  const told = words.filter(([, amount]) => Math.abs(amount) > 0.0005);
-  told.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  const listed = words.filter(([, amount]) => Math.abs(amount) > 0.0005);
+  listed.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
   const biases = node.value - node.word_contributions.reduce((sum, amount) => sum + amount, 0);
   return [
     make("h3", {}, `Layer ${node.layer}, map ${node.map}, row ${node.row}`),
-    facts([
+    fields([
       ["value", `${signed(node.value, 3)}, after tanh`],
-      ["kept by", node.margin === null ? "nothing was dropped" : node.margin.toFixed(3)],
+      ["margin", node.margin === null ? "nothing was dropped" : node.margin.toFixed(3)],
       ["contribution", `${signed(node.contribution, 3)} to the logit`],
     ]),
     make("h4", {}, "Contributions of the words to its value"),
-    bars([...told.slice(0, MOST), ...others(told.slice(MOST)), ["biases", biases]]),
+    bars([...listed.slice(0, MOST), ...others(listed.slice(MOST)), ["biases", biases]]),
   ];
 }
 
-// What is left of a list that was cut, so that the numbers still add up.
+// The rest of a truncated list, so that the numbers still add up.
 const others = (left) =>
   left.length ? [[`${left.length} others`, left.reduce((sum, [, amount]) => sum + amount, 0)]] : [];
 
 export function ofDetectors(answer) {
   return [
-    make("h4", {}, answer.detectors.length > 1 ? "What its two detectors look for; folding adds them" : "What its detector looks for"),
+    make("h4", {}, answer.detectors.length > 1 ? "What activates its two detectors, which folding sums" : "What activates its detector"),
     ...answer.detectors.map((detector) => {
       const [label, amount] = Object.entries(detector.contributions).sort((a, b) => b[1] - a[1])[0];
       return make("div", { class: "detector" },
-        make("div", { class: "title" }, detector.name || "nothing stands out"),
-        make("div", { class: "where" }, `detector ${detector.layer}:${detector.map}:${detector.row}, contributes ${signed(amount, 3)} to ${label}${detector.faint ? ", next to no weight" : ""}`),
+        make("div", { class: "title" }, detector.name || "no distinctive word"),
+        make("div", { class: "where" }, `detector ${detector.layer}:${detector.map}:${detector.row}, contributes ${signed(amount, 3)} to ${label}${detector.faint ? ", weights near zero" : ""}`),
         make("ol", {}, ...detector.top.map((ngram) => make("li", {}, detection(ngram), make("span", { class: "number" }, signed(ngram.value))))),
       );
     }),
   ];
 }
 
-// An n-gram of the corpus; the words that bring most stand out.
+// An n-gram of the corpus; the words that contribute most are bold.
 function detection(ngram) {
   const strongest = new Set(ngram.strongest);
   const parts = [];
@@ -83,13 +83,13 @@ export const nodeName = (id) => {
   return `${layer}:${map}:${row}`;
 };
 
-function facts(pairs) {
-  return make("dl", { class: "facts" }, ...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+function fields(pairs) {
+  return make("dl", { class: "fields" }, ...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
 }
 
 export function bars(pairs) {
   const strong = strengths(pairs.map(([, amount]) => amount));
-  return make("ul", { class: "brings" }, ...pairs.map(([name, amount], i) =>
+  return make("ul", { class: "contributions" }, ...pairs.map(([name, amount], i) =>
     make("li", {}, make("span", { class: "name", title: name }, name), axis(amount, strong[i]), make("span", { class: "number" }, signed(amount, 3)))));
 }
 

@@ -1,4 +1,4 @@
-// The API's own description, as a page.
+// The OpenAPI document as a page.
 
 import { byId, make } from "./dom.js";
 import { startTheme } from "./theme.js";
@@ -19,7 +19,7 @@ function endpoint(path, method, operation) {
     make("h3", {}, make("span", { class: "method" }, method.toUpperCase()), make("code", {}, path)),
     make("p", {}, operation.description),
     make("pre", {}, curl(path, method, operation, body)),
-    table(given, "in the address"), table(fields, "in the body"),
+    table(given, "query parameter"), table(fields, "field of the JSON body"),
     others.length ? make("p", { class: "note" }, others.map(([status, answer]) => `${status}: ${answer.description}`).join(" \u00b7 ")) : null);
 }
 
@@ -34,5 +34,5 @@ function table(rows, where) {
   if (!rows.length) return null;
   return make("div", { class: "scroll" }, make("table", {},
     make("thead", {}, make("tr", {}, make("th", {}, where), make("th", {}))),
-    make("tbody", {}, ...rows.map(([name, about, needed]) => make("tr", {}, make("td", {}, make("code", {}, name), needed ? " (needed)" : ""), make("td", {}, about ?? ""))))));
+    make("tbody", {}, ...rows.map(([name, about, required]) => make("tr", {}, make("td", {}, make("code", {}, name), required ? " (required)" : ""), make("td", {}, about ?? ""))))));
 }

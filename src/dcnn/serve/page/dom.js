@@ -1,4 +1,4 @@
-// Elements from values. Text goes in as text and never as markup.
+// Elements from values. Text is inserted as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -21,7 +21,7 @@ export const make = (tag, attributes = {}, ...children) =>
 export const draw = (tag, attributes = {}, ...children) =>
   filled(document.createElementNS(SVG, tag), attributes, children);
 
-// What a text is given: one label, or all that reach their thresholds, which may be none.
+// The labels of a text: one, or all that reach their thresholds (perhaps none).
 export const given = (answer) => (answer.labels ?? [answer.label]).map(String);
 
 export const verdict = (answer) => given(answer).join(", ") || "no label";
@@ -36,7 +36,7 @@ export const percent = (share) => {
 
 export const side = (number) => (number < 0 ? "against" : "for");
 
-// How strong each of some amounts is beside the largest, 0 to 1.
+// Every amount relative to the largest one, 0 to 1.
 export function strengths(amounts) {
   const largest = Math.max(...amounts.map(Math.abs), 1e-12);
   return amounts.map((amount) => Math.abs(amount) / largest);
@@ -47,7 +47,7 @@ export function choices(select, values, chosen) {
   select.value = chosen;
 }
 
-// Words with an ellipsis where some in between are missing.
+// Words, with an ellipsis where words in between are missing.
 export function phrase(words, positions) {
   const parts = [];
   words.forEach((word, i) => {

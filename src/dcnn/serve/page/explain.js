@@ -1,4 +1,4 @@
-// The view of one sentence: label, words, graph, n-grams, deletions; all follow as one types.
+// The view of one sentence: label, words, graph, n-grams and deletions, updated as the user types.
 
 import { ask, post } from "./api.js";
 import { hint, ofDetectors, ofNode, ofWord } from "./details.js";
@@ -9,7 +9,7 @@ import { wordButtons } from "./words.js";
 
 const EXAMPLES = ["The plot is thin, but the acting is superb.", "not a dull moment", "It never quite comes together, and the jokes fall flat.", "A gorgeous, witty, seductive movie."];
 const WAITING = "Waiting for the server\u2026";
-const PATIENCE = 400; // milliseconds that the last answer may stand below another sentence
+const PATIENCE = 400; // milliseconds that the previous answer stays on the screen
 const NGRAMS = 8;
 const DELETIONS = 8;
 
@@ -42,7 +42,7 @@ export class ExplainView {
     choices(byId("class"), ["predicted", ...model.classes.map(String)], this.of || "predicted");
   }
 
-  // Show a text as if it had been typed.
+  // Show a text as if the user had typed it.
   open(text) {
     byId("text").value = text;
     this.refresh();
@@ -91,19 +91,19 @@ export class ExplainView {
     return { ...(await post("/v1/predict", { model, text })).predictions[0], text, plain: true };
   }
 
-  // The label comes long before what led to it, if the server has much to explain.
+  // On a busy server the label arrives long before the explanation.
   async #whileWaiting(question, explained) {
     const { model, text } = question;
     let over = false;
-    const tell = () => over || this.#problem(WAITING);
-    const timer = setTimeout(tell, this.answer ? PATIENCE : 0);
+    const showWaiting = () => over || this.#problem(WAITING);
+    const timer = setTimeout(showWaiting, this.answer ? PATIENCE : 0);
     post("/v1/predict", { model, text }).then(({ predictions }) => {
       if (!over && byId("text").value === text) this.#early(predictions[0]);
-    }).catch(() => {}); // what is wrong with it is told by the other answer
+    }).catch(() => {}); // the other request reports what is wrong
     try {
       return (await explained).explanations[0];
     } catch (error) {
-      if (error.status === BUSY) tell();
+      if (error.status === BUSY) showWaiting();
       throw error;
     } finally {
       over = true;
@@ -120,8 +120,8 @@ export class ExplainView {
   #show(answer) {
     this.answer = answer;
     byId("answer").hidden = !answer;
-    const problem = answer ? "" : "Type a sentence: its label and everything that led to it follow.";
-    this.#problem(answer?.plain ? `A model of the kind ${this.model.kind} has no feature graph; here are its probabilities.` : problem);
+    const problem = answer ? "" : "Type a sentence to see its label and the explanation.";
+    this.#problem(answer?.plain ? `A model of kind ${this.model.kind} has no feature graph, only probabilities.` : problem);
     if (!answer) return;
     this.#verdict(answer);
     for (const card of document.querySelectorAll("#answer .card:not(#verdict)")) card.hidden = Boolean(answer.plain);
@@ -177,7 +177,7 @@ export class ExplainView {
   #caption(answer) {
     const graph = answer.graph;
     const shown = graph.edges.filter((edge) => edge.target === "root").length;
-    byId("caption").textContent = `The ${shown} strongest of ${graph.topmost} topmost nodes contribute ${signed(graph.contributions)} of the logit ${signed(answer.logit)}; the paths drawn carry ${signed(graph.paths)}. Width is how much an edge carries.`;
+    byId("caption").textContent = `The ${shown} strongest of ${graph.topmost} nodes in the last layer contribute ${signed(graph.contributions)} to the logit ${signed(answer.logit)}; the drawn paths contribute ${signed(graph.paths)}. Edge width shows the size of a contribution.`;
   }
 
   #ngrams(answer) {
@@ -190,8 +190,8 @@ export class ExplainView {
     const explained = answer.labels ? answer.class : answer.label;
     const before = answer.probabilities[explained];
     const shift = (deletion) => (deletion.label === explained ? before - deletion.probability : 1);
-    const told = [...answer.deletions].sort((a, b) => shift(b) - shift(a)).slice(0, DELETIONS);
-    byId("deletions").replaceChildren(make("ul", { class: "list" }, ...told.map((deletion) =>
+    const largest = [...answer.deletions].sort((a, b) => shift(b) - shift(a)).slice(0, DELETIONS);
+    byId("deletions").replaceChildren(make("ul", { class: "list" }, ...largest.map((deletion) =>
       make("li", {}, make("span", { class: "number" }, percent(deletion.probability).replace(" ", "\u00a0")),
         make("span", {}, make("span", { class: deletion.changes ? "changes-label" : "" }, String(deletion.label)), " without ", make("button", { type: "button", class: "struck", onclick: () => this.#without(deletion.position) }, deletion.word))))));
   }
@@ -223,12 +223,12 @@ export class ExplainView {
     const node = this.answer.graph.nodes.find((other) => other.id === id);
     panel.replaceChildren(...ofNode(this.answer, node));
     if (id === this.graph.pinned) this.#detectors(panel, node);
-    else panel.append(make("p", { class: "hint" }, "Click it for what its detectors look for."));
+    else panel.append(make("p", { class: "hint" }, "Click the node to see what activates its detectors."));
   }
 
   async #detectors(panel, node) {
     if (!this.model.detectors) {
-      panel.append(make("p", { class: "hint detector" }, `What it looks for is not known: ${this.model.detectors_note}.`));
+      panel.append(make("p", { class: "hint detector" }, `What activates it is unknown: ${this.model.detectors_note}.`));
       return;
     }
     const place = `${node.layer}:${node.map}:${node.row}`;

@@ -1,4 +1,4 @@
-// A file of texts comes back as a table of predictions.
+// Predictions of a file as a table.
 
 import { ask } from "./api.js";
 import { byId, choices, given, make, percent, verdict } from "./dom.js";
@@ -25,14 +25,14 @@ export class FileView {
       drop.classList.remove("over");
       if (event.dataTransfer.files[0]) this.read(event.dataTransfer.files[0]);
     });
-    // A file dropped beside the field must not replace the page.
+    // A file dropped elsewhere must not replace the page.
     for (const name of ["dragover", "drop"]) window.addEventListener(name, (event) => event.preventDefault());
     byId("chosen").addEventListener("change", () => {
       if (byId("chosen").files[0]) this.read(byId("chosen").files[0]);
       byId("chosen").value = "";
     });
-    byId("find").addEventListener("input", () => this.#again());
-    byId("only").addEventListener("change", () => this.#again());
+    byId("find").addEventListener("input", () => this.#reset());
+    byId("only").addEventListener("change", () => this.#reset());
     byId("more").addEventListener("click", () => {
       this.shown += PAGE;
       this.#draw();
@@ -49,7 +49,7 @@ export class FileView {
   async read(file) {
     this.#problem("");
     if (file.size > this.limits.file_bytes) {
-      this.#problem(`${file.name} has ${file.size.toLocaleString()} bytes; this server takes ${this.limits.file_bytes.toLocaleString()}.`);
+      this.#problem(`${file.name} has ${file.size.toLocaleString()} bytes; this server accepts at most ${this.limits.file_bytes.toLocaleString()}.`);
       return;
     }
     const query = new URLSearchParams({ name: file.name, model: this.model.name });
@@ -64,7 +64,7 @@ export class FileView {
       byId("table-card").hidden = false;
       await this.#receive(answer.body.getReader());
     } catch (error) {
-      this.#problem(error.status ? error.message : "The server was lost before the file was done.");
+      this.#problem(error.status ? error.message : "The connection to the server was lost before the file was complete.");
     }
   }
 
@@ -77,11 +77,11 @@ export class FileView {
       const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
       rest = lines.pop();
       for (const line of lines) if (line) this.rows.push(JSON.parse(line));
-      this.#again();
+      this.#reset();
     }
   }
 
-  #again() {
+  #reset() {
     this.shown = PAGE;
     this.#draw();
   }
@@ -109,13 +109,13 @@ export class FileView {
         make("td", { class: "number" }, String(row.line)),
         make("td", {}, verdict(row)),
         make("td", { class: "share" }, make("span", { class: "meter" }, make("i", { "--share": row.probability.toFixed(3) })), percent(row.probability)),
-        make("td", { class: "text" }, make("button", { type: "button", class: "open", title: "Explain it", onclick: () => this.open(row.text) }, row.text))))));
+        make("td", { class: "text" }, make("button", { type: "button", class: "open", title: "Explain this text", onclick: () => this.open(row.text) }, row.text))))));
     byId("more").hidden = chosen.length <= this.shown;
   }
 
   #sort(by) {
     this.order = { by, down: this.order.by === by ? !this.order.down : by === "probability" };
-    this.#again();
+    this.#reset();
     byId("table").querySelector("th[aria-sort] button").focus();
   }
 
@@ -135,7 +135,7 @@ export class FileView {
 function csv(rows, labels) {
   const cell = (value) => {
     let text = String(value);
-    // A spreadsheet would run a text that begins so.
+    // A spreadsheet would run such a text as a formula.
     if (typeof value === "string" && FORMULA.test(text)) text = `'${text}`;
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };

@@ -1,7 +1,7 @@
-// The feature graph: drawn where the server placed it, followed by pointer and by keyboard.
+// The feature graph, drawn with the server's layout and explored by pointer and keyboard.
 //
-// Pointing at a word leaves the paths that go up from it; pointing at a node leaves what it comes
-// from and where it goes, and the words take the colours of what that node saw.
+// Pointing at a word keeps the paths that start at it; pointing at a node keeps the paths through it
+// and colours the words by their contributions to the node.
 
 import { draw, percent, side, signed, strengths } from "./dom.js";
 import { Zoom } from "./zoom.js";
@@ -10,7 +10,7 @@ const ROOT = "root";
 const ROOT_WIDTH = 190;
 const ROOT_HEIGHT = 46;
 const WORD_HEIGHT = 30;
-const HIT = 15; // radius in which a disc is meant
+const HIT = 15; // radius in which a pointer hits a node
 
 export class Graph {
   // `events`: show(id or null), pin(id), moved(zoom).
@@ -34,7 +34,7 @@ export class Graph {
     this.explanation = explanation;
     const graph = (this.drawing = explanation.graph);
     this.parts = new Map();
-    this.svg.setAttribute("aria-label", `Feature graph of: ${explanation.text}. Arrow keys walk it.`);
+    this.svg.setAttribute("aria-label", `Feature graph of: ${explanation.text}. Use the arrow keys to move between nodes.`);
     const edges = graph.edges.map((edge) => this.#edge(edge));
     const nodes = graph.nodes.map((node) => this.#node(node, only.has(detectorOf(node))));
     const words = this.#words(graph.words);
@@ -48,7 +48,7 @@ export class Graph {
     this.#markPinned();
   }
 
-  // Hide what carries less than this share of the strongest edge.
+  // Hide edges whose contribution is below this share of the largest one.
   filter(share) {
     this.strength = share;
     if (!this.drawing) return;
@@ -56,15 +56,15 @@ export class Graph {
     const joined = new Set([ROOT]);
     for (const edge of this.drawing.edges) {
       const shown = Math.abs(edge.contribution) >= share * largest;
-      edge.element.classList.toggle("hushed", !shown);
+      edge.element.classList.toggle("filtered", !shown);
       if (shown) joined.add(edge.source).add(edge.target);
     }
     for (const node of this.drawing.nodes) {
-      this.parts.get(node.id).classList.toggle("hushed", !joined.has(node.id));
+      this.parts.get(node.id).classList.toggle("filtered", !joined.has(node.id));
     }
   }
 
-  // Leave only what this word or node comes from and goes to; null shows all again.
+  // Keep only the paths through this word or node; null shows everything again.
   follow(id) {
     const target = id ?? this.pinned;
     const above = target ? this.#reach(target, "source", "target") : null;
@@ -81,7 +81,7 @@ export class Graph {
     const node = this.drawing.nodes.find((other) => other.id === target);
     this.#shade(node ? node.word_contributions : this.explanation.words.map((word) => word.attribution));
     if (node) {
-      // Words that a node saw along paths that are not drawn are seen all the same.
+      // Words may contribute to a node along paths that are not drawn.
       const strong = strengths(node.word_contributions);
       for (const word of this.drawing.words) {
         if (word.id && strong[word.position] > 0.15) this.parts.get(word.id).classList.remove("faint");
@@ -97,7 +97,7 @@ export class Graph {
     this.events.pin?.(this.pinned);
   }
 
-  // Words coloured by other amounts, one for each word of the text.
+  // Colour the words by other amounts, one per word of the text.
   shadeWith(amounts) {
     this.#shade(amounts ?? this.explanation.words.map((word) => word.attribution));
   }
@@ -128,7 +128,7 @@ export class Graph {
     while (waiting.length) {
       const here = waiting.pop();
       for (const edge of this.drawing.edges) {
-        if (edge[from] === here && !seen.has(edge[to]) && !edge.element.classList.contains("hushed")) {
+        if (edge[from] === here && !seen.has(edge[to]) && !edge.element.classList.contains("filtered")) {
           seen.add(edge[to]);
           waiting.push(edge[to]);
         }
@@ -140,8 +140,8 @@ export class Graph {
   #layers(graph) {
     return graph.layers.map(([y, name]) =>
       draw("g", {},
-        draw("line", { class: "floor", x1: 0, x2: graph.width, y1: y, y2: y }),
-        draw("text", { class: "floor-name", x: 14, y: y - 7 }, name)),
+        draw("line", { class: "layer-line", x1: 0, x2: graph.width, y1: y, y2: y }),
+        draw("text", { class: "layer-name", x: 14, y: y - 7 }, name)),
     );
   }
 
@@ -207,15 +207,15 @@ export class Graph {
     return element;
   }
 
-  // The graph is one stop of the Tab key; inside, arrow keys lead on.
+  // The graph is one stop of the Tab key; arrow keys move inside it.
   #tabStop(id) {
     for (const [name, element] of this.parts) element.setAttribute("tabindex", name === id ? "0" : "-1");
   }
 
   #key(event) {
     const here = document.activeElement?.dataset?.id;
-    const lead = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" }[event.key];
-    if (lead && here) this.#walk(here, lead);
+    const direction = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" }[event.key];
+    if (direction && here) this.#walk(here, direction);
     else if (event.key === "Enter" || event.key === " ") this.pin(here === ROOT ? null : here);
     else if (event.key === "Escape") this.pin(null);
     else if (event.key === "+" || event.key === "=") this.zoom.by(1.25);
@@ -225,19 +225,19 @@ export class Graph {
     event.preventDefault();
   }
 
-  #walk(here, lead) {
+  #walk(here, direction) {
     const places = new Map([...this.drawing.nodes, ...this.drawing.words].map((part) => [part.id, part]));
     places.set(ROOT, { x: this.drawing.root[0], y: this.drawing.root[1] });
     const at = places.get(here);
     let next = null;
-    if (lead === "up" || lead === "down") {
-      const [from, to] = lead === "up" ? ["source", "target"] : ["target", "source"];
-      const edges = this.drawing.edges.filter((edge) => edge[from] === here && !edge.element.classList.contains("hushed"));
+    if (direction === "up" || direction === "down") {
+      const [from, to] = direction === "up" ? ["source", "target"] : ["target", "source"];
+      const edges = this.drawing.edges.filter((edge) => edge[from] === here && !edge.element.classList.contains("filtered"));
       edges.sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution));
       next = edges[0]?.[to];
     } else {
-      const sign = lead === "right" ? 1 : -1;
-      const beside = [...places].filter(([id, part]) => id && Math.abs(part.y - at.y) < 1 && sign * (part.x - at.x) > 0.01 && !this.parts.get(id).classList.contains("hushed"));
+      const sign = direction === "right" ? 1 : -1;
+      const beside = [...places].filter(([id, part]) => id && Math.abs(part.y - at.y) < 1 && sign * (part.x - at.x) > 0.01 && !this.parts.get(id).classList.contains("filtered"));
       beside.sort(([, a], [, b]) => sign * (a.x - b.x));
       next = beside[0]?.[0];
     }
@@ -248,7 +248,7 @@ export class Graph {
   }
 }
 
-// What names a node's detector in every sentence.
+// Identifies a node's detector across sentences.
 export const detectorOf = (node) => `${node.layer}:${node.map}:${node.row}`;
 
 function strongestWord(explanation) {

@@ -1,8 +1,8 @@
-// One question at a time, and always the latest: while an answer is awaited, what is asked in
-// between is passed over, but for the last.
+// One request at a time, and always the latest: requests made while one is running are dropped,
+// except for the last.
 
 export const BUSY = 503;
-const PAUSE = 300; // milliseconds before a busy server is asked again
+const PAUSE = 300; // milliseconds before a busy server is tried again
 
 export function latest(ask, show, fail) {
   let waiting = null;

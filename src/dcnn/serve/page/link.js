@@ -1,4 +1,4 @@
-// What is on the screen as the address's last part, so that a link reopens it.
+// The state of the page as the fragment of its address, so that a link restores it.
 
 let timer = 0;
 let pending = null;
@@ -13,14 +13,14 @@ export function write(state, { push = false } = {}) {
     if (hash !== location.hash) history.pushState(null, "", hash);
     return hash;
   }
-  // Browsers refuse too many changes in a short time, and typing makes many.
+  // Browsers limit the rate of changes, and typing makes many.
   clearTimeout(timer);
   pending = hash;
   timer = setTimeout(flush, 120);
   return hash;
 }
 
-// What was on the screen before something else came there.
+// Write a pending change now.
 export function flush() {
   clearTimeout(timer);
   if (pending !== null) history.replaceState(null, "", pending);

@@ -1,4 +1,4 @@
-// The page: models, views, and the link that reopens what is on the screen.
+// Entry point: models, views, and the link that restores the state of the page.
 
 import { ask, start, whenBack } from "./api.js";
 import { CompareView } from "./compare.js";
@@ -63,7 +63,7 @@ function use() {
 
 function show(name, state = {}) {
   if (current === name) return;
-  // Back leads to the view that was open before.
+  // The back button leads to the previous view.
   if (!restoring) link.flush();
   const before = current;
   current = name;

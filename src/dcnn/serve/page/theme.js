@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it; remembered on this machine.
+// Light, dark, or the system's theme; stored in the browser.
 
 import { byId } from "./dom.js";
 

@@ -1,8 +1,8 @@
-// Words on the colour of their amounts.
+// Words coloured by amounts.
 
 import { make, side, signed, strengths } from "./dom.js";
 
-// Buttons, one a word; `events`: point(position or null), click(position).
+// One button per word; `events`: point(position or null), click(position).
 export function wordButtons(words, amounts, events = {}) {
   const strong = strengths(amounts);
   return words.map((word, i) =>
@@ -20,7 +20,7 @@ export function wordButtons(words, amounts, events = {}) {
   );
 }
 
-// The same buttons with other amounts.
+// Colour the same buttons by other amounts.
 export function recolour(buttons, amounts) {
   const strong = strengths(amounts);
   buttons.forEach((button, i) => {

@@ -1,10 +1,10 @@
-// Moving and scaling a drawing: buttons, keys, Ctrl and the wheel (or a pinch), and dragging.
+// Moving and scaling a drawing: buttons, keys, Ctrl and wheel (or pinch), and dragging.
 
 const SMALLEST = 0.2;
 const LARGEST = 4;
-const READABLE = 0.74; // below this scale words are hard to read, so a wide drawing is cut instead
-const TALLEST = 620; // pixels of a drawing on the page
-const MOVED = 4; // pixels from which on a press is a drag
+const READABLE = 0.74; // below this scale words are hard to read, so a wide drawing is cropped
+const TALLEST = 620; // pixels
+const MOVED = 4; // pixels after which a press is a drag
 
 export class Zoom {
   constructor(svg, scene, moved, readable = READABLE) {
@@ -13,14 +13,14 @@ export class Zoom {
     this.scene = scene;
     this.moved = moved;
     this.view = { x: 0, y: 0, scale: 1 };
-    this.own = false; // whether somebody chose the view
+    this.own = false; // whether the user chose the view
     this.dragged = false;
     svg.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
     svg.addEventListener("pointerdown", (event) => this.#press(event));
     new ResizeObserver(() => this.#resized()).observe(svg.parentElement);
   }
 
-  // A drawing of this size is there; the view stays if it was chosen.
+  // Set the size of the drawing; a view that the user chose is kept.
   size(width, height) {
     this.width = width;
     this.height = height;
@@ -36,7 +36,7 @@ export class Zoom {
     this.#set({ x: x - (x - this.view.x) * ratio, y: y - (y - this.view.y) * ratio, scale });
   }
 
-  // All of it.
+  // Show the whole drawing.
   fit() {
     this.own = false;
     this.#start(0);
@@ -68,7 +68,7 @@ export class Zoom {
     if (!room || !this.width) return;
     const fitting = Math.min(room / this.width, TALLEST / this.height, 1.3);
     const scale = Math.max(fitting, smallest);
-    // A drawing that is cut shows its middle, where the root is.
+    // A cropped drawing shows its centre, where the root is.
     this.view = { x: (room - this.width * scale) / 2, y: 0, scale };
     this.#apply();
   }

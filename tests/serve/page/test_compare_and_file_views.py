@@ -1,4 +1,4 @@
-"""A file of sentences becomes a table."""
+"""The views of two sentences and of a file."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,28 @@ from explorer_page import OTHER, TEXT, expect
 pytestmark = pytest.mark.browser
 
 
+def test_two_sentences_are_compared(opened):
+    page = opened("#view=compare")
+    page.fill("#first", TEXT)
+    page.fill("#second", OTHER)
+    expect(page.locator("#aligned .pair")).to_have_count(len(TEXT.split()))
+    expect(page.locator("#difference")).to_contain_text("The logit of")
+    expect(page.locator("#changes tbody tr")).to_have_count(6)  # all of the tiny network's
+    before = page.locator("#aligned .word small").all_text_contents()
+    page.hover("#changes tbody tr >> nth=0")
+    assert page.locator("#aligned .word small").all_text_contents() != before
+    page.hover("h1")
+    assert page.locator("#aligned .word small").all_text_contents() == before
+    expect(page.locator("#second-only")).to_contain_text("drawn only here")
+
+
+def test_a_link_restores_a_comparison(opened):
+    page = opened("#view=compare&first=good&second=very+bad&class=pos")
+    expect(page.locator("#aligned .pair")).to_have_count(2)
+    assert page.input_value("#second") == "very bad"
+    assert page.input_value("#compare-class") == "pos"
+
+
 def saved(download) -> list[str]:
     return Path(download.value.path()).read_text().splitlines()
 
@@ -18,9 +40,9 @@ CSV = f'text,who\n"{TEXT}",a\n=1+1,b\n{OTHER},c\n'
 
 
 @pytest.mark.parametrize("way", ["choose", "drop"])
-def test_a_file_comes_back_as_a_table(opened, way):
+def test_a_file_is_shown_as_a_table(opened, way):
     page = opened("#view=file")
-    expect(page.locator("#model option")).to_have_count(2)  # the page has begun
+    expect(page.locator("#model option")).to_have_count(2)  # the page has loaded
     if way == "choose":
         page.set_input_files("#chosen", {"name": "a.csv", "mimeType": "", "buffer": CSV.encode()})
     else:
@@ -59,7 +81,7 @@ def test_a_file_comes_back_as_a_table(opened, way):
     expect(page.locator("#words .word").first).to_be_visible()
 
 
-def test_a_file_that_cannot_be_read_is_told_why(opened):
+def test_a_file_that_cannot_be_read_shows_the_error(opened):
     page = opened("#view=file")
     expect(page.locator("#model option")).to_have_count(2)
     page.set_input_files("#chosen", {"name": "a.csv", "mimeType": "", "buffer": b"a,b,c\n1,2,3\n"})
