@@ -142,7 +142,9 @@ def test_incoming_edges_are_those_of_the_convolution(seen, data):
     layer, below = seen.trace.layers[number - 1], seen.trace.values(number - 1)
     rows = layer.values.shape[1]
     node = data.draw(st.integers(0, layer.values.size - 1))
-    target, source, weight = incoming_edges(layer, below.shape[-1], np.array([0, node]))
+    target, source, weight = incoming_edges(
+        layer.positions, layer.filters, below.shape[-1], np.array([0, node])
+    )
     assert (np.diff(target) >= 0).all()
     map_, row, place = np.unravel_index(node, layer.values.shape)
     end, width = layer.positions[map_, row, place], layer.filters.shape[-1]

@@ -37,7 +37,6 @@ from dcnn.inspection.explanation import class_number
 from dcnn.inspection.render import (
     class_contributions,
     corpus_summary,
-    report_json,
     report_writer,
 )
 from dcnn.predictor import Predictor
@@ -154,7 +153,7 @@ def detectors(
         with write_atomically(out) as stream:
             stream.write(content.encode("utf-8", "replace"))
     if as_json:
-        print(report_json(index, chosen[:limit]))
+        print(index.to_json(chosen[:limit]))
         return
     console = make_console()
     shown = chosen[: limit or FEW]

@@ -37,19 +37,12 @@ MOST_COEFFICIENTS = 1 << 22
 
 @dataclass(frozen=True)
 class Coefficients:
-    """What one unit of the value of some nodes of a layer contributes to some outputs.
+    """What one unit of the value of some nodes of a layer contributes to some outputs."""
 
-    Attributes:
-        layer: of the nodes; 0 is the sentence matrix.
-        nodes: (T,) their numbers in the flattened layer.
-        outputs: (T,) number of the output of each, from 0.
-        values: (T,).
-    """
-
-    layer: int
-    nodes: Ints
-    outputs: Ints
-    values: Doubles
+    layer: int  # of the nodes; 0 is the sentence matrix
+    nodes: Ints  # (T,) numbers in the flattened layer
+    outputs: Ints  # (T,) number of the output of each, from 0
+    values: Doubles  # (T,)
 
     def contributions(self, trace: Trace) -> Doubles:
         """(T,) of each node's value to its output."""
@@ -58,17 +51,11 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class ContributingEdges:
-    """The edges that a push follows, each array (E,).
+    """The edges that a push follows, each array (E,)."""
 
-    Attributes:
-        target: an index into the nodes of the upper layer's ``Coefficients``.
-        source: number of the node in the flattened lower layer.
-        contribution: of the paths through the edge to the output of its target.
-    """
-
-    target: Ints
-    source: Ints
-    contribution: Doubles
+    target: Ints  # index into the nodes of the upper layer's ``Coefficients``
+    source: Ints  # number of the node in the flattened lower layer
+    contribution: Doubles  # of the paths through the edge to the output of its target
 
 
 KeepEdges = Callable[[ContributingEdges], Ints]  # indices of the edges to follow
@@ -88,7 +75,9 @@ def push_down(
         The coefficients of the nodes below that are read, and the edges that were followed.
     """
     layer, below = trace.layers[above.layer - 1], trace.values(above.layer - 1)
-    target, source, weight = incoming_edges(layer, below.shape[-1], above.nodes)
+    target, source, weight = incoming_edges(
+        layer.positions, layer.filters, below.shape[-1], above.nodes
+    )
     passed = (above.values * layer.gains.ravel()[above.nodes])[target] * weight
     edges = ContributingEdges(target, source, passed * below.ravel()[source])
     if keep is not None:
@@ -184,8 +173,9 @@ def _reached_from(trace: Trace, position: int) -> NDArray[np.bool_]:
     columns = trace.matrix.shape[1]
     reached: NDArray[np.bool_] = np.arange(trace.matrix.size) % columns == position
     for layer in trace.layers:
-        target, source, _ = incoming_edges(layer, columns, np.arange(layer.values.size))
-        reached = np.bincount(target, reached[source], minlength=layer.values.size) > 0
+        nodes = np.arange(layer.values.size)
+        target, source, _ = incoming_edges(layer.positions, layer.filters, columns, nodes)
+        reached = np.bincount(target, reached[source], minlength=len(nodes)) > 0
         columns = layer.values.shape[-1]
     return reached
 

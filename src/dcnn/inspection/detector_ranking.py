@@ -219,20 +219,12 @@ Results = Iterator[tuple[Detector, list[Detection], float]]  # with the mean val
 
 @dataclass(frozen=True)
 class MGrams:
-    """The m-grams of sentences laid end to end, each sentence at least as long as the filter.
-
-    Attributes:
-        sentences: their words.
-        ids: (words,) their ids, with the padding word where a sentence is too short.
-        starts: (sentences + 1,) where each begins.
-        counts: (words,) how often the m-gram that starts there occurs with its sentence; 0 if it
-            does not lie inside one.
-        width: m.
-    """
+    """The m-grams of sentences laid end to end, each sentence at least as long as the filter."""
 
     sentences: Sequence[Words]
-    ids: Ints
-    starts: Ints
+    ids: Ints  # (words,) with the padding word where a sentence is too short
+    starts: Ints  # (sentences + 1,) where each begins
+    # (words,) how often the m-gram that starts there occurs; 0 if not inside a sentence.
     counts: Ints
     width: int
 
@@ -348,11 +340,6 @@ class PooledLayer(NamedTuple):
     filters: Floats
 
 
-class _SentencePooling(NamedTuple):
-    positions: Ints
-    filters: Floats
-
-
 @dataclass(frozen=True)
 class PooledBatch:
     """B sentences and their layers, from the first one."""
@@ -365,26 +352,18 @@ class PooledBatch:
     def receptive_field(self, sentence: int, layer: int, map_: int, row: int, place: int) -> Ints:
         """Positions of the words with a path to a node, ascending.
 
-        Args:
-            sentence: its number.
-            layer: of the node, from 1.
-            map_: of the node.
-            row: of the node, after folding.
-            place: of the node among the values that its row kept.
+        The row is that after folding; ``place`` is among the values that the row kept.
         """
         position = int(self.layers[layer - 1].positions[sentence, map_, row, place])
         key = sentence, layer, row, position  # all maps of a layer read the same
         if key not in self._fields:
-            at = self._positions(sentence, layer)
-            nodes = np.array([np.ravel_multi_index((map_, row, place), at.shape)])
+            at = [self._positions(sentence, number) for number in range(1, layer + 1)]
             length = len(self.sentences[sentence])
-            for number in range(layer, 0, -1):
-                here = _SentencePooling(at, self.layers[number - 1].filters)
-                if number > 1:
-                    at = self._positions(sentence, number - 1)
-                columns = at.shape[-1] if number > 1 else length
-                _, source, _ = incoming_edges(here, columns, nodes)
-                nodes = np.unique(source)
+            columns = [length, *(positions.shape[-1] for positions in at)]
+            nodes: Ints = np.array([np.ravel_multi_index((map_, row, place), at[-1].shape)])
+            for i in range(layer - 1, -1, -1):
+                edges = incoming_edges(at[i], self.layers[i].filters, columns[i], nodes)
+                nodes = np.unique(edges[1])
             self._fields[key] = np.unique(nodes % length)
         return self._fields[key]
 
@@ -517,21 +496,13 @@ def batches(lengths: Ints) -> Iterator[Ints]:
 
 @dataclass(frozen=True)
 class RankedCorpus:
-    """The result of a pass over a corpus.
+    """The result of a pass over a corpus."""
 
-    Attributes:
-        detections: of each detector, the largest value first.
-        means: of each detector, over all its m-grams or nodes.
-        sentences: number of texts with a word.
-        words: how often each word of the vocabulary occurs.
-        total: number of words of the corpus, unknown ones included.
-    """
-
-    detections: dict[Detector, list[Detection]]
-    means: dict[Detector, float]
-    sentences: int
-    words: Counter[str]
-    total: int
+    detections: dict[Detector, list[Detection]]  # the largest value first
+    means: dict[Detector, float]  # over all m-grams or nodes
+    sentences: int  # texts with a word
+    words: Counter[str]  # of the vocabulary
+    total: int  # words of the corpus, unknown ones included
 
 
 def rank_corpus(

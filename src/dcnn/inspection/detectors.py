@@ -66,49 +66,30 @@ class ClassContribution:
 
 @dataclass(frozen=True)
 class Activation:
-    """A detector on an example.
-
-    Attributes:
-        detector: the detector.
-        strength: 0 is its mean over the corpus, 1 its largest value there.
-        detection: the n-gram of the example with the largest value.
-    """
+    """A detector on an example."""
 
     detector: Detector
-    strength: float
-    detection: Detection
+    strength: float  # 0 is its mean over the corpus, 1 its largest value there
+    detection: Detection  # the n-gram of the example with the largest value
 
 
 @dataclass(frozen=True)
 class SelectedDetector:
-    """A detector of a report.
-
-    Attributes:
-        detector: which.
-        note: why it was selected, for people; may be empty.
-        values: the same for programs.
-    """
+    """A detector of a report."""
 
     detector: Detector
-    note: str = ""
-    values: dict[str, Any] = field(default_factory=dict)
+    note: str = ""  # why it was selected, for people
+    values: dict[str, Any] = field(default_factory=dict)  # the same for programs
 
 
 @dataclass(frozen=True)
 class WordScore:
-    """How much more frequent a word is in a detector's n-grams than in the corpus.
-
-    Attributes:
-        word: the word.
-        z_score: log-odds ratio over its standard deviation.
-        ngrams: number of n-grams with the word.
-        place: in the n-gram, from 0; None if the word is at several places.
-    """
+    """How much more frequent a word is in a detector's n-grams than in the corpus."""
 
     word: str
-    z_score: float
-    ngrams: int
-    place: int | None
+    z_score: float  # log-odds ratio over its standard deviation
+    ngrams: int  # number of n-grams with the word
+    place: int | None  # in the n-gram, from 0; none if the word is at several places
 
 
 def log_odds_z_score(count: float, total: float, corpus_count: float, corpus_total: float) -> float:
@@ -375,9 +356,11 @@ class DetectorIndex:
             activations.append(Activation(detector, above / span if span > 0 else 0.0, detection))
         return sorted(activations, key=lambda one: (self.is_faint(one.detector), -one.strength))
 
-    def to_json(self) -> str:
-        """All of it as JSON: see ``describe`` for a detector's fields."""
-        detectors = [self.describe(detector) for detector in self.corpus.detections]
+    def to_json(self, selected: Iterable[SelectedDetector] | None = None) -> str:
+        """The selected detectors, or all, as JSON: see ``describe`` for their fields."""
+        if selected is None:
+            selected = map(SelectedDetector, self.corpus.detections)
+        detectors = [self.describe(one.detector) | one.values for one in selected]
         return json.dumps(self.summary() | {"detectors": detectors}, ensure_ascii=False)
 
     def summary(self) -> dict[str, Any]:

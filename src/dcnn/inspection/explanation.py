@@ -321,20 +321,13 @@ def closest_choices(trace: Trace, count: int | None = None) -> list[PoolingChoic
 
 @dataclass(frozen=True)
 class DetectorChange:
-    """A row of a topmost map, in both sentences.
-
-    Attributes:
-        layer: the topmost.
-        map: feature map.
-        row: row of the map.
-        contributions: of its values to the logit of the class, in each sentence.
-        word_contributions: of every word of each sentence to that; the rest is biases.
-    """
+    """A row of a topmost map, in both sentences."""
 
     layer: int
     map: int
     row: int
-    contributions: tuple[float, float]
+    contributions: tuple[float, float]  # of its values to the logit of the class
+    # Of every word of each sentence to that; the rest is biases.
     word_contributions: tuple[tuple[float, ...], tuple[float, ...]]
 
     @property
@@ -345,19 +338,12 @@ class DetectorChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two explanations of one class.
+    """Two explanations of one class."""
 
-    Attributes:
-        difference: the second logit less the first.
-        changes: the largest, for or against.
-        others: the sum of all other changes.
-        aligned: positions of words that correspond; None where there is no counterpart.
-    """
-
-    difference: float
-    changes: tuple[DetectorChange, ...]
-    others: float
-    aligned: tuple[tuple[int | None, int | None], ...]
+    difference: float  # the second logit less the first
+    changes: tuple[DetectorChange, ...]  # the largest, for or against
+    others: float  # the sum of all other changes
+    aligned: tuple[tuple[int | None, int | None], ...]  # positions of corresponding words
 
 
 def compare(first: Explanation, second: Explanation, count: int = CHANGES) -> Comparison:

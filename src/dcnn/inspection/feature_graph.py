@@ -20,7 +20,7 @@ class.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -31,23 +31,14 @@ from dcnn.text.vocabulary import Ints
 ROOT = "root"
 
 
-class PooledPositions(Protocol):
-    """What the edges into the nodes of a layer depend on: see ``TracedLayer``."""
-
-    @property
-    def positions(self) -> Ints:
-        """(o, d', k) columns that were pooled."""
-
-    @property
-    def filters(self) -> Floats:
-        """(o, n, d, m)."""
-
-
-def incoming_edges(layer: PooledPositions, columns: int, nodes: Ints) -> tuple[Ints, Ints, Floats]:
+def incoming_edges(
+    positions: Ints, filters: Floats, columns: int, nodes: Ints
+) -> tuple[Ints, Ints, Floats]:
     """The edges into some nodes of a layer, ordered by target.
 
     Args:
-        layer: its positions and filters.
+        positions: (o, d', k) columns that the layer pooled.
+        filters: (o, n, d, m) of the layer.
         columns: of the layer below, which has shape (n, d, columns).
         nodes: (T,) numbers of nodes in the flattened layer.
 
@@ -55,9 +46,9 @@ def incoming_edges(layer: PooledPositions, columns: int, nodes: Ints) -> tuple[I
         (E,) target as an index into ``nodes``, (E,) source as a number of the flattened layer
         below, and (E,) the filter's weight between them.
     """
-    maps_below, rows_below, width = layer.filters.shape[1:]
-    _, rows, kept = layer.positions.shape
-    window = layer.positions.ravel()[nodes][:, None] + np.arange(1 - width, 1)  # (T, m)
+    maps_below, rows_below, width = filters.shape[1:]
+    _, rows, kept = positions.shape
+    window = positions.ravel()[nodes][:, None] + np.arange(1 - width, 1)  # (T, m)
     target, place = np.nonzero((window >= 0) & (window < columns))  # (P,)
     map_, row = np.divmod(nodes[target] // kept, rows)
     # The row itself, or the two that folding sums; of every map below.
@@ -66,30 +57,20 @@ def incoming_edges(layer: PooledPositions, columns: int, nodes: Ints) -> tuple[I
     line = (n * rows_below + row_below[:, None]).reshape(len(target), -1)  # (P, n * rows)
     source = line * columns + window[target, place][:, None]
     size = maps_below * rows_below
-    weight = layer.filters.ravel()[(map_[:, None] * size + line) * width + place[:, None]]
+    weight = filters.ravel()[(map_[:, None] * size + line) * width + place[:, None]]
     return np.repeat(target, line.shape[1]), source.ravel(), weight.ravel()
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """All nodes but the root, N of them, each array (N,), from layer 0 to the topmost.
+    """All nodes but the root, N of them, each array (N,), from layer 0 to the topmost."""
 
-    Attributes:
-        layer: 0 is the sentence matrix.
-        map: feature map; 0 in layer 0.
-        row: row of the map.
-        position: column of the convolution that was pooled; in layer 0 the word.
-        value: after tanh; in layer 0 the value of the word's embedding.
-        margin: pooled value less the largest value that its row dropped; infinite where none was
-            dropped, and in layer 0.
-    """
-
-    layer: Ints
-    map: Ints
+    layer: Ints  # 0 is the sentence matrix
+    map: Ints  # 0 in layer 0
     row: Ints
-    position: Ints
-    value: Floats
-    margin: Floats
+    position: Ints  # column of the convolution that was pooled; in layer 0 the word
+    value: Floats  # after tanh; in layer 0 of the word's embedding
+    margin: Floats  # above the largest value dropped; infinite if none was, and in layer 0
 
     def __len__(self) -> int:
         return len(self.layer)
@@ -97,17 +78,11 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Edges:
-    """All edges but those into the root, E of them, each array (E,), ordered by target.
+    """All edges but those into the root, E of them, each array (E,), ordered by target."""
 
-    Attributes:
-        source: number of the lower node.
-        target: number of the higher node.
-        weight: the filter's weight between them.
-    """
-
-    source: Ints
-    target: Ints
-    weight: Floats
+    source: Ints  # number of the lower node
+    target: Ints  # number of the higher node
+    weight: Floats  # the filter's weight between them
 
     def __len__(self) -> int:
         return len(self.source)
@@ -134,7 +109,8 @@ def build_graph(trace: Trace) -> FeatureGraph:
     found = []  # the edges into each layer of them
     for number in range(trace.depth, 0, -1):
         below = trace.values(number - 1)
-        edges = incoming_edges(trace.layers[number - 1], below.shape[-1], nodes[-1])
+        layer = trace.layers[number - 1]
+        edges = incoming_edges(layer.positions, layer.filters, below.shape[-1], nodes[-1])
         read = np.zeros(below.size, bool)
         read[edges[1]] = True
         nodes.append(np.flatnonzero(read))

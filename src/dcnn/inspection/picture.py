@@ -13,6 +13,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite, sqrt
 
 import numpy as np
@@ -53,29 +54,17 @@ SMALLEST, LARGEST = 4.0, 10.0  # radius of a node
 
 @dataclass(frozen=True)
 class PictureNode:
-    """A pooled node.
+    """A pooled node."""
 
-    Attributes:
-        id: as in the node-link data.
-        number: in its flattened layer.
-        layer: from 1.
-        map: feature map.
-        row: row of the map.
-        position: column of the convolution that was pooled.
-        value: after tanh.
-        margin: pooled value less the largest one dropped; infinite if none was dropped.
-        contribution: of the drawn edges out of it to the logit.
-    """
-
-    id: str
-    number: int
-    layer: int
+    id: str  # as in the node-link data
+    number: int  # in its flattened layer
+    layer: int  # from 1
     map: int
     row: int
-    position: int
-    value: float
-    margin: float
-    contribution: float
+    position: int  # column of the convolution that was pooled
+    value: float  # after tanh
+    margin: float  # above the largest value dropped; infinite if none was
+    contribution: float  # of the drawn edges out of it to the logit
 
     @property
     def description(self) -> str:
@@ -89,40 +78,24 @@ class PictureNode:
 
 @dataclass(frozen=True)
 class PictureEdge:
-    """An edge, or the edges of all rows of a word into one node.
+    """An edge, or the edges of all rows of a word into one node."""
 
-    Attributes:
-        source: id of the lower node; of a word ``word:POSITION``.
-        target: id of the higher node.
-        contribution: of the drawn paths through it to the logit.
-    """
-
-    source: str
-    target: str
-    contribution: float
+    source: str  # id of the lower node; of a word ``word:POSITION``
+    target: str  # id of the higher node
+    contribution: float  # of the drawn paths through it to the logit
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn.
-
-    Attributes:
-        trace: the sentence.
-        of_class: number of the class.
-        attributions: of every word, over the whole graph, for the class.
-        nodes: pooled nodes, from the first layer to the topmost.
-        edges: between words, nodes and root.
-        node_contributions: sum over the drawn topmost nodes.
-        path_contributions: sum over the drawn paths, from a word to the root.
-    """
+    """What is drawn of a sentence for a class."""
 
     trace: Trace
     of_class: int
-    attributions: tuple[float, ...]
-    nodes: tuple[PictureNode, ...]
-    edges: tuple[PictureEdge, ...]
-    node_contributions: float
-    path_contributions: float
+    attributions: tuple[float, ...]  # of every word, over the whole graph
+    nodes: tuple[PictureNode, ...]  # from the first layer to the topmost
+    edges: tuple[PictureEdge, ...]  # between words, nodes and root
+    node_contributions: float  # sum over the drawn topmost nodes
+    path_contributions: float  # sum over the drawn paths, from a word to the root
 
     @property
     def label(self) -> Label:
@@ -167,7 +140,7 @@ def make_picture(
     numbers: list[tuple[int, int]] = []  # layer and number of every drawn node
     for layer in range(trace.depth, 0, -1):
         numbers += [(layer, node) for node in front.nodes.tolist()]
-        below, followed = push_down(trace, front, _StrongestEdges(trace, layer, edges))
+        below, followed = push_down(trace, front, partial(_strongest_edges, trace, layer, edges))
         drawn += _joined_edges(trace, front, followed)
         front = below
     out: defaultdict[str, float] = defaultdict(float)
@@ -192,9 +165,8 @@ def node_id(trace: Trace, layer: int, number: int) -> str:
 
 
 def _picture_node(trace: Trace, layer: int, number: int, out: dict[str, float]) -> PictureNode:
-    traced = trace.layers[layer - 1]
+    traced, id_ = trace.layers[layer - 1], node_id(trace, layer, number)
     map_, row, _ = at = np.unravel_index(number, traced.positions.shape)
-    id_ = node_id(trace, layer, number)
     return PictureNode(
         id=id_,
         number=number,
@@ -219,54 +191,37 @@ def _joined(trace: Trace, layer: int, edges: ContributingEdges) -> tuple[Ints, I
     return *np.divmod(pairs, below.size), of_pair
 
 
-@dataclass(frozen=True)
-class _StrongestEdges:
-    """Keeps the edges into each node with the largest contributions, for or against."""
-
-    trace: Trace
-    layer: int
-    count: int
-
-    def __call__(self, edges: ContributingEdges) -> Ints:
-        targets, _, of_pair = _joined(self.trace, self.layer, edges)
-        strength = np.abs(np.bincount(of_pair, edges.contribution, minlength=len(targets)))
-        order = np.lexsort((-strength, targets))
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order)) - np.searchsorted(targets, targets)[order]
-        return np.flatnonzero((rank < self.count)[of_pair])
+def _strongest_edges(trace: Trace, layer: int, count: int, edges: ContributingEdges) -> Ints:
+    """Indices of the edges into each node with the largest contributions, for or against."""
+    targets, _, of_pair = _joined(trace, layer, edges)
+    strength = np.abs(np.bincount(of_pair, edges.contribution, minlength=len(targets)))
+    order = np.lexsort((-strength, targets))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - np.searchsorted(targets, targets)[order]
+    return np.flatnonzero((rank < count)[of_pair])
 
 
 def _joined_edges(trace: Trace, front: Coefficients, edges: ContributingEdges) -> list[PictureEdge]:
     layer = front.layer
     targets, sources, of_pair = _joined(trace, layer, edges)
-    amounts = np.bincount(of_pair, edges.contribution).tolist()
-    return [
-        PictureEdge(
-            word_id(source) if layer == 1 else node_id(trace, layer - 1, source),
-            node_id(trace, layer, target),
-            amount,
-        )
-        for source, target, amount in zip(
-            sources.tolist(), front.nodes[targets].tolist(), amounts, strict=True
-        )
-    ]
+    amounts = np.bincount(of_pair, edges.contribution)
+    lower = [word_id(n) if layer == 1 else node_id(trace, layer - 1, n) for n in sources.tolist()]
+    upper = [node_id(trace, layer, n) for n in front.nodes[targets].tolist()]
+    return list(map(PictureEdge, lower, upper, amounts.tolist()))
 
 
 @dataclass(frozen=True)
 class PlacedWord:
-    """A word's box; a gap, where words were left out, has no position.
+    """A word's box, or a gap where words were left out."""
 
-    ``strength`` is the attribution over the largest one, -1 to 1.
-    """
-
-    position: int | None
+    position: int | None  # none for a gap
     x: float
     y: float
     width: float
     text: str
     description: str
     number: str
-    strength: float
+    strength: float  # attribution over the largest one, -1 to 1
 
     @property
     def id(self) -> str:
@@ -307,21 +262,17 @@ class PlacedEdge:
 
 @dataclass(frozen=True)
 class Layout:
-    """A picture with coordinates.
-
-    ``root`` is the centre of its box; ``layers`` are heights and names of the layers, ``caption``
-    heights and lines.
-    """
+    """A picture with coordinates."""
 
     width: float
     height: float
     words: tuple[PlacedWord, ...]
     nodes: tuple[PlacedNode, ...]
     edges: tuple[PlacedEdge, ...]
-    root: tuple[float, float]
+    root: tuple[float, float]  # centre of its box
     root_text: tuple[str, str]
-    layers: tuple[tuple[float, str], ...]
-    caption: tuple[tuple[float, str], ...]
+    layers: tuple[tuple[float, str], ...]  # heights and names
+    caption: tuple[tuple[float, str], ...]  # heights and lines
 
 
 def sign_colour(amount: float) -> str:

@@ -16,8 +16,9 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from importlib import import_module, resources
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dcnn.errors import MissingExtraError, UserError
@@ -275,93 +276,16 @@ def to_graphml(graph: FeatureGraph) -> bytes:
     return stream.getvalue()
 
 
-def _page(title: str, style: str, body: str, script: str) -> str:
-    """A self-contained HTML page; ``title`` and ``body`` are escaped already."""
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-{body}
-<script>{script}</script>
-</body>
-</html>
-"""
-
-
-_GRAPH_STYLE = """
-body { margin: 2rem auto; max-width: 90rem; padding: 0 1rem; color: #1d2530; background: #f4f6f8;
-  font-family: system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif; }
-figure { margin: 0; padding: 1rem; background: #fff; border-radius: 12px; overflow-x: auto; }
-svg { display: block; margin: auto; }
-.node { cursor: pointer; outline: none; }
-.node, .edge { transition: opacity 0.12s; }
-.faint { opacity: 0.08; }
-#about { min-height: 1.5em; color: #6b7684; }
-"""
-
-_GRAPH_SCRIPT = """
-const edges = [...document.querySelectorAll('.edge')];
-const nodes = [...document.querySelectorAll('.node')];
-const about = document.getElementById('about');
-const hint = about.textContent;
-
-function reach(start, from, to) {
-  const seen = new Set([start]), kept = new Set(), waiting = [start];
-  while (waiting.length) {
-    const here = waiting.pop();
-    for (const edge of edges) {
-      if (edge.dataset[from] !== here) continue;
-      kept.add(edge);
-      if (!seen.has(edge.dataset[to])) {
-        seen.add(edge.dataset[to]);
-        waiting.push(edge.dataset[to]);
-      }
-    }
-  }
-  return [seen, kept];
-}
-
-function show(node) {
-  const [above, upward] = reach(node.dataset.id, 'from', 'to');
-  const [below, downward] = reach(node.dataset.id, 'to', 'from');
-  for (const other of nodes) {
-    other.classList.toggle('faint', !above.has(other.dataset.id) && !below.has(other.dataset.id));
-  }
-  for (const edge of edges) {
-    edge.classList.toggle('faint', !upward.has(edge) && !downward.has(edge));
-  }
-  const title = node.querySelector('title');
-  about.textContent = title ? title.textContent : hint;
-}
-
-function clear() {
-  for (const item of [...nodes, ...edges]) item.classList.remove('faint');
-  about.textContent = hint;
-}
-
-for (const node of nodes) {
-  node.setAttribute('tabindex', '0');
-  node.addEventListener('mouseenter', () => show(node));
-  node.addEventListener('mouseleave', clear);
-  node.addEventListener('focus', () => show(node));
-  node.addEventListener('blur', clear);
-}
-"""
-
-
 def to_html(picture: Picture) -> str:
     """The picture as a page; pointing at a node leaves what it comes from and what it goes to."""
     title = f"{escaped(str(picture.label))}: {escaped(' '.join(picture.trace.words))}"
-    hint = f"Point at a {picture.trace.unit} or a node to see what it comes from and where it goes."
-    body = f'<figure>\n{to_svg(picture)}</figure>\n<p id="about">{hint}</p>'
-    return _page(title, _GRAPH_STYLE, body, _GRAPH_SCRIPT)
+    return _page("graph.html", title=title, svg=to_svg(picture), unit=picture.trace.unit)
+
+
+def _page(template: str, **values: str) -> str:
+    """A self-contained HTML page; the values are escaped already."""
+    text = resources.files(__package__).joinpath(template).read_text(encoding="utf-8")
+    return Template(text).substitute(values)
 
 
 GRAPH_WRITERS: dict[str, GraphWriter] = {
@@ -386,12 +310,6 @@ def class_contributions(index: "DetectorIndex", detector: "Detector") -> str:
     """The mean contribution of a detector's n-grams to each logit, for people."""
     amounts = zip(index.predictor.classes, index.class_contributions(detector), strict=True)
     return "contributes " + ", ".join(f"{label} {amount:+.3f}" for label, amount in amounts)
-
-
-def report_json(index: "DetectorIndex", selected: Sequence["SelectedDetector"]) -> str:
-    """The selected detectors, in their order, with the fields of ``DetectorIndex.describe``."""
-    detectors = [index.describe(one.detector) | one.values for one in selected]
-    return json.dumps(index.summary() | {"detectors": detectors}, ensure_ascii=False)
 
 
 def report_markdown(index: "DetectorIndex", selected: Sequence["SelectedDetector"]) -> str:
@@ -422,55 +340,15 @@ def _marked_words(found: "Detection", escape: Callable[[str], str], mark: str) -
     )
 
 
-_REPORT_STYLE = """
-:root { color-scheme: light dark; --ink: #1d2530; --grey: #5c6773; --page: #f4f6f8;
-  --card: #ffffff; --mark: #dcecf9; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6eaee; --grey: #9aa5b1; --page: #14181d; --card: #1e242b; --mark: #1f4666; }
-}
-body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: var(--ink);
-  background: var(--page);
-  font-family: system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif; }
-input { font: inherit; width: 100%; box-sizing: border-box; padding: 0.5rem 0.75rem;
-  border: 1px solid var(--grey); border-radius: 8px; background: var(--card); color: inherit; }
-section { background: var(--card); border-radius: 12px; padding: 0.75rem 1rem; margin: 1rem 0;
-  overflow-x: auto; }
-h2 { font-size: 1.05rem; margin: 0; }
-h2 code, p { color: var(--grey); }
-section p { margin: 0.25rem 0; font-size: 0.9rem; }
-td { padding: 0.1rem 0.75rem 0.1rem 0; vertical-align: top; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; color: var(--grey); }
-mark { background: var(--mark); color: inherit; border-radius: 3px; padding: 0 0.15em; }
-"""
-
-_REPORT_SCRIPT = """
-const sections = [...document.querySelectorAll('section')];
-const texts = sections.map((section) => section.textContent.toLowerCase());
-const count = document.getElementById('count');
-const search = document.getElementById('search');
-search.addEventListener('input', () => {
-  const words = search.value.toLowerCase().split(/\\s+/).filter(Boolean);
-  let shown = 0;
-  sections.forEach((section, i) => {
-    section.hidden = !words.every((word) => texts[i].includes(word));
-    shown += !section.hidden;
-  });
-  count.textContent = shown;
-});
-"""
-
-
 def report_html(index: "DetectorIndex", selected: Sequence["SelectedDetector"]) -> str:
     """A page with a search box."""
-    unit = index.unit
-    body = f"""<h1>Feature detectors</h1>
-<p>{escaped(corpus_summary(index))} Marked {unit}s contribute most.</p>
-<input id="search" type="search" placeholder="Search names, {unit}s, layer:map:row"
-  aria-label="Search the detectors">
-<p><span id="count">{len(selected)}</span> shown</p>
-"""
-    body += "\n".join(_section(index, one) for one in selected)
-    return _page("Feature detectors", _REPORT_STYLE, body, _REPORT_SCRIPT)
+    return _page(
+        "detectors.html",
+        summary=escaped(corpus_summary(index)),
+        unit=index.unit,
+        count=str(len(selected)),
+        sections="\n".join(_section(index, one) for one in selected),
+    )
 
 
 def _section(index: "DetectorIndex", one: "SelectedDetector") -> str:
@@ -489,7 +367,7 @@ def _section(index: "DetectorIndex", one: "SelectedDetector") -> str:
 
 
 REPORT_WRITERS: dict[str, ReportWriter] = {
-    ".json": report_json,
+    ".json": lambda index, selected: index.to_json(selected),
     ".html": report_html,
     ".md": report_markdown,
 }
