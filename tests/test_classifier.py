@@ -96,7 +96,7 @@ def test_numpy_arrays_of_texts_are_taken(fitted):
     )
 
 
-def test_a_progress_bar_is_taken_down_even_after_early_stopping(capsys):
+def test_the_progress_bar_is_closed_even_after_early_stopping(capsys):
     import threading
 
     model = DCNNClassifier(**SMALL | {"epochs": 40}, patience=1, verbose=True)
@@ -167,7 +167,7 @@ def test_an_impossible_network_is_refused_when_fitting():
         DCNNClassifier(**SMALL, device="tpu").fit(TEXTS, LABELS)
 
 
-def test_saving_over_something_needs_to_be_asked_for(tmp_path, fitted):
+def test_overwriting_needs_a_flag(tmp_path, fitted):
     fitted.save(tmp_path / "model")
     with pytest.raises(UserError, match="exists; pass --overwrite"):
         fitted.save(tmp_path / "model")

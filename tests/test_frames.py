@@ -124,7 +124,7 @@ def test_columns_can_be_named(make_frame, probabilities):
     np.testing.assert_array_equal(model.predict_proba(frame), probabilities)
 
 
-def test_labels_may_stand_apart_from_the_frame(make_frame, make_column, probabilities):
+def test_labels_may_be_outside_the_frame(make_frame, make_column, probabilities):
     frame = make_frame({"review": TEXTS})
     model = DCNNClassifier(**SMALL | {"epochs": 1}).fit(frame, make_column(LABELS))
     assert model.text_column_ == "review"
@@ -221,7 +221,7 @@ def test_search_and_cross_validation_take_frames_and_columns():
     assert search.fit(pd.Series(TEXTS), pd.Series(LABELS)).predict(pd.Series(["good"])).size == 1
 
 
-def test_the_guess_is_said_and_kept(caplog):
+def test_guessed_columns_are_logged_and_kept(caplog):
     caplog.set_level(logging.INFO, "dcnn")
     model = DCNNClassifier(**SMALL | {"epochs": 1}).fit(pd.DataFrame({"u": LABELS, "v": TEXTS}))
     assert caplog.records[0].message == (
@@ -265,7 +265,7 @@ def test_a_loaded_model_takes_frames_too(tmp_path, fitted, probabilities):
         (TEXTS, pd.to_datetime(pd.Series(["2020"] * 24)), {}, "the labels must be strings, numb"),
     ],
 )  # fmt: skip
-def test_mistakes_get_one_sentence(x, y, more, message):
+def test_wrong_frames_are_explained_in_one_sentence(x, y, more, message):
     with pytest.raises(DataError, match=message):
         DCNNClassifier(**SMALL).fit(x, y, **more)
 

@@ -3,7 +3,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn.data.batching import Examples, make_batch, prediction_batches, training_order
-from dcnn.data.split import stratified_split
 from dcnn.text.vocabulary import Sentences
 
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=300).map(np.array)
@@ -27,7 +26,7 @@ def test_the_order_follows_from_seed_and_epoch_alone():
     assert order(0, 3) != order(1, 3)
 
 
-def test_batches_hold_like_lengths_in_random_order():
+def test_batches_have_similar_lengths_in_random_order():
     lengths = np.random.default_rng(0).integers(1, 60, 6400)
     batches = training_order(lengths, 32, seed=0, epoch=0)
     padded = sum(lengths[batch].max() * len(batch) for batch in batches)
@@ -57,7 +56,7 @@ def test_a_very_long_text_does_not_widen_a_whole_training_batch():
     assert max(lengths[batch].max() * len(batch) for batch in batches) <= 1 << 14
 
 
-def test_a_batch_carries_targets_and_weights_of_its_examples():
+def test_a_batch_has_the_targets_and_weights_of_its_examples():
     examples = Examples(
         Sentences.from_lists([[1], [2, 3], [4]]), np.array([0, 1, 2]), np.array([0.1, 0.2, 0.3])
     )
@@ -65,25 +64,3 @@ def test_a_batch_carries_targets_and_weights_of_its_examples():
     assert batch.ids.tolist() == [[4, 0], [2, 3]]
     assert batch.targets.tolist() == [2, 1]
     assert batch.weights.tolist() == [0.3, 0.2]
-
-
-@given(
-    st.lists(st.sampled_from("abc"), min_size=2, max_size=200).filter(lambda x: len(set(x)) > 1),
-    st.floats(0.01, 0.9),
-    st.integers(0, 9),
-)
-def test_a_split_is_a_partition_with_every_label_on_both_sides(labels, fraction, seed):
-    kept, held_out = stratified_split(labels, fraction, seed)
-    assert sorted([*kept, *held_out]) == list(range(len(labels)))
-    for label in set(labels):
-        count = labels.count(label)
-        held = sum(labels[i] == label for i in held_out)
-        assert abs(held - fraction * count) <= 1
-        if count > 1:
-            assert 1 <= held < count
-
-
-def test_a_split_follows_from_its_seed():
-    labels = ["a", "b"] * 50
-    first, again, other = (stratified_split(labels, 0.2, seed)[1].tolist() for seed in (1, 1, 2))
-    assert first == again != other

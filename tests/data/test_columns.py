@@ -74,7 +74,7 @@ def test_a_guess_is_logged_with_the_option_that_overrides_it(
     assert caplog.records[0].levelno == logging.INFO
 
 
-def test_named_columns_are_taken_without_a_word(
+def test_named_columns_are_used_without_a_log_line(
     write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "dcnn")
@@ -167,7 +167,7 @@ def test_labelled_file_with_one_column(write: Write, name: str, content: str, lo
     assert re.search(looks, found)
 
 
-def test_wrong_separator_is_told_when_a_column_is_named(write: Write) -> None:
+def test_wrong_separator_is_reported_when_a_column_is_named(write: Write) -> None:
     path = write("a.csv", "text;label\nhello, world;x\n")
     assert "looks separated by semicolons" in message(path, text_column="text")
     assert "looks separated by semicolons" in message(path, labels=False)

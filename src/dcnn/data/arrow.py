@@ -5,14 +5,13 @@ file is opened. The types of the columns are checked before the first row, and e
 validated before its values are used: a damaged file must not crash the process. Rows count from 1.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dcnn.data.columns import SAMPLED_ROWS, Columns, shown, shown_names
+from dcnn.data.columns import SAMPLED_ROWS, Columns, check_unique, shown
 from dcnn.data.labels import Place
 from dcnn.data.records import NoRowsError, Record
 from dcnn.errors import DataError, MissingExtraError
@@ -33,7 +32,6 @@ class ArrowTable:
     path: Path
     schema: Any
     hint: ClassVar[str] = ""
-    unit: ClassVar[str] = "row"
     typed: ClassVar[bool] = True
 
     @property
@@ -63,7 +61,7 @@ class ArrowTable:
                 values = [batch.column(name).to_pylist() for name in names]
                 for row in zip(*values, strict=True):
                     number += 1
-                    place = Place(source, number, self.unit)
+                    place = Place(source, number, "row")
                     yield Record(place, dict(zip(names, row, strict=True)))
         if not number:
             raise NoRowsError(f"{self.path} has columns but no rows; add at least one row")
@@ -90,13 +88,7 @@ def open_arrow(path: Path) -> Iterator[ArrowTable]:
         else:
             with pyarrow.OSFile(str(path)) as file:
                 schema = _open_ipc(path, file).schema
-        names = list(schema.names)
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataError(
-            f"{path}: more than one column is named {shown_names(twice)}; "
-            "give every column a name of its own"
-        )
+        check_unique(path, schema.names)
     yield ArrowTable(path, schema)
 
 

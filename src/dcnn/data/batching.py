@@ -1,8 +1,8 @@
-"""Encoded examples and the mini-batches that are drawn from them.
+"""Encoded examples and their mini-batches.
 
-Sentences of like length go into one batch, so that little is padded; the batches come in random
+Sentences of similar length go into one batch, so that little is padded; the batches come in random
 order. The order of an epoch follows from the seed and the epoch's number alone, so that a resumed
-run meets the same batches.
+run gets the same batches.
 """
 
 from collections.abc import Iterator
@@ -17,21 +17,21 @@ from dcnn.text.vocabulary import Ints, Sentences
 Floats = NDArray[np.floating[Any]]
 
 # Sentences are shuffled, cut into pools of this many batches, and sorted by length inside a pool:
-# small enough to leave the order random, large enough to fill a batch with like lengths.
+# small enough to leave the order random, large enough to fill a batch with similar lengths.
 POOL_BATCHES = 64
 
-# A padded batch holds at most this many words (or one sentence): bounds the memory of long texts.
+# A padded batch has at most this many words, or one sentence: bounds the memory of long texts.
 MAX_WORDS = 1 << 14
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Sentences with what is to be learned about them.
+    """Encoded sentences with their targets.
 
     Attributes:
         sentences: N sentences as ids.
-        targets: (N,) class numbers, or (N, classes) probabilities as soft targets.
-        weights: (N,) how much each example counts, or none if all count the same.
+        targets: (N,) class numbers, or (N, classes) probabilities; 0/1 where multi-label.
+        weights: (N,) float32, or none if all examples count the same.
     """
 
     sentences: Sentences
@@ -49,15 +49,15 @@ class Examples:
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded sentences; what lies past a sentence's length means nothing.
+    """Padded sentences; ids past a sentence's length are ignored.
 
     Attributes:
         ids: (B, s) int64.
         lengths: (B,) int64.
-        order: (B,) the place of each sentence among the caller's.
+        order: (B,) the index of each sentence in the caller's order.
         targets: (B,) or (B, classes), or none.
         weights: (B,) or none.
-        part: what these are of a larger batch; none is all of it.
+        part: which part of a batch shared by several processes this is; none is all of it.
     """
 
     ids: Ints
@@ -70,12 +70,12 @@ class Batch:
 
 @dataclass(frozen=True)
 class Part:
-    """Which sentences of a batch that several processes share are here.
+    """The part of a batch that one of several processes computes.
 
     Attributes:
-        places: (B,) their places in the whole batch.
-        sentences: how many the whole batch has.
-        words: how long its longest is.
+        places: (B,) the indices of its sentences in the whole batch.
+        sentences: of the whole batch.
+        words: of the longest sentence of the whole batch.
     """
 
     places: Ints
@@ -91,18 +91,11 @@ def make_batch(examples: Examples, indices: Ints) -> Batch:
 
 
 def make_part(examples: Examples, indices: Ints, places: Ints, sentences: int, words: int) -> Batch:
-    """Pad the examples at ``indices``, which are a part of a batch that others share.
+    """Pad the examples at ``indices``, a part of a batch shared by several processes; see ``Part``.
 
-    They are weighed so that the mean loss of the part is their share of the mean loss of the whole:
-    what the parts of all processes give adds up to what one process would have. A process that has
-    none of the sentences takes one all the same, with the weight 0.
-
-    Args:
-        examples: what this process has.
-        indices: those of the batch.
-        places: where they stand in the whole batch.
-        sentences: how many that has.
-        words: how long its longest is.
+    Weights scale the mean loss of the part to its share of the mean loss of the whole, so that the
+    parts of all processes add up to the loss of one process. A process without any of the sentences
+    takes one with weight 0.
     """
     share = len(indices) / sentences
     if not len(indices):
@@ -118,7 +111,7 @@ def training_order(
 ) -> list[Ints]:
     """The batches of an epoch as arrays of indices, each index in exactly one of them.
 
-    Of an epoch that comes in windows, these are the batches of one.
+    If an epoch is read in windows, these are the batches of one.
     """
     generator = np.random.default_rng((seed, epoch) if window is None else (seed, epoch, window))
     shuffled = generator.permutation(len(lengths))
@@ -143,7 +136,7 @@ def prediction_batches(
 
 
 def _cut(by_length: Ints, lengths: Ints, batch_size: int, max_words: int) -> Iterator[Ints]:
-    """Cut indices, ascending in length, into batches that respect both limits."""
+    """Cut indices, by ascending length, into batches within both limits."""
     start = 0
     while start < len(by_length):
         widths = lengths[by_length[start : start + batch_size]]

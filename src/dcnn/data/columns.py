@@ -9,6 +9,7 @@ Values and names of a user's file appear in messages quoted, escaped and never l
 
 import difflib
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -90,6 +91,16 @@ class Columns:
         return [name for name in (*single, *self.indicators) if name is not None]
 
 
+def check_unique(where: object, names: Iterable[str]) -> None:
+    """Check that no two columns have one name; ``where`` they are is for the message."""
+    twice = [name for name, count in Counter(names).items() if name and count > 1]
+    if twice:
+        raise DataError(
+            f"{where}: more than one column is named {shown_names(twice)}; "
+            "give every column a name of its own"
+        )
+
+
 def choose_columns(
     source: Path | str,
     names: Sequence[str],
@@ -97,6 +108,7 @@ def choose_columns(
     sample: Sample,
     hint: str = "",
     called: Mapping[str, str] | None = None,
+    indicators: tuple[str, ...] = (),
 ) -> Columns:
     """Find the columns that ``wanted`` asks for among ``names``.
 
@@ -108,6 +120,7 @@ def choose_columns(
         sample: gives the first rows, read only if the names do not settle the choice.
         hint: what a file with a single column looks like instead, or nothing.
         called: what the user calls each option; by default as on the command line.
+        indicators: the columns of ``--label-columns``.
 
     Raises:
         DataError: a named column does not exist, or one cannot be guessed.
@@ -118,9 +131,10 @@ def choose_columns(
         wanted.get(option) for option in (TEXT_OPTION, LABEL_OPTION, WEIGHT_OPTION)
     )
     existing = f"the columns are {shown_names(names)}"
-    named = {called[option]: name for option, name in wanted.items() if name is not None}
+    named = [(called[option], name) for option, name in wanted.items() if name is not None]
+    named += [(INDICATORS_OPTION, name) for name in indicators]
     _check_named(source, names, named, hint, existing)
-    candidates = [name for name in names if name and name != weight]
+    candidates = [name for name in names if name and name not in (weight, *indicators)]
     if not candidates:
         raise DataError(f"{source}: no column is left to read the text from; add its name")
     if labels and len(candidates) == 1:
@@ -147,7 +161,7 @@ def choose_columns(
         found, options = " and ".join(guesses.values()), " and ".join(guesses)
         _log.info("%s: reading %s (guessed; choose with %s)", source, found, options)
     assert text is not None  # noqa: S101
-    return Columns(text, label if labels else None, weight)
+    return Columns(text, label if labels else None, weight, indicators)
 
 
 def _guess(
@@ -186,11 +200,15 @@ def _longer(first: str, second: str, rows: Iterable[Mapping[str, object]]) -> st
 
 
 def _check_named(
-    source: Path | str, names: Sequence[str], named: Mapping[str, str], hint: str, existing: str
+    source: Path | str,
+    names: Sequence[str],
+    named: Iterable[tuple[str, str]],
+    hint: str,
+    existing: str,
 ) -> None:
     """Every column that the user names exists and has one use."""
     options: dict[str, str] = {}
-    for option, name in named.items():
+    for option, name in named:
         if not name:
             raise DataError(f"{source}: {option} is empty; {existing}")
         if name not in names:

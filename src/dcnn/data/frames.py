@@ -6,7 +6,6 @@ that gives its values as a list; pyarrow reads whatever else exports Arrow
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
@@ -18,6 +17,7 @@ from dcnn.data.columns import (
     SAMPLED_ROWS,
     TEXT_OPTION,
     Columns,
+    check_unique,
     choose_columns,
     shown_names,
 )
@@ -68,12 +68,7 @@ class Frame:
         self._frame, self._name = _in_memory(frame, name), name
         names = getattr(self._frame, "column_names", None)
         names = list(self._frame.columns if names is None else names)
-        twice = [str(column) for column, count in Counter(map(str, names)).items() if count > 1]
-        if twice:
-            raise DataError(
-                f"{name}: more than one column is named {shown_names(twice)}; "
-                "give every column a name of its own"
-            )
+        check_unique(name, map(str, names))
         self._names = {str(column): column for column in names}  # pandas has numbers as names too
 
     def choose(self, text: str | None, label: str | None, *, labels: bool) -> Columns:

@@ -11,21 +11,17 @@ that look alike are equal; texts stay as they are, and may be empty.
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.data.columns import (
-    LABEL_OPTION,
-    SEPARATOR_OPTION,
-    did_you_mean,
-    shown,
-    shown_names,
-)
+from dcnn.data.columns import LABEL_OPTION, SEPARATOR_OPTION, did_you_mean, shown, shown_names
 from dcnn.data.frames import is_frame, is_missing, values_of
 from dcnn.errors import DataError
 
@@ -75,6 +71,11 @@ class LabelledTexts:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def class_numbers(self) -> NDArray[np.int64]:
+        """(N,) the class of each text, or the most probable one; not for multi-label."""
+        return self.targets if self.targets.ndim == 1 else self.targets.argmax(axis=1)
+
     @cached_property
     def labels(self) -> list[Any]:
         """The label of each text; where multi-label, the tuple of its labels."""
@@ -82,8 +83,7 @@ class LabelledTexts:
             return [
                 tuple(self.classes[i] for i in np.flatnonzero(row).tolist()) for row in self.targets
             ]
-        numbers = self.targets if self.targets.ndim == 1 else self.targets.argmax(axis=1)
-        return [self.classes[number] for number in numbers.tolist()]
+        return [self.classes[number] for number in self.class_numbers.tolist()]
 
     def where(self, index: int) -> str:
         """Where an example is, for messages."""
@@ -112,9 +112,11 @@ class LabelledTexts:
         unknown = ~known[self.targets] if self.targets.ndim == 1 else self.targets[:, ~known] > 0
         if unknown.any():
             index = int(unknown.reshape(len(self), -1).any(axis=1).argmax())
-            has = {self.labels[index]} if not self.multi_label else set(self.labels[index])
-            label = next(label for label in self.classes if label in has and label not in numbers)
-            names = [str(known) for known in classes]
+            if self.targets.ndim == 1:
+                label = self.classes[self.targets[index]]
+            else:
+                label = self.classes[np.flatnonzero(~known)[unknown[index].argmax()]]
+            names = [str(label) for label in classes]
             raise DataError(
                 f"{self.where(index)}: the label {shown(label)} is not in the training set, which "
                 f"has {shown_names(names)}; correct it, drop the text, or train with it"
@@ -294,24 +296,22 @@ def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
     Raises:
         DataError: there are fewer than two labels, or a label to be split has a single example.
     """
-    if examples.targets.ndim == 1:
-        counts = np.bincount(examples.targets, minlength=len(examples.classes))
-    else:
-        counts = (examples.targets > 0).sum(axis=0)
-    occurring = [examples.classes[number] for number in np.flatnonzero(counts).tolist()]
+    counts = Counter(
+        chain.from_iterable(examples.labels) if examples.multi_label else examples.labels
+    )
     if examples.multi_label:
-        if len(occurring) < 2:
-            found = f"the label {shown(occurring[0])} alone" if occurring else "no label at all"
+        if len(counts) < 2:
+            found = f"the label {shown(next(iter(counts)))} alone" if counts else "no label at all"
             raise DataError(
                 f"{examples.source} has {found}; add rows with others, choose with {LABEL_OPTION}, "
                 f"or split its cells with {SEPARATOR_OPTION}"
             )
         return
-    if len(occurring) == 1:
-        raise one_label_only(examples.source, occurring[0])
-    single = np.flatnonzero(counts[examples.targets] == 1)
-    if splits and len(single):
-        index = int(single[0])
+    if len(counts) == 1:
+        raise one_label_only(examples.source, examples.labels[0])
+    single = [index for index, label in enumerate(examples.labels) if counts[label] == 1]
+    if splits and single:
+        index = single[0]
         others = f" (one of {len(single)} such labels)" if len(single) > 1 else ""
         raise DataError(
             f"{examples.where(index)}: the label {shown(examples.labels[index])} has a single "

@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -307,17 +307,9 @@ def _find_columns(path: Path, options: TableOptions, table: Table, *, labels: bo
     indicators = options.label_columns if labels else ()
     if labels and not indicators:
         wanted[LABEL_OPTION] = options.label_column
-    for name in indicators:
-        if name not in table.columns:
-            raise DataError(
-                f"{path}: {INDICATORS_OPTION} {shown(name)} is no column; the columns are "
-                f"{shown_names(table.columns)}{did_you_mean(name, table.columns)}"
-            )
-        if name == options.text_column:
-            raise DataError(f"{path}: {shown(name)} is the text column; name it once")
-    others = [name for name in table.columns if name not in indicators]
-    columns = choose_columns(path, others, wanted, table.sample, table.hint)
-    return replace(columns, indicators=indicators)
+    return choose_columns(
+        path, table.columns, wanted, table.sample, table.hint, indicators=indicators
+    )
 
 
 def _text(record: Record, column: str) -> str:

@@ -9,15 +9,14 @@ import csv
 import io
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, ClassVar, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
-from dcnn.data.columns import SAMPLED_ROWS, Columns, did_you_mean, shown, shown_names
+from dcnn.data.columns import SAMPLED_ROWS, Columns, check_unique, did_you_mean, shown, shown_names
 from dcnn.data.labels import Place
 from dcnn.errors import DataError
 from dcnn.files import bare_suffix, open_bytes
@@ -84,7 +83,6 @@ class LineTable:
     hint: str = ""
     typed: bool = False
     _sampled: list[Record] = field(default_factory=list)
-    unit: ClassVar[str] = "line"
 
     def sample(self) -> list[Mapping[str, object]]:
         """The first rows, to guess the columns from."""
@@ -228,12 +226,7 @@ def _separated(
         hint = next((_OTHER_SEPARATOR[mark] for mark in others if mark in fields[0]), "")
     if header:
         columns = [name.strip() for name in fields]
-        twice = [name for name, count in Counter(columns).items() if name and count > 1]
-        if twice:
-            raise DataError(
-                f"{path}, line {line}: more than one column is named {shown_names(twice)}; "
-                "give every column a name of its own"
-            )
+        check_unique(Place(str(path), line), columns)
     else:
         columns = [str(place) for place in range(1, len(fields) + 1)]
         rows = chain(blank, [first], rows)

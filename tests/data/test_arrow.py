@@ -35,7 +35,7 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ARROW_NAMES)
 @pytest.mark.parametrize("rows_together", [1, 3, 4096, 5000])
-def test_row_groups_and_batches_do_not_show(
+def test_row_groups_and_batches_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, rows_together: int
 ) -> None:
     monkeypatch.setattr(arrow_files, "BATCH_ROWS", 7)
@@ -195,7 +195,7 @@ def test_a_file_of_another_format_is_named(tmp_path: Path, name: str) -> None:
     assert "damaged, cut short or no " in message(path)
 
 
-def test_old_feather_is_told_apart(tmp_path: Path) -> None:
+def test_feather_version_1_is_recognized(tmp_path: Path) -> None:
     (tmp_path / "a.feather").write_bytes(b"FEA1" + b"\0" * 100)
     assert "is a Feather file of version 1" in message(tmp_path / "a.feather")
 
@@ -249,7 +249,7 @@ def test_only_the_columns_that_are_needed_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ARROW_NAMES)
-def test_rows_are_read_as_they_are_asked_for(tmp_path: Path, name: str) -> None:
+def test_rows_are_read_on_demand(tmp_path: Path, name: str) -> None:
     count, together = 100_000, 1000
     generator = np.random.default_rng(0)
     rows = generator.integers(97, 123, (count, 100), np.uint8)
@@ -266,7 +266,7 @@ def test_rows_are_read_as_they_are_asked_for(tmp_path: Path, name: str) -> None:
     assert 0 < most < 3_000_000
 
 
-def test_the_first_rows_come_before_the_last_are_looked_at(tmp_path: Path) -> None:
+def test_the_first_rows_come_before_the_last_are_read(tmp_path: Path) -> None:
     rows = [f"text {i} {i * i}" for i in range(20_000)]
     path = write_columns(tmp_path / "a.parquet", {"text": rows, "label": rows}, 1000)
     content = bytearray(path.read_bytes())

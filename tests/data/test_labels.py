@@ -1,20 +1,17 @@
-"""Several labels a row: every form gives the same sets, and forms that change are refused."""
+"""Multi-label files: every format gives the same labels, and a change of format is refused."""
 
 import json
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyarrow import parquet
 
-from dcnn.data.labels import check_form, check_training_labels
+from dcnn.data.labels import LabelledTexts, check_form, check_training_labels
 from dcnn.data.readers import (
     TableOptions,
     read_labelled,
 )
-from dcnn.data.split import split_label_sets
 from dcnn.errors import DataError
 
 TEXTS = ["good and long", "short", "nothing to say", "long"]
@@ -72,7 +69,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize(("write", "options"), WAYS.values(), ids=WAYS)
-def test_every_way_to_write_sets_gives_the_same(tmp_path, write, options):
+def test_every_multi_label_format_gives_the_same_labels(tmp_path, write, options):
     found = read_labelled(write(tmp_path), options)
     assert found.multi_label
     assert found.texts == TEXTS
@@ -82,7 +79,7 @@ def test_every_way_to_write_sets_gives_the_same(tmp_path, write, options):
     assert found.select([3, 0]).labels == [SETS[3], SETS[0]]
 
 
-def test_flags_of_columns_may_be_numbers_or_booleans(tmp_path):
+def test_indicator_columns_may_be_numbers_or_booleans(tmp_path):
     table = pa.table({"text": TEXTS, "long": [True, False, False, True], "praise": [1, 0, 0, 0]})
     parquet.write_table(table, tmp_path / "d.parquet")
     found = read_labelled(tmp_path / "d.parquet", TableOptions(label_columns=NAMES))
@@ -123,7 +120,7 @@ REFUSED = {
     "one flag": ([(["a"], [], [], [])], {"label_columns": ("labels",)}, "fewer than two columns"),
     "not a flag": (
         [("maybe", "1", "0", "0")], {"label_columns": ("labels", "text")},
-        r"'text' is the text column",
+        "--text-column and --label-columns both name 'text'",
     ),
     "two ways at once": (
         [(["a"], [], [], [])], {"label_columns": ("a", "b"), "labels_separator": "|"},
@@ -134,7 +131,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("shards", "options", "message"), REFUSED.values(), ids=REFUSED)
-def test_labels_that_change_are_refused_where_they_do(tmp_path, shards, options, message):
+def test_a_change_of_label_format_is_refused_at_its_row(tmp_path, shards, options, message):
     for number, labels in enumerate(shards, start=1):
         write_json(tmp_path / f"{number}.jsonl", labels)
     options = TableOptions(text_column="text", **options)
@@ -142,7 +139,7 @@ def test_labels_that_change_are_refused_where_they_do(tmp_path, shards, options,
         read_labelled(tmp_path if len(shards) > 1 else tmp_path / "1.jsonl", options)
 
 
-def test_a_flag_that_is_neither_yes_nor_no_is_named(tmp_path):
+def test_an_indicator_that_is_neither_0_nor_1_is_named(tmp_path):
     write_flags(tmp_path / "d.csv", "1", "maybe")
     with pytest.raises(DataError, match=r"line 3: the label column 'long' holds 'maybe'"):
         read_labelled(tmp_path / "d.csv", TableOptions(label_columns=NAMES))
@@ -157,14 +154,14 @@ def test_a_shard_of_lines_without_a_separator_does_not_go_with_lists(tmp_path):
     assert found.labels == [*SETS, ("long",)]
 
 
-def test_a_shard_without_one_of_the_flags_is_named(tmp_path):
+def test_a_shard_without_one_of_the_label_columns_is_named(tmp_path):
     write_flags(tmp_path / "1.csv")
     (tmp_path / "2.csv").write_text("text,long\nx,1\n")
     with pytest.raises(DataError, match=r"2\.csv has no column 'praise', which .*1\.csv has"):
         read_labelled(tmp_path, TableOptions(label_columns=NAMES))
 
 
-def test_what_cannot_be_learned_or_is_not_known_is_said(tmp_path):
+def test_too_few_and_unknown_labels_are_reported(tmp_path):
     found = read_labelled(write_json(tmp_path / "d.jsonl"))
     check_training_labels(found, splits=True)  # one example of a label is enough here
     found.with_classes(NAMES)
@@ -184,23 +181,11 @@ def test_what_cannot_be_learned_or_is_not_known_is_said(tmp_path):
         check_form(single, multi_label=True, of="t")
 
 
-@given(
-    st.lists(st.frozensets(st.sampled_from("abcde"), max_size=3), min_size=1, max_size=40),
-    st.floats(0.05, 0.9),
-    st.integers(0, 99),
-)
-def test_the_split_is_a_partition_that_leaves_every_label_in_training(sets, fraction, seed):
-    labels = [tuple(sorted(one)) for one in sets]
-    kept, held_out = split_label_sets(labels, fraction, seed)
-    assert sorted([*kept, *held_out]) == list(range(len(labels)))
-    assert {name for i in kept for name in labels[i]} == {name for one in labels for name in one}
-    again = split_label_sets(labels, fraction, seed)
-    np.testing.assert_array_equal(kept, again[0])
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_a_label_that_is_nowhere_the_rarest_stays_in_training(seed):
-    sets = [("a", "c"), ("a",), ("b", "c"), ("b",)]  # a and b are parted; c goes where they go
-    kept, held_out = split_label_sets(sets, 0.5, seed)
-    assert any("c" in sets[i] for i in kept)
-    assert len(held_out) >= 1
+def test_soft_targets_are_numbered_by_other_classes():
+    targets = np.array([[0.7, 0.3, 0], [0, 0.4, 0.6]], np.float32)
+    examples = LabelledTexts(["x", "y"], targets, ("a", "b", "c"), source="soft")
+    assert examples.labels == ["a", "c"]
+    found = examples.with_classes(["c", "b", "a", "d"])
+    np.testing.assert_array_equal(found.targets, targets[:, [2, 1, 0, 0]] * [1, 1, 1, 0])
+    with pytest.raises(DataError, match="soft, text 1: the label 'c' is not in the training set"):
+        examples.with_classes(["a", "b"])

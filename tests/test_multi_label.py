@@ -1,4 +1,4 @@
-"""A model that may give a text several labels, wherever a model is used."""
+"""Multi-label models, wherever a model is used."""
 
 import json
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_one_label_is_the_only_one_of_labels():
     assert replace(prediction, abstained=True).labels == ()
 
 
-def test_lines_json_and_columns_tell_the_same_labels(folder, tmp_path, capsys):
+def test_lines_json_and_columns_have_the_same_labels(folder, tmp_path, capsys):
     expected = [list(one.labels) for one in Predictor.load(folder).predict(TEXTS)]
     assert [] in expected or any(len(one) > 1 for one in expected)
     predict_command(folder, TEXTS, labels_separator=";")
@@ -145,12 +145,12 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSALS.values(), ids=REFUSALS)
-def test_what_has_no_meaning_with_several_labels_is_refused(folder, options, message):
+def test_options_for_single_label_models_are_refused(folder, options, message):
     with pytest.raises(UserError, match=message):
         predict_command(folder, TEXTS, **options)
 
 
-def test_every_label_that_is_given_is_explained_and_adds_up_to_its_logit():
+def test_every_predicted_label_is_explained_and_adds_up_to_its_logit():
     predictor = make_predictor()
     several = 0
     for text in TEXTS[:-1]:
@@ -162,7 +162,7 @@ def test_every_label_that_is_given_is_explained_and_adds_up_to_its_logit():
             logits = predictor.logits(predictor.artifact.encoder.encode_all([text]))[0]
             assert one.logit == pytest.approx(logits[one.of_class], abs=1e-5)
             assert sum(one.attributions) + one.biases == pytest.approx(one.logit)
-            assert one.picture().probability == pytest.approx(
+            assert dict(one.prediction.ranked)[one.label] == pytest.approx(
                 float(sigmoid(logits)[one.of_class]), abs=1e-6
             )
     assert several
@@ -212,7 +212,7 @@ def test_onnx_and_small_folders_keep_head_and_thresholds(folder, tmp_path):
     assert model_folder.load(tmp_path / "small").thresholds == THRESHOLDS
 
 
-def test_the_server_tells_the_labels_of_such_a_model_and_of_no_other():
+def test_the_server_gives_labels_for_multi_label_models_only():
     prediction = make_predictor().predict([TEXTS[4]])[0]
     assert prediction_response(prediction)["labels"] == prediction.labels
     (single,) = Predictor(make_artifact()).predict(["good"])
@@ -269,7 +269,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("y", "message"), WRONG.values(), ids=WRONG)
-def test_labels_that_are_no_sets_are_refused(y, message):
+def test_wrong_multi_label_targets_are_refused(y, message):
     with pytest.raises(DataError, match=message):
         DCNNClassifier(**QUICK).fit(["x", "y", "z"], y)
 
