@@ -15,7 +15,7 @@ from rich.console import Console
 
 from dcnn.cli.console import DataFolder, Device, MarkdownFiles, make_console, split_names
 from dcnn.data.corpora.registry import data_folder, find_corpus
-from dcnn.errors import DcnnError, MissingExtraError, TrainingStoppedError, UserError
+from dcnn.errors import DataError, DcnnError, MissingExtraError, TrainingStoppedError, UserError
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of, load_recipe
 from dcnn.experiments.results import (
     MODELS,
@@ -28,7 +28,7 @@ from dcnn.experiments.results import (
 from dcnn.experiments.tables import experiment_tables, summary_table, write_blocks
 
 if TYPE_CHECKING:
-    from dcnn.experiments.runs import ExperimentEnv, FinishedNetwork
+    from dcnn.experiments.runs import ExperimentEnv
     from dcnn.training.stack import EpochReport
 
 NETWORKS = ("dcnn", "max-tdnn", "nbow")
@@ -211,19 +211,19 @@ def _run_network(
     )
     if env.save is not None and done:
         console.print("Runs that are done already are not repeated for --save.")
-    if not missing:
-        return
-    finished: list[FinishedNetwork] = []
-    # A GPU trains all seeds as one stack; on a CPU each is a run of its own.
-    groups = [missing] if env.device == "cuda" else [[seed] for seed in missing]
-    for networks in _in_parallel(env, recipe, groups, min(jobs or env.processes, len(missing))):
-        _print_results(console, [network.result for network in networks])
-        finished += networks
-    if kind == "dcnn" and 1 < seeds == len(finished):
-        from dcnn.experiments.runs import write_ensemble
+    if missing:
+        # A GPU trains all seeds as one stack; on a CPU each is a run of its own.
+        groups = [missing] if env.device == "cuda" else [[seed] for seed in missing]
+        for results in _in_parallel(env, recipe, groups, min(jobs or env.processes, len(missing))):
+            _print_results(console, results)
+    if kind == "dcnn" and seeds > 1:
+        from dcnn.experiments.runs import has_ensemble, write_ensemble
 
-        ordered = sorted(finished, key=lambda network: network.result.seed)
-        _print_results(console, [write_ensemble(env, ordered)])
+        if missing or not has_ensemble(env, recipe, range(seeds)):
+            try:
+                _print_results(console, [write_ensemble(env, recipe, range(seeds))])
+            except DataError as error:  # results of release 0.1 come without probabilities
+                console.print(str(error), soft_wrap=True)
 
 
 def is_done(
@@ -267,7 +267,7 @@ def _differences(recipe: Recipe, there: dict[str, dict[str, Any]]) -> list[str]:
 
 def _in_parallel(
     env: "ExperimentEnv", recipe: Recipe, groups: list[list[int]], jobs: int
-) -> Iterator["list[FinishedNetwork]"]:
+) -> Iterator[list[Result]]:
     work = partial(_train, env, recipe)
     if len(groups) == 1 or jobs == 1:
         yield from map(work, groups)
@@ -297,7 +297,7 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _train(env: "ExperimentEnv", recipe: Recipe, seeds: list[int]) -> "list[FinishedNetwork]":
+def _train(env: "ExperimentEnv", recipe: Recipe, seeds: list[int]) -> list[Result]:
     """On a CPU this runs in a process of its own, so it creates its own console."""
     from dcnn.experiments.runs import run_networks
 

@@ -30,7 +30,8 @@ from dcnn.errors import DataError, StorageError
 from dcnn.files import open_bytes, write_atomically
 
 EXPERIMENTS = ("sst2", "sst5", "trec", "twitter")
-MODELS = ("nb", "binb", "svm", "maxent", "max-tdnn", "nbow", "dcnn", "dcnn-ensemble")
+ENSEMBLE = "dcnn-ensemble"
+MODELS = ("nb", "binb", "svm", "maxent", "max-tdnn", "nbow", "dcnn", ENSEMBLE)
 RECIPES = ("paper", "tuned", "best")  # in the order of the tables; others follow by name
 SPLITS = ("train", "dev", "test")
 # Written by benchmarks/default_recipe.py, without predictions; the README shows them on their own.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -21,16 +22,23 @@ from numpy.typing import NDArray
 
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.config import Config
+from dcnn.config import Config, DCNNConfig
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.registry import find_corpus
-from dcnn.errors import ConfigError, TrainingError
+from dcnn.errors import ConfigError, DataError, TrainingError
 from dcnn.experiments import results as provenance
 from dcnn.experiments.ngrams import choose_setting, fit_ngrams
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of
-from dcnn.experiments.results import Result, fingerprint, write_result
+from dcnn.experiments.results import (
+    ENSEMBLE,
+    Result,
+    fingerprint,
+    read_result,
+    result_path,
+    write_result,
+)
 from dcnn.experiments.tasks import Task, load_task
-from dcnn.files import file_sha256
+from dcnn.files import file_sha256, write_atomically
 from dcnn.ops.select import for_training
 from dcnn.text.vocabulary import Ints, Sentences
 from dcnn.training.fit import find_vectors, initialize, make_model
@@ -243,23 +251,23 @@ def _teacher_seed(config: Config, number: int) -> int:
     return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
 
 
-GLOVE = "glove"  # in a recipe's text.vectors: the file that `dcnn data fetch glove` brings
+GLOVE = "glove"  # in a recipe's text.vectors: the file that `dcnn data fetch glove` downloads
 
 
 @dataclass(frozen=True)
 class ExperimentEnv:
-    """Where an experiment finds its data and leaves its results.
+    """Where an experiment reads its data and writes its results.
 
     Attributes:
         experiment: sst2, sst5, trec or twitter.
         data: the data folder.
         results: the results folder.
         device: cpu or cuda.
-        cache: of encoded corpora; none is the user's.
+        cache: of encoded corpora; none means the user's.
         check: whether corpus files must be the known ones.
-        save: where trained model folders are left, or none.
+        save: where model folders are written, or none.
         processes: for tokenizing.
-        commit: of the code, as it is when the experiment begins.
+        commit: of the code when the experiment starts.
     """
 
     experiment: str
@@ -273,7 +281,7 @@ class ExperimentEnv:
     commit: str = field(default_factory=provenance.commit)
 
     def load(self, recipe: Recipe) -> tuple[Task, Recipe]:
-        """The corpus, and the recipe with the place of its vectors filled in."""
+        """The corpus, and the recipe with the path of its vectors filled in."""
         sources = find_corpus(corpus_of(self.experiment), self.data, check=self.check)
         if recipe.config.text.vectors == GLOVE:
             vectors = find_corpus(GLOVE, self.data, check=self.check)["vectors"].path
@@ -281,64 +289,101 @@ class ExperimentEnv:
             recipe = replace(recipe, config=replace(recipe.config, text=text))
         return load_task(self.experiment, recipe, sources, self.cache, self.processes), recipe
 
-
-@dataclass(frozen=True)
-class FinishedNetwork:
-    """A run's result, and what an ensemble of several needs of it."""
-
-    result: Result
-    test_probabilities: NDArray[np.float32]
-    test_truth: NDArray[Any]
+    def result_path(self, model: str, recipe: str, seed: int) -> Path:
+        """The file of a run's result."""
+        return result_path(self.results, self.experiment, model, recipe, seed)
 
 
 def run_networks(
-    setting: ExperimentEnv, recipe: Recipe, seeds: Sequence[int], report: Report
-) -> list[FinishedNetwork]:
-    """Train ``seeds`` side by side, and write a result each."""
-    if setting.save is not None and recipe.data.authors_tokens:
+    env: ExperimentEnv, recipe: Recipe, seeds: Sequence[int], report: Report
+) -> list[Result]:
+    """Train ``seeds`` side by side, and write a result for each."""
+    if env.save is not None and recipe.data.authors_tokens:
         raise ConfigError(
             "data.authors_tokens: a model folder splits texts at spaces and not as the authors' "
             "code did; leave out --save, or the setting"
         )
     torch.set_num_threads(1)
-    task, located = setting.load(recipe)
-    finished = []
-    networks = train_networks(task, located, seeds, setting.device, report)
+    task, located = env.load(recipe)
+    results = []
+    networks = train_networks(task, located, seeds, env.device, report)
     for network in networks:
-        result = _network_result(setting, task, recipe, located, network)
-        write_result(setting.results, result)
-        finished.append(
-            FinishedNetwork(result, network.test_probabilities, np.asarray(task.test.targets))
-        )
-    if setting.save is not None:
+        result = _network_result(env, task, recipe, located, network)
+        _write_probabilities(env, result, network.test_probabilities, task.test.targets)
+        write_result(env.results, result)
+        results.append(result)
+    if env.save is not None:
         for network in networks:
-            _save_model(setting, task, recipe, network)
-    return finished
+            _save_model(env, task, recipe, network)
+    return results
 
 
-def write_ensemble(setting: ExperimentEnv, networks: Sequence[FinishedNetwork]) -> Result:
-    """The mean of the networks' probabilities: a line of its own, never mixed with single runs."""
-    first = networks[0]
-    predicted = np.mean([one.test_probabilities for one in networks], axis=0).argmax(axis=1)
-    correct = predicted == first.test_truth
+def _probabilities_path(env: ExperimentEnv, result: Result) -> Path:
+    return env.result_path(result.model, result.recipe, result.seed).with_suffix(".npz")
+
+
+def _write_probabilities(
+    env: ExperimentEnv, result: Result, probabilities: NDArray[np.float32], truth: NDArray[Any]
+) -> None:
+    """Keep what an ensemble needs of a run beside its result, so that it can be made later."""
+    path = _probabilities_path(env, result)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(path) as stream:
+        np.savez_compressed(stream, probabilities=probabilities, truth=truth)
+
+
+def _read_probabilities(
+    env: ExperimentEnv, result: Result
+) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    path = _probabilities_path(env, result)
+    try:
+        with path.open("rb") as stream, np.load(stream) as stored:
+            probabilities, truth = stored["probabilities"], stored["truth"]
+    except (OSError, ValueError, LookupError, BadZipFile):
+        probabilities = truth = np.zeros((0, 1), np.float32)
+    if probabilities.argmax(axis=-1).tolist() != list(result.test_predictions):
+        raise DataError(
+            f"no ensemble: {path} does not hold the probabilities of that run; remove the result "
+            "beside it, and the same command runs that seed again"
+        )
+    return probabilities, truth
+
+
+def has_ensemble(env: ExperimentEnv, recipe: Recipe, seeds: Sequence[int]) -> bool:
+    """Whether the result of the ensemble of these seeds is there."""
+    path = env.result_path(ENSEMBLE, recipe.name, seeds[0])
+    return path.is_file() and read_result(path).notes.get("seeds") == list(seeds)
+
+
+def write_ensemble(env: ExperimentEnv, recipe: Recipe, seeds: Sequence[int]) -> Result:
+    """The mean of the networks' probabilities: a row of its own, never mixed with single runs.
+
+    Raises:
+        DataError: the probabilities of a run are not there.
+    """
+    runs = [read_result(env.result_path(DCNNConfig.kind, recipe.name, seed)) for seed in seeds]
+    stored = [_read_probabilities(env, run) for run in runs]
+    probabilities, truth = [one for one, _ in stored], stored[0][1]
+    predicted = np.mean(probabilities, axis=0).argmax(axis=1)
+    correct = predicted == truth
     result = replace(
-        first.result,
-        model="dcnn-ensemble",
+        runs[0],
+        model=ENSEMBLE,
         dev_accuracy=None,
         test_accuracy=float(correct.mean()),
         test_predictions=tuple(predicted.tolist()),
         test_correct=tuple(correct.tolist()),
         epochs=None,
         sentences_per_second=None,
-        parameters=sum(one.result.parameters or 0 for one in networks),
-        notes={"seeds": [one.result.seed for one in networks]},
+        parameters=sum(run.parameters or 0 for run in runs),
+        notes={"seeds": list(seeds)} | ({} if env.check else {"sample": True}),
     )
-    write_result(setting.results, result)
+    write_result(env.results, result)
     return result
 
 
 def _network_result(
-    setting: ExperimentEnv, task: Task, recipe: Recipe, located: Recipe, network: TrainedNetwork
+    env: ExperimentEnv, task: Task, recipe: Recipe, located: Recipe, network: TrainedNetwork
 ) -> Result:
     notes: dict[str, Any] = {"side_by_side": list(network.side_by_side)}
     if located.config.text.vectors:
@@ -346,7 +391,7 @@ def _network_result(
         notes["vectors"] = {"file": vectors.name, "sha256": file_sha256(vectors)}
     kind = recipe.config.model.kind
     return _result(
-        setting,
+        env,
         task,
         network.test_probabilities.argmax(axis=1),
         model=kind,
@@ -358,43 +403,41 @@ def _network_result(
         sentences_per_second=round(network.sentences_per_second),
         parameters=sum(value.size for value in network.weights.values()),
         # The other networks have no layer to fuse.
-        backend=for_training(setting.device) if kind == "dcnn" else "torch",
+        backend=for_training(env.device) if kind == "dcnn" else "torch",
         settings=recipe.to_dict(),
         notes=notes,
     )
 
 
-def _save_model(
-    setting: ExperimentEnv, task: Task, recipe: Recipe, network: TrainedNetwork
-) -> None:
-    assert setting.save is not None  # noqa: S101
-    name = f"{setting.experiment}-{recipe.config.model.kind}-{recipe.name}-seed{network.seed}"
+def _save_model(env: ExperimentEnv, task: Task, recipe: Recipe, network: TrainedNetwork) -> None:
+    assert env.save is not None  # noqa: S101
+    name = f"{env.experiment}-{recipe.config.model.kind}-{recipe.name}-seed{network.seed}"
     config = recipe.config.with_training(seed=network.seed)
     metadata: dict[str, Any] = {
-        "data": setting.experiment,
+        "data": env.experiment,
         "examples": task.sizes,
         "dev_accuracy": network.dev_accuracy,
         "epochs": network.epochs,
     }
     artifact = Artifact(config, task.classes, task.encoder, network.weights, metadata)
-    model_folder.save(setting.save / name, artifact, overwrite=True)
+    model_folder.save(env.save / name, artifact, overwrite=True)
 
 
-def run_ngrams(setting: ExperimentEnv, recipe: Recipe, model: str) -> Result:
-    """Fit an n-gram model, on whole sentences or on phrases too, whichever dev prefers."""
+def run_ngrams(env: ExperimentEnv, recipe: Recipe, model: str) -> Result:
+    """Fit an n-gram model, on whole sentences or on phrases too, whichever is better on dev."""
     started = time.monotonic()
     choices = [recipe]
-    if corpus_of(setting.experiment) == "sst":
+    if corpus_of(env.experiment) == "sst":
         choices.append(replace(recipe, data=replace(recipe.data, phrases=False)))
     candidates = []
     for choice in choices:
-        task, _ = setting.load(choice)
+        task, _ = env.load(choice)
         value, accuracy = choose_setting(model, task, choice.data.folds)
         candidates.append((accuracy, value, task, choice))
     accuracy, value, task, chosen = max(candidates, key=lambda candidate: candidate[0])
     fitted = fit_ngrams(model, task, value)
     result = _result(
-        setting,
+        env,
         task,
         fitted.test_predictions,
         model=model,
@@ -409,22 +452,22 @@ def run_ngrams(setting: ExperimentEnv, recipe: Recipe, model: str) -> Result:
         settings=chosen.to_dict(),
         notes={"setting": value, "features": fitted.features},
     )
-    write_result(setting.results, result)
+    write_result(env.results, result)
     return result
 
 
 def _result(
-    setting: ExperimentEnv,
+    env: ExperimentEnv,
     task: Task,
     predicted: NDArray[Any],
     notes: dict[str, Any],
     **metadata: Any,
 ) -> Result:
-    """A result with what all models have in common."""
+    """A result, with the fields that all models share filled in."""
     truth = task.test.targets
     correct = predicted == truth
     return Result(
-        experiment=setting.experiment,
+        experiment=env.experiment,
         selection=task.selection,
         test_accuracy=float(correct.mean()),
         test_predictions=tuple(predicted.tolist()),
@@ -432,10 +475,10 @@ def _result(
         test_truth_sha256=fingerprint(truth.tolist()),
         classes=task.classes,
         examples=task.sizes,
-        hardware=provenance.hardware(setting.device),
+        hardware=provenance.hardware(env.device),
         versions=provenance.versions(),
-        commit=setting.commit,
+        commit=env.commit,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        notes=notes | ({} if setting.check else {"sample": True}),
+        notes=notes | ({} if env.check else {"sample": True}),
         **metadata,
     )

@@ -6,10 +6,16 @@ import pytest
 
 from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.batching import Examples
-from dcnn.errors import ConfigError, TrainingError
+from dcnn.errors import ConfigError, DataError, TrainingError
 from dcnn.experiments import runs as networks
 from dcnn.experiments.recipes import DataConfig, DistillationConfig, Recipe
-from dcnn.experiments.runs import train_networks
+from dcnn.experiments.runs import (
+    ExperimentEnv,
+    has_ensemble,
+    run_networks,
+    train_networks,
+    write_ensemble,
+)
 from dcnn.experiments.tasks import Task
 from dcnn.text.encoder import Encoder
 from dcnn.training.stack import Outcome
@@ -198,3 +204,46 @@ def test_teachers_that_share_nothing_change_little():
     np.testing.assert_allclose(
         taught.weights["head.weight"], alone.weights["head.weight"], atol=1e-3
     )
+
+
+TREES = "(3 (2 It) (4 good))\n(1 (2 so) (0 bad))\n(4 (4 good) (2 film))\n(0 (0 bad) (2 film))\n"
+
+
+@pytest.fixture
+def env(tmp_path):
+    for part in ("train", "dev", "test"):
+        path = tmp_path / "sst" / f"{part}.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(TREES)
+    return ExperimentEnv("sst2", tmp_path, tmp_path / "results", "cpu", check=False, commit="c")
+
+
+def run(env, recipe, seeds):
+    return run_networks(env, recipe, seeds, lambda what, epoch: None)
+
+
+def test_an_ensemble_is_the_same_whether_its_seeds_were_run_by_one_command_or_by_two(env):
+    recipe = make_recipe(epochs=2)
+    run(env, recipe, [0, 1])
+    together = write_ensemble(env, recipe, [0, 1])
+    resumed = replace(env, results=env.results.parent / "resumed")
+    for seed in (0, 1):
+        assert not has_ensemble(resumed, recipe, [0, 1])
+        run(resumed, recipe, [seed])
+    apart = write_ensemble(resumed, recipe, [0, 1])
+    assert has_ensemble(resumed, recipe, [0, 1])
+    assert not has_ensemble(resumed, recipe, [0, 1, 2])
+    assert apart.test_predictions == together.test_predictions
+    assert apart.notes == {"seeds": [0, 1], "sample": True}
+
+
+def test_an_ensemble_of_runs_without_their_probabilities_is_refused(env):
+    recipe = make_recipe(epochs=2)
+    run(env, recipe, [0, 1])
+    path = env.result_path("dcnn", "mine", 1).with_suffix(".npz")
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(DataError, match=r"dcnn-mine-seed1\.npz does not hold the probabilities"):
+        write_ensemble(env, recipe, [0, 1])
+    path.unlink()
+    with pytest.raises(DataError, match="remove the result beside it"):
+        write_ensemble(env, recipe, [0, 1])
