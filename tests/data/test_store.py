@@ -67,7 +67,7 @@ def test_the_dev_set_is_stratified_and_not_in_the_training_part(tmp_path):
     assert sorted(corpus.encoder.vocabulary.words) == sorted(encoder.vocabulary.words)
     decoded = [[corpus.encoder.vocabulary.words[i - 1] for i in s] for s in lists(train.sentences)]
     assert [" ".join(words) for words in decoded] == kept
-    assert corpus.mass == (11, 21)
+    assert corpus.weight_per_class == (11, 21)
     # A word that only the dev set has is unknown.
     assert all(s[0] == 0 for s in lists(dev.sentences))
 
@@ -111,7 +111,7 @@ def test_weights_are_stored_and_summed_per_class(tmp_path):
     options = TableOptions(weight_column="weight")
     corpus = make_corpus(paths, tmp_path / "cache", options=options)
     assert all_examples(corpus).examples.weights.tolist() == [2, 0.5, 1, 0]
-    assert corpus.mass == (0.5, 3)
+    assert corpus.weight_per_class == (0.5, 3)
     paths = write_shards(tmp_path / "z", [("a", "x", 0), ("b", "y", 0)], [2], weights=True)
     with pytest.raises(DataError, match="every training example has weight 0"):
         make_corpus(paths, tmp_path / "cache", options=options)

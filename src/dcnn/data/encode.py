@@ -346,7 +346,7 @@ def prepare_corpus(
         no_words = Encoder(tokenizer, Vocabulary([]))
         corpus = Corpus(store, key, tuple(classes), no_words, _NO_ROWS, (), blocks)
         corpus = replace(corpus, held_out=_hold_out(corpus, split))
-        mass = _weigh_classes(corpus)
+        weights = _weight_per_class(corpus)
         vocabulary = _learn_vocabulary(corpus, text)
         for place in range(len(blocks)):
             ids = np.array([*vocabulary.ids(_words(corpus, place)), UNKNOWN])  # last: an empty text
@@ -354,7 +354,11 @@ def prepare_corpus(
         save_tensors(folder / HELD_OUT, {"rows": corpus.held_out})
         encoder = Encoder(tokenizer, vocabulary)
         (folder / TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
-        return {"classes": classes, "mass": mass, "blocks": [asdict(block) for block in blocks]}
+        return {
+            "classes": classes,
+            "weight_per_class": weights,
+            "blocks": [asdict(block) for block in blocks],
+        }
 
     return Corpus.from_metadata(store, key, store.load_or_write(key, write))
 
@@ -377,9 +381,9 @@ def _hold_out(corpus: Corpus, split: TrainingConfig | None) -> Ints:
     return rows_at(ordinals, blocks)
 
 
-def _weigh_classes(corpus: Corpus) -> list[float]:
+def _weight_per_class(corpus: Corpus) -> list[float]:
     """Total weight of the training examples per class."""
-    mass = dict.fromkeys(corpus.classes, 0.0)
+    total = dict.fromkeys(corpus.classes, 0.0)
     for place, block in enumerate(corpus.blocks):
         tensors = corpus.tensors(place)
         targets, weights = tensors["targets"], tensors.get("weights")
@@ -387,10 +391,10 @@ def _weigh_classes(corpus: Corpus) -> list[float]:
         values[corpus.held_out_in(place)] = 0
         sums = np.bincount(targets, values, len(block.labels))
         for label, value in zip(block.labels, sums.tolist(), strict=True):
-            mass[label] += value
-    if len(corpus) and not any(mass.values()):
+            total[label] += value
+    if len(corpus) and not any(total.values()):
         raise DataError("every training example has weight 0; give at least one a weight above 0")
-    return list(mass.values())
+    return list(total.values())
 
 
 def _learn_vocabulary(corpus: Corpus, config: TextConfig) -> Vocabulary:

@@ -279,7 +279,7 @@ class Corpus:
         classes: the labels by class number.
         encoder: with the vocabulary of the training part.
         held_out: rows of the dev set, ascending, counted over all blocks.
-        mass: total weight of the training examples per class.
+        weight_per_class: total weight of the training examples per class.
         blocks: in their order.
     """
 
@@ -288,7 +288,7 @@ class Corpus:
     classes: tuple[str, ...]
     encoder: Encoder
     held_out: Ints
-    mass: tuple[float, ...]
+    weight_per_class: tuple[float, ...]
     blocks: list[Block]
 
     @classmethod
@@ -316,7 +316,7 @@ class Corpus:
             tuple(metadata["classes"]),
             Encoder.from_json((folder / TOKENIZER).read_text(encoding="utf-8")),
             TensorFile(folder / HELD_OUT)["rows"].astype(np.int64),
-            tuple(metadata["mass"]),
+            tuple(metadata["weight_per_class"]),
             [Block(**block) for block in metadata["blocks"]],
         )
 

@@ -138,7 +138,7 @@ class CorpusFeed:
         self._corpus, self._config, self._rank = corpus, config, rank
         self._window_blocks = window_blocks
         balanced = config.class_weights == "balanced"
-        self._factors = class_factors(np.array(corpus.mass), len(corpus), balanced)
+        self._factors = class_factors(np.array(corpus.weight_per_class), len(corpus), balanced)
         self._windows: Iterator[_LoadedWindow] = iter(())
         self._current: _LoadedWindow | None = None
 
