@@ -52,7 +52,7 @@ def test_every_detector_of_every_layer_is_there(index):
     assert all(len(index.top(detector)) == 5 for detector in index.detectors)
 
 
-def test_top_tells_words_value_and_count():
+def test_top_has_words_value_and_count():
     index = rank_detectors(Predictor(artifact_with_a_not_detector()), TEXTS, top=3)
     first, second, third = index.top(NOT_DETECTOR)
     assert first == Detection(("is", "not", "dull", ","), (0, 1, 2, 3), 15.0, 2, (1,))
@@ -67,7 +67,7 @@ def test_layers_can_be_chosen():
         assert len(rank_detectors(predictor, TEXTS, layers=layers).detectors) == count
 
 
-def test_long_texts_are_passed_over_above_the_first_layer():
+def test_long_texts_are_skipped_above_the_first_layer():
     index = rank_detectors(Predictor(make_artifact()), ["good " * 1001, *TEXTS])
     alone = rank_detectors(Predictor(make_artifact()), TEXTS, layers=[2])
     for detector in alone.detectors:
@@ -79,7 +79,7 @@ def test_long_texts_are_passed_over_above_the_first_layer():
     assert {r.detector.layer for r in only.for_text("very good")} == {1}
 
 
-def test_a_corpus_of_one_word_is_no_contrast():
+def test_a_corpus_of_one_word_has_no_distinctive_word():
     index = rank_detectors(Predictor(make_artifact()), ["good good"])
     assert {index.name(detector) for detector in index.detectors} == {"no distinctive word"}
 
@@ -95,7 +95,7 @@ def test_a_detector_is_named_and_found_by_its_word(index):
     assert not index.is_faint(NOT_DETECTOR)
 
 
-def test_several_words_must_all_be_there(index):
+def test_several_words_must_all_be_distinctive(index):
     both = set(index.find("not good"))
     assert both == set(index.find("not")) & set(index.find("good"))
 
@@ -113,18 +113,18 @@ def test_faint_detectors_come_last():
     )
 
 
-def test_a_topmost_detector_pushes_by_value_times_weight():
+def test_a_topmost_detector_contributes_value_times_weight():
     index = rank_detectors(Predictor(make_artifact()), TEXTS, top=2)
     weights = index.predictor.artifact.weights["head.weight"].reshape(2, 3, 2, 3)
     detector = Detector(2, 1, 0)
     entries = index.corpus.detections[detector][:2]
-    carried = np.mean([e.value * weights[:, 1, 0, e.column] for e in entries], axis=0)
+    expected = np.mean([e.value * weights[:, 1, 0, e.column] for e in entries], axis=0)
     np.testing.assert_allclose(
-        index.class_contributions(detector), carried - carried.mean(), atol=1e-6
+        index.class_contributions(detector), expected - expected.mean(), atol=1e-6
     )
 
 
-def test_detectors_of_a_class_come_by_their_push(index):
+def test_detectors_of_a_class_are_sorted_by_contribution(index):
     for number, label in enumerate(("neg", "pos")):
         pushes = index.for_class(label)
         amounts = [push.amount for push in pushes]
@@ -134,7 +134,7 @@ def test_detectors_of_a_class_come_by_their_push(index):
     assert sum(index.class_contributions(NOT_DETECTOR)) == pytest.approx(0)
 
 
-def test_an_example_finds_what_fires_on_it(index):
+def test_detectors_of_a_text_are_sorted_by_strength(index):
     reactions = index.for_text("the plot was not bad at all")
     assert {reaction.detector for reaction in reactions} == set(index.detectors)
     order = [(index.is_faint(r.detector), -r.strength) for r in reactions]
@@ -146,11 +146,11 @@ def test_an_example_finds_what_fires_on_it(index):
     assert without.strength < 0.1
 
 
-def test_separated_words_have_gaps():
+def test_an_ngram_shows_its_gaps():
     assert str(Detection(("not", "bad", "at"), (2, 5, 6), 0.5, 1)) == "not \u2026 bad at"
 
 
-def test_json_holds_all_of_it(index):
+def test_json_has_every_detector(index):
     values = json.loads(index.to_json())
     assert values["classes"] == ["neg", "pos"]
     assert values["sentences"] == 200
@@ -163,21 +163,21 @@ def test_json_holds_all_of_it(index):
 
 def test_the_corpus_is_read_once_and_only_a_chunk_ahead(monkeypatch):
     monkeypatch.setattr(corpus_ranking, "CHUNK_WORDS", 300)
-    given, told = 0, []
+    given, reported = 0, []
 
     def corpus():
         nonlocal given
         for number in range(2000):
             given = number + 1
-            assert given - (told[-1] if told else 0) <= 100  # 300 words, three a text
+            assert given - (reported[-1] if reported else 0) <= 100  # 300 words, three per text
             yield f"not very {number % 7}"
 
     def progress(read):
         assert read == given
-        told.append(read)
+        reported.append(read)
 
     rank_detectors(Predictor(make_artifact()), corpus(), progress=progress)
-    assert told == list(range(100, 2001, 100))
+    assert reported == list(range(100, 2001, 100))
 
 
 def test_memory_does_not_grow_with_the_corpus():
@@ -211,7 +211,7 @@ def test_memory_does_not_grow_with_the_corpus():
         ({"texts": ["good " * 1001], "layers": [2]}, "more than 1,000 words"),
     ],
 )
-def test_mistakes_are_answered(wrong, message):
+def test_invalid_arguments_raise_errors(wrong, message):
     with pytest.raises(UserError, match=message):
         rank_detectors(Predictor(make_artifact()), **({"texts": TEXTS} | wrong))
 
@@ -226,7 +226,7 @@ def test_mistakes_are_answered(wrong, message):
         (lambda index: index.top(Detector(3, 0, 0)), "no detector 3:0:0.*1:0:0 to 2:2:1"),
     ],
 )
-def test_wrong_questions_are_answered(index, ask, message):
+def test_invalid_queries_raise_errors(index, ask, message):
     with pytest.raises(UserError, match=message):
         ask(index)
 
@@ -259,7 +259,7 @@ def placed(text):
     return list(enumerate(text.split()))
 
 
-def test_a_common_word_is_no_contrast_and_a_rare_one_is():
+def test_rare_words_score_high_and_common_ones_do_not():
     ngrams = [placed("the not film"), placed("the not bad"), placed("film not the")]
     found = score_words(ngrams, CORPUS, 1000)
     assert found[0].word == "not"
@@ -268,13 +268,13 @@ def test_a_common_word_is_no_contrast_and_a_rare_one_is():
     assert {w.word: w.z_score > 0 for w in found}["the"] is False
 
 
-def test_as_much_as_in_the_corpus_is_none():
+def test_the_frequency_of_the_corpus_scores_zero():
     assert log_odds_z_score(30, 1000, 300, 10_000) == pytest.approx(0, abs=1e-6)
     assert log_odds_z_score(60, 1000, 300, 10_000) > 0 > log_odds_z_score(15, 1000, 300, 10_000)
     assert log_odds_z_score(3, 100, 300, 10_000) > log_odds_z_score(0, 100, 300, 10_000)
 
 
-def test_a_word_of_one_ngram_is_chance_however_rare_it_is():
+def test_a_word_of_one_ngram_is_not_distinctive():
     ngrams = [placed("the film rare"), *[placed("the film seldom")] * 9]
     corpus = CORPUS + Counter({"rare": 1, "seldom": 9})
     found = score_words(ngrams, corpus, 1_000_000)
@@ -290,7 +290,7 @@ def test_words_outside_the_vocabulary_are_left_out():
     assert [w.word for w in score_words([placed("xyzzy")], CORPUS, 1000)] == []
 
 
-def test_a_word_at_two_places_has_none():
+def test_a_word_at_two_places_has_no_place():
     ngrams = [placed("as good as"), placed("as bad as")]
     assert {w.word: w.place for w in score_words(ngrams, CORPUS, 1000)}["as"] is None
 
@@ -306,7 +306,7 @@ def test_a_word_at_two_places_has_none():
         ([("not", 7), ("bad", 9)], None, "not/bad"),
     ],
 )
-def test_names_tell_places_where_there_are_any(words, width, name):
+def test_names_show_places(words, width, name):
     assert name_by_words([WordScore(word, 9.0, 5, place) for word, place in words], width) == name
 
 

@@ -26,7 +26,7 @@ def predictor():
     return Predictor(make_artifact(classes=("bad", "good", 3)))
 
 
-def test_it_explains_the_predicted_class(predictor):
+def test_the_predicted_class_is_explained_by_default(predictor):
     found = explain(predictor, TEXT)
     assert found.prediction == predictor.predict([TEXT])[0]
     assert found.label == found.prediction.label
@@ -49,7 +49,7 @@ def test_any_class_can_be_explained(predictor, of_class):
     )
 
 
-def test_its_plain_values_are_json(predictor):
+def test_to_dict_is_json(predictor):
     values = json.loads(json.dumps(explain(predictor, TEXT, "bad").to_dict()))
     assert values["class"] == "bad"
     assert [word["word"] for word in values["words"] if not word["known"]] == ["xyzzy"]
@@ -81,7 +81,7 @@ def test_awkward_texts_are_explained_and_drawn(predictor, tmp_path, text):
         (["good"], None, DataError, "must be a string"),
     ],
 )
-def test_mistakes_are_answered(predictor, text, of_class, error, message):
+def test_invalid_arguments_raise_errors(predictor, text, of_class, error, message):
     with pytest.raises(error, match=message):
         explain(predictor, text, of_class)
 
@@ -139,7 +139,7 @@ def kept_after(layer, choice, loss):
 
 @given(inspected())
 @settings(max_examples=40)
-def test_a_value_that_falls_below_its_margin_gives_way_to_its_rival(seen):
+def test_a_value_that_falls_by_more_than_its_margin_is_replaced_by_its_rival(seen):
     for choice in closest_choices(seen.trace):
         layer = seen.trace.layers[choice.layer - 1]
         before = layer.positions[choice.map, choice.row].tolist()
@@ -151,7 +151,7 @@ def test_a_value_that_falls_below_its_margin_gives_way_to_its_rival(seen):
 
 
 @given(inspected())
-def test_all_choices_are_told_the_nearest_first(seen):
+def test_choices_are_sorted_by_margin(seen):
     margins = [choice.margin for choice in closest_choices(seen.trace)]
     assert margins == sorted(margins)
     dropped = [layer for layer in seen.trace.layers if (layer.rivals >= 0).all()]
@@ -174,8 +174,8 @@ def test_all_changes_add_up_to_the_difference_of_the_logits(both):
     assert whole.others == pytest.approx(0, abs=1e-6)
     few = compare(*both, count=3)
     assert len(few.changes) == 3
-    told = sum(change.difference for change in few.changes)
-    assert told + few.others == pytest.approx(both[1].logit - both[0].logit, abs=1e-5)
+    listed = sum(change.difference for change in few.changes)
+    assert listed + few.others == pytest.approx(both[1].logit - both[0].logit, abs=1e-5)
 
 
 def test_the_largest_changes_come_first(both):
@@ -183,7 +183,7 @@ def test_the_largest_changes_come_first(both):
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_what_all_detectors_saw_is_the_relevance_of_the_words(both):
+def test_word_contributions_of_all_detectors_make_the_attributions(both):
     changes = compare(*both, count=10_000).changes
     for which, explanation in enumerate(both):
         words = np.sum([change.word_contributions[which] for change in changes], axis=0)

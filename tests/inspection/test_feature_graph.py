@@ -46,7 +46,7 @@ def test_root_edges_and_bias_add_up_to_the_logits_of_the_predictor(seen):
 
 
 @given(inspected())
-def test_it_is_a_dag_in_which_every_node_reaches_the_one_root(seen):
+def test_the_graph_is_a_dag_in_which_every_node_reaches_the_root(seen):
     graph = to_networkx(seen.graph)
     assert networkx.is_directed_acyclic_graph(graph)
     assert networkx.ancestors(graph, "root") == set(graph) - {"root"}
@@ -62,16 +62,16 @@ def test_a_value_is_recomputed_from_the_edges_below_it(seen):
         if node == "root" or at["layer"] == 0:
             continue
         bias = seen.artifact.weights[f"layers.{at['layer'] - 1}.bias"][at["map"], at["row"]]
-        brought = sum(
+        total = sum(
             edge["weight"] * graph.nodes[source]["value"]
             for source, _, edge in graph.in_edges(node, data=True)
         )
-        np.testing.assert_allclose(at["value"], np.tanh(brought + bias), atol=1e-5)
+        np.testing.assert_allclose(at["value"], np.tanh(total + bias), atol=1e-5)
 
 
 @given(inspected())
 @settings(max_examples=60)
-def test_what_has_no_way_to_the_root_has_exactly_no_gradient(seen):
+def test_values_without_a_path_to_the_root_have_zero_gradient(seen):
     inside = np.zeros(seen.trace.matrix.shape, bool)
     words = seen.graph.nodes.layer == 0
     inside[seen.graph.nodes.row[words], seen.graph.nodes.position[words]] = True

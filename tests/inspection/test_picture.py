@@ -16,7 +16,7 @@ from small_networks import example, inspected
 
 @given(inspected(), st.integers(1, 5), st.integers(1, 3))
 @settings(max_examples=60)
-def test_its_nodes_and_edges_are_those_of_the_graph(seen, top, edges):
+def test_nodes_and_edges_of_a_picture_are_those_of_the_graph(seen, top, edges):
     graph, picture = to_networkx(seen.graph), make_picture(seen.trace, 1, top, edges)
     into = {}
     for edge in picture.edges:
@@ -95,7 +95,7 @@ def test_spreading_moves_nothing_that_has_room_and_shares_the_rest():
 
 @given(inspected())
 @settings(max_examples=40)
-def test_everything_stands_on_the_sheet_and_words_do_not_overlap(seen):
+def test_everything_is_on_the_sheet_and_words_do_not_overlap(seen):
     layout = place(make_picture(seen.trace, 0))
     for before, after in pairwise(layout.words):
         assert before.x + before.width / 2 < after.x - after.width / 2
@@ -112,7 +112,7 @@ def test_everything_stands_on_the_sheet_and_words_do_not_overlap(seen):
     assert all(0 < y < layout.height for y, _ in layout.caption)
 
 
-def test_a_long_sentence_is_drawn_without_the_words_that_carry_nothing():
+def test_a_long_sentence_is_drawn_without_the_words_without_a_drawn_edge():
     seen = example(LONG)
     assert len(seen.words) > MANY_WORDS
     picture = make_picture(seen.trace, 0, top=3, edges=1)

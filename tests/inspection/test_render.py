@@ -63,7 +63,7 @@ def test_svg_is_well_formed_and_draws_every_part():
     assert any("of the logit" in text for text in texts)
 
 
-def test_colour_tells_the_sign_and_width_the_amount():
+def test_colour_shows_the_sign_and_width_the_amount():
     content, trace = written(".svg")
     picture = make_picture(trace, 0)
     flows = {(edge.source, edge.target): edge.contribution for edge in picture.edges}
@@ -79,13 +79,13 @@ def test_colour_tells_the_sign_and_width_the_amount():
 
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=6))
 @settings(max_examples=40)
-def test_whatever_was_typed_the_svg_is_well_formed(words):
+def test_svg_of_any_words_is_well_formed(words):
     words = [word.encode(errors="replace").decode() for word in words]
     content, _ = written(".svg", words, classes=(words[0] + "<", "other"))
     ElementTree.fromstring(content)
 
 
-def test_what_was_typed_makes_no_elements_in_the_page():
+def test_words_cannot_inject_elements_into_the_page():
     plain, hostile = Tags(), Tags()
     plain.feed(written(".html", ["word"] * len(HOSTILE))[0].decode())
     page = written(".html", HOSTILE, classes=("<b>neg</b>", "pos"))[0].decode()
@@ -145,7 +145,7 @@ def test_json_is_the_node_link_data():
 
 
 @pytest.mark.parametrize("name", ["graph.pdf", "graph", ".svg"])
-def test_an_unknown_ending_is_answered_with_the_known_ones(name):
+def test_an_unknown_ending_raises_an_error_with_the_known_ones(name):
     with pytest.raises(UserError, match="names no format; use one of") as error:
         graph_writer(Path(name))
     for ending in GRAPH_WRITERS:

@@ -51,7 +51,7 @@ def predictor(unit) -> Predictor:
 
 
 def seen(page: str) -> str:
-    """What a reader sees of a page, what is told on pointing at it included."""
+    """What a reader sees of a page, tooltips included."""
     page = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.DOTALL)
     return re.sub(r"<[^>]*>", "\n", page)
 
@@ -62,9 +62,9 @@ def check(shown: str, unit: str) -> None:
     assert {name.lower() for name in named} == {unit}, shown
 
 
-def test_an_explanation_names_them(unit, predictor):
+def test_an_explanation_names_the_unit(unit, predictor):
     found = explain(predictor, TEXT)
-    # As if every deletion changed the label, more of them than are told.
+    # As if every deletion changed the label, more of them than are shown.
     changed = [replace(deletion, changes=True) for deletion in found.deletions]
     console = Console(file=io.StringIO(), width=1000)
     print_explanation(console, replace(found, deletions=tuple(changed * 12)))
@@ -74,7 +74,7 @@ def test_an_explanation_names_them(unit, predictor):
         assert part in printed
 
 
-def test_a_picture_names_them(unit, predictor):
+def test_a_picture_names_the_unit(unit, predictor):
     found = explain(predictor, " ".join([TEXT] * 15))
     shown = seen(to_html(found.picture()))
     check(shown, unit)
@@ -82,7 +82,7 @@ def test_a_picture_names_them(unit, predictor):
         assert part in shown
 
 
-def test_detectors_name_them(unit, predictor, tmp_path, capsys):
+def test_detectors_name_the_unit(unit, predictor, tmp_path, capsys):
     index = rank_detectors(predictor, [TEXT])
     chosen = [SelectedDetector(index.detectors[0])]
     page = render.report_html(index, chosen)
@@ -96,7 +96,7 @@ def test_detectors_name_them(unit, predictor, tmp_path, capsys):
     check(capsys.readouterr().out.replace("--find WORD", ""), unit)
 
 
-def test_refusals_name_them(unit, predictor):
+def test_errors_name_the_unit(unit, predictor):
     long = f"{TEXT} " * MOST_WORDS
     with pytest.raises(UserError, match=rf"the text has [0-9,]+ {unit}s, too many for a graph"):
         explain(predictor, long)

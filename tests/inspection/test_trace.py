@@ -15,7 +15,7 @@ from untrained import make_artifact
 
 
 @given(inspected())
-def test_its_logits_are_the_predictors(seen):
+def test_logits_are_those_of_the_predictor(seen):
     ids = seen.artifact.encoder.vocabulary.ids(seen.words)
     (logits,) = Predictor(seen.artifact).logits(Sentences.from_lists([ids]))
     np.testing.assert_allclose(seen.trace.logits, logits, atol=1e-5)
