@@ -49,11 +49,7 @@ class ArrowTable:
         return []
 
     def rows(self, columns: Columns) -> Iterator[Record]:
-        """All rows, with these columns.
-
-        Raises:
-            DataError: a column has the wrong type, or the file is damaged.
-        """
+        """All rows, with these columns."""
         _check_types(self.path, self.schema, columns)
         source, names, number = str(self.path), columns.names, 0
         with _named_damage(self.path):
@@ -69,12 +65,7 @@ class ArrowTable:
 
 @contextmanager
 def open_arrow(path: Path) -> Iterator[ArrowTable]:
-    """Open a file of columns; its suffix and its first bytes name its format.
-
-    Raises:
-        DataError: the file is empty, damaged, or has two columns of one name.
-        MissingExtraError: pyarrow is not installed.
-    """
+    """Open a file of columns; its suffix and its first bytes name its format."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -148,12 +139,7 @@ def _raw_batches(path: Path, schema: Any, names: Sequence[str]) -> Iterator[Any]
 
 
 def _validate(path: Path, batch: Any, before: int) -> None:
-    """Check offsets, indices and UTF-8 of a batch; ``before`` rows of the file came earlier.
-
-    Raises:
-        DataError: a string is not valid UTF-8; the row is named.
-        pyarrow.ArrowInvalid: anything else.
-    """
+    """Check offsets, indices and UTF-8 of a batch; ``before`` rows of the file came earlier."""
     from pyarrow import ArrowInvalid
 
     batch.validate()

@@ -101,11 +101,7 @@ class LabelledTexts:
         )
 
     def with_classes(self, classes: Sequence[Label]) -> "LabelledTexts":
-        """The same examples, numbered by the classes of the training set.
-
-        Raises:
-            DataError: an example has a label that is not one of them.
-        """
+        """The same examples, numbered by the classes of the training set, which hold all labels."""
         numbers = {label: number for number, label in enumerate(classes)}
         places = np.array([numbers.get(label, -1) for label in self.classes], np.int64)
         known = places >= 0
@@ -188,11 +184,7 @@ class LabelFormat:
     def parse(
         self, place: Place, column: str, value: object, separator: str | None, *, typed: bool
     ) -> str | tuple[str, ...]:
-        """The label of a row, or its labels where it has a list or ``separator`` splits it.
-
-        Raises:
-            DataError: it is not a label, or is not written as those before.
-        """
+        """The label of a row, or its labels where it has a list or ``separator`` splits it."""
         multi_label = isinstance(value, list) or separator is not None
         self._check(place, value, multi_label)
         several: Sequence[object] = value if isinstance(value, list) else [value]
@@ -286,15 +278,10 @@ def check_unicode(place: Place, value: str) -> str:
 
 
 def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
-    """Check that a classifier can learn from these labels.
+    """Check that a classifier can learn from these labels: two or more.
 
-    Args:
-        examples: the training set.
-        splits: whether a dev set is held out from it, so that every label is needed twice; a label
-            of a multi-label set with one example stays in training.
-
-    Raises:
-        DataError: there are fewer than two labels, or a label to be split has a single example.
+    If a dev set is split from them, every label is needed twice; but a label of a multi-label set
+    with one example stays in training.
     """
     counts = Counter(
         chain.from_iterable(examples.labels) if examples.multi_label else examples.labels
@@ -329,11 +316,7 @@ def one_label_only(source: str, label: object) -> DataError:
 
 
 def check_form(examples: LabelledTexts, *, multi_label: bool, of: str) -> None:
-    """Check that ``examples`` are multi-label if another set, called ``of``, is.
-
-    Raises:
-        DataError: one of them is and the other is not.
-    """
+    """Check that ``examples`` are multi-label if and only if another set, called ``of``, is."""
     if examples.multi_label == multi_label:
         return
     if multi_label:
@@ -351,11 +334,7 @@ def check_form(examples: LabelledTexts, *, multi_label: bool, of: str) -> None:
 
 
 def label_texts(texts: Sequence[str], y: Any, source: str = "X") -> LabelledTexts:
-    """Texts in memory with their labels ``y``: one each, a list each, or an indicator matrix.
-
-    Raises:
-        DataError: there are more or fewer labels than texts, one is missing or cannot be saved.
-    """
+    """Texts in memory with their labels ``y``: one each, a list each, or an indicator matrix."""
     is_array = isinstance(y, np.ndarray | np.generic | str) or is_frame(y)
     if not is_array and isinstance(y, Iterable) and getattr(y, "ndim", 1) == 1:
         y = values_of(y)

@@ -105,11 +105,7 @@ def is_table(path: Path) -> bool:
 
 
 def open_table(path: Path, options: TableOptions = _DEFAULTS) -> AbstractContextManager[Table]:
-    """Open a table; its suffix names its format.
-
-    Raises:
-        DataError: the file cannot be read, is empty, or is not what its suffix says.
-    """
+    """Open a table; its suffix names its format."""
     check_readable(path)
     if path.suffix.lower() in ARROW:
         return open_arrow(path)
@@ -125,10 +121,7 @@ def open_table(path: Path, options: TableOptions = _DEFAULTS) -> AbstractContext
 def find_shards(source: Path, *, log: bool = True) -> list[Path]:
     """The files that ``source`` names, sorted by path: one, those of a folder, or of a pattern.
 
-    How many there are, and which are left out, is logged if ``log``.
-
-    Raises:
-        DataError: the folder holds no data, or nothing matches the pattern.
+    ``log`` says how many there are, and which are left out.
     """
     if source.is_dir():
         if (source / _MODEL_FILE).exists():
@@ -151,7 +144,7 @@ def find_shards(source: Path, *, log: bool = True) -> list[Path]:
     if not tables:
         return files  # opening the first lists the formats that can be read
     if log:
-        others = [path.name for path in files if path not in tables]
+        others = [path.name for path in files if not is_table(path)]
         left_out = f"; left out, as no data files: {shown_names(others)}" if others else ""
         count = "1 file" if len(tables) == 1 else f"{len(tables):,} files"
         _log.info("%s: reading %s%s", source, count, left_out)
@@ -224,11 +217,7 @@ class ShardReader:
     label_format: LabelFormat = field(default_factory=LabelFormat)
 
     def find_columns(self, paths: Sequence[Path]) -> None:
-        """Find the columns in the first of ``paths`` that has a row, without reading on.
-
-        Raises:
-            DataError: none has one, or that file or its columns cannot be used.
-        """
+        """Find the columns in the first of ``paths`` that has a row, without reading on."""
         for path in paths:
             try:
                 with open_table(path, self.options) as table:
@@ -361,8 +350,8 @@ def read_rows(
             read to its end before its first row comes. Without it the first error is raised.
 
     Raises:
-        DataError: the file, a column or a row cannot be used. It comes while the rows are taken.
-        BadShardError: the same, for one of several files.
+        DataError: the file, a column or a row cannot be used; ``BadShardError`` if it is one of
+            several files. It comes while the rows are taken.
     """
     if labels:
         _check_label_options(options)
@@ -410,16 +399,7 @@ def find_text_column(shards: Sequence[Path], options: TableOptions = _DEFAULTS) 
 
 
 def read_texts(path: Path, stream: BinaryIO, options: TableOptions = _DEFAULTS) -> Iterator[Row]:
-    """Read the texts of a text file from an open stream, row by row.
-
-    Args:
-        path: its name, for the format and for messages; nothing is opened.
-        stream: its bytes, not compressed.
-        options: how to read it.
-
-    Raises:
-        DataError: a column or a row cannot be used. It comes while the rows are taken.
-    """
+    """Read the texts of uncompressed bytes row by row; ``path`` is only a name with a suffix."""
     if bare_suffix(path) not in LINES:
         raise DataError(
             f"{path}: the suffix {shown(bare_suffix(path))} names no format that can be read here; "
@@ -433,9 +413,6 @@ def read_labelled(source: Path, options: TableOptions = _DEFAULTS) -> LabelledTe
     """Read all the examples of a file, folder or pattern, at least one.
 
     The classes are the labels that occur, and every column of ``label_columns``, sorted.
-
-    Raises:
-        DataError: a file, a column or a row cannot be used, or every weight is zero.
     """
     rows = list(read_rows(source, options, labels=True))
     labels: list[Any] = [row.label for row in rows]

@@ -52,11 +52,7 @@ class Record(NamedTuple):
     values: Mapping[str, object]
 
     def value(self, column: str) -> object:
-        """The value in a column.
-
-        Raises:
-            DataError: the record has no such key.
-        """
+        """The value in a column, which an object of JSON may lack."""
         try:
             return self.values[column]
         except KeyError:
@@ -98,14 +94,8 @@ class LineTable:
 def open_lines(path: Path, encoding: str, *, header: bool) -> Iterator[LineTable]:
     """Open a text file, plain or compressed; its suffix names its format.
 
-    Args:
-        path: the file.
-        encoding: of its text.
-        header: whether CSV and TSV start with the names of the columns, else they are numbered
-            from "1".
-
-    Raises:
-        DataError: the file cannot be read, is empty, or is not what its suffix says.
+    ``header`` says whether CSV and TSV start with the names of the columns; else these are numbered
+    from "1".
     """
     with open_bytes(path) as stream:
         yield read_line_table(path, stream, encoding, header=header)
