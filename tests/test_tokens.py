@@ -47,9 +47,9 @@ def test_a_model_folder_holds_all_that_prediction_needs(folders, name, monkeypat
 def test_what_an_explanation_shows_spells_the_text(folders, name):
     found = explain(Predictor.load(folders / name), "Unbearable films!")
     shown = found.described_words()
-    text = "".join(word["spelled"] for word in shown).strip()
+    text = "".join(word.spelled for word in shown).strip()
     assert text == ("unbearable films!" if name == "characters" else "unbearable films !")
-    assert [word["word"] for word in shown] == list(found.words)
+    assert [word.word for word in shown] == list(found.words)
     assert not any(character.isspace() for word in found.words for character in word)
 
 

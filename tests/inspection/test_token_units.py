@@ -17,8 +17,8 @@ from dcnn.inspection.detectors import SelectedDetector
 from dcnn.inspection.explanation import MOST_WORDS
 from dcnn.inspection.render import to_html
 from dcnn.predictor import Predictor
+from dcnn.serve import Limits
 from dcnn.serve.explanations import check_words
-from dcnn.serve.protocol import Limits
 from dcnn.serve.registry import ServedModel
 from dcnn.text.encoder import Encoder
 from dcnn.text.subwords import BPE, SubwordTokenizer

@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 from dcnn import artifact as model_folder
 from dcnn.config import NBoWConfig
 from dcnn.predictor import Predictor
+from dcnn.serve import Limits
 from dcnn.serve.app import make_app
 from dcnn.serve.explanations import index_detectors
-from dcnn.serve.protocol import Limits
 from dcnn.serve.registry import Registry, ServedModel
 from serve_process import Running, start_server
 from untrained import VOCABULARY_TEXT, make_artifact

@@ -10,9 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from dcnn.predictor import Predictor
+from dcnn.serve import Limits
 from dcnn.serve.app import make_app
 from dcnn.serve.explanations import index_detectors
-from dcnn.serve.protocol import Limits
 from dcnn.serve.registry import Registry, ServedModel
 from untrained import make_artifact
 

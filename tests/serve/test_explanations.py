@@ -34,18 +34,20 @@ def test_the_drawn_graph_has_the_values_of_the_feature_graph(client, registry):
             strict=True,
         )
     }
-    drawn = found["graph"]
-    assert sum(edge["target"] == "root" for edge in drawn["edges"]) == 4
-    for node in drawn["nodes"]:
+    layout = found["graph"]["layout"]
+    edges = [placed["edge"] for placed in layout["edges"]]
+    assert sum(edge["target"] == "root" for edge in edges) == 4
+    for node in (placed["node"] for placed in layout["nodes"]):
         place = tuple(node[name] for name in ("layer", "map", "row", "position"))
         assert node["value"] == pytest.approx(values[place])
-        assert len(node["word_contributions"]) == len(found["words"])
-        assert sum(edge["target"] == node["id"] for edge in drawn["edges"]) <= 2
+        assert len(found["graph"]["word_contributions"][node["id"]]) == len(found["words"])
+        assert sum(edge["target"] == node["id"] for edge in edges) <= 2
 
 
 def test_the_changes_of_a_comparison_add_up_to_the_difference(client):
     found = client.post("/v1/compare", json={"texts": [TEXT, OTHER], "class": "neg"}).json()
     first, second = (one["logit"] for one in found["explanations"])
+    found = found["comparison"]
     expected = sum(b - a for a, b in (change["contributions"] for change in found["changes"]))
     assert found["difference"] == pytest.approx(second - first)
     assert expected + found["others"] == pytest.approx(found["difference"], abs=1e-5)

@@ -6,9 +6,9 @@ from pydantic import TypeAdapter
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from dcnn.predictor import Predictor
+from dcnn.serve import Limits
 from dcnn.serve.app import make_app
 from dcnn.serve.explanations import index_detectors
-from dcnn.serve.protocol import Limits
 from dcnn.serve.registry import Registry, ServedModel
 from dcnn.serve.schemas import ExplainResponse
 from untrained import make_artifact

@@ -13,7 +13,7 @@ from dcnn.cli.console import Encoding, NoHeader, TextColumn
 from dcnn.data.readers import TableOptions
 from dcnn.errors import MissingExtraError
 from dcnn.predictor import Predictor
-from dcnn.serve.protocol import Limits
+from dcnn.serve import Limits
 
 
 def serve(

@@ -82,6 +82,23 @@ class PoolingChoice:
 
 
 @dataclass(frozen=True)
+class DescribedWord:
+    """A token of the text.
+
+    Attributes:
+        word: the token.
+        spelled: what it adds to a text, with the space before it if it has one.
+        attribution: for the class.
+        known: whether it is in the vocabulary.
+    """
+
+    word: str
+    spelled: str
+    attribution: float
+    known: bool
+
+
+@dataclass(frozen=True)
 class Explanation:
     """The explanation of one class of one text.
 
@@ -164,16 +181,11 @@ class Explanation:
         with write_atomically(path) as stream:
             stream.write(content)
 
-    def described_words(self) -> list[dict[str, Any]]:
-        """Every word as plain values: word, spelled, attribution, known."""
+    def described_words(self) -> list[DescribedWord]:
+        """Every word with its spelling and attribution."""
         columns = zip(self.words, self.spelled, self.attributions, strict=True)
         return [
-            {
-                "word": word,
-                "spelled": spelled,
-                "attribution": attribution,
-                "known": position not in self.unknown,
-            }
+            DescribedWord(word, spelled, attribution, position not in self.unknown)
             for position, (word, spelled, attribution) in enumerate(columns)
         ]
 
@@ -188,7 +200,7 @@ class Explanation:
             "class": self.label,
             "logit": self.logit,
             "biases": self.biases,
-            "words": self.described_words(),
+            "words": [asdict(word) for word in self.described_words()],
             "ngrams": [asdict(ngram) for ngram in self.ngrams],
             "deletions": [asdict(deletion) for deletion in self.deletions],
             "closest_choices": [asdict(choice) for choice in self.closest_choices(CLOSEST)],
@@ -329,6 +341,7 @@ class DetectorChange:
     contributions: tuple[float, float]  # of its values to the logit of the class
     # Of every word of each sentence to that; the rest is biases.
     word_contributions: tuple[tuple[float, ...], tuple[float, ...]]
+    name: str = ""  # words of a corpus that activate it, if they are known
 
     @property
     def difference(self) -> float:

@@ -63,13 +63,13 @@ class PictureNode:
     row: int
     position: int  # column of the convolution that was pooled
     value: float  # after tanh
-    margin: float  # above the largest value dropped; infinite if none was
+    margin: float | None  # above the largest value dropped, if one was
     contribution: float  # of the drawn edges out of it to the logit
 
     @property
     def description(self) -> str:
         """For people."""
-        margin = f"margin {self.margin:.3g}" if isfinite(self.margin) else "nothing was dropped"
+        margin = "nothing was dropped" if self.margin is None else f"margin {self.margin:.3g}"
         return (
             f"layer {self.layer}, map {self.map}, row {self.row}, position {self.position}: "
             f"{self.value:+.3f}, {margin}; contributes {self.contribution:+.3f}"
@@ -175,7 +175,7 @@ def _picture_node(trace: Trace, layer: int, number: int, out: dict[str, float]) 
         row=int(row),
         position=int(traced.positions[at]),
         value=float(traced.values[at]),
-        margin=float(traced.margins[at]),
+        margin=float(traced.margins[at]) if isfinite(traced.margins[at]) else None,
         contribution=out[id_],
     )
 

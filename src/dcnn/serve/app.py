@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from dcnn import __version__
 from dcnn.data.readers import Row
 from dcnn.errors import UserError
-from dcnn.serve import schemas
+from dcnn.serve import Limits, schemas
 from dcnn.serve.explanations import check_words, compare_texts, explain_text, find_detectors
 from dcnn.serve.middleware import FAILED, ApiMiddleware, HostPolicy, Metrics, error_response
 from dcnn.serve.prediction import (
@@ -34,7 +34,6 @@ from dcnn.serve.prediction import (
     read_upload,
 )
 from dcnn.serve.protocol import (
-    Limits,
     check_texts,
     fault_message,
     json_bytes,

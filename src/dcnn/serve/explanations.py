@@ -5,9 +5,8 @@ SVG. Colours are the page's own; the numbers are the network's.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import isfinite
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from starlette.exceptions import HTTPException
@@ -18,34 +17,23 @@ from dcnn.inspection.attribution import node_word_contributions
 from dcnn.inspection.detector_ranking import Detector, Progress
 from dcnn.inspection.detectors import DetectorIndex, rank_detectors
 from dcnn.inspection.explanation import Explanation, compare, explain
-from dcnn.inspection.picture import (
-    MARGIN,
-    WORD_HEIGHT,
-    Layout,
-    Picture,
-    PlacedWord,
-    make_picture,
-    place,
-)
+from dcnn.inspection.picture import make_picture, place
 from dcnn.predictor import Predictor
+from dcnn.serve import Limits
 from dcnn.serve.prediction import prediction_response
-from dcnn.serve.protocol import Limits, json_bytes
+from dcnn.serve.protocol import json_bytes
 from dcnn.serve.registry import ServedModel
 from dcnn.serve.schemas import (
     CompareRequest,
+    CompareResponse,
     DetectorsQuery,
     Drawing,
-    DrawnEdge,
-    DrawnNode,
-    DrawnWord,
     ExplainRequest,
     ExplanationResponse,
     GraphRequest,
-    Word,
 )
 
 TOP = 8  # n-grams of a detector
-PLACES = 1  # decimals of a pixel
 
 
 def check_words(model: ServedModel, texts: Sequence[str], limits: Limits) -> None:
@@ -75,22 +63,21 @@ def compare_texts(model: ServedModel, request: CompareRequest) -> bytes:
     first, second = request.texts
     before = explain(model.predictor, first, request.given("of_class"))
     after = explain(model.predictor, second, before.label)
-    found = compare(before, after)
-    changes = []
-    for change in found.changes:
-        name = ""
-        if model.detectors is not None:
-            at = sorted(detectors_of_node(model, f"{change.layer}:{change.map}:{change.row}"))
-            name = " + ".join(filter(None, map(model.detectors.name, at)))
-        changes.append(vars(change) | {"name": name})
-    return json_bytes(
-        {
-            **vars(found),
-            "model": model.name,
-            "explanations": [_explanation_response(one, request) for one in (before, after)],
-            "changes": changes,
-        }
-    )
+    comparison = compare(before, after)
+    if model.detectors is not None:
+        changes = []
+        for change in comparison.changes:
+            at = detectors_of_node(model, f"{change.layer}:{change.map}:{change.row}")
+            names = map(model.detectors.name, sorted(at))
+            changes.append(replace(change, name=" + ".join(filter(None, names))))
+        comparison = replace(comparison, changes=tuple(changes))
+    explanations = [_explanation_response(one, request) for one in (before, after)]
+    response: CompareResponse = {
+        "model": model.name,
+        "explanations": explanations,
+        "comparison": comparison,
+    }
+    return json_bytes(response)
 
 
 def _explanation_response(explanation: Explanation, request: GraphRequest) -> ExplanationResponse:
@@ -100,7 +87,7 @@ def _explanation_response(explanation: Explanation, request: GraphRequest) -> Ex
         "class": explanation.label,
         "logit": explanation.logit,
         "biases": explanation.biases,
-        "words": cast("list[Word]", explanation.described_words()),
+        "words": explanation.described_words(),
         "ngrams": explanation.ngrams,
         "deletions": explanation.deletions,
         "graph": draw(explanation, request.nodes, request.edges),
@@ -109,75 +96,21 @@ def _explanation_response(explanation: Explanation, request: GraphRequest) -> Ex
 
 def draw(explanation: Explanation, nodes: int, edges: int) -> Drawing:
     """The graph with ``nodes`` nodes of the last layer, and ``edges`` edges into every node."""
-    picture = make_picture(explanation.trace, explanation.of_class, nodes, edges)
-    layout = place(picture)
-    drawn_edges: list[DrawnEdge] = [
-        {
-            "source": placed.edge.source,
-            "target": placed.edge.target,
-            "contribution": placed.edge.contribution,
-            "width": round(placed.width, 2),
-            "start": _point(placed.start),
-            "end": _point(placed.end),
-        }
-        for placed in layout.edges
-    ]
+    trace = explanation.trace
+    picture = make_picture(trace, explanation.of_class, nodes, edges)
+    word_contributions: dict[str, list[float]] = {}
+    for layer in range(1, trace.depth + 1):
+        drawn = [node for node in picture.nodes if node.layer == layer]
+        numbers = np.array([node.number for node in drawn])
+        amounts = node_word_contributions(trace, layer, numbers).round(6).tolist()
+        word_contributions |= zip([node.id for node in drawn], amounts, strict=True)
     return {
-        "width": round(layout.width, PLACES),
-        "height": round(layout.layers[0][0] + WORD_HEIGHT + MARGIN, PLACES),
-        "root": _point(layout.root),
-        "layers": [(round(y, PLACES), name) for y, name in layout.layers],
-        "words": [_draw_word(word, picture) for word in layout.words],
-        "nodes": _draw_nodes(layout, picture),
-        "edges": drawn_edges,
-        "topmost": picture.trace.head_weight.shape[1],
-        "contributions": picture.node_contributions,
-        "paths": picture.path_contributions,
+        "layout": place(picture),
+        "word_contributions": word_contributions,
+        "top_nodes": trace.head_weight.shape[1],
+        "node_contributions": picture.node_contributions,
+        "path_contributions": picture.path_contributions,
     }
-
-
-def _draw_word(word: PlacedWord, picture: Picture) -> DrawnWord:
-    position = word.position
-    return {
-        "id": word.id,
-        "position": position,
-        "x": round(word.x, PLACES),
-        "y": round(word.y, PLACES),
-        "width": round(word.width, PLACES),
-        "text": word.text,
-        "attribution": None if position is None else picture.attributions[position],
-    }
-
-
-def _draw_nodes(layout: Layout, picture: Picture) -> list[DrawnNode]:
-    drawn: list[DrawnNode] = []
-    for layer in range(1, picture.trace.depth + 1):
-        placed = [placed for placed in layout.nodes if placed.node.layer == layer]
-        numbers = np.array([placed.node.number for placed in placed])
-        by_word = node_word_contributions(picture.trace, layer, numbers).round(6).tolist()
-        for at, words in zip(placed, by_word, strict=True):
-            node = at.node
-            drawn.append(
-                {
-                    "id": node.id,
-                    "x": round(at.x, PLACES),
-                    "y": round(at.y, PLACES),
-                    "radius": round(at.radius, PLACES),
-                    "layer": node.layer,
-                    "map": node.map,
-                    "row": node.row,
-                    "position": node.position,
-                    "value": node.value,
-                    "margin": node.margin if isfinite(node.margin) else None,
-                    "contribution": node.contribution,
-                    "word_contributions": words,
-                }
-            )
-    return drawn
-
-
-def _point(point: tuple[float, float]) -> tuple[float, float]:
-    return round(point[0], PLACES), round(point[1], PLACES)
 
 
 def corpus_texts(path: Path, options: TableOptions) -> Iterator[str]:

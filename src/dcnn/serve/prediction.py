@@ -16,7 +16,8 @@ from dcnn.data.readers import Row, TableOptions, read_texts
 from dcnn.errors import DataError
 from dcnn.files import COMPRESSIONS
 from dcnn.predictor import Prediction, Predictor
-from dcnn.serve.protocol import Limits, json_bytes
+from dcnn.serve import Limits
+from dcnn.serve.protocol import json_bytes
 from dcnn.serve.registry import ServedModel
 from dcnn.serve.schemas import FileQuery, PredictionResponse, PredictOptions
 

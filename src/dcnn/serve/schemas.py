@@ -8,13 +8,14 @@ them. Limits of a server are checked where a request is processed (``dcnn.serve.
 from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator, with_config
 from typing_extensions import TypedDict  # pydantic accepts that of typing from Python 3.12 on
 
 from dcnn.artifact import Label
 from dcnn.inspection.attribution import NGram
-from dcnn.inspection.explanation import Deletion
-from dcnn.serve.protocol import Limits
+from dcnn.inspection.explanation import Comparison, Deletion, DescribedWord
+from dcnn.inspection.picture import Layout
+from dcnn.serve import Limits
 
 LARGEST = 100_000  # layer, map or row: far above any network's
 
@@ -126,13 +127,12 @@ class CompareRequest(GraphRequest):
     texts: tuple[str, str] = Field(description="The two texts.", strict=False)
 
 
-class Response(TypedDict):
-    """What all responses share. A string below a field is its description."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)  # type: ignore[misc]
+# For responses and what they contain. A string below a field is its description.
+_response = with_config(ConfigDict(extra="forbid", use_attribute_docstrings=True))
 
 
-class Error(Response):
+@_response
+class Error(TypedDict):
     """Why a request failed."""
 
     error: str
@@ -163,86 +163,26 @@ class PredictionResponse(TypedDict):
     """The most probable labels; only with `top`."""
 
 
-class PredictResponse(Response):
+@_response
+class PredictResponse(TypedDict):
     """The predictions of all texts, in their order."""
 
     model: str
     predictions: list[PredictionResponse]
 
 
-class DrawnWord(TypedDict):
-    """A word's box: centre and width. A gap, where words were left out, has an empty id."""
-
-    id: str
-    position: int | None
-    x: float
-    y: float
-    width: float
-    text: str
-    attribution: float | None
-
-
-class DrawnNode(TypedDict):
-    """A node that pooling kept, with its position in the drawing."""
-
-    id: str
-    x: float
-    y: float
-    radius: float
-    layer: int
-    map: int
-    row: int
-    position: int
-    """Column of the convolution that it was selected from."""
-    value: float
-    """Value after tanh."""
-    margin: float | None
-    """Distance to the largest value of its row that pooling dropped."""
-    contribution: float
-    """Contribution of its drawn edges to the logit."""
-    word_contributions: list[float]
-    """Contribution of every word of the text to the value."""
-
-
-class DrawnEdge(TypedDict):
-    """An edge, or the edges of all rows of a word into one node."""
-
-    source: str
-    target: str
-    contribution: float
-    """Contribution of the drawn paths through it to the logit."""
-    width: float
-    start: tuple[float, float]
-    end: tuple[float, float]
-
-
 class Drawing(TypedDict):
-    """The part of the feature graph with the largest contributions, with positions to draw it."""
+    """The part of the feature graph with the largest contributions."""
 
-    width: float
-    height: float
-    root: tuple[float, float]
-    layers: list[tuple[float, str]]
-    words: list[DrawnWord]
-    nodes: list[DrawnNode]
-    edges: list[DrawnEdge]
-    topmost: int
+    layout: Layout
+    word_contributions: dict[str, list[float]]
+    """Contribution of every word of the text to the value of each drawn node, by its id."""
+    top_nodes: int
     """Number of nodes in the last layer."""
-    contributions: float
+    node_contributions: float
     """Contribution of the drawn nodes of the last layer to the logit."""
-    paths: float
+    path_contributions: float
     """Contribution of the drawn paths to the logit."""
-
-
-class Word(TypedDict):
-    """A token of the text."""
-
-    word: str
-    spelled: str
-    """What it adds to a text: the space before it included."""
-    attribution: float
-    known: bool
-    """Whether it is in the vocabulary."""
 
 
 _ExplainedClass = TypedDict("_ExplainedClass", {"class": Label})
@@ -255,45 +195,27 @@ class ExplanationResponse(PredictionResponse, _ExplainedClass):
     logit: float
     """Logit of the class: the sum of the words' attributions and of the biases."""
     biases: float
-    words: list[Word]
+    words: list[DescribedWord]
     ngrams: Sequence[NGram]
     deletions: Sequence[Deletion]
     graph: Drawing
 
 
-class ExplainResponse(Response):
+@_response
+class ExplainResponse(TypedDict):
     """The explanations of all texts, in their order."""
 
     model: str
     explanations: list[ExplanationResponse]
 
 
-class Change(TypedDict):
-    """The contribution of a detector of the last layer to the class in both texts."""
-
-    layer: int
-    map: int
-    row: int
-    name: str
-    """Words of the corpus that activate it; empty without a corpus."""
-    contributions: tuple[float, float]
-    word_contributions: tuple[Sequence[float], Sequence[float]]
-    """Contribution of every word of each text to `contributions`."""
-
-
-class CompareResponse(Response):
-    """Two texts, and what changes between them."""
+@_response
+class CompareResponse(TypedDict):
+    """The explanations of two texts, and what changes between them."""
 
     model: str
     explanations: list[ExplanationResponse]
-    difference: float
-    """The second logit minus the first: the sum of all changes."""
-    aligned: Sequence[tuple[int | None, int | None]]
-    """Positions of words that correspond to each other; null where there is no counterpart."""
-    changes: list[Change]
-    """The largest changes."""
-    others: float
-    """Sum of the changes that are not listed."""
+    comparison: Comparison
 
 
 class CorpusNGram(TypedDict):
@@ -325,7 +247,8 @@ class DetectorResponse(TypedDict):
     top: list[CorpusNGram]
 
 
-class DetectorsResponse(Response):
+@_response
+class DetectorsResponse(TypedDict):
     """Detectors of a model."""
 
     model: str
@@ -350,14 +273,16 @@ class ModelInfo(TypedDict):
     """If not, how to get them."""
 
 
-class ModelsResponse(Response):
+@_response
+class ModelsResponse(TypedDict):
     """All models; the first one is the default."""
 
     models: list[ModelInfo]
     limits: Limits
 
 
-class Health(Response):
+@_response
+class Health(TypedDict):
     """That the server is up."""
 
     status: str

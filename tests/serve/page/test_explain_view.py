@@ -90,24 +90,23 @@ def test_pointing_at_a_word_keeps_its_paths(page):
 
 
 def test_pointing_at_a_node_shows_the_contributions_of_words(page, server):
-    drawn = explanation(server, TEXT)["graph"]
-    node = max(drawn["nodes"], key=lambda node: node["radius"])
+    graph = explanation(server, TEXT)["graph"]
+    node = max(graph["layout"]["nodes"], key=lambda placed: placed["radius"])["node"]
     every = shown_edges(page)
     page.hover(f'#graph [data-id="{node["id"]}"]')
     expect(page.locator("#details h3")).to_have_text(
         f"Layer {node['layer']}, map {node['map']}, row {node['row']}"
     )
     assert 0 < shown_edges(page) < every
-    for word in drawn["words"]:
-        expected = node["word_contributions"][word["position"]]
-        amount = page.locator(f'#graph [data-id="{word["id"]}"] .amount')
+    for position, expected in enumerate(graph["word_contributions"][node["id"]]):
+        amount = page.locator(f'#graph [data-id="word:{position}"] .amount')
         expect(amount).to_have_text(signed(expected))
 
 
 def test_clicking_a_node_shows_what_activates_its_detectors(page, server):
-    drawn = explanation(server, TEXT)["graph"]
+    drawn = explanation(server, TEXT)["graph"]["layout"]["nodes"]
     for layer, detectors in ((1, 2), (2, 1)):
-        node = next(node for node in drawn["nodes"] if node["layer"] == layer)
+        node = next(placed["node"] for placed in drawn if placed["node"]["layer"] == layer)
         page.click(f'#graph [data-id="{node["id"]}"]')
         expect(page.locator("#details .detector")).to_have_count(detectors)
         assert page.locator("#details .detector li").count() > 1
@@ -129,7 +128,7 @@ def test_the_graph_is_filtered_by_strength_nodes_and_class(page, server):
     page.locator("#strength").fill("0")
     page.select_option("#nodes", "5")
     expect(page.locator('#graph .edge[d*="C"]')).to_have_count(
-        len(explanation(server, TEXT, nodes=5)["graph"]["edges"])
+        len(explanation(server, TEXT, nodes=5)["graph"]["layout"]["edges"])
     )
     for label in ("neg", "pos"):
         page.select_option("#class", label)

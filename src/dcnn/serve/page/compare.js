@@ -3,7 +3,7 @@
 import { post } from "./api.js";
 import { axis, nodeName } from "./details.js";
 import { byId, choices, make, percent, signed, strengths, verdict } from "./dom.js";
-import { Graph, detectorOf } from "./graph.js";
+import { Graph, detectorOf, withDrawing } from "./graph.js";
 import { latest } from "./latest.js";
 import { recolour, wordButtons } from "./words.js";
 
@@ -54,7 +54,8 @@ export class CompareView {
 
   async #ask(question) {
     if (question.empty || !this.model.explainable) return null;
-    return post("/v1/compare", question);
+    const { explanations, comparison } = await post("/v1/compare", question);
+    return { explanations: explanations.map(withDrawing), ...comparison };
   }
 
   #show(answer) {

@@ -3,7 +3,7 @@
 import { ask, post } from "./api.js";
 import { hint, ofDetectors, ofNode, ofWord } from "./details.js";
 import { byId, choices, make, percent, phrase, side, signed, verdict } from "./dom.js";
-import { Graph } from "./graph.js";
+import { Graph, withDrawing } from "./graph.js";
 import { BUSY, latest } from "./latest.js";
 import { wordButtons } from "./words.js";
 
@@ -101,7 +101,7 @@ export class ExplainView {
       if (!over && byId("text").value === text) this.#early(predictions[0]);
     }).catch(() => {}); // the other request reports what is wrong
     try {
-      return (await explained).explanations[0];
+      return withDrawing((await explained).explanations[0]);
     } catch (error) {
       if (error.status === BUSY) showWaiting();
       throw error;
@@ -177,7 +177,7 @@ export class ExplainView {
   #caption(answer) {
     const graph = answer.graph;
     const shown = graph.edges.filter((edge) => edge.target === "root").length;
-    byId("caption").textContent = `The ${shown} strongest of ${graph.topmost} nodes in the last layer contribute ${signed(graph.contributions)} to the logit ${signed(answer.logit)}; the drawn paths contribute ${signed(graph.paths)}. Edge width shows the size of a contribution.`;
+    byId("caption").textContent = `The ${shown} strongest of ${graph.top_nodes} nodes in the last layer contribute ${signed(graph.node_contributions)} to the logit ${signed(answer.logit)}; the drawn paths contribute ${signed(graph.path_contributions)}. Edge width shows the size of a contribution.`;
   }
 
   #ngrams(answer) {

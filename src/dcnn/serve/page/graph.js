@@ -10,6 +10,7 @@ const ROOT = "root";
 const ROOT_WIDTH = 190;
 const ROOT_HEIGHT = 46;
 const WORD_HEIGHT = 30;
+const MARGIN = 28; // below the words
 const HIT = 15; // radius in which a pointer hits a node
 
 export class Graph {
@@ -246,6 +247,20 @@ export class Graph {
       this.zoom.reveal(places.get(next));
     }
   }
+}
+
+// An explanation whose graph has flat nodes, edges and words, as they are drawn.
+export function withDrawing(explanation) {
+  const { layout, ...graph } = explanation.graph;
+  const nodes = layout.nodes.map(({ node, ...place }) => ({ ...node, ...place, word_contributions: graph.word_contributions[node.id] }));
+  const edges = layout.edges.map(({ edge, ...place }) => ({ ...edge, ...place }));
+  const words = layout.words.map((word) => ({
+    ...word,
+    id: word.position === null ? "" : `word:${word.position}`,
+    attribution: explanation.words[word.position]?.attribution,
+  }));
+  const height = layout.layers[0][0] + WORD_HEIGHT + MARGIN; // without the caption of the SVG
+  return { ...explanation, graph: { ...graph, ...layout, nodes, edges, words, height } };
 }
 
 // Identifies a node's detector across sentences.
