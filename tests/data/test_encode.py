@@ -15,7 +15,7 @@ from dcnn.data import encode as encoding
 from dcnn.data.corpora.sentiment140 import CLASSES, iterate_sentiment140
 from dcnn.data.encode import FileEncoder, count_labels, encode_files, load_or_encode
 from dcnn.data.readers import TableOptions
-from dcnn.data.store import Store, block_name, hashed_code
+from dcnn.data.store import Store, block_name, hash_key, hashed_code
 from dcnn.errors import DataError
 from dcnn.text.encoder import Encoder
 from stored_corpora import encode, write_json_lines, write_shards
@@ -70,6 +70,13 @@ def test_the_key_includes_all_code_that_decides_the_content():
         }
         ahead |= {name for name in imported if str(name).startswith("dcnn")} - found - left_out
     assert {Path(find_spec(name).origin) for name in found} <= set(hashed_code())
+
+
+def test_other_code_gives_another_key(monkeypatch):
+    before = hash_key(source="a")
+    assert before == hash_key(source="a") != hash_key(source="b")
+    monkeypatch.setattr("dcnn.data.store._code_hash", lambda: "changed")
+    assert hash_key(source="a") != before
 
 
 def test_several_processes_give_the_same_blocks(shards, cache, tmp_path):

@@ -365,10 +365,9 @@ class Corpus:
         ]
         total = sum(map(len, kept))
         first, last = (total * rank // part[1] for rank in (part[0], part[0] + 1))
-        start = max(min(first, total - 1), 0)
-        end, before, parts = max(last, start + 1), 0, []
+        end, before, parts = max(last, first + 1), 0, []
         for place, rows, length in zip(places, kept, lengths, strict=True):
-            own = rows[max(start - before, 0) : max(end - before, 0)]
+            own = rows[max(first - before, 0) : max(end - before, 0)]
             before += len(rows)
             if len(own):
                 parts.append(self._examples(place, own, length))
