@@ -42,8 +42,8 @@ test-docs: setup  ## Run every example of the documentation, the slow ones too
 test-gpu: setup  ## Check the GPU kernels and graphs on a CUDA device
 	$(BIN)/pytest -m gpu
 	$(BIN)/pytest tests/ops/test_triton_backend.py tests/ops/test_triton_network.py \
-		tests/training/test_triton_adagrad.py tests/training/test_triton_batch.py \
-		tests/training/test_stack_through_triton.py tests/training/test_backends.py
+		tests/training/test_adagrad.py \
+		tests/training/test_runs_through_triton.py tests/training/test_backends.py
 	$(BIN)/pytest tests/ops/test_parity.py -k 'triton or cuda'
 
 test-scale: setup  ## Run the tests that start many processes: torchrun and Ray, with some killed
@@ -60,8 +60,8 @@ test-sanitized: setup  ## Run the native tests, on many random shapes, under the
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED)/src \
 	$(BIN)/pytest --hypothesis-profile=fuzz -p no:cacheprovider -k native tests/ops/test_parity.py \
 		tests/ops/test_native_backend.py tests/ops/test_native_network.py \
-		tests/ops/test_native_training.py tests/training/test_native_adagrad.py \
-		tests/training/test_native_step.py tests/models/test_members.py
+		tests/ops/test_native_training.py tests/training/test_adagrad.py \
+		tests/training/test_native_gradients.py tests/models/test_ensemble.py
 
 lint: setup  ## Check format, style and the direction of imports
 	$(BIN)/ruff format --check .

@@ -26,7 +26,7 @@ from dcnn.artifact import STORED_DTYPES, Artifact
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import load_recipe
-from dcnn.experiments.runs import ExperimentEnv, Job, Trainer
+from dcnn.experiments.runs import ExperimentEnv, Job, NetworkTrainer
 from dcnn.export import Exported, decided_by_rounding, export, open_session, run_onnx
 from dcnn.metrics import softmax
 from dcnn.models import build_model
@@ -62,11 +62,11 @@ def trained(epochs: int) -> tuple[Artifact, Examples]:
     )
     torch.set_num_threads(1)
     task, recipe = setting.load(recipe)
-    trainer = Trainer(
+    trainer = NetworkTrainer(
         task, recipe, "cpu", lambda name, at: print(f"{name}, epoch {at.epoch}", flush=True)
     )
-    ((_, stack),) = trainer.train([Job(recipe.config)], "training")
-    weights = {name: value.cpu().numpy() for name, value in stack.weights_of(0).items()}
+    ((_, trained),) = trainer.train([Job(recipe.config)], "training")
+    weights = {name: value.cpu().numpy() for name, value in trained.weights_of(0).items()}
     metadata = {"data": "sst2", "epochs": epochs}
     return Artifact(recipe.config, task.classes, task.encoder, weights, metadata), task.dev
 

@@ -1,8 +1,8 @@
 """Training on a CUDA device: a whole step, and the layers alone, beside eager torch on that device.
 
-Ours is what `dcnn experiment` trains with: a stack, here of one run, whose steps are recorded once
-and replayed, with all examples on the device. Eager torch is a plain run: torch's own operators,
-launched one by one, and batches from the host.
+Ours is what `dcnn train` does: the examples are on the device, every batch is another one, and its
+step is recorded once and replayed. Eager torch has torch's own operators, launched one by one, and
+batches from the host.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,9 @@ from dcnn.config import TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.ops import select as backends
 from dcnn.ops.select import for_training
-from dcnn.training.callbacks import Callback
+from dcnn.training.batches import MemoryBatches
 from dcnn.training.fit import choose_device
-from dcnn.training.stack import RunSpec, Stack
-from dcnn.training.trainer import Run
+from dcnn.training.trainer import RunSpec, Trainer
 from eager_torch import torch_model
 from layer import LayerCall
 from report import MICROSECONDS, Outcome, Row
@@ -30,8 +29,7 @@ DEVICE = "cuda"
 BATCHES, WORDS = (256, 4096), 20
 EXAMPLES = 16_384
 WHAT_IS_TIMED = (
-    "our step is replayed on a batch that is on the device, as all batches of a stack are; eager "
-    "torch's brings each batch from the host"
+    "all batches differ; ours are gathered on the device, those of eager torch come from the host"
 )
 STEPS = 20  # that are timed at once: a device is waited for in the end
 
@@ -53,38 +51,19 @@ def gpu(workload: Workload) -> Outcome:
 
 def _step_row(workload: Workload, examples: Examples, batch: int, chosen: str) -> Row:
     config = TrainingConfig(batch_size=batch, epochs=ENDLESS)
-    ours = _stacked_step(workload, examples, config)
+    specs = [RunSpec(config)]
+    ours = Trainer(torch_model(workload.artifact()), examples, specs, device=DEVICE)
     with computing_with("torch"):
-        run = Run(
-            torch_model(workload.artifact()).to(DEVICE),
-            examples,
-            None,
-            config,
-            torch.device(DEVICE),
-            Callback(),
-        )
+        host = MemoryBatches(examples, config, len(CLASSES))
+        theirs = Trainer(torch_model(workload.artifact()), host, specs, device=DEVICE)
     timed = [
-        TimedCall("ours", _repeated(ours), partial(computing_with, chosen)),
-        TimedCall(TORCH, _repeated(run.step), partial(computing_with, "torch")),
+        TimedCall("ours", _repeated(ours.step), partial(computing_with, chosen)),
+        TimedCall(TORCH, _repeated(theirs.step), partial(computing_with, "torch")),
     ]
     measures = time_in_turns(timed, workload.rounds)
-    own, theirs = (measures[key].rate(STEPS * batch) for key in ("ours", TORCH))
+    own, other = (measures[key].rate(STEPS * batch) for key in ("ours", TORCH))
     name = f"training step of {batch:,} sentences of {WORDS} words"
-    return Row.compare(name, "sentences/s", own, theirs, TORCH)
-
-
-def _stacked_step(
-    workload: Workload, examples: Examples, config: TrainingConfig
-) -> Callable[[], object]:
-    model = torch_model(workload.artifact())
-    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
-    stack = Stack(model, examples, [RunSpec(config, weights)], DEVICE)
-    generator = torch.Generator(DEVICE).manual_seed(0)
-    size = (1, config.batch_size)
-    indices = torch.randint(EXAMPLES, size, generator=generator, device=DEVICE)
-    progress = torch.zeros(1, device=DEVICE)
-    step = stack.make_step(indices, progress)
-    return lambda: step(indices, WORDS, progress)
+    return Row.compare(name, "sentences/s", own, other, TORCH)
 
 
 def _layer_rows(workload: Workload, number: int, chosen: str) -> list[Row]:

@@ -29,9 +29,8 @@ from dcnn.data.encode import FileEncoder, count_labels, encode_files, prepare_co
 from dcnn.data.readers import TableOptions
 from dcnn.data.store import Corpus, Store
 from dcnn.models import build_model
-from dcnn.training.batches import CorpusFeed
-from dcnn.training.callbacks import Callback
-from dcnn.training.trainer import Run
+from dcnn.training.batches import StoreBatches
+from dcnn.training.trainer import RunSpec, Trainer
 from larger_than_memory import write_shards
 from results import RESULTS, make_parser, provenance, write_json
 
@@ -76,29 +75,29 @@ def make_corpus(shards: Path, cache: Path) -> tuple[Corpus, dict[str, float]]:
 
 def measure_training(corpus: Corpus, config: TrainingConfig) -> dict[str, float]:
     """Sentences per second of one process: batches alone, and whole steps."""
-    feed = CorpusFeed(corpus, config)
-    feed.batch(0, 0)  # the window is read now
+    source = StoreBatches(corpus, config)
+    source.batch(0, 0)  # the window is read now
     steps = min(STEPS, len(corpus) // config.batch_size)
-    batches, made = cpu_seconds(lambda: [feed.batch(0, number) for number in range(steps)])
+    batches, made = cpu_seconds(lambda: [source.batch(0, number) for number in range(steps)])
     model = build_model(DCNNConfig(), len(corpus.encoder.vocabulary), len(corpus.classes))
     model.initialize(torch.Generator().manual_seed(0))
-    run = Run(model, feed, None, config, torch.device("cpu"), Callback())
-    run.step()
-    before = run.state.sentences
-    training, _ = cpu_seconds(lambda: [run.step() for _ in range(steps - 1)])
+    trainer = Trainer(model, source, [RunSpec(config)])
+    trainer.step()
+    before = trainer.state.sentences
+    training, _ = cpu_seconds(lambda: [trainer.step() for _ in range(steps - 1)])
     drawing, _ = cpu_seconds(
-        lambda: [model.draw_dropout(config.batch_size, run.generator) for _ in range(steps)]
+        lambda: [model.draw_dropout(config.batch_size, trainer.generator) for _ in range(steps)]
     )
     return {
         "batches_per_second": round(sum(len(batch.lengths) for batch in made) / batches),
-        "trained_per_second": round((run.state.sentences - before) / training),
+        "trained_per_second": round((trainer.state.sentences - before) / training),
         "dropout_per_second": round(steps * config.batch_size / drawing),
     }
 
 
 def simulate(corpus: Corpus, processes: int, rates: dict[str, float]) -> dict[str, float]:
     """A step in ``processes`` processes, one core each."""
-    window = corpus.window(CorpusFeed(corpus, TRAINING).order_of_blocks(0)[0])
+    window = corpus.window(StoreBatches(corpus, TRAINING).order_of_blocks(0)[0])
     order = training_order(window.lengths, TRAINING.batch_size, TRAINING.seed, 0, 0)[:STEPS]
     bounds = [len(window.lengths) * rank // processes for rank in range(processes + 1)]
     part_sizes = [np.histogram(indices, bounds)[0].max() / len(indices) for indices in order]

@@ -20,9 +20,9 @@ import torch
 
 from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import Recipe, load_recipe
-from dcnn.experiments.runs import ExperimentEnv, Job, Trainer
+from dcnn.experiments.runs import ExperimentEnv, Job, NetworkTrainer
+from dcnn.training.callbacks import EpochReport
 from dcnn.training.fit import choose_device
-from dcnn.training.stack import EpochReport
 from results import ROOT, make_parser, provenance, write_json
 
 RESULTS = ROOT / "results" / "sweeps"
@@ -37,7 +37,7 @@ def print_report(what: str, report: EpochReport) -> None:
 
 
 def together(recipes: list[Recipe]) -> list[list[int]]:
-    """Indices of the recipes that differ in training settings only: they fit one stack."""
+    """Indices of the recipes that differ in training settings only: they train together."""
     groups: dict[str, list[int]] = {}
     for number, recipe in enumerate(recipes):
         values = recipe.to_dict()
@@ -57,7 +57,7 @@ def sweep(setting: ExperimentEnv, recipes: list[Recipe], seeds: int) -> list[dic
     found: dict[int, dict] = {}
     for group in together(recipes):
         task, located = setting.load(recipes[group[0]])
-        trainer = Trainer(task, located, setting.device, print_report)
+        trainer = NetworkTrainer(task, located, setting.device, print_report)
         runs = [(number, seed) for number in group for seed in range(seeds)]
         configs = [
             located.config.with_training(**recipes[number].to_dict()["training"] | {"seed": seed})

@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import torch
 
 from dcnn.compare import TimedCall, time_in_turns
 from dcnn.config import Config, TrainingConfig
@@ -11,9 +10,8 @@ from dcnn.data.batching import Examples
 from dcnn.data.corpora.opinions import Opinion, generate
 from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.ops import select as backends
-from dcnn.training.callbacks import Callback
 from dcnn.training.fit import RunOptions, choose_device, fit
-from dcnn.training.trainer import Run
+from dcnn.training.trainer import RunSpec, Trainer
 from eager_torch import torch_model
 from report import Outcome, Row, plural
 from workload import CLASSES, TORCH, Workload, computing_with, describe_backend, too_few_cores
@@ -61,8 +59,8 @@ def step_timed_call(workload: Workload, name: str, backend: str, threads: int) -
     model = torch_model(workload.artifact())
     context = partial(computing_with, backend, threads)
     with context():  # the optimizer is chosen now, the layers at every step
-        run = Run(model, examples, None, config, torch.device("cpu"), Callback())
-    return TimedCall(name, run.step, context)
+        trainer = Trainer(model, examples, [RunSpec(config)])
+    return TimedCall(name, trainer.step, context)
 
 
 def _whole_training(workload: Workload, chosen: str) -> Row:

@@ -21,9 +21,21 @@ from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runs import ExperimentEnv
 from dcnn.models import build_model
+from dcnn.training.callbacks import Callback, EpochReport
 from dcnn.training.fit import choose_device
-from dcnn.training.stack import RunSpec, Stack
+from dcnn.training.trainer import RunSpec, Trainer
 from results import RESULTS, make_parser, provenance, write_json
+
+
+class EpochTimes(Callback):
+    """Notes when every epoch ends."""
+
+    def __init__(self, ends: list[float]) -> None:
+        self.ends = ends
+
+    def on_epoch(self, report: EpochReport) -> None:  # noqa: ARG002
+        """Note it."""
+        self.ends.append(time.perf_counter())
 
 
 def main() -> None:
@@ -59,17 +71,24 @@ def measure(options: argparse.Namespace, device: str, folder: Path) -> dict:
     config = located.config.with_training(epochs=options.epochs)
     model = build_model(config.model, len(task.encoder.vocabulary), len(task.classes))
     model.initialize(torch.Generator().manual_seed(config.training.seed))
-    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
-    stack = Stack(model, task.train, [RunSpec(config.training, weights)], device)
+    ends: list[float] = []
+    trainer = Trainer(
+        model,
+        task.train,
+        [RunSpec(config.training)],
+        task.dev,
+        device=device,
+        callback=EpochTimes(ends),
+    )
     seconds["move to the device"] = time.perf_counter() - begun
 
-    ends = [time.perf_counter()]
-    outcomes = stack.train(task.dev, lambda _: ends.append(time.perf_counter()))
+    ends.append(time.perf_counter())
+    (summary,) = trainer.train()
     epochs = [after - before for before, after in pairwise(ends)]
     seconds["train"] = sum(epochs)
 
     begun = time.perf_counter()
-    predicted = stack.probabilities(task.test.sentences).argmax(axis=2)[0]
+    predicted = trainer.probabilities(task.test.sentences).argmax(axis=2)[0]
     seconds["test"] = time.perf_counter() - begun
     return {
         "tweets": len(task.train) + len(task.dev),
@@ -77,7 +96,7 @@ def measure(options: argparse.Namespace, device: str, folder: Path) -> dict:
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
         "seconds_in_all": round(time.perf_counter() - started, 2),
         "seconds_an_epoch": [round(value, 2) for value in epochs],
-        "dev_accuracy": outcomes[0].dev_accuracy,
+        "dev_accuracy": summary.dev_accuracy,
         "test_accuracy": float((predicted == task.test.targets).mean()),
         "fresh_kernels": options.fresh_kernels,
         "processes": options.processes,

@@ -18,7 +18,7 @@ from dcnn.experiments.runs import (
 )
 from dcnn.experiments.tasks import Task
 from dcnn.text.encoder import Encoder
-from dcnn.training.stack import Outcome
+from dcnn.training.trainer import TrainingSummary
 
 
 def make_task(dev=True, noise=0.0):
@@ -81,21 +81,21 @@ def test_without_dev_the_folds_give_the_accuracy_and_all_examples_the_weights():
 
 
 class Watched:
-    """Remembers what the stacks of a training are given, and trains nothing."""
+    """Remembers what the trainers are given, and trains nothing."""
 
     def __init__(self, monkeypatch, answer=lambda spec: 0.5, failed=False):
         self.specs, self.examples, self.answer = [], [], answer
         watched = self
 
-        class Stack:
-            def __init__(self, model, examples, specs, device):
+        class Trainer:
+            def __init__(self, model, examples, specs, dev, device, callback):
                 watched.specs += specs
                 watched.examples += [examples] * len(specs)
                 self.specs = specs
-                self.subsets = [np.arange(len(examples)) for _ in specs]
 
-            def train(self, dev, report):
-                return [Outcome(0.5, epochs=1, failed=failed) for _ in self.specs]
+            def train(self):
+                ended = {"best_epoch": 1, "failed": failed}
+                return [TrainingSummary(1, 0.5, 1.0, 1.0, [], **ended) for _ in self.specs]
 
             def probabilities(self, sentences):
                 answers = [watched.answer(spec) for spec in self.specs]
@@ -104,7 +104,7 @@ class Watched:
             def weights_of(self, run):
                 return {}
 
-        monkeypatch.setattr(networks, "Stack", Stack)
+        monkeypatch.setattr(networks, "Trainer", Trainer)
 
 
 def test_folds_and_their_teachers_never_see_what_is_held_out(monkeypatch):

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
 
 from dcnn.artifact import load
 from dcnn.config import Config, DCNNConfig, TrainingConfig
@@ -55,12 +54,7 @@ def train(folder, *arguments, launcher=()):
     return done.stdout + done.stderr
 
 
-def difference(first, second):
-    one, two = (load_file(folder / "model.safetensors") for folder in (first, second))
-    return max(float(np.abs(one[name] - two[name]).max()) for name in one)
-
-
-@pytest.mark.parametrize("members", [1, 4])
+@pytest.mark.parametrize("n_ensemble", [1, 4])
 def test_an_ensemble_is_that_of_the_cpu(n_ensemble):
     texts, labels = zip(*opinions(120), strict=True)
     data = number_labels(texts, labels, classes=("neg", "pos"))
@@ -87,10 +81,13 @@ def test_a_corpus_on_disk_gives_the_model_of_the_cpu(shards, tmp_path):
 @pytest.mark.parametrize("where", [(), ("--stream",)], ids=["in memory", "on disk"])
 def test_nccl_gives_what_one_process_gives(shards, tmp_path, where):
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1")
-    arguments = (shards, "--device", "cuda", "--epochs", "2", *where)
+    arguments = (shards, "--device", "cuda", *CERTAIN, *where)
     train(tmp_path, *arguments, "--out", "plain")
     out = train(tmp_path, *arguments, "--out", "nccl", launcher=launcher)
     assert "training on cuda" in out
     assert load(tmp_path / "nccl").metadata["processes"] == 1
-    # Sums of gradients are added in another order from run to run.
-    assert difference(tmp_path / "plain", tmp_path / "nccl") < 5e-3
+    texts = [text for text, _ in opinions(60, 9)]
+    predicted = [Predictor.load(tmp_path / name).probabilities(texts) for name in ("plain", "nccl")]
+    # Sums of gradients are added in another order, and a weight whose first gradient is next to
+    # nothing may go either way.
+    np.testing.assert_allclose(*predicted, atol=0.02)

@@ -158,7 +158,7 @@ def test_max_tdnn_pads_a_short_sentence_with_zeros_on_the_right():
     (layer,) = model.convolutions
     # One word and three zeros: the narrow convolution has one column, weight 0 times the word.
     features = torch.tanh(layer.filters[0, 0, :, 0] * word + layer.bias[0])
-    torch.testing.assert_close(model(*padded([[3]]))[0], model.top(features))
+    torch.testing.assert_close(model(*padded([[3]]))[0], model.head(features))
 
 
 def test_a_large_mask_is_zero_or_the_inverse_of_the_share_kept_everywhere():

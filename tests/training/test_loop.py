@@ -11,7 +11,7 @@ from dcnn.models import build_model
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.objective import evaluate_weights
+from dcnn.training.objective import evaluate_logits, logits_of
 from dcnn.training.trainer import train
 
 SMALL = DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=2, dropout=0.2)
@@ -76,7 +76,7 @@ def test_twenty_sentences_are_learned_by_heart(config):
     settings = TrainingConfig(epochs=80, batch_size=5, word_dropout=0, patience=0)
     summary = train(model, examples, examples, settings)
     assert summary.dev_accuracy == 1.0
-    accuracy, _ = evaluate_weights(model, weights_of(model), examples, torch.device("cpu"))
+    accuracy, _, _ = evaluate_logits(logits_of(model, examples.sentences), examples.targets)
     assert accuracy == 1.0
 
 
@@ -95,7 +95,13 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not():
 @pytest.mark.parametrize("stop_after", [1, 7, 20, 23])
 def test_a_stopped_run_resumes_to_the_same_weights(tmp_path, ema, stop_after):
     settings = TrainingConfig(
-        epochs=4, batch_size=4, word_dropout=0.2, ema=ema, evaluations=2, reset_every=2, patience=0
+        epochs=4,
+        batch_size=4,
+        word_dropout=0.2,
+        ema=ema,
+        evaluations_per_epoch=2,
+        reset_every=2,
+        patience=0,
     )
     data, dev = make_examples(), make_examples(12, seed=1)
     straight = make_model()
@@ -151,7 +157,7 @@ def test_a_setting_that_is_younger_than_a_checkpoint_had_its_default(tmp_path):
     path, data = tmp_path / "run.checkpoint", make_examples()
     train(make_model(), data, data, QUICK, checkpoint=Checkpoint(path, {"data": "x"}))
     assert Checkpoint(path, {"data": "x", "training.n_ensemble": 1}).load() is not None
-    with pytest.raises(UserError, match=r"training\.members was 1 and is now 8"):
+    with pytest.raises(UserError, match=r"training\.n_ensemble was 1 and is now 8"):
         Checkpoint(path, {"data": "x", "training.n_ensemble": 8}).load()
 
 
@@ -172,7 +178,7 @@ def test_early_stopping_keeps_the_best_weights():
     assert [record.best for record in recorder.evaluations[-3:]] == [True, False, False]
     best = max(recorder.evaluations, key=lambda r: (r.dev_accuracy, -r.dev_loss))
     assert recorder.evaluations[-3] == best
-    accuracy, loss = evaluate_weights(model, weights_of(model), dev, torch.device("cpu"))
+    accuracy, loss, _ = evaluate_logits(logits_of(model, dev.sentences), dev.targets)
     assert (accuracy, loss) == (best.dev_accuracy, pytest.approx(best.dev_loss))
 
 
@@ -186,7 +192,7 @@ def test_without_a_dev_set_the_last_weights_are_kept():
 
 def test_evaluations_are_spread_over_the_epoch():
     recorder = Recorder()
-    settings = TrainingConfig(epochs=1, batch_size=4, evaluations=3)
+    settings = TrainingConfig(epochs=1, batch_size=4, evaluations_per_epoch=3)
     train(make_model(), make_examples(40), make_examples(8), settings, callback=recorder)
     assert [record.step for record in recorder.evaluations] == [4, 7, 10]
 
@@ -224,7 +230,7 @@ def trained_weights(data=None, **settings):
         {"word_dropout": 0.3},
         {"label_smoothing": 0.2},
         {"ema": 0.9},
-        {"l2_top": 0.1},
+        {"l2_head": 0.1},
         {"seed": 1},
     ],
     ids=str,

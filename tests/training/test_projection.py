@@ -13,10 +13,8 @@ from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.predictor import Predictor
 from dcnn.text.vectors import WordVectors
 from dcnn.text.vocabulary import Sentences
-from dcnn.training.callbacks import Callback
 from dcnn.training.fit import RunOptions, fit, initialize, make_model
-from dcnn.training.stack import RunSpec, Stack
-from dcnn.training.trainer import Run, train
+from dcnn.training.trainer import RunSpec, Trainer, train
 
 NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2, dropout=0.0)
 VOCABULARY, CLASSES = 9, 2
@@ -98,30 +96,30 @@ def test_l2_of_the_projection_shrinks_it():
     assert size(1.0) < 0.95 * size(0.0)
 
 
-def test_a_stack_trains_it_as_a_single_run_does():
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_a_run_beside_others_trains_it_as_a_single_run_does(backend, monkeypatch):
+    monkeypatch.setenv("DCNN_BACKEND", backend)
     config = projecting(epochs=2, batch_size=4)
     model = started(config)
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
     train(model, EXAMPLES, None, config.training)
-    stack = Stack(started(config), EXAMPLES, [RunSpec(config.training, weights)])
-    stack.train()
-    for name, value in stack.weights_of(0).items():
+    specs = [RunSpec(config.training, weights)] * 2
+    trainer = Trainer(started(config), EXAMPLES, specs)
+    trainer.train()
+    for name, value in trainer.weights_of(1).items():
         alone = model.merged(model.state_dict())[name]
         torch.testing.assert_close(value, alone, rtol=1e-3, atol=1e-5, msg=name)
 
 
 def test_a_resumed_run_goes_on_with_the_projection_it_had():
     config = projecting(epochs=2, batch_size=2)
-    runs = [
-        Run(started(config), EXAMPLES, None, config.training, torch.device("cpu"), Callback())
-        for _ in range(2)
-    ]
-    runs[0].step()
-    tensors, progress = runs[0].snapshot()
-    runs[1].restore({name: value.clone() for name, value in tensors.items()}, progress)
-    for run in runs:
-        run.step()
-    assert torch.equal(runs[0].model.projection, runs[1].model.projection)
+    trainers = [Trainer(started(config), EXAMPLES, [RunSpec(config.training)]) for _ in range(2)]
+    trainers[0].step()
+    tensors, progress = trainers[0].snapshot()
+    trainers[1].restore({name: value.clone() for name, value in tensors.items()}, progress)
+    for trainer in trainers:
+        trainer.step()
+    assert torch.equal(trainers[0].model.projection, trainers[1].model.projection)
 
 
 def test_a_model_folder_holds_a_plain_table(tmp_path):

@@ -29,7 +29,7 @@ from dcnn.experiments.tables import experiment_tables, summary_table, write_bloc
 
 if TYPE_CHECKING:
     from dcnn.experiments.runs import ExperimentEnv
-    from dcnn.training.stack import EpochReport
+    from dcnn.training.callbacks import EpochReport
 
 NETWORKS = ("dcnn", "max-tdnn", "nbow")
 NGRAMS = ("nb", "binb", "svm", "maxent")
@@ -212,7 +212,7 @@ def _run_network(
     if env.save is not None and done:
         console.print("Runs that are done already are not repeated for --save.")
     if missing:
-        # A GPU trains all seeds as one stack; on a CPU each is a run of its own.
+        # A GPU trains all seeds together; on a CPU each is a run of its own.
         groups = [missing] if env.device == "cuda" else [[seed] for seed in missing]
         for results in _in_parallel(env, recipe, groups, min(jobs or env.processes, len(missing))):
             _print_results(console, results)

@@ -1,7 +1,7 @@
 """Training the seeds of a neural model side by side: teachers first where there are any.
 
-On a GPU all runs are one stack; on a CPU each is a stack of its own, and the command runs several
-processes instead.
+On a GPU all runs train together; on a CPU one after another, and the command runs several processes
+instead.
 
 
 From an experiment's name to the files in ``results/``: read, train, predict test once, write.
@@ -11,7 +11,7 @@ import datetime
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -41,11 +41,12 @@ from dcnn.experiments.tasks import Task, load_task
 from dcnn.files import file_sha256, write_atomically
 from dcnn.ops.select import for_training
 from dcnn.text.vocabulary import Ints, Sentences
+from dcnn.training.callbacks import Callback, EpochReport
 from dcnn.training.fit import find_vectors, initialize, make_model
 from dcnn.training.objective import target_distributions
-from dcnn.training.stack import EpochReport, Outcome, RunSpec, Stack
+from dcnn.training.trainer import RunSpec, Trainer, TrainingSummary
 
-# Beyond this a stack gains little speed, and its embeddings with Adagrad's sums fill a GPU.
+# More runs gain little speed, and their embeddings with Adagrad's sums fill a GPU.
 RUNS_AT_ONCE = {"cuda": 30, "cpu": 1}
 
 Report = Callable[[str, EpochReport], None]
@@ -87,7 +88,18 @@ class Job:
     subset: Ints | None = None
 
 
-class Trainer:
+class _Reports(Callback):
+    """Passes the reports of the runs that train together on, under a title."""
+
+    def __init__(self, report: Report, title: str) -> None:
+        self._report, self._title = report, title
+
+    def on_epoch(self, report: EpochReport) -> None:
+        """Pass it on."""
+        self._report(self._title, report)
+
+
+class NetworkTrainer:
     """Trains many networks of one architecture on one task, as many at once as the device bears."""
 
     def __init__(self, task: Task, recipe: Recipe, device: str, report: Report) -> None:
@@ -97,8 +109,10 @@ class Trainer:
         self.model = make_model(recipe.config, vocabulary, classes, self.vectors)
         self.sentences_seen = 0
 
-    def train(self, jobs: Sequence[Job], name: str) -> Iterator[tuple[list[Outcome], Stack]]:
-        """Every job, a stack at a time; its own teachers learn from the same examples before it."""
+    def train(
+        self, jobs: Sequence[Job], name: str
+    ) -> Iterator[tuple[list[TrainingSummary], Trainer]]:
+        """Every job, some at a time; its own teachers learn from the same examples before it."""
         teachers = self.recipe.distillation.teachers
         targets: list[NDArray[np.float32] | None] = [None] * len(jobs)
         if teachers:
@@ -107,11 +121,11 @@ class Trainer:
                 for job in jobs
                 for number in range(teachers)
             ]
-            stacks = self._train(lessons, [None] * len(lessons), f"{name}, teachers")
+            trained = self._train(lessons, [None] * len(lessons), f"{name}, teachers")
             taught = [
                 predicted
-                for _, stack in stacks
-                for predicted in stack.probabilities(self.learned_by_students.sentences)
+                for _, trainer in trained
+                for predicted in trainer.probabilities(self.learned_by_students.sentences)
             ]
             targets = [
                 self._mixed(job.config, np.mean(taught[place : place + teachers], axis=0))
@@ -155,7 +169,7 @@ class Trainer:
         jobs: Sequence[Job],
         targets: Sequence[NDArray[np.float32] | None],
         name: str,
-    ) -> Iterator[tuple[list[Outcome], Stack]]:
+    ) -> Iterator[tuple[list[TrainingSummary], Trainer]]:
         at_once = RUNS_AT_ONCE[self.device]
         for start in range(0, len(jobs), at_once):
             part = slice(start, start + at_once)
@@ -165,16 +179,23 @@ class Trainer:
             ]
             taught = targets[start] is not None
             examples = self.learned_by_students if taught else self.task.train
-            stack = Stack(self.model, examples, specs, self.device)
             runs = f"{start + 1}" if len(specs) == 1 else f"{start + 1}-{start + len(specs)}"
             title = name if len(jobs) == 1 else f"{name} {runs} of {len(jobs)}"
-            outcomes = stack.train(self.task.dev, partial(self.report, title))
-            self.sentences_seen += sum(
-                spec.training.epochs * len(subset)
-                for spec, subset in zip(specs, stack.subsets, strict=True)
+            trainer = Trainer(
+                self.model,
+                examples,
+                specs,
+                self.task.dev,
+                device=self.device,
+                callback=_Reports(self.report, title),
             )
-            yield outcomes, stack
-            del stack  # its memory is for the next one
+            summaries = trainer.train()
+            self.sentences_seen += sum(
+                spec.training.epochs * len(examples if spec.subset is None else spec.subset)
+                for spec in specs
+            )
+            yield summaries, trainer
+            del trainer  # its memory is for the next one
 
     def _plan(self, job: Job, targets: NDArray[np.float32] | None) -> RunSpec:
         self.model.to("cpu")
@@ -195,8 +216,8 @@ class Trainer:
                 jobs.append(Job(config, np.setdiff1d(order, held_out[-1])))
         predicted = [
             probabilities.argmax(axis=1)
-            for _, stack in self.train(jobs, "cross-validation")
-            for probabilities in stack.probabilities(self.task.train.sentences)
+            for _, trainer in self.train(jobs, "cross-validation")
+            for probabilities in trainer.probabilities(self.task.train.sentences)
         ]
         truth = self.task.train.targets
         hits = [
@@ -211,18 +232,18 @@ def train_networks(
 ) -> list[TrainedNetwork]:
     """Train ``seeds`` side by side; each reads the test set once, when its weights are settled."""
     started = time.monotonic()
-    trainer = Trainer(task, recipe, device, report)
+    networks = NetworkTrainer(task, recipe, device, report)
     configs = [recipe.config.with_training(seed=seed) for seed in seeds]
-    folded = trainer.cross_validated(configs) if task.dev is None else None
+    folded = networks.cross_validated(configs) if task.dev is None else None
     ended = [
-        (outcome, stack.weights_of(run), probabilities)
-        for outcomes, stack in trainer.train([Job(config) for config in configs], "training")
-        for run, (outcome, probabilities) in enumerate(
-            zip(outcomes, stack.probabilities(task.test.sentences), strict=True)
+        (summary, trainer.weights_of(run), probabilities)
+        for summaries, trainer in networks.train([Job(config) for config in configs], "training")
+        for run, (summary, probabilities) in enumerate(
+            zip(summaries, trainer.probabilities(task.test.sentences), strict=True)
         )
     ]
     failed = [
-        str(seed) for seed, (outcome, _, _) in zip(seeds, ended, strict=True) if outcome.failed
+        str(seed) for seed, (summary, _, _) in zip(seeds, ended, strict=True) if summary.failed
     ]
     if failed:
         raise TrainingError(
@@ -234,14 +255,14 @@ def train_networks(
             seed=seeds[number],
             config=configs[number],
             weights={name: value.cpu().numpy() for name, value in weights.items()},
-            dev_accuracy=outcome.dev_accuracy if folded is None else folded[number],
-            epochs=outcome.epochs,
+            dev_accuracy=summary.dev_accuracy if folded is None else folded[number],
+            epochs=summary.best_epoch,
             test_probabilities=probabilities,
             seconds=seconds,
-            sentences_per_second=trainer.sentences_seen / seconds,
+            sentences_per_second=networks.sentences_seen / seconds,
             side_by_side=tuple(seeds),
         )
-        for number, (outcome, weights, probabilities) in enumerate(ended)
+        for number, (summary, weights, probabilities) in enumerate(ended)
     ]
 
 

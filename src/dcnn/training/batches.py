@@ -1,21 +1,28 @@
-"""Where the batches of a run come from: examples in memory, or a corpus that is larger than it.
+"""Where the batches of a training come from: memory, the device, or a corpus on disk.
 
-Both give an epoch in an order that follows from the seed and the epoch's number alone. A feed of
-several processes gives each its part of every batch; the batches are those of a single process.
-
+An epoch's order follows from the seed and the number of the epoch alone. ``MemoryBatches`` and
+``StoreBatches`` make batches of one run on the host. With several processes each gets its part of
+every batch; the batches are those of a single process. ``ResidentBatches`` keeps the examples on
+the device and makes a batch per run there.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from dcnn.config import TrainingConfig
-from dcnn.data.batching import Batch, Examples, make_batch, make_part, training_order
+from dcnn.data.batching import POOL_BATCHES, Batch, Examples, make_batch, make_part, training_order
 from dcnn.data.store import Corpus, Window
-from dcnn.text.vocabulary import Ints
+from dcnn.ops import select
+from dcnn.text.vocabulary import UNKNOWN, Ints
 from dcnn.training.objective import (
+    TensorBatch,
     class_factors,
     example_weights,
     smoothed_indicators,
@@ -29,8 +36,8 @@ Rank = tuple[int, int]  # the number of a process, and how many there are
 ALONE: Rank = (0, 1)
 
 
-class Feed(Protocol):
-    """Gives the batches of every epoch, in their order."""
+class Batches(Protocol):
+    """The batches of every epoch, in their order."""
 
     def __len__(self) -> int:
         """Examples of an epoch."""
@@ -40,17 +47,26 @@ class Feed(Protocol):
         """One of the batches of an epoch, from 0."""
         ...
 
-    def behind(self, epoch: int, number: int) -> tuple[int, int]:
-        """How much of the epoch lies before that batch, and how much the epoch is."""
+    def done(self, epoch: int, number: int) -> tuple[int, int]:
+        """How much of the epoch comes before that batch, and how much the epoch is."""
         ...
 
-    def batches(self, epoch: int) -> int:
+    def count(self, epoch: int) -> int:
         """How many there are, as far as is known."""
         ...
 
 
-class MemoryFeed:
-    """Batches of examples in memory."""
+def training_targets(
+    targets: NDArray[Any], classes: int, config: TrainingConfig, multi_label: bool
+) -> NDArray[Any]:
+    """(N, classes) what the network learns, smoothed."""
+    if multi_label:
+        return smoothed_indicators(targets, config.label_smoothing)
+    return target_distributions(targets, classes, config.label_smoothing)
+
+
+class MemoryBatches:
+    """Batches of examples in memory, all of them or those of ``subset``."""
 
     def __init__(
         self,
@@ -59,18 +75,20 @@ class MemoryFeed:
         classes: int,
         rank: Rank = ALONE,
         multi_label: bool = False,
+        subset: Ints | None = None,
+        targets: NDArray[Any] | None = None,
     ) -> None:
         self._config, self._rank = config, rank
+        balanced = config.class_weights == "balanced"
+        own = examples.targets if targets is None else targets
         self.examples = Examples(
             examples.sentences,
-            smoothed_indicators(examples.targets, config.label_smoothing)
-            if multi_label
-            else target_distributions(examples.targets, classes, config.label_smoothing),
-            example_weights(
-                examples.targets, classes, config.class_weights == "balanced", examples.weights
-            ),
+            training_targets(own, classes, config, multi_label),
+            example_weights(examples.targets, classes, balanced, examples.weights),
         )
-        self._lengths = examples.sentences.lengths
+        if subset is not None:
+            self.examples = self.examples.select(subset)
+        self._lengths = self.examples.sentences.lengths
         self._order: list[Ints] = []
         self._order_epoch = -1
 
@@ -78,21 +96,21 @@ class MemoryFeed:
         return len(self.examples)
 
     def batch(self, epoch: int, number: int) -> Batch:
-        """See ``Feed``."""
+        """See ``Batches``."""
         indices = self._order_of(epoch)[number]
         if self._rank == ALONE:
             return make_batch(self.examples, indices)
-        # Every so manieth, since the sentences of a batch ascend in length.
+        # Every size-th, since the sentences of a batch ascend in length.
         places = np.arange(self._rank[0], len(indices), self._rank[1])
         words = int(self._lengths[indices].max())
         return make_part(self.examples, indices[places], places, len(indices), words)
 
-    def behind(self, epoch: int, number: int) -> tuple[int, int]:
-        """See ``Feed``; counted in batches."""
+    def done(self, epoch: int, number: int) -> tuple[int, int]:
+        """See ``Batches``; counted in batches."""
         return number, len(self._order_of(epoch))
 
-    def batches(self, epoch: int) -> int:
-        """See ``Feed``; exactly."""
+    def count(self, epoch: int) -> int:
+        """See ``Batches``; exactly."""
         return len(self._order_of(epoch))
 
     def _order_of(self, epoch: int) -> list[Ints]:
@@ -104,8 +122,189 @@ class MemoryFeed:
         return self._order
 
 
+class ResidentBatches:
+    """Examples on the device, and a batch per run of them, padded there.
+
+    All runs have as many batches of the same size. Where a run has no sentence left, its shortest
+    one fills the place, with weight 0. Everything that a step reads stays in the same memory, so
+    that a CUDA graph of a step can be replayed: ``start`` writes the order of an epoch there, and
+    ``next`` takes its next batch.
+
+    Args:
+        examples: all that any run learns from.
+        configs: of each run.
+        subsets: for each run the indices of its examples; none is all.
+        targets: for each run its own targets in the place of the examples', or none.
+        classes: number of labels.
+        device: where to keep them.
+        multi_label: whether the targets are 0/1 (N, labels).
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        configs: Sequence[TrainingConfig],
+        subsets: Sequence[Ints | None],
+        targets: Sequence[NDArray[Any] | None],
+        classes: int,
+        device: torch.device,
+        multi_label: bool = False,
+    ) -> None:
+        def on_device(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(np.array(array)).to(device)
+
+        self._configs, self._device = configs, device
+        self._triton = select.for_training(device.type) == "triton"
+        sentences = examples.sentences
+        self.ids, self.starts = on_device(sentences.ids), on_device(sentences.offsets[:-1])
+        self.lengths = on_device(sentences.lengths)
+        everything = np.arange(len(examples))
+        parts = [everything if subset is None else subset for subset in subsets]
+        self.subsets = [on_device(part) for part in parts]
+        fillers = [int(part[np.argmin(sentences.lengths[part])]) for part in parts]
+        self._fillers = torch.tensor(fillers, device=device)
+        alike = len({config.label_smoothing for config in configs}) == 1
+        alike &= all(own is None for own in targets)
+        distributions = [
+            training_targets(examples.targets if own is None else own, classes, config, multi_label)
+            for own, config in list(zip(targets, configs, strict=True))[: 1 if alike else None]
+        ]
+        self.targets = on_device(np.stack(distributions))  # (R or 1, N, classes)
+        balanced = configs[0].class_weights == "balanced"
+        weights = example_weights(examples.targets, classes, balanced, examples.weights)
+        self.weights = None if weights is None else on_device(weights)  # (N,)
+        self.word_dropout = torch.tensor([config.word_dropout for config in configs]).to(device)
+        self._drops_words = any(config.word_dropout for config in configs)
+        self.size = min(configs[0].batch_size, max(map(len, parts)))
+        shape = math.ceil(max(map(len, parts)) / self.size), len(configs), self.size
+        self.order = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.place_weights = torch.zeros(shape, device=device)
+        precision = torch.float64 if device.type == "cpu" else torch.float32
+        self.progress = torch.zeros(shape[:2], dtype=precision, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.columns: list[int] = []  # of every batch of the epoch
+        self.sentences: list[int] = []  # of all runs in every batch
+        self._epoch = -1
+
+    def __len__(self) -> int:
+        return sum(map(len, self.subsets))
+
+    @property
+    def longest(self) -> int:
+        """Words of the longest sentence."""
+        return int(self.lengths.max())
+
+    def done(self, epoch: int, number: int) -> tuple[int, int]:  # noqa: ARG002
+        """See ``Batches``; counted in batches."""
+        return number, len(self.order)
+
+    def count(self, epoch: int) -> int:  # noqa: ARG002
+        """See ``Batches``; exactly."""
+        return len(self.order)
+
+    def start(self, epoch: int, number: int = 0) -> None:
+        """Let batch ``number`` of an epoch be the next one."""
+        if epoch != self._epoch:
+            order, real = self._order_of(epoch)
+            self.order.copy_(order)
+            weights = real * (self.size / real.sum(dim=-1, keepdim=True).clamp(min=1))
+            if self.weights is not None:
+                weights = weights * self.weights[order]
+            self.place_weights.copy_(weights)
+            epochs = torch.tensor([config.epochs for config in self._configs], device=self._device)
+            batches = torch.arange(len(order), device=self._device, dtype=self.progress.dtype)
+            progress = (epoch + batches[:, None] / len(order)) / epochs
+            self.progress.copy_(progress.clamp(max=1))
+            longest, counts = self.lengths[order].amax(dim=(1, 2)), real.sum(dim=(1, 2))
+            self.columns, self.sentences = torch.stack([longest, counts]).tolist()
+            self._epoch = epoch
+        self.cursor.fill_(number)
+
+    def next(self, columns: int, generator: torch.Generator) -> tuple[TensorBatch, Tensor]:
+        """The next batch of the epoch, padded to ``columns``, and the progress of the runs (R,).
+
+        Some of its words are replaced by the unknown word, as ``word_dropout`` of each run says.
+        """
+        draws = None
+        if self._drops_words:
+            shape = (*self.order.shape[1:], columns)
+            draws = torch.rand(shape, generator=generator, device=self._device)
+        progress = self.progress.index_select(0, self.cursor)[0]
+        batch = (self._next_triton if self._triton else self._next_torch)(columns, draws)
+        self.cursor += 1
+        return batch, progress
+
+    def _next_torch(self, columns: int, draws: Tensor | None) -> TensorBatch:
+        indices = self.order.index_select(0, self.cursor)[0]  # (R, B)
+        lengths = self.lengths[indices]
+        words = torch.arange(columns, device=self._device)
+        inside = words < lengths[..., None]
+        flat = torch.where(inside, self.starts[indices][..., None] + words, 0)
+        ids = torch.where(inside, self.ids[flat], UNKNOWN).long()
+        if draws is not None:
+            ids = ids.masked_fill(draws < self.word_dropout[:, None, None], UNKNOWN)
+        runs = torch.arange(len(self.targets), device=self._device)[:, None]
+        weights = self.place_weights.index_select(0, self.cursor)[0]
+        return TensorBatch(ids, lengths, self.targets[runs, indices], weights)
+
+    def _next_triton(self, columns: int, draws: Tensor | None) -> TensorBatch:
+        from dcnn.training import triton_step
+
+        tensors = triton_step.gather_batch(
+            self.cursor,
+            self.order,
+            self.place_weights,
+            (self.ids, self.starts, self.lengths, self.targets),
+            columns,
+            draws,
+            self.word_dropout,
+            UNKNOWN,
+        )
+        return TensorBatch(*tensors)
+
+    def _order_of(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Indices (batches, R, B), and whether they are sentences rather than fillers.
+
+        As in ``dcnn.data.batching``: shuffled, sorted by length inside pools, batches shuffled. A
+        single run has the order that it has on the host (but for long texts, whose batches are
+        smaller there). Of several, the last shuffle is the same, so that lengths agree at every
+        step and little is padded.
+        """
+        batches, runs, size = self.order.shape
+        if runs == 1:
+            generator = np.random.default_rng((self._configs[0].seed, epoch))
+            permutations = [torch.from_numpy(generator.permutation(len(self.subsets[0])))]
+            shuffle = torch.from_numpy(generator.permutation(batches)).to(self._device)
+        else:
+            seeds = [config.seed for config in self._configs]
+            permutations = [
+                _permutation(len(subset), (seed, epoch), self._device)
+                for subset, seed in zip(self.subsets, seeds, strict=True)
+            ]
+            shuffle = _permutation(batches, (seeds[0], epoch, 1), self._device)
+        order = self._fillers[:, None].repeat(1, batches * size)
+        real = torch.zeros_like(order, dtype=torch.bool)
+        beyond = int(self.lengths.max()) + 1
+        for run, (subset, chosen) in enumerate(zip(self.subsets, permutations, strict=True)):
+            shuffled = subset[chosen.to(self._device)]
+            pool = torch.arange(len(subset), device=self._device) // (POOL_BATCHES * size)
+            by_length = (pool * beyond + self.lengths[shuffled]).argsort(stable=True)
+            order[run, : len(subset)] = shuffled[by_length]
+            real[run, : len(subset)] = True
+        order, real = (
+            part.view(runs, batches, size).transpose(0, 1)[shuffle] for part in (order, real)
+        )
+        return order, real
+
+
+def _permutation(count: int, entropy: tuple[int, ...], device: torch.device) -> Tensor:
+    seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+    generator = torch.Generator(device).manual_seed(seed)
+    return torch.randperm(count, generator=generator, device=device)
+
+
 class _LoadedWindow:
-    """A window with the order of its batches, and its place in the epoch."""
+    """A window with the order of its batches, and its position in the epoch."""
 
     def __init__(
         self,
@@ -121,7 +320,7 @@ class _LoadedWindow:
         self.ends = np.cumsum([len(indices) for indices in order])
 
 
-class CorpusFeed:
+class StoreBatches:
     """Batches of a corpus on disk: its blocks in random order, a window of them at a time.
 
     The sentences of a window are shuffled together as those of a corpus in memory are, so that one
@@ -146,7 +345,7 @@ class CorpusFeed:
         return len(self._corpus)
 
     def batch(self, epoch: int, number: int) -> Batch:
-        """See ``Feed``; a batch before those of the window at hand starts the epoch again."""
+        """See ``Batches``; a batch before those of the current window starts the epoch again."""
         window = self._window_with(epoch, number)
         indices = window.order[number - window.first_batch]
         examples, first, last = window.examples, window.window.first, window.window.last
@@ -160,16 +359,16 @@ class CorpusFeed:
         assert batch.targets is not None  # noqa: S101
         return replace(batch, targets=target_distributions(batch.targets, classes, smoothing))
 
-    def behind(self, epoch: int, number: int) -> tuple[int, int]:
-        """See ``Feed``; counted in sentences."""
+    def done(self, epoch: int, number: int) -> tuple[int, int]:
+        """See ``Batches``; counted in sentences."""
         if number == 0:
             return 0, len(self)
         window = self._window_with(epoch, number - 1)
         done = window.first_sentence + window.ends[number - 1 - window.first_batch]
         return int(done), len(self)
 
-    def batches(self, epoch: int) -> int:  # noqa: ARG002
-        """See ``Feed``; long sentences, which go into smaller batches, are not known ahead."""
+    def count(self, epoch: int) -> int:  # noqa: ARG002
+        """See ``Batches``; long sentences, which go into smaller batches, are not known ahead."""
         windows = -(-len(self._corpus.blocks) // self._window_blocks)
         return max(1, len(self) // self._config.batch_size + windows // 2)
 
@@ -181,7 +380,7 @@ class CorpusFeed:
         size = self._window_blocks
         return [shuffled[at : at + size].tolist() for at in range(0, len(shuffled), size)]
 
-    def _window_with(self, epoch: int, number: int) -> "_LoadedWindow":
+    def _window_with(self, epoch: int, number: int) -> _LoadedWindow:
         current = self._current
         if current is None or current.epoch != epoch or number < current.first_batch:
             self._current = current = None  # its memory is needed for the next
@@ -194,7 +393,7 @@ class CorpusFeed:
         self._current = current
         return current
 
-    def _load(self, epoch: int) -> Iterator["_LoadedWindow"]:
+    def _load(self, epoch: int) -> Iterator[_LoadedWindow]:
         first_batch = first_sentence = 0
         for number, places in enumerate(self.order_of_blocks(epoch)):
             window = self._corpus.window(places, self._rank)

@@ -78,6 +78,23 @@ class EvaluationRecord:
         return f"dev micro F1 {100 * self.dev_micro_f1:.2f} %"
 
 
+@dataclass(frozen=True)
+class EpochReport:
+    """Training losses and dev accuracies of all runs when an evaluation is due.
+
+    Attributes:
+        epoch: number of the epoch, from 1.
+        epochs: how many there will be at most.
+        losses: mean training loss of the epoch so far, of each run.
+        dev_accuracies: of each run; none without a dev set.
+    """
+
+    epoch: int
+    epochs: int
+    losses: list[float]
+    dev_accuracies: list[float] | None
+
+
 class Callback:
     """Hears what happens; by default does nothing. Set ``stop`` to end the run after a step."""
 
@@ -91,6 +108,9 @@ class Callback:
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
         """The dev set has been evaluated."""
+
+    def on_epoch(self, report: EpochReport) -> None:
+        """An evaluation was due, with or without a dev set, of one run or of several."""
 
 
 class Listeners(Callback):

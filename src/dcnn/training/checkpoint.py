@@ -17,7 +17,7 @@ from dcnn.config import Config
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from dcnn.errors import ConfigError, UserError, WorkerLostError
@@ -50,16 +50,17 @@ class Workers:
         """Whether this is the one that writes and prints."""
         return self.rank == 0
 
-    def add_up(self, model: nn.Module, loss: Tensor, stop: bool) -> tuple[Tensor, Tensor]:
-        """Replace the gradients of ``model`` by their sums over all processes.
+    def add_up(
+        self, gradients: dict[str, Tensor], loss: Tensor, stop: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Replace ``gradients`` by their sums over all processes.
 
         Returns:
             the sum of the losses, and how many of the processes want to stop.
         """
-        gradients = [(value, value.grad) for value in model.parameters() if value.grad is not None]
-        dense = [gradient for _, gradient in gradients if not gradient.is_sparse]
-        sparse = [value for value, gradient in gradients if gradient.is_sparse]
-        rows = [gradient.coalesce() for _, gradient in gradients if gradient.is_sparse]
+        dense = [gradient for gradient in gradients.values() if not gradient.is_sparse]
+        sparse = [name for name, gradient in gradients.items() if gradient.is_sparse]
+        rows = [gradients[name].coalesce() for name in sparse]
         # One message for all that is small: loss, stop, who has how many rows, gradients.
         head = loss.new_zeros(2 + self.size * len(rows), dtype=torch.float32)
         head[0], head[1] = loss, float(stop)
@@ -73,8 +74,8 @@ class Workers:
         for gradient, total in zip(dense, sums, strict=True):
             gradient.copy_(total.view_as(gradient))
         counts = head[2:].view(len(rows), self.size).tolist()
-        for value, part, of_ranks in zip(sparse, rows, counts, strict=True):
-            value.grad = self._add_rows(part, [int(count) for count in of_ranks])
+        for name, part, of_ranks in zip(sparse, rows, counts, strict=True):
+            gradients[name] = self._add_rows(part, [int(count) for count in of_ranks])
         return head[0].to(loss.dtype), head[1]
 
     def _add_rows(self, part: Tensor, counts: Sequence[int]) -> Tensor:

@@ -23,10 +23,10 @@ from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
 from dcnn.metrics import DEFAULT_THRESHOLD, calibrate, choose_thresholds, evaluate_labels, sigmoid
 from dcnn.models import SentenceModel, build_model
-from dcnn.ops.select import for_training, why_not_native
+from dcnn.ops import select
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
-from dcnn.training.batches import ALONE, CorpusFeed
+from dcnn.training.batches import ALONE, StoreBatches
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import logits_of, target_distributions
@@ -188,8 +188,8 @@ def _start(run_options: RunOptions) -> torch.device:
     logger.info(
         "training on %s with the %s backend%s",
         place.type,
-        for_training(place.type),
-        why_not_native(place.type),
+        select.for_training(place.type),
+        select.why_not_native(place.type),
     )
     return place
 
@@ -216,7 +216,7 @@ def _fit_encoded(
             MIN_ENSEMBLE_ROWS,
         )
     initialize(model, config, vectors)
-    backend, checkpoint = for_training(place.type), None
+    backend, checkpoint = select.for_training(place.type), None
     if run_options.checkpoint_path is not None:
         identity = _identity(config, encoder, classes, examples, dev, vectors)
         identity |= {
@@ -231,13 +231,15 @@ def _fit_encoded(
     if workers is not None and checkpoint is not None:
         workers.require_agreement("their files or settings", _digest(checkpoint.identity))
     rank = (workers.rank, workers.size) if workers is not None else ALONE
-    feed = (
-        examples if isinstance(examples, Examples) else CorpusFeed(examples, config.training, rank)
+    batches = (
+        examples
+        if isinstance(examples, Examples)
+        else StoreBatches(examples, config.training, rank)
     )
     with _cpu_threads(run_options.threads):
         summary = run_trainer(
             model,
-            feed,
+            batches,
             dev,
             config.training,
             device=place,
@@ -261,7 +263,7 @@ def _fit_encoded(
         "backend": backend,
     }
     if model.n_ensemble > 1:
-        metadata["members"] = model.n_ensemble
+        metadata["n_ensemble"] = model.n_ensemble
     if workers is not None:
         metadata["processes"] = workers.size
     thresholds = (DEFAULT_THRESHOLD,) * len(classes) if multi_label else None
@@ -316,7 +318,7 @@ def choose_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     place = torch.device(name)
     try:
-        for_training(place.type)
+        select.for_training(place.type)
     except (ValueError, RuntimeError) as error:
         raise ConfigError(str(error)) from error
     return place

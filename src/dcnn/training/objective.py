@@ -1,28 +1,48 @@
 """The objective (Sect. 5.1): cross-entropy of the predicted and the true distribution.
 
-Where a text may have several labels, each is a yes or no of its own, and the objective is the sum
-of their cross-entropies.
-
-Its L2 term is applied by the optimiser, as decay, a parameter group at a time.
-
-
-Looking at the dev set with a network in training: accuracy and loss, and all its logits.
+With multi-label targets every label is a yes or no of its own, and the objective is the sum of
+their cross-entropies. The L2 term is part of ``dcnn.training.adagrad``. ``Networks`` computes the
+objective and its gradients for R networks at once, on the backend that trains.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.func import functional_call
+from torch.func import functional_call, vmap
 
-from dcnn.data.batching import Examples, Floats, prediction_batches
+from dcnn.data.batching import Batch, Floats, prediction_batches
 from dcnn.errors import DataError
 from dcnn.metrics import apply_thresholds, common_threshold, micro_f1, sigmoid
 from dcnn.models import SentenceModel
+from dcnn.models.dcnn import DCNN
+from dcnn.ops import native_training
 from dcnn.text.vocabulary import Sentences
+from dcnn.training.adagrad import Weights
+
+PREDICTED_AT_ONCE = 1 << 14  # sentences times networks on a GPU
+
+
+@dataclass(frozen=True)
+class TensorBatch:
+    """A batch per run, on the device.
+
+    Attributes:
+        ids: (R, B, s).
+        lengths: (R, B).
+        targets: (R, B, classes).
+        weights: (R, B) or none.
+    """
+
+    ids: Tensor
+    lengths: Tensor
+    targets: Tensor
+    weights: Tensor | None
 
 
 def target_distributions(
@@ -39,31 +59,31 @@ def target_distributions(
     return distributions
 
 
-def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Mean over the batch, weighted if ``weights`` (B,) are given.
-
-    The weights are not normalised over the batch: an example counts the same whatever its mates.
-    """
-    losses = -(targets * torch.log_softmax(logits, dim=-1)).sum(dim=-1)  # (B,)
-    return (losses if weights is None else losses * weights).mean()
-
-
-def repeat_for_ensemble(of_sentences: Tensor, n_ensemble: int) -> Tensor:
-    """(B, ...) as (B * members, ...): what each member of an ensemble is told is the same."""
-    return of_sentences if n_ensemble == 1 else of_sentences.repeat_interleave(n_ensemble, dim=0)
-
-
 def smoothed_indicators(targets: NDArray[Any], label_smoothing: float = 0.0) -> Floats:
-    """Noughts and ones (N, labels), each moved towards a half by ``label_smoothing``."""
+    """0/1 targets (N, labels), each moved towards a half by ``label_smoothing``."""
     smoothed: Floats = (targets * (1 - label_smoothing) + label_smoothing / 2).astype(np.float32)
     return smoothed
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """(..., B, classes) -> (...,): the mean over the batch, weighted by ``weights`` (..., B).
+
+    The weights are not normalised over the batch: an example counts the same in any batch.
+    """
+    losses = -(targets * torch.log_softmax(logits, dim=-1)).sum(dim=-1)  # (..., B)
+    return (losses if weights is None else losses * weights).mean(dim=-1)
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
     """The sum over the labels, and the mean over the batch, weighted as in ``cross_entropy``."""
     each = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-    losses = each.sum(dim=-1)  # (B,)
-    return (losses if weights is None else losses * weights).mean()
+    losses = each.sum(dim=-1)  # (..., B)
+    return (losses if weights is None else losses * weights).mean(dim=-1)
+
+
+def repeat_for_ensemble(of_sentences: Tensor, n_ensemble: int, dim: int = 0) -> Tensor:
+    """The axis ``dim`` of B sentences as one of B * n_ensemble: all networks learn the same."""
+    return of_sentences if n_ensemble == 1 else of_sentences.repeat_interleave(n_ensemble, dim=dim)
 
 
 def example_weights(
@@ -74,7 +94,7 @@ def example_weights(
     Args:
         targets: (N,) class numbers or (N, classes) soft targets.
         classes: number of labels.
-        balanced: whether each class shall count the same in total, however frequent it is.
+        balanced: whether each class counts the same in total, however frequent it is.
         weights: (N,) the user's sample weights, or none.
     """
     if weights is None and not balanced:
@@ -91,12 +111,12 @@ def example_weights(
 
 
 def class_factors(mass: Floats, examples: int, balanced: bool) -> Floats | None:
-    """What an example's own weight is multiplied with, by class; as ``example_weights`` does.
+    """The factor of an example's own weight, by class; as ``example_weights`` has it.
 
     Args:
         mass: (classes,) the sum of the weights of each class's examples.
         examples: how many there are.
-        balanced: whether each class shall count the same in total.
+        balanced: whether each class counts the same in total.
 
     Returns:
         (classes,) float64, or none if all are one.
@@ -108,53 +128,194 @@ def class_factors(mass: Floats, examples: int, balanced: bool) -> Floats | None:
     return None if (factors == 1).all() else factors
 
 
-@torch.no_grad()
-def evaluate_weights(
-    model: SentenceModel, weights: Mapping[str, Tensor], examples: Examples, device: torch.device
-) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy of ``model`` with ``weights`` on ``examples``."""
-    targets = target_distributions(examples.targets, model.head.out_features)
-    hits = torch.zeros((), device=device)
-    loss = torch.zeros((), device=device)
-    for batch in prediction_batches(examples.sentences):
-        ids, lengths = torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths)
-        logits = functional_call(model, dict(weights), (ids.to(device), lengths.to(device)))
-        truth = torch.from_numpy(targets[batch.order]).to(device)
-        hits += (logits.argmax(dim=1) == truth.argmax(dim=1)).sum()
-        loss += cross_entropy(logits, truth) * len(batch.order)
-    number = max(len(examples), 1)  # of several processes, one may have none
-    return float(hits) / number, float(loss) / number
+class Networks:
+    """R networks of one architecture: their losses, gradients and logits.
 
+    The native backend computes them one by one, with gradients of its own; others together, by
+    ``torch.func.vmap`` and autograd.
 
-@torch.no_grad()
-def logits_of(
-    model: SentenceModel, sentences: Sentences, weights: Mapping[str, Tensor] | None = None
-) -> NDArray[np.float32]:
-    """(sentences, labels) of ``model``, where it is; with ``weights`` in the place of its own."""
-    device = model.head.weight.device
-    weights = dict(model.state_dict() if weights is None else weights)
-    logits = np.empty((len(sentences), model.head.out_features), np.float32)
-    for batch in prediction_batches(sentences):
-        ids, lengths = torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths)
-        found = functional_call(model, weights, (ids.to(device), lengths.to(device)))
-        logits[batch.order] = found.cpu().numpy()
-    return logits
-
-
-def evaluate_label_weights(
-    model: SentenceModel, weights: Mapping[str, Tensor], examples: Examples
-) -> tuple[float, float, float]:
-    """Subset accuracy, mean loss and micro F1 on ``examples`` whose texts may have several labels.
-
-    Labels are given from the one probability on that has the best micro F1: the thresholds proper
-    are chosen at the end.
+    Args:
+        model: the architecture.
+        weights: by name, each (R, ...).
+        backend: what computes.
+        multi_label: whether targets are 0/1 (N, labels).
     """
-    logits = logits_of(model, examples.sentences, weights)
-    truth, probabilities = examples.targets > 0, sigmoid(logits)
-    given = apply_thresholds(probabilities, [common_threshold(truth, probabilities)])
-    losses = np.logaddexp(0, logits.astype(np.float64)) - truth * logits
-    return (
-        float((truth == given).all(axis=1).mean()),
-        float(losses.sum(axis=1).mean()),
-        micro_f1(truth, given),
+
+    def __init__(
+        self, model: SentenceModel, weights: Weights, backend: str, multi_label: bool
+    ) -> None:
+        self.model, self.backend, self.multi_label = model, backend, multi_label
+        self.weights, self.count = weights, len(next(iter(weights.values())))
+        self._together = self.count > 1 and backend != "native"
+        for value in weights.values():
+            value.requires_grad_(self._together)
+        self._leaves = [
+            {name: value[run].detach().requires_grad_() for name, value in weights.items()}
+            for run in range(0 if self._together else self.count)
+        ]
+
+    def gradients(
+        self, batch: TensorBatch, dropout: Tensor | None
+    ) -> tuple[Tensor, Weights | list[Weights]]:
+        """The losses (R,), and the gradients as ``Adagrad.step`` takes them.
+
+        Args:
+            batch: a batch per network.
+            dropout: (R, B, features), a mask on the penultimate layer, or none.
+        """
+        if self._together:
+            inputs = (batch.ids, batch.lengths, *(() if dropout is None else (dropout,)))
+            logits = vmap(partial(self._call, apart=True))(self.weights, *inputs)
+            losses = self._losses(logits, batch.targets, batch.weights)
+            return losses.detach(), self._differentiate(losses, self.weights)
+        found = [self._gradients_of(run, batch, dropout) for run in range(self.count)]
+        losses = torch.stack([loss for loss, _ in found])
+        if self.backend == "native":
+            return losses, [gradients for _, gradients in found]
+        return losses, {name: value[None] for name, value in found[0][1].items()}
+
+    def _gradients_of(
+        self, run: int, batch: TensorBatch, dropout: Tensor | None
+    ) -> tuple[Tensor, Weights]:
+        model, leaves, targets = self.model, self._leaves[run], batch.targets[run]
+        weights = None if batch.weights is None else batch.weights[run]
+        inputs = batch.ids[run], batch.lengths[run], None if dropout is None else dropout[run]
+        if self.backend == "native" and isinstance(model, DCNN) and model.projection is None:
+            targets = repeat_for_ensemble(targets, model.n_ensemble)
+            weights = None if weights is None else repeat_for_ensemble(weights, model.n_ensemble)
+            return native_gradients(model, leaves, inputs, targets, weights, self.multi_label)
+        loss = self._losses(self._call(leaves, *inputs, apart=True), targets, weights)
+        return loss.detach(), self._differentiate(loss, leaves)
+
+    def _losses(self, logits: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+        """(..., B * n_ensemble, classes), (..., B, classes), (..., B) -> (...,)."""
+        if self.backend == "triton" and not self.multi_label:
+            from dcnn.training import triton_step
+
+            weights = torch.ones_like(targets[..., 0]) if weights is None else weights
+            if self._together:
+                return triton_step.cross_entropy(logits, targets, weights)
+            return triton_step.cross_entropy(logits[None], targets[None], weights[None])[0]
+        objective = binary_cross_entropy if self.multi_label else cross_entropy
+        n_ensemble = self.model.n_ensemble
+        targets = repeat_for_ensemble(targets, n_ensemble, dim=-2)
+        weights = None if weights is None else repeat_for_ensemble(weights, n_ensemble, dim=-1)
+        return objective(logits, targets, weights)
+
+    def _differentiate(self, losses: Tensor, weights: Weights) -> Weights:
+        # A network of an ensemble learns as if it were alone: not by its share of a mean.
+        each = torch.full_like(losses, self.model.n_ensemble)
+        gradients = torch.autograd.grad(losses, list(weights.values()), each)
+        return dict(zip(weights, gradients, strict=True))
+
+    def _call(self, weights: Weights, *inputs: Tensor | None, apart: bool = False) -> Tensor:
+        logits: Tensor = functional_call(self.model, weights, inputs, {"apart": apart})
+        return logits
+
+    @torch.no_grad()
+    def logits(self, weights: Weights, ids: Tensor, lengths: Tensor) -> Tensor:
+        """(R, B, classes) with ``weights`` of ids (B, s) and lengths (B,)."""
+        if self._together:
+            return vmap(self._call, in_dims=(0, None, None))(weights, ids, lengths)
+        of_runs = [
+            self._call({name: value[run] for name, value in weights.items()}, ids, lengths)
+            for run in range(self.count)
+        ]
+        return torch.stack(of_runs)
+
+    def logits_of(self, weights: Weights, sentences: Sentences) -> NDArray[np.float32]:
+        """(R, N, classes) with ``weights``, in the order of ``sentences``."""
+        device = self.model.head.weight.device
+        logits = np.empty((self.count, len(sentences), self.model.head.out_features), np.float32)
+        for batch in self.prediction_batches(sentences):
+            ids, lengths = torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths)
+            found = self.logits(weights, ids.to(device), lengths.to(device))
+            logits[:, batch.order] = found.cpu().numpy()
+        return logits
+
+    def prediction_batches(self, sentences: Sentences) -> list[Batch]:
+        """Every sentence once, by length, as many at once as the device takes."""
+        if self.model.head.weight.device.type == "cpu":
+            return list(prediction_batches(sentences))
+        size = max(PREDICTED_AT_ONCE // self.count, 1)
+        return list(prediction_batches(sentences, size, 16 * size))
+
+
+@torch.no_grad()
+def native_gradients(
+    model: DCNN,
+    parameters: Mapping[str, Tensor],
+    batch: Sequence[Tensor | None],
+    targets: Tensor,
+    weights: Tensor | None,
+    multi_label: bool = False,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The mean loss, and the gradients of a DCNN on a CPU, without autograd.
+
+    The gradient of the embeddings is sparse, of the words of the batch, so that Adagrad goes
+    through the embeddings once. Nothing here wakes torch's threads, which would hold the cores that
+    the library's want: a softmax of 64 sentences does.
+
+    Args:
+        model: its sizes; every network of its ensemble gets its own gradient.
+        parameters: the weights by name.
+        batch: ids (B, s), lengths (B,) and dropout (B, features) or none.
+        targets: (B * n_ensemble, classes), as ``repeat_for_ensemble`` makes them.
+        weights: (B * n_ensemble,) or none.
+        multi_label: whether ``binary_cross_entropy`` is the objective.
+    """
+    config, n_ensemble = model.config, model.n_ensemble
+    names = ["embeddings", "head.weight", "head.bias"]
+    names += [f"layers.{i}.{part}" for i in range(config.depth) for part in ("filters", "bias")]
+    given = batch, config.fold, config.k_top, [parameters[name] for name in names]
+    logits, pooled = native_training.forward(*given, n_ensemble)
+    objective = _binary_cross_entropy_in_numpy if multi_label else native_training.cross_entropy
+    loss, gradient = objective(logits.view(len(targets), -1), targets, weights)
+    if n_ensemble > 1:
+        gradient *= n_ensemble
+    gradients = native_training.backward(
+        *given, pooled, gradient.view_as(logits), n_ensemble, sparse=True
     )
+    return loss, dict(zip(names, gradients, strict=True))
+
+
+def _binary_cross_entropy_in_numpy(
+    logits: Tensor, targets: Tensor, weights: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The loss, and its gradient (B, labels)."""
+    scores, truth = logits.numpy(), targets.numpy()
+    share = np.float32(1 / len(scores)) * (1 if weights is None else weights.numpy()[:, None])
+    losses = (np.logaddexp(np.float32(0), scores) - truth * scores) * share
+    gradient = (sigmoid(scores) - truth) * share
+    return torch.tensor(float(losses.sum())), torch.from_numpy(gradient)
+
+
+def logits_of(model: SentenceModel, sentences: Sentences) -> NDArray[np.float32]:
+    """(sentences, labels) of a single network."""
+    weights = {name: value.detach()[None] for name, value in model.named_parameters()}
+    logits = Networks(model, weights, "torch", multi_label=False).logits_of(weights, sentences)
+    return logits.reshape(logits.shape[1:])
+
+
+def evaluate_logits(
+    logits: NDArray[np.float32], targets: NDArray[Any], multi_label: bool = False
+) -> tuple[float, float, float | None]:
+    """Accuracy, mean loss and, of multi-label targets, micro F1.
+
+    Accuracy of multi-label targets is the share of texts with all their labels and no other. Labels
+    are given from the one probability on that has the best micro F1: the thresholds proper are
+    chosen at the end of training.
+    """
+    number = max(len(logits), 1)  # of several processes, one may have no example
+    scores = logits.astype(np.float64)
+    if multi_label:
+        truth, probabilities = targets > 0, sigmoid(logits)
+        given = apply_thresholds(probabilities, [common_threshold(truth, probabilities)])
+        losses = np.logaddexp(0, scores) - truth * scores
+        hits = (truth == given).all(axis=1)
+        return float(hits.sum()) / number, float(losses.sum()) / number, micro_f1(truth, given)
+    distributions = target_distributions(targets, logits.shape[1])
+    scores -= scores.max(axis=1, keepdims=True, initial=-np.inf)
+    losses = distributions * (np.log(np.exp(scores).sum(axis=1, keepdims=True)) - scores)
+    hits = logits.argmax(axis=1) == distributions.argmax(axis=1)
+    return float(hits.sum()) / number, float(losses.sum()) / number, None

@@ -1,20 +1,25 @@
-"""One training run: mini-batches, evaluation on dev, early stopping.
+"""The trainer: mini-batches, evaluation on dev, checkpoints and early stopping, for R runs at once.
 
-Everything that decides the next step is in ``Run``, and all of it goes into a snapshot: a run that
-was killed and resumed ends with the same weights, bit for bit on CPU, as one that was not.
+The kernels of one small network leave a GPU idle, so the weights have a leading run axis: R runs of
+one architecture, each with its own seed, settings, examples, targets and weights, take every step
+together. A single run has R = 1, and with it checkpoints, resumption, early stopping and torchrun.
 
-
-The training loop: steps until the run is finished, and checkpoints on the way.
+On a GPU the examples stay on the device if they fit, and a step is a CUDA graph that is replayed,
+one per padded length. Everything that decides the next step is in ``Trainer``, and all of it goes
+into a snapshot: a run that was killed and resumed ends with the same weights, bit for bit on a CPU.
 """
 
+import gc
+import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dcnn.config import TrainingConfig
@@ -22,52 +27,66 @@ from dcnn.data.batching import Batch, Examples
 from dcnn.errors import TrainingError, TrainingStoppedError
 from dcnn.models import SentenceModel
 from dcnn.models.dcnn import DCNN
-from dcnn.text.vocabulary import UNKNOWN
-from dcnn.training import native_step
-from dcnn.training.adagrad import (
-    WeightAverage,
-    clip_gradients,
-    decay_embeddings,
-    make_optimizer,
-    reset_accumulators,
-    set_learning_rate,
-)
-from dcnn.training.batches import ALONE, Feed, MemoryFeed
-from dcnn.training.callbacks import Callback, EvaluationRecord, Progress
+from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
+from dcnn.training.adagrad import Adagrad, Weights
+from dcnn.training.batches import ALONE, Batches, MemoryBatches, ResidentBatches
+from dcnn.training.callbacks import Callback, EpochReport, EvaluationRecord, Progress
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.objective import (
-    binary_cross_entropy,
-    cross_entropy,
-    evaluate_label_weights,
-    evaluate_weights,
-    repeat_for_ensemble,
-)
+from dcnn.training.objective import Networks, TensorBatch, evaluate_logits
 
 if TYPE_CHECKING:
     from dcnn.training.distributed import Workers
 
+# Reading a loss makes the host wait for a GPU; on one, it is read every this many steps.
+STEPS_BETWEEN_READS = 50
+DIVERGED = 1000.0  # a mean cross-entropy from which no run of several recovers
+SHARED = ("batch_size", "evaluations_per_epoch", "class_weights")
 
-Weights = dict[str, Tensor]
+logger = logging.getLogger("dcnn")
 
-# Looking at a loss makes a GPU wait; on one, finiteness is checked every this many steps.
-STEPS_BETWEEN_LOOKS = 50
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What is one run's own.
+
+    Attributes:
+        training: its settings. Several runs share ``batch_size``, ``evaluations_per_epoch`` and
+            ``class_weights``, and none of them stops early.
+        weights: its initial weights by name; none are those of the model.
+        subset: indices of the examples it learns from; none is all of them.
+        targets: (N, classes) its own targets in place of the examples', or none.
+    """
+
+    training: TrainingConfig
+    weights: Weights | None = None
+    subset: Ints | None = None
+    targets: NDArray[Any] | None = None
+
+
+@dataclass
+class RunState:
+    """What evaluations found of one run; plain values."""
+
+    best_accuracy: float = -1.0
+    best_micro_f1: float = -1.0
+    best_loss: float = float("inf")
+    best_epoch: int = 0
+    evaluations_since_best: int = 0
+    failed: bool = False
+    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass
 class State:
-    """The counters of a run; everything here is plain values."""
+    """The counters of a training; plain values."""
 
+    runs: list[RunState]
     epoch: int = 0
     batch: int = 0
     step: int = 0
-    evaluations_since_best: int = 0
-    best_accuracy: float = -1.0
-    best_micro_f1: float = -1.0
-    best_loss: float = float("inf")
     seconds: float = 0.0
     sentences: int = 0
     finished: bool = False
-    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -77,10 +96,12 @@ class TrainingSummary:
     Attributes:
         epochs: epochs done, the last perhaps in part.
         dev_accuracy: of the weights that were kept; none without a dev set.
-        seconds: time spent in training, over all resumptions.
-        sentences_per_second: training sentences over that time.
-        history: every look at the dev set.
-        dev_micro_f1: of the same, where a text may have several labels.
+        seconds: time spent in training, over all resumptions; without the preparation of a GPU.
+        sentences_per_second: training sentences of all runs over that time.
+        history: every evaluation on the dev set.
+        dev_micro_f1: of the weights that were kept, of multi-label targets.
+        best_epoch: epochs that led to the weights that were kept.
+        failed: whether the run diverged beside others; its weights are those before that.
     """
 
     epochs: int
@@ -89,208 +110,451 @@ class TrainingSummary:
     sentences_per_second: float
     history: list[EvaluationRecord]
     dev_micro_f1: float | None = None
+    best_epoch: int = 0
+    failed: bool = False
 
 
-class Run:
-    """A model, its data and all that changes from step to step."""
+class Trainer:
+    """R runs of one network on one set of examples, and all that changes from step to step.
+
+    Args:
+        model: the network. It gets the weights that are kept of a single run.
+        examples: what the runs learn from; batches from elsewhere are for a single run.
+        specs: one per run.
+        dev: examples to select on; without them the last weights are kept.
+        device: where to train.
+        callback: gets the progress and may stop a single run.
+        workers: the processes that train a single run together, this among them.
+        multi_label: whether targets are 0/1 (N, labels); micro F1 on ``dev`` then decides.
+
+    Attributes:
+        weights: by name, each (R, ...).
+        kept: the best weights on ``dev`` so far, likewise.
+    """
 
     def __init__(
         self,
         model: SentenceModel,
-        examples: Examples | Feed,
-        dev: Examples | None,
-        config: TrainingConfig,
-        device: torch.device,
-        callback: Callback,
+        examples: Examples | Batches,
+        specs: Sequence[RunSpec],
+        dev: Examples | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        callback: Callback | None = None,
         workers: "Workers | None" = None,
         multi_label: bool = False,
     ) -> None:
-        self.model, self.dev, self.config, self.multi_label = model, dev, config, multi_label
-        self.device, self.callback, self.workers = device, callback, workers
+        self.model, self.specs, self.device = model.to(device), specs, torch.device(device)
+        self.callback, self.workers = callback or Callback(), workers
+        self.multi_label = multi_label
+        self.configs = configs = [spec.training for spec in specs]
+        for name in SHARED:
+            values = sorted({str(getattr(config, name)) for config in configs})
+            if len(values) > 1:
+                raise ValueError(f"runs that train together share {name}; got {', '.join(values)}")
         rank = (workers.rank, workers.size) if workers is not None else ALONE
-        if isinstance(examples, Examples):
-            examples = MemoryFeed(examples, config, model.head.out_features, rank, multi_label)
-        self.feed = examples
+        self.dev = dev
         if dev is not None and rank != ALONE:
             self.dev = dev.select(np.arange(rank[0], len(dev), rank[1]))
-        self.optimizer = make_optimizer(model, config)
-        self.average = WeightAverage(model, config.ema) if config.ema else None
-        self.best: Weights = {}
-        # Not the seed itself, which the initial values were drawn from.
-        own_seed = int(np.random.SeedSequence((config.seed, 1)).generate_state(1)[0])
-        self.generator = torch.Generator(device).manual_seed(own_seed)
-        self.state = State()
-        self._loss_sum = torch.zeros((), device=device)
-        self._norm = torch.zeros((), device=device)
+        self.weights = self._initial_weights()
+        self.optimizer = Adagrad(self.weights, configs, model.n_ensemble)
+        self.backend = self.optimizer.backend
+        self.networks = Networks(self.model, self.weights, self.backend, multi_label)
+        self.kept: Weights = {}
+        if len(specs) > 1:  # one that fails at once keeps its initial weights
+            self.kept = {name: value.detach().clone() for name, value in self.weights.items()}
+        # Not the seeds themselves, which the initial values were drawn from.
+        entropy = [*(config.seed for config in configs), 1]
+        own_seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        self.generator = torch.Generator(self.device).manual_seed(own_seed)
+        self.batches = self._make_batches(examples, rank)
+        self.state = State([RunState() for _ in specs])
+        self._loss_sum = torch.zeros(len(specs), device=self.device)
+        self._norms = torch.zeros(len(specs), device=self.device)
+        self._want_to_stop = torch.zeros((), device=self.device)
+        self._graphs: StepGraphs | None = None
+        self._dev_logits: ReplayedCall | None = None
         self._started = time.monotonic()
         self._sentences_at_start = 0
         self._seconds_before = 0.0
-        self._want_to_stop = torch.zeros((), device=device)
+        self._resumed = True  # resident batches must be told where to start
+
+    def _initial_weights(self) -> Weights:
+        own = {name: value.detach() for name, value in self.model.named_parameters()}
+        if len(self.specs) == 1 and self.specs[0].weights is None:
+            return {name: value[None] for name, value in own.items()}  # the model's own memory
+        return {
+            name: torch.stack(
+                [(own if spec.weights is None else spec.weights)[name] for spec in self.specs]
+            ).to(self.device)
+            for name in own
+        }
+
+    def _make_batches(
+        self, examples: Examples | Batches, rank: tuple[int, int]
+    ) -> Batches | ResidentBatches:
+        if not isinstance(examples, Examples):
+            return examples
+        classes, first = self.model.head.out_features, self.specs[0]
+        if len(self.specs) == 1 and (self.workers is not None or not self._fits(examples)):
+            return MemoryBatches(
+                examples,
+                first.training,
+                classes,
+                rank,
+                self.multi_label,
+                first.subset,
+                first.targets,
+            )
+        return ResidentBatches(
+            examples,
+            self.configs,
+            [spec.subset for spec in self.specs],
+            [spec.targets for spec in self.specs],
+            classes,
+            self.device,
+            self.multi_label,
+        )
+
+    def _fits(self, examples: Examples) -> bool:
+        """Whether examples and the largest batch take at most half of a GPU's free memory."""
+        if self.device.type != "cuda" or not len(examples):
+            return False
+        lengths = examples.sentences.lengths
+        corpus = 4 * len(examples.sentences.ids)
+        corpus += len(examples) * (16 + 4 * self.model.head.out_features)
+        # Convolutions with their gradients, and words; in torch, the m-grams of all words.
+        layers = self.model.convolutions
+        per_word = (
+            sum(3 * layer.bias.numel() for layer in layers) + 3 * self.model.embeddings.shape[1]
+        )
+        if self.backend != "triton" or not isinstance(self.model, DCNN):
+            per_word += sum(3 * layer.filters[0].numel() for layer in layers)
+        words = min(self.configs[0].batch_size, len(examples)) * int(lengths.max())
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return bool(corpus + 4 * words * per_word <= free / 2)
+
+    def train(
+        self,
+        checkpoint: Checkpoint | None = None,
+        *,
+        resume: bool = False,
+        checkpoint_seconds: float = 15.0,
+    ) -> list[TrainingSummary]:
+        """Train every run to its end; a checkpoint is for a single run.
+
+        Raises:
+            TrainingError: the loss of every run is no longer finite.
+            TrainingStoppedError: the callback asked to stop.
+            UserError: the checkpoint to resume from is damaged or belongs to another run.
+        """
+        saved = checkpoint.load() if checkpoint is not None and resume else None
+        if checkpoint is not None and saved is not None:
+            try:
+                self.restore(*saved)
+            except (LookupError, TypeError, ValueError, RuntimeError) as error:
+                raise checkpoint.unreadable(error) from error
+        if self.workers is not None:
+            self.workers.require_agreement("where to go on", f"step {self.state.step}")
+            if not self.workers.is_first:
+                checkpoint = None
+        if checkpoint is not None and saved is None:
+            checkpoint.save(*self.snapshot())  # a path that cannot be written is found now
+        self._prepare()
+        self._started = last_saved = time.monotonic()
+        while not self.state.finished:
+            self.step()
+            stopped = self.stops and not self.state.finished
+            due = time.monotonic() - last_saved >= checkpoint_seconds
+            if checkpoint is not None and (due or stopped or self.state.finished):
+                checkpoint.save(*self.snapshot())
+                last_saved = time.monotonic()
+            if stopped:
+                raise TrainingStoppedError(
+                    f"stopped in epoch {self.state.epoch + 1} after {self.state.step} steps"
+                )
+        return self._conclude()
 
     @property
     def stops(self) -> bool:
         """Whether somebody asked to stop; all processes find it so after the same step."""
         if self.workers is None:
             return self.callback.stop
-        return self._may_look() and bool(self._want_to_stop > 0)
+        return self._may_read() and bool(self._want_to_stop > 0)
 
-    def _may_look(self) -> bool:
-        """Whether a number on the device may be looked at after this step."""
-        return self.device.type == "cpu" or self.state.step % STEPS_BETWEEN_LOOKS == 0
+    def _may_read(self) -> bool:
+        """Whether a number on the device may be read after this step."""
+        return self.device.type == "cpu" or self.state.step % STEPS_BETWEEN_READS == 0
 
     def step(self) -> None:
-        """Learn from one batch, and do what is due after it."""
-        state, config = self.state, self.config
-        if state.batch == 0 and config.reset_every and state.epoch % config.reset_every == 0:
-            reset_accumulators(self.optimizer)
-        before, whole = self.feed.behind(state.epoch, state.batch)
-        progress = (state.epoch + before / whole) / config.epochs
-        set_learning_rate(self.optimizer, config, progress)
-        batch = self.feed.batch(state.epoch, state.batch)
-        self._loss_sum += self._learn(batch)
+        """Learn from one batch per run, and do what is due after it."""
+        state, config, batches = self.state, self.configs[0], self.batches
+        if state.batch == 0:
+            resets = enumerate(config.reset_every for config in self.configs)
+            self.optimizer.reset([run for run, n in resets if n and state.epoch % n == 0])
+        before, whole = batches.done(state.epoch, state.batch)
+        if isinstance(batches, ResidentBatches):
+            if state.batch == 0 or self._resumed:
+                batches.start(state.epoch, state.batch)
+                self._resumed = False
+            self._resident_step(batches.columns[state.batch])
+            state.sentences += batches.sentences[state.batch]
+        else:
+            progress = (state.epoch + before / whole) / config.epochs
+            state.sentences += self._host_step(batches.batch(state.epoch, state.batch), progress)
         state.batch += 1
         state.step += 1
-        state.sentences += len(batch.lengths) if batch.part is None else batch.part.sentences
         state.seconds = self._seconds_before + time.monotonic() - self._started
 
-        done, _ = self.feed.behind(state.epoch, state.batch)
+        done, _ = batches.done(state.epoch, state.batch)
         epoch_ends = done == whole
-        if self._may_look() or epoch_ends:
-            self._look_at_loss(self.feed.batches(state.epoch))
-        # Whether one of the epoch's evaluations, evenly spread, falls on this step.
+        if len(self.specs) == 1 and (self._may_read() or epoch_ends):
+            self._report_step(batches.count(state.epoch))
+        # Whether one of the epoch's evaluations, evenly spread, is due after this step.
         times = config.evaluations_per_epoch
-        if self.dev is not None and done * times // whole > before * times // whole:
-            self._evaluate(self.dev)
+        if done * times // whole > before * times // whole:
+            self._evaluate()
         if epoch_ends:
             state.epoch, state.batch = state.epoch + 1, 0
             self._loss_sum.zero_()
-        patience_ends = config.patience and state.evaluations_since_best >= config.patience
-        state.finished = bool(state.epoch == config.epochs or patience_ends)
+        without_better = state.runs[0].evaluations_since_best
+        patience_ends = len(self.specs) == 1 and 0 < config.patience <= without_better
+        most_epochs = max(config.epochs for config in self.configs)
+        state.finished = state.epoch == most_epochs or patience_ends
 
-    def _learn(self, batch: Batch) -> Tensor:
-        """One update; returns the loss of the batch."""
-        assert batch.targets is not None  # noqa: S101
-        ids, lengths = self._tensor(batch.ids), self._tensor(batch.lengths)
-        part = batch.part
-        shape = ids.shape if part is None else (part.sentences, part.words)
-        here = ... if part is None else self._tensor(part.places)  # what is drawn is for all
-        if self.config.word_dropout:
+    def _host_step(self, batch: Batch, progress: float) -> int:
+        """Learn from a batch of the host; returns its number of sentences in all processes."""
+
+        def tensor(array: NDArray[Any] | None) -> Tensor | None:
+            return None if array is None else torch.from_numpy(array)[None].to(self.device)
+
+        ids, lengths, targets, weights = map(
+            tensor, (batch.ids, batch.lengths, batch.targets, batch.weights)
+        )
+        assert ids is not None and lengths is not None and targets is not None  # noqa: S101, PT018
+        part, share = batch.part, self.configs[0].word_dropout
+        shape = ids.shape[1:] if part is None else (part.sentences, part.words)
+        own = ... if part is None else torch.from_numpy(part.places).to(self.device)
+        if share:  # what is drawn is for the sentences of all processes
             draws = torch.rand(shape, generator=self.generator, device=self.device)
-            draws = draws[here][:, : ids.shape[1]]
-            ids = ids.masked_fill(draws < self.config.word_dropout, UNKNOWN)
-        weights = None if batch.weights is None else self._tensor(batch.weights)
+            ids = ids.masked_fill(draws[own][:, : ids.shape[2]] < share, UNKNOWN)
         dropout = self.model.draw_dropout(shape[0], self.generator)
-        dropout = None if dropout is None else dropout[here]
-        loss = self._set_gradients((ids, lengths, dropout), self._tensor(batch.targets), weights)
+        dropout = None if dropout is None else dropout[own][None]
+        precise = torch.float64 if self.device.type == "cpu" else torch.float32
+        behind = torch.tensor([progress], dtype=precise, device=self.device)
+        self._learn(TensorBatch(ids, lengths, targets, weights), dropout, behind)
+        return shape[0]
+
+    def _resident_step(self, words: int) -> None:
+        if self.device.type != "cuda":
+            self._learn_next(words)
+            return
+        if self._graphs is None:
+            self._prepare()
+        assert self._graphs is not None  # noqa: S101
+        self._graphs(rounded_length(words))
+
+    def _learn_next(self, columns: int) -> None:
+        """Learn from the next resident batch: reads and writes tensors that stay where they are."""
+        assert isinstance(self.batches, ResidentBatches)  # noqa: S101
+        batch, progress = self.batches.next(columns, self.generator)
+        dropout = self.model.draw_dropout(batch.lengths.numel(), self.generator)
+        dropout = None if dropout is None else dropout.view(*batch.lengths.shape, -1)
+        self._learn(batch, dropout, progress)
+
+    def _learn(self, batch: TensorBatch, dropout: Tensor | None, progress: Tensor) -> None:
+        """One update of every run."""
+        losses, gradients = self.networks.gradients(batch, dropout)
         if self.workers is not None:
-            loss, self._want_to_stop = self.workers.add_up(
-                self.model, loss.detach(), self.callback.stop
-            )
-        if self.config.max_grad_norm:
-            self._norm = clip_gradients(self.model, self.optimizer, self.config.max_grad_norm)
-        decay_embeddings(self.model, self.optimizer, self.config)
-        self.optimizer.step()
-        if self.average is not None:
-            self.average.update(self.model)
-        return loss.detach()
+            own = gradients if isinstance(gradients, dict) else gradients[0]
+            loss, self._want_to_stop = self.workers.add_up(own, losses[0], self.callback.stop)
+            losses = loss[None]
+        self._norms.copy_(self.optimizer.step(gradients, progress))
+        self._loss_sum += losses
 
-    def _set_gradients(
-        self,
-        batch: tuple[Tensor, Tensor, Tensor | None],
-        targets: Tensor,
-        weights: Tensor | None,
-    ) -> Tensor:
-        """Give every parameter its gradient; returns the loss."""
-        n_ensemble = self.model.n_ensemble
-        targets = repeat_for_ensemble(targets, n_ensemble)
-        weights = None if weights is None else repeat_for_ensemble(weights, n_ensemble)
-        if isinstance(self.model, DCNN) and native_step.fits(self.model, self.optimizer):
-            return native_step.set_gradients(self.model, batch, targets, weights, self.multi_label)
-        objective = binary_cross_entropy if self.multi_label else cross_entropy
-        loss = objective(self.model(*batch, apart=True), targets, weights)
-        self.optimizer.zero_grad(set_to_none=True)
-        # A member learns as if it were alone: its gradient is not the share of a mean.
-        (loss * n_ensemble).backward()  # type: ignore[no-untyped-call]
-        return loss
+    def _prepare(self) -> None:
+        """On a GPU, record the step for every padded length, and the evaluation.
 
-    def _look_at_loss(self, batches: int) -> None:
-        state = self.state
+        The state is what it was before.
+        """
+        batches = self.batches
+        if self.device.type != "cuda" or not isinstance(batches, ResidentBatches) or self._graphs:
+            return
+        started = time.monotonic()
+        gc.collect()  # a graph of a former trainer cannot be freed while another is recorded
+        if self.dev is not None:
+            self._logits_on_dev(self.dev, self.optimizer.evaluated())
+        batches.start(self.state.epoch, self.state.batch)
+        self._graphs = StepGraphs(self._learn_next, self.generator)
+        changed = [*self.weights.values(), *self.optimizer.sums.values()]
+        changed += [*self.optimizer.averages.values(), self.optimizer.steps, batches.cursor]
+        changed += [self._loss_sum, self._norms]
+        before = [tensor.detach().clone() for tensor in changed]
+        drawn = self.generator.get_state()
+        lengths = range(min(batches.columns), batches.longest + 1)
+        padded = sorted({rounded_length(length) for length in lengths})
+        shortest = int(np.argmin(batches.columns))  # its sentences fit every padded length
+        for columns in padded:
+            batches.cursor.fill_(shortest)
+            self._graphs.record(columns)
+        with torch.no_grad():
+            for tensor, value in zip(changed, before, strict=True):
+                tensor.copy_(value)
+        self.generator.set_state(drawn)
+        torch.cuda.synchronize()
+        logger.info(
+            "compiled and recorded the training step for %d padded lengths in %.1f s",
+            len(padded),
+            time.monotonic() - started,
+        )
+
+    def _mean_losses(self) -> list[float]:
+        """Of the epoch so far."""
+        losses: list[float] = (self._loss_sum / self.state.batch).tolist()
+        return losses
+
+    def _report_step(self, batches: int) -> None:
+        state, config = self.state, self.configs[0]
         loss = float(self._loss_sum) / state.batch
         self._require_finite("loss", loss)
-        self._require_finite("norm of the gradient", float(self._norm))
-        steps = state.step - state.batch + (self.config.epochs - state.epoch) * batches
+        self._require_finite("norm of the gradient", float(self._norms))
+        steps = state.step - state.batch + (config.epochs - state.epoch) * batches
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = (state.sentences - self._sentences_at_start) / seconds
         left = max(steps - state.step, 0) * (state.sentences / state.step) / rate
-        learning_rate = float(self.optimizer.param_groups[0]["lr"])
-        epoch, epochs = state.epoch + 1, self.config.epochs
+        before, whole = self.batches.done(state.epoch, state.batch - 1)
+        progress = (state.epoch + before / whole) / config.epochs
+        factor = 1 - progress if config.schedule == "linear" else 1.0
         self.callback.on_step(
-            Progress(epoch, epochs, state.step, steps, loss, rate, left, learning_rate)
+            Progress(
+                state.epoch + 1,
+                config.epochs,
+                state.step,
+                steps,
+                loss,
+                rate,
+                left,
+                config.learning_rate * factor,
+            )
         )
 
     def _require_finite(self, name: str, value: float) -> None:
         if not math.isfinite(value):
-            config = self.config
-            raise TrainingError(
-                f"the {name} is {value} in epoch {self.state.epoch + 1}, step {self.state.step}: "
-                f"training diverged; lower training.learning_rate={config.learning_rate} or set "
-                f"training.max_grad_norm={config.max_grad_norm} to a smaller value above 0"
-            )
+            raise self._diverged(name, value)
 
-    def _evaluate(self, dev: Examples) -> None:
-        state = self.state
-        f1 = None
-        if self.multi_label:
-            accuracy, loss, f1 = evaluate_label_weights(self.model, self._current(), dev)
-        else:
-            accuracy, loss = evaluate_weights(self.model, self._current(), dev, self.device)
-        if self.workers is not None:
-            parts = (round(accuracy * len(dev)), loss * len(dev), len(dev))
-            hits, losses, number = self.workers.sums(*parts)
-            accuracy, loss = hits / number, losses / number
-        self._require_finite("loss on the dev set", loss)
-        score, best_score = (
-            (accuracy, state.best_accuracy) if f1 is None else (f1, state.best_micro_f1)
+    def _diverged(self, name: str, value: float) -> TrainingError:
+        config = self.configs[0]
+        return TrainingError(
+            f"the {name} is {value} in epoch {self.state.epoch + 1}, step {self.state.step}: "
+            f"training diverged; lower training.learning_rate={config.learning_rate} or set "
+            f"training.max_grad_norm={config.max_grad_norm} to a smaller value above 0"
         )
-        # Equal accuracy is common on a small dev set; the loss then decides.
-        best = (score, -loss) > (best_score, -state.best_loss)
-        if best:
-            self.best = {name: value.clone() for name, value in self._current().items()}
-            state.best_accuracy, state.best_loss = accuracy, loss
-            state.best_micro_f1 = -1.0 if f1 is None else f1
-            state.evaluations_since_best = 0
+
+    def _evaluate(self) -> None:
+        """Evaluate every run on dev, keep the weights of those that are better, and report."""
+        state, losses = self.state, self._mean_losses()
+        weights = self.optimizer.evaluated()
+        if len(self.specs) > 1:
+            for of_run, loss in zip(state.runs, losses, strict=True):
+                of_run.failed |= not loss < DIVERGED
+            if all(run.failed for run in state.runs):
+                raise self._diverged("loss", losses[0])
+        records: list[EvaluationRecord] = []
+        if self.dev is None:
+            better = [run for run in range(len(self.specs)) if self._goes_on(run)]
+            for run in better:
+                state.runs[run].best_epoch = state.epoch + 1
+            better = better if len(self.specs) > 1 else []  # a single run keeps its last weights
         else:
-            state.evaluations_since_best += 1
-        train_loss = float(self._loss_sum) / state.batch
-        record = EvaluationRecord(state.epoch + 1, state.step, train_loss, loss, accuracy, best, f1)
-        state.history.append(asdict(record))
-        self.callback.on_evaluation(record)
+            records = self._records(self.dev, losses, weights)
+            better = [run for run, record in enumerate(records) if record.best]
+        self._keep(better, weights)
+        if len(self.specs) == 1 and records:
+            self.callback.on_evaluation(records[0])
+        accuracies = [record.dev_accuracy for record in records] or None
+        most_epochs = max(config.epochs for config in self.configs)
+        self.callback.on_epoch(EpochReport(state.epoch + 1, most_epochs, losses, accuracies))
 
-    def _current(self) -> Weights:
-        """The weights that are evaluated: the average if there is one."""
-        if self.average is not None:
-            return self.average.weights
-        return {name: value.detach() for name, value in self.model.state_dict().items()}
+    def _goes_on(self, run: int) -> bool:
+        """Whether a run still learns: others may have more epochs."""
+        return self.state.epoch < self.configs[run].epochs and not self.state.runs[run].failed
 
-    def _tensor(self, array: Any) -> Tensor:
-        return torch.from_numpy(array).to(self.device)
+    def _records(
+        self, dev: Examples, losses: list[float], weights: Weights
+    ) -> list[EvaluationRecord]:
+        records, epoch, step = [], self.state.epoch + 1, self.state.step
+        for run, logits in enumerate(self._logits_on_dev(dev, weights)):
+            of_run = self.state.runs[run]
+            accuracy, loss, f1 = evaluate_logits(logits, dev.targets, self.multi_label)
+            if self.workers is not None:
+                parts = (round(accuracy * len(dev)), loss * len(dev), len(dev))
+                hits, total, number = self.workers.sums(*parts)
+                accuracy, loss = hits / number, total / number
+            if len(self.specs) == 1:
+                self._require_finite("loss on the dev set", loss)
+            score, best_score = (
+                (accuracy, of_run.best_accuracy) if f1 is None else (f1, of_run.best_micro_f1)
+            )
+            # Equal accuracy is common on a small dev set; the loss then decides.
+            best = (score, -loss) > (best_score, -of_run.best_loss) and self._goes_on(run)
+            if best:
+                of_run.best_accuracy, of_run.best_loss, of_run.best_epoch = accuracy, loss, epoch
+                of_run.best_micro_f1 = -1.0 if f1 is None else f1
+                of_run.evaluations_since_best = 0
+            else:
+                of_run.evaluations_since_best += 1
+            record = EvaluationRecord(epoch, step, losses[run], loss, accuracy, best, f1)
+            of_run.history.append(asdict(record))
+            records.append(record)
+        return records
+
+    def _keep(self, runs: list[int], weights: Weights) -> None:
+        if not self.kept and runs:
+            self.kept = {name: value.clone() for name, value in weights.items()}
+        for name, value in self.kept.items():
+            for run in runs:
+                value[run].copy_(weights[name][run])
+
+    def _logits_on_dev(self, dev: Examples, weights: Weights) -> NDArray[np.float32]:
+        """(R, N, classes)."""
+        if self.device.type != "cuda":
+            return self.networks.logits_of(weights, dev.sentences)
+        if self._dev_logits is None:
+            batches = self.networks.prediction_batches(dev.sentences)
+            order = np.concatenate([batch.order for batch in batches])
+            self._dev_order = np.argsort(order)
+            on_device = [
+                tuple(torch.from_numpy(part).to(self.device) for part in (one.ids, one.lengths))
+                for one in batches
+            ]
+            self._dev_logits = ReplayedCall(
+                lambda: [self.networks.logits(weights, *batch) for batch in on_device]
+            )
+        logits = torch.cat(self._dev_logits(), dim=1)
+        return logits.cpu().numpy()[:, self._dev_order]
+
+    def probabilities(self, sentences: Sentences) -> NDArray[np.float32]:
+        """(R, N, classes) of the kept weights of every run."""
+        logits = torch.from_numpy(self.networks.logits_of(self.kept, sentences))
+        return torch.softmax(logits, dim=-1).numpy()
+
+    def weights_of(self, run: int) -> Weights:
+        """The kept weights of one run, as a plain network has them."""
+        return self.model.merged({name: value[run].clone() for name, value in self.kept.items()})
 
     def snapshot(self) -> tuple[Weights, dict[str, Any]]:
-        """All that ``restore`` needs."""
+        """All that ``restore`` needs of a single run."""
         groups: dict[str, Mapping[str, Tensor]] = {
-            "model": self.model.state_dict(),
-            "best": self.best,
-            "average": self.average.weights if self.average is not None else {},
-            "adagrad": {
-                name: self.optimizer.state[parameter]["sum"]
-                for name, parameter in self.model.named_parameters()
-            },
+            "model": self.weights,
+            "best": self.kept,
+            "average": self.optimizer.averages,
+            "adagrad": self.optimizer.sums,
             "run": {"generator": self.generator.get_state(), "loss_sum": self._loss_sum},
         }
         tensors = {
             f"{group}/{name}": tensor.detach()
-            for group, n_ensemble in groups.items()
-            for name, tensor in n_ensemble.items()
+            for group, of_group in groups.items()
+            for name, tensor in of_group.items()
         }
         return tensors, asdict(self.state)
 
@@ -304,41 +568,109 @@ class Run:
                 if name.startswith(f"{prefix}/")
             }
 
-        self.state = State(**progress)
-        self.model.load_state_dict(group("model"))
-        self.best = {name: tensor.to(self.device) for name, tensor in group("best").items()}
-        sums = group("adagrad")
-        for name, parameter in self.model.named_parameters():
-            self.optimizer.state[parameter]["sum"].copy_(sums[name])
-        if self.average is not None:
-            self.average.steps = self.state.step
-            for name, tensor in group("average").items():
-                self.average.weights[name].copy_(tensor)
+        runs = [RunState(**run) for run in progress["runs"]]
+        self.state = State(**progress | {"runs": runs})
+        with torch.no_grad():
+            for name, value in self.weights.items():
+                value.copy_(group("model")[name])
+                self.optimizer.sums[name].copy_(group("adagrad")[name])
+            for name, value in self.optimizer.averages.items():
+                value.copy_(group("average")[name])
+        self.optimizer.steps.fill_(self.state.step)
+        self.kept = {name: tensor.to(self.device) for name, tensor in group("best").items()}
         run = group("run")
         self.generator.set_state(run["generator"])
         self._loss_sum.copy_(run["loss_sum"])
         self._started = time.monotonic()
         self._sentences_at_start = self.state.sentences
         self._seconds_before = self.state.seconds
+        self._resumed = True
         self.callback.on_resume(self.state.epoch + 1, self.state.step)
 
-    def conclude(self) -> TrainingSummary:
-        """Put the weights that are kept into the model, and sum up."""
+    def _conclude(self) -> list[TrainingSummary]:
+        """Put the kept weights of a single run into the model, and sum up."""
         state = self.state
-        self.model.load_state_dict(self.best or self._current())
-        return TrainingSummary(
-            epochs=state.epoch + (state.batch > 0),
-            dev_accuracy=state.best_accuracy if self.dev is not None else None,
-            seconds=state.seconds,
-            sentences_per_second=state.sentences / max(state.seconds, 1e-9),
-            history=[EvaluationRecord(**record) for record in state.history],
-            dev_micro_f1=state.best_micro_f1 if self.multi_label and self.dev is not None else None,
-        )
+        if not self.kept:
+            self._keep(list(range(len(self.specs))), self.optimizer.evaluated())
+        if len(self.specs) == 1:
+            self.model.load_state_dict({name: value[0] for name, value in self.kept.items()})
+        has_dev = self.dev is not None
+        return [
+            TrainingSummary(
+                epochs=state.epoch + (state.batch > 0),
+                dev_accuracy=run.best_accuracy if has_dev else None,
+                seconds=state.seconds,
+                sentences_per_second=state.sentences / max(state.seconds, 1e-9),
+                history=[EvaluationRecord(**record) for record in run.history],
+                dev_micro_f1=run.best_micro_f1 if self.multi_label and has_dev else None,
+                best_epoch=run.best_epoch,
+                failed=run.failed,
+            )
+            for run in state.runs
+        ]
+
+
+def rounded_length(length: int) -> int:
+    """The padded length that sentences of up to ``length`` words share: few, so few graphs."""
+    step = 4 if length <= 32 else 16 if length <= 128 else 64
+    return -(-length // step) * step
+
+
+class StepGraphs:
+    """A training step as CUDA graphs, one per padded length.
+
+    A step of a small network is dozens of short kernels. Launched one by one they wait for Python;
+    recorded once and replayed they follow one another without a gap.
+
+    Args:
+        step: takes the padded length; reads and writes tensors that stay where they are.
+        generator: what the step draws from.
+    """
+
+    def __init__(self, step: Callable[[int], None], generator: torch.Generator) -> None:
+        self._step, self._generator = step, generator
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._memory = torch.cuda.graph_pool_handle()
+
+    def record(self, columns: int) -> None:
+        """Take a step, which compiles its kernels, and record another without taking it."""
+        self._step(columns)
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self._generator)
+        with torch.cuda.graph(graph, pool=self._memory):
+            self._step(columns)
+        self._graphs[columns] = graph
+
+    def __call__(self, columns: int) -> None:
+        """One step."""
+        if columns in self._graphs:
+            self._graphs[columns].replay()
+        else:
+            self.record(columns)
+
+
+class ReplayedCall:
+    """A function of tensors that stay where they are, as a CUDA graph.
+
+    The results are overwritten by the next call.
+    """
+
+    def __init__(self, function: Callable[[], list[Tensor]]) -> None:
+        self._function = function  # holds the tensors that the graph reads
+        function()  # compiles its kernels
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._results = function()
+
+    def __call__(self) -> list[Tensor]:
+        """The results."""
+        self._graph.replay()
+        return self._results
 
 
 def train(
     model: SentenceModel,
-    examples: Examples | Feed,
+    examples: Examples | Batches,
     dev: Examples | None,
     config: TrainingConfig,
     *,
@@ -350,42 +682,21 @@ def train(
     workers: "Workers | None" = None,
     multi_label: bool = False,
 ) -> TrainingSummary:
-    """Train ``model`` in place; it ends with the weights that were best on ``dev``.
+    """Train a single run of ``model`` in place: it ends with the weights that were best on ``dev``.
 
-    Without a dev set the weights of the last step are kept. With ``multi_label`` a text may
-    have several labels: targets are 0/1 (N, labels), and micro F1 on ``dev`` decides. With
-    ``workers``, each of several processes calls this with the same arguments; ``examples``, if a
-    feed, is then its own part. The first one writes the checkpoints, and all read them.
-
-    Raises:
-        TrainingError: the loss is no longer finite.
-        TrainingStoppedError: the listener asked to stop.
-        UserError: the checkpoint to resume from is damaged or belongs to another run.
+    With ``workers``, each of several processes calls this with the same arguments; batches that
+    are not made of ``Examples`` are then its own part. The first one writes the checkpoints, and
+    all read them. See ``Trainer`` for what is raised.
     """
-    place, callback = torch.device(device), callback or Callback()
-    run = Run(model.to(device), examples, dev, config, place, callback, workers, multi_label)
-    saved = checkpoint.load() if checkpoint is not None and resume else None
-    if checkpoint is not None and saved is not None:
-        try:
-            run.restore(*saved)
-        except (LookupError, TypeError, ValueError, RuntimeError) as error:
-            raise checkpoint.unreadable(error) from error
-    if workers is not None:
-        workers.require_agreement("where to go on", f"step {run.state.step}")
-        if not workers.is_first:
-            checkpoint = None
-    if checkpoint is not None and saved is None:
-        checkpoint.save(*run.snapshot())  # a place that cannot be written is found out now
-    last_saved = time.monotonic()
-    while not run.state.finished:
-        run.step()
-        stopped = run.stops and not run.state.finished
-        due = time.monotonic() - last_saved >= checkpoint_seconds
-        if checkpoint is not None and (due or stopped or run.state.finished):
-            checkpoint.save(*run.snapshot())
-            last_saved = time.monotonic()
-        if stopped:
-            raise TrainingStoppedError(
-                f"stopped in epoch {run.state.epoch + 1} after {run.state.step} steps"
-            )
-    return run.conclude()
+    trainer = Trainer(
+        model,
+        examples,
+        [RunSpec(config)],
+        dev,
+        device=device,
+        callback=callback,
+        workers=workers,
+        multi_label=multi_label,
+    )
+    (summary,) = trainer.train(checkpoint, resume=resume, checkpoint_seconds=checkpoint_seconds)
+    return summary

@@ -1,14 +1,8 @@
-"""Adagrad for all parameters of all runs on a GPU, in two kernels: the norms, then the update.
+"""The kernels of a training step on a GPU around the network: batch, loss and Adagrad.
 
-Written as separate torch operations the same update reads and writes the embeddings some twenty
-times, which for a large vocabulary costs more than the network itself; and a launch for every
-parameter would cost more than the update of most of them.
-
-
-What stands at both ends of a stack's step on a GPU: padded words below, the loss above.
-
-Each is one kernel in place of a dozen. Sentences, targets and order live on the device.
-
+Each is one or two kernels in place of a dozen torch operations: in a step of a small network the
+number of kernels takes the time, and Adagrad in separate operations would read and write the
+embeddings some twenty times. Everything has a leading axis of R runs.
 """
 
 from collections.abc import Sequence
@@ -120,7 +114,7 @@ def _update(
         block -= blocks
 
 
-def update(
+def adagrad(
     values: Sequence[Tensor],
     gradients: Sequence[Tensor],
     totals: Sequence[Tensor],
@@ -130,20 +124,23 @@ def update(
     l2: Tensor,
     progress: Tensor,
     steps: Tensor,
-) -> None:
+) -> Tensor:
     """Update ``values``, ``totals`` and ``averages``, each (R, ...), in place.
 
     Args:
         values: the parameters.
-        gradients: of the loss, one a parameter.
+        gradients: of the loss, one per parameter.
         totals: sums of the squared gradients so far.
         averages: moving averages of the values, or nothing.
         decays: for each parameter whether it decays outside Adagrad.
         settings: (6, R): rate, whether it falls to zero, eps, decay, largest norm, share of the old
             in the average.
         l2: (parameters, R).
-        progress: (R,) share of the run that lies behind.
+        progress: (R,) share of the run that is done.
         steps: how many there have been, this one included.
+
+    Returns:
+        (R,) the norms of the gradients.
     """
     runs = len(progress)
     sizes = tuple(value[0].numel() for value in values)
@@ -167,135 +164,121 @@ def update(
         AVERAGES=bool(averages),
         BLOCK=_BLOCK,
     )
+    return squares.sqrt()
 
 
 @triton.jit(do_not_specialize=["columns"])
-def _pad(
-    indices, ids, starts, lengths, draws, dropped, padded, own_lengths, columns, per_run,
-    UNKNOWN: tl.constexpr, COLUMNS: tl.constexpr,
+def _gather(
+    cursor, order, place_weights, ids, starts, lengths, targets, draws, word_dropout,
+    padded, own_lengths, own_targets, own_weights, columns, per_run, stride,
+    UNKNOWN: tl.constexpr, DROPS: tl.constexpr, CLASSES: tl.constexpr,
+    COLUMNS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """One sentence: its words, some of them lost, and its length."""
+    """One sentence: its words, some of them dropped, its length, target and weight."""
     place = tl.program_id(0).to(tl.int64)
-    number = tl.load(indices + place)
-    sentence = tl.maximum(number, 0)
-    length = tl.where(number < 0, 1, tl.load(lengths + sentence))
-    start = tl.load(starts + sentence)
-    share = tl.load(dropped + place // per_run)
+    run = place // per_run
+    at_cursor = tl.load(cursor) * tl.num_programs(0) + place
+    sentence = tl.load(order + at_cursor)
+    length, start = tl.load(lengths + sentence), tl.load(starts + sentence)
     tl.store(own_lengths + place, length)
+    tl.store(own_weights + place, tl.load(place_weights + at_cursor))
     column = tl.arange(0, COLUMNS)
     at = place * columns + column
     word = tl.load(ids + start + column, mask=column < length, other=UNKNOWN)
-    word = tl.where(number < 0, UNKNOWN, word)
-    lost = tl.load(draws + at, mask=column < columns, other=1.0) < share
-    tl.store(padded + at, tl.where(lost, UNKNOWN, word), mask=column < columns)
+    if DROPS:
+        draw = tl.load(draws + at, mask=column < columns, other=1.0)
+        word = tl.where(draw < tl.load(word_dropout + run), UNKNOWN, word)
+    tl.store(padded + at, word, mask=column < columns)
+    label = tl.arange(0, WIDE)
+    target = tl.load(targets + run * stride + sentence * CLASSES + label, mask=label < CLASSES)
+    tl.store(own_targets + place * CLASSES + label, target, mask=label < CLASSES)
 
 
-def padded(
-    indices: Tensor,
-    ids: Tensor,
-    starts: Tensor,
-    lengths: Tensor,
-    draws: Tensor,
-    dropped: Tensor,
+def gather_batch(
+    cursor: Tensor,
+    order: Tensor,
+    place_weights: Tensor,
+    examples: tuple[Tensor, Tensor, Tensor, Tensor],
+    columns: int,
+    draws: Tensor | None,
+    word_dropout: Tensor,
     unknown: int,
-) -> tuple[Tensor, Tensor]:
-    """The ids (R, B, columns) and lengths (R, B) of the sentences at ``indices`` (R, B).
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Ids (R, B, columns), lengths (R, B), targets (R, B, classes) and weights (R, B) of a batch.
 
     Args:
-        indices: numbers of sentences; a negative one stands for one unknown word.
-        ids: all words of all sentences, one after another.
-        starts: where each sentence begins.
-        lengths: of each sentence.
-        draws: (R, B, columns) random numbers; where one is below the run's share a word is lost.
-        dropped: (R,) the share of words that a run loses.
-        unknown: the word in the place of a lost one, and past the end.
+        cursor: (1,) the number of the batch.
+        order: (batches, R, B) numbers of sentences.
+        place_weights: (batches, R, B).
+        examples: all words of all sentences, where each sentence starts, how long it is, and the
+            targets, (R or 1, N, classes).
+        columns: words that a sentence is padded to.
+        draws: (R, B, columns) random numbers; a word is dropped where one is below the run's share.
+            None drops nothing.
+        word_dropout: (R,) the share of words that a run drops.
+        unknown: the word in the place of a dropped one, and past the end.
     """
-    runs, per_run, columns = draws.shape
-    indices, draws = indices.contiguous(), draws.contiguous()
-    words = torch.empty_like(draws, dtype=ids.dtype)
-    own_lengths = torch.empty_like(indices, dtype=lengths.dtype)
-    _pad[(runs * per_run,)](
-        indices,
-        ids,
-        starts,
-        lengths,
-        draws,
-        dropped,
-        words,
-        own_lengths,
-        columns,
-        per_run,
-        UNKNOWN=unknown,
-        COLUMNS=triton.next_power_of_2(columns),
-    )
-    return words, own_lengths
+    ids, starts, lengths, targets = examples
+    _, runs, per_run = order.shape
+    classes = targets.shape[-1]
+    padded = torch.empty((runs, per_run, columns), dtype=ids.dtype, device=ids.device)
+    own_lengths = torch.empty((runs, per_run), dtype=lengths.dtype, device=ids.device)
+    own_targets = targets.new_empty(runs, per_run, classes)
+    own_weights = place_weights.new_empty(runs, per_run)
+    _gather[(runs * per_run,)](
+        cursor, order, place_weights, ids, starts, lengths, targets,
+        place_weights if draws is None else draws, word_dropout,
+        padded, own_lengths, own_targets, own_weights, columns, per_run,
+        targets.stride(0) if len(targets) > 1 else 0,
+        UNKNOWN=unknown, DROPS=draws is not None, CLASSES=classes,
+        COLUMNS=triton.next_power_of_2(columns), WIDE=triton.next_power_of_2(classes),
+    )  # fmt: skip
+    return padded, own_lengths, own_targets, own_weights
 
 
 @triton.jit
 def _cross_entropy(
-    logits, indices, targets, importance, losses, gradients, per_run, stride,
-    CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
+    logits, targets, weights, losses, gradients, per_run,
+    ENSEMBLE: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """A block of one run: its part of the mean loss over the sentences that exist, its gradient."""
+    """A block of one run: its part of the mean loss, and the gradient of that."""
     run = tl.program_id(0).to(tl.int64)
-    count = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, per_run, BLOCK):
-        place = start + tl.arange(0, BLOCK)
-        number = tl.load(indices + run * per_run + place, mask=place < per_run, other=-1)
-        count += (number >= 0).to(tl.float32)
-    share = 1 / tl.maximum(tl.sum(count, axis=0), 1.0)
-
-    own = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    chosen = tl.load(indices + run * per_run + own, mask=own < per_run, other=-1)
-    weight = tl.where(chosen >= 0, share, 0.0)
-    chosen = tl.maximum(chosen, 0)
-    if WEIGHTED:
-        weight *= tl.load(importance + chosen)
+    place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)  # of a network's logits of a sentence
+    inside = place < per_run
+    sentence = (run * per_run + place) // ENSEMBLE
+    weight = tl.load(weights + sentence, mask=inside, other=0.0) / per_run
     label = tl.arange(0, WIDE)[None, :]
     is_class = label < CLASSES
-    inside = (own < per_run)[:, None] & is_class
-    at = (run * per_run + own)[:, None] * CLASSES + label
-    z = tl.where(is_class, tl.load(logits + at, mask=inside, other=0.0), float("-inf"))
+    both = inside[:, None] & is_class
+    at = (run * per_run + place)[:, None] * CLASSES + label
+    z = tl.where(is_class, tl.load(logits + at, mask=both, other=0.0), float("-inf"))
     z -= tl.max(z, axis=1)[:, None]
     powers = tl.exp(z)
     sums = tl.sum(powers, axis=1)
-    of_example = targets + run * stride + chosen[:, None] * CLASSES + label
-    target = tl.load(of_example, mask=inside, other=0.0)
+    target = tl.load(targets + sentence[:, None] * CLASSES + label, mask=both, other=0.0)
     surprise = tl.where(is_class, tl.log(sums)[:, None] - z, 0.0)
     loss = tl.sum(weight * tl.sum(target * surprise, axis=1), axis=0)
     tl.store(losses + run * tl.num_programs(1) + tl.program_id(1), loss)
     mass = tl.sum(target, axis=1)[:, None]
     gradient = weight[:, None] * (mass * powers / sums[:, None] - target)
-    tl.store(gradients + at, gradient, mask=inside)
+    tl.store(gradients + at, gradient, mask=both)
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The losses; their gradient is made on the way and waits."""
+    """The losses; their gradients are computed with them and kept."""
 
     @staticmethod
-    def forward(
-        logits: Tensor, indices: Tensor, targets: Tensor, importance: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Losses (R,) and their gradients (R, B, classes)."""
+    def forward(logits: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses (R,) and their gradients, as the logits."""
         runs, per_run, classes = logits.shape
         wide = triton.next_power_of_2(classes)
         block = min(max(_BLOCK // wide, 1), triton.next_power_of_2(per_run))
         blocks = triton.cdiv(per_run, block)
         losses, gradients = logits.new_empty(runs, blocks), torch.empty_like(logits)
         _cross_entropy[(runs, blocks)](
-            logits,
-            indices,
-            targets,
-            logits if importance is None else importance,
-            losses,
-            gradients,
-            per_run,
-            targets.stride(0) if len(targets) > 1 else 0,
-            CLASSES=classes,
-            WEIGHTED=importance is not None,
-            BLOCK=block,
-            WIDE=wide,
-        )
+            logits, targets, weights, losses, gradients, per_run,
+            ENSEMBLE=per_run // targets.shape[1], CLASSES=classes, BLOCK=block, WIDE=wide,
+        )  # fmt: skip
         return losses.sum(dim=1), gradients
 
     @staticmethod
@@ -308,23 +291,20 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        """Those that wait, times what came down."""
+        """The kept gradients times that of the losses."""
         (gradients,) = ctx.saved_tensors
-        return gradients * gradient[:, None, None], None, None, None
+        return gradients * gradient[:, None, None], None, None
 
 
-def cross_entropy(
-    logits: Tensor, indices: Tensor, targets: Tensor, importance: Tensor | None
-) -> Tensor:
+def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """The mean loss of each run, (R,).
 
     Args:
-        logits: (R, B, classes).
-        indices: (R, B) numbers of the examples; a negative one does not count.
-        targets: (R or 1, N, classes) distributions.
-        importance: (N,) how much each example counts, or none.
+        logits: (R, B * n_ensemble, classes).
+        targets: (R, B, classes) distributions.
+        weights: (R, B).
     """
     losses: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
-        logits.contiguous(), indices.contiguous(), targets.contiguous(), importance
+        logits.contiguous(), targets.contiguous(), weights.contiguous()
     )[0]
     return losses

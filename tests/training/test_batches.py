@@ -9,7 +9,7 @@ import torch
 from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.errors import TrainingStoppedError
 from dcnn.models import build_model
-from dcnn.training.batches import CorpusFeed, MemoryFeed
+from dcnn.training.batches import MemoryBatches, StoreBatches
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import class_factors, example_weights
@@ -32,12 +32,12 @@ def corpus(tmp_path):
 
 
 def feed_of(corpus, rank=(0, 1)):
-    return CorpusFeed(corpus, CONFIG, rank, window_blocks=4)
+    return StoreBatches(corpus, CONFIG, rank, window_blocks=4)
 
 
 def batches(feed, epoch=0):
     number = 0
-    while feed.behind(epoch, number)[0] < len(feed):
+    while feed.done(epoch, number)[0] < len(feed):
         yield feed.batch(epoch, number)
         number += 1
 
@@ -67,7 +67,7 @@ def test_any_batch_can_be_asked_for_as_a_resumed_run_does(corpus):
     for number in (len(walked) - 1, 0, len(walked) // 2):
         assert rows_of(feed.batch(0, number)) == walked[number]
         done = sum(map(len, walked[: number + 1]))
-        assert feed.behind(0, number + 1) == (done, len(corpus))
+        assert feed.done(0, number + 1) == (done, len(corpus))
 
 
 @pytest.mark.parametrize("processes", [2, 3, 40])
@@ -77,11 +77,11 @@ def test_parts_are_of_one_batch_and_weigh_what_they_are_of_it(corpus, kind, proc
         if kind == "corpus":
             return feed_of(corpus, rank)
         window = corpus.window(range(len(corpus.blocks)))
-        return MemoryFeed(window.examples, CONFIG, 2, rank)
+        return MemoryBatches(window.examples, CONFIG, 2, rank)
 
     parts = [feed((rank, processes)) for rank in range(processes)]
     whole, number = feed((0, 1)), 0
-    while whole.behind(0, number)[0] < whole.behind(0, number)[1]:
+    while whole.done(0, number)[0] < whole.done(0, number)[1]:
         batch, seen = whole.batch(0, number), {}
         for part in (feed.batch(0, number) for feed in parts):
             assert (part.part.sentences, part.part.words) == batch.ids.shape

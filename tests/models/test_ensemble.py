@@ -16,11 +16,10 @@ from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.fit import RunOptions, fit, make_model
-from dcnn.training.stack import RunSpec, Stack
-from dcnn.training.trainer import train
+from dcnn.training.trainer import RunSpec, Trainer, train
 
 VOCABULARY, CLASSES = 12, 3
-# Network and how many members it is divided among.
+# A network, and how many networks its rows are an ensemble of.
 ENSEMBLES = [
     (DCNNConfig(dim=24, widths=(4, 3), maps=(2, 3), k_top=2, dropout=0.5), 3),
     (DCNNConfig(dim=8, widths=(3,), maps=(2,), k_top=3, dropout=0), 4),
@@ -29,7 +28,9 @@ ENSEMBLES = [
     (NBoWConfig(dim=8), 2),
 ]
 every_ensemble = pytest.mark.parametrize(
-    ("config", "members"), ENSEMBLES, ids=["two layers", "one layer", "no folding", "tdnn", "nbow"]
+    ("config", "n_ensemble"),
+    ENSEMBLES,
+    ids=["two layers", "one layer", "no folding", "tdnn", "nbow"],
 )
 BACKENDS = ["torch", *(["native"] if native.available() else [])]
 
@@ -93,12 +94,12 @@ def make_batch(model, config, n_ensemble):
     return ids, lengths, dropout, apart
 
 
-@pytest.mark.parametrize("widest", [0, 256], ids=["each top", "all tops"])
+@pytest.mark.parametrize("widest", [0, 256], ids=["each head", "all heads"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @every_ensemble
 def test_a_member_is_a_network_of_its_own(config, n_ensemble, backend, widest, monkeypatch):
     monkeypatch.setenv("DCNN_BACKEND", backend)
-    monkeypatch.setattr(sentence_model, "WIDEST_TOP", widest)
+    monkeypatch.setattr(sentence_model, "WIDEST_HEAD", widest)
     model = make_ensemble(config, n_ensemble)
     ids, lengths, dropout, apart = make_batch(model, config, n_ensemble)
     logits = model(ids, lengths, dropout, apart=True).view(6, n_ensemble, CLASSES)
@@ -183,8 +184,10 @@ def test_each_learns_as_if_it_were_alone(config, n_ensemble, backend, monkeypatc
     torch.testing.assert_close(ensemble.head.bias.detach(), steps, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("backend", ["auto", "torch"])
 @every_ensemble
-def test_a_stack_divides_as_a_run_does(config, n_ensemble):
+def test_runs_together_are_ensembles_as_a_single_run_is(config, n_ensemble, backend, monkeypatch):
+    monkeypatch.setenv("DCNN_BACKEND", backend)
     config = Config(model=config).with_settings(["model.dropout=0"]).model
     # A norm far below that of the gradients, of which each member has its share.
     examples, training = (
@@ -194,10 +197,11 @@ def test_a_stack_divides_as_a_run_does(config, n_ensemble):
     alone = make_ensemble(config, n_ensemble)
     initial = {name: value.detach().clone() for name, value in alone.named_parameters()}
     train(alone, examples, None, training)
-    stack = Stack(make_ensemble(config, n_ensemble), examples, [RunSpec(training, initial)] * 2)
-    stack.train()
+    specs = [RunSpec(training, initial)] * 2
+    trainer = Trainer(make_ensemble(config, n_ensemble), examples, specs)
+    trainer.train()
     expected = alone.merged(alone.state_dict())
-    for name, value in stack.weights_of(1).items():
+    for name, value in trainer.weights_of(1).items():
         torch.testing.assert_close(value, expected[name].detach(), rtol=1e-3, atol=1e-4)
 
 
@@ -205,7 +209,7 @@ def test_each_may_have_the_largest_norm():
     config = DCNNConfig(dim=16, widths=(3,), maps=(2,), k_top=2, dropout=0)
     model = make_ensemble(config, 4)
     before = {name: value.detach().clone() for name, value in model.named_parameters()}
-    quiet = {"l2_embeddings": 0, "l2_filters": (0,), "l2_top": 0, "max_grad_norm": 1e-3}
+    quiet = {"l2_embeddings": 0, "l2_filters": (0,), "l2_head": 0, "max_grad_norm": 1e-3}
     train(model, make_examples(), None, TrainingConfig(n_ensemble=4, **quiet, **STEP))
     moved = [(value.detach() - before[name]).norm() for name, value in model.named_parameters()]
     assert float(torch.stack(moved).norm()) == pytest.approx(2e-3, rel=1e-3)
@@ -216,7 +220,7 @@ def test_the_settings_divide_the_network_that_is_trained():
     assert make_model(config, VOCABULARY, CLASSES).n_ensemble == 2
     data = number_labels(["good film", "bad film"] * 4, ["pos", "neg"] * 4)
     artifact, _ = fit(data, None, config.with_training(epochs=1), RunOptions(device="cpu"))
-    assert artifact.metadata["members"] == 2
+    assert artifact.metadata["n_ensemble"] == 2
 
 
 @pytest.mark.parametrize(("asked", "said"), [(2, False), (9, True)])
@@ -226,7 +230,7 @@ def test_that_there_are_fewer_than_asked_for_is_said(asked, said, caplog):
     with caplog.at_level("INFO", "dcnn"):
         fit(data, None, config, RunOptions(device="cpu"))
     message = (
-        "training.n_ensemble=9: model.dim=16 rows are divided among 2, equally and 8 or more each"
+        "training.n_ensemble=9: model.dim=16 rows make an ensemble of 2, each of 8 rows or more"
     )
     assert (message in caplog.text) is said
 
@@ -245,7 +249,7 @@ def examples_of_all_kinds():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    ("examples", "many"), examples_of_all_kinds(), ids=["weights", "labels", "both"]
+    ("examples", "multi_label"), examples_of_all_kinds(), ids=["weights", "labels", "both"]
 )
 def test_weights_and_several_labels_are_those_of_each(examples, multi_label, backend, monkeypatch):
     monkeypatch.setenv("DCNN_BACKEND", backend)
@@ -298,7 +302,7 @@ def test_projected_vectors_are_divided_too(network):
 
 
 @pytest.mark.parametrize(
-    ("network", "most", "members"),
+    ("network", "most", "n_ensemble"),
     [
         (DCNNConfig(dim=96), 8, 8),
         (DCNNConfig(dim=96), 1, 1),

@@ -1,4 +1,4 @@
-"""A run inside a stack is the run that it would be alone."""
+"""A run that trains beside others is the run that it would be alone."""
 
 from dataclasses import replace
 
@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
-from dcnn.data.batching import Examples
+from dcnn.data.batching import Examples, training_order
 from dcnn.errors import TrainingError
 from dcnn.models import build_model
 from dcnn.text.vocabulary import Sentences
-from dcnn.training.stack import RunSpec, Stack
-from dcnn.training.stack_data import NONE, DeviceSentences, stacked_order
-from dcnn.training.trainer import train
+from dcnn.training.batches import ResidentBatches
+from dcnn.training.callbacks import Callback
+from dcnn.training.trainer import RunSpec, Trainer, train
 
 VOCABULARY, CLASSES = 20, 3
 NETWORKS = [
@@ -40,12 +40,12 @@ def initial(network, seed):
     return {name: value.detach().clone() for name, value in model.named_parameters()}
 
 
-def stacked(network, examples, specs):
+def together(network, examples, specs):
     """The weights of every run."""
-    stack = Stack(build_model(network, VOCABULARY, CLASSES), examples, specs)
-    for outcome, spec in zip(stack.train(), specs, strict=True):
-        assert outcome.epochs == spec.training.epochs
-    return [stack.weights_of(run) for run in range(len(specs))]
+    trainer = Trainer(build_model(network, VOCABULARY, CLASSES), examples, specs)
+    for summary, spec in zip(trainer.train(), specs, strict=True):
+        assert summary.best_epoch == spec.training.epochs
+    return [trainer.weights_of(run) for run in range(len(specs))]
 
 
 def alone(network, examples, config, dev=None):
@@ -63,7 +63,7 @@ def assert_same(left, right):
 SETTINGS = [
     {"learning_rate": 0.05},
     {"schedule": "linear", "epochs": 4},
-    {"l2_embeddings": 0.1, "l2_top": 0.2, "l2_filters": (0.3, 0.1)},
+    {"l2_embeddings": 0.1, "l2_head": 0.2, "l2_filters": (0.3, 0.1)},
     {"decay_embeddings": 0.5},
     {"label_smoothing": 0.2},
     {"max_grad_norm": 0.1},
@@ -72,15 +72,17 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.parametrize("backend", ["auto", "torch"])
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.kind)
-def test_each_run_is_what_it_is_alone(network):
+def test_each_run_is_what_it_is_alone(network, backend, monkeypatch):
+    monkeypatch.setenv("DCNN_BACKEND", backend)
     examples = make_examples()
     configs = [
         TrainingConfig(**{"epochs": 5, "batch_size": 64, "word_dropout": 0, "seed": seed} | values)
         for seed, values in enumerate(SETTINGS)
     ]
     specs = [RunSpec(config, initial(network, config.seed)) for config in configs]
-    for weights, config in zip(stacked(network, examples, specs), configs, strict=True):
+    for weights, config in zip(together(network, examples, specs), configs, strict=True):
         assert_same(weights, alone(network, examples, config))
 
 
@@ -94,7 +96,7 @@ def test_every_setting_of_the_law_above_changes_the_weights():
         )
         for values in SETTINGS
     ]
-    base, *others = stacked(network, examples, [RunSpec(plain, initial(network, 0)), *specs])
+    base, *others = together(network, examples, [RunSpec(plain, initial(network, 0)), *specs])
     for weights in others:
         assert (weights["head.weight"] - base["head.weight"]).abs().max() > 1e-4
 
@@ -105,7 +107,7 @@ def test_example_weights_and_own_targets_count_as_alone():
     examples = make_examples(weights=weights)
     own = np.random.default_rng(4).dirichlet(np.ones(CLASSES), 40).astype(np.float32)
     specs = [RunSpec(QUIET, initial(network, 0)), RunSpec(QUIET, initial(network, 0), targets=own)]
-    first, second = stacked(network, examples, specs)
+    first, second = together(network, examples, specs)
     assert_same(first, alone(network, examples, QUIET))
     relabelled = Examples(examples.sentences, own, weights)
     assert_same(second, alone(network, relabelled, QUIET))
@@ -115,7 +117,7 @@ def test_a_subset_is_all_that_a_run_sees():
     network, examples = NETWORKS[0], make_examples()
     subset = np.arange(0, 40, 2)
     specs = [RunSpec(QUIET, initial(network, 0)), RunSpec(QUIET, initial(network, 0), subset)]
-    _, half = stacked(network, examples, specs)
+    _, half = together(network, examples, specs)
     part = Examples(examples.sentences.select(subset), examples.targets[subset])
     assert_same(half, alone(network, part, QUIET))
 
@@ -125,28 +127,36 @@ def test_the_best_weights_on_dev_are_kept():
     config = TrainingConfig(epochs=12, batch_size=8, learning_rate=0.2, word_dropout=0)
     specs = [RunSpec(config, initial(network, seed)) for seed in (0, 1)]
     model = build_model(network, VOCABULARY, CLASSES)
-    stack = Stack(model, examples, specs)
-    outcomes = stack.train(dev)
-    for outcome, probabilities in zip(outcomes, stack.probabilities(dev.sentences), strict=True):
-        assert len(outcome.history) == 12
-        assert outcome.dev_accuracy == max(outcome.history)
-        assert outcome.epochs == outcome.history.index(outcome.dev_accuracy) + 1
+    trainer = Trainer(model, examples, specs, dev)
+    summaries = trainer.train()
+    for summary, probabilities in zip(summaries, trainer.probabilities(dev.sentences), strict=True):
+        best = max(summary.history, key=lambda record: (record.dev_accuracy, -record.dev_loss))
+        assert len(summary.history) == 12
+        assert summary.dev_accuracy == best.dev_accuracy
+        assert summary.best_epoch == best.epoch
         assert (probabilities.argmax(axis=1) == dev.targets).mean() == pytest.approx(
-            outcome.dev_accuracy
+            summary.dev_accuracy
         )
 
 
-def test_dev_is_evaluated_several_times_an_epoch():
+class Epochs(Callback):
+    def __init__(self):
+        self.epochs = []
+
+    def on_epoch(self, report):
+        self.epochs.append(report.epoch)
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_dev_is_evaluated_several_times_per_epoch(runs):
     network, examples, dev = NETWORKS[0], make_examples(), make_examples(30, seed=9)
-    config = TrainingConfig(epochs=3, batch_size=8, evaluations=2, word_dropout=0)
-    stack = Stack(
-        build_model(network, VOCABULARY, CLASSES), examples, [RunSpec(config, initial(network, 0))]
-    )
-    epochs = []
-    (outcome,) = stack.train(dev, lambda report: epochs.append(report.epoch))
-    assert epochs == [1, 1, 2, 2, 3, 3]
-    assert len(outcome.history) == 6
-    assert outcome.dev_accuracy == max(outcome.history)
+    config = TrainingConfig(epochs=3, batch_size=8, evaluations_per_epoch=2, word_dropout=0)
+    model, callback = build_model(network, VOCABULARY, CLASSES), Epochs()
+    specs = [RunSpec(config, initial(network, 0))] * runs
+    for summary in Trainer(model, examples, specs, dev, callback=callback).train():
+        assert len(summary.history) == 6
+        assert summary.dev_accuracy == max(record.dev_accuracy for record in summary.history)
+    assert callback.epochs == [1, 1, 2, 2, 3, 3]
 
 
 def test_the_same_seeds_give_the_same_weights_and_others_do_not():
@@ -154,38 +164,66 @@ def test_the_same_seeds_give_the_same_weights_and_others_do_not():
 
     def weights(seed):
         config = TrainingConfig(epochs=2, batch_size=8, seed=seed)
-        (weights,) = stacked(network, examples, [RunSpec(config, initial(network, 0))])
+        (weights,) = together(network, examples, [RunSpec(config, initial(network, 0))])
         return weights["head.weight"]
 
     torch.testing.assert_close(weights(1), weights(1), rtol=0, atol=0)
     assert not torch.allclose(weights(1), weights(2))
 
 
+def resident(lengths, subsets, seeds, batch_size, **settings):
+    sentences = Sentences.from_lists([[1] * length for length in lengths])
+    examples = Examples(sentences, np.zeros(len(lengths), np.int64))
+    configs = [TrainingConfig(seed=seed, batch_size=batch_size, **settings) for seed in seeds]
+    place = torch.device("cpu")
+    return ResidentBatches(examples, configs, subsets, [None] * len(seeds), CLASSES, place)
+
+
 def test_an_order_holds_every_example_once_and_lengths_agree_between_runs():
-    lengths = torch.from_numpy(np.random.default_rng(0).integers(1, 50, 1000))
-    subsets = [torch.arange(1000), torch.arange(1000), torch.arange(0, 990)]
-    order = stacked_order(lengths, subsets, [5, 6, 7], batch_size=16, epoch=0)
+    lengths = np.random.default_rng(0).integers(1, 50, 1000)
+    subsets = [np.arange(1000), None, np.arange(0, 990)]
+    batches = resident(lengths, subsets, [5, 6, 7], batch_size=16)
+    batches.start(0)
+    order = batches.order.clone()
     assert order.shape == (63, 3, 16)
-    for run, subset in enumerate(subsets):
-        seen = order[:, run].flatten()
-        assert sorted(seen[seen != NONE].tolist()) == subset.tolist()
+    for run, count in enumerate((1000, 1000, 990)):
+        seen = order[:, run][batches.place_weights[:, run] > 0]
+        assert sorted(seen.tolist()) == list(range(count))
     assert not torch.equal(order[:, 0], order[:, 1])
-    longest = lengths[order.clamp(min=0)].amax(dim=2).float()
+    longest = torch.from_numpy(lengths)[order].amax(dim=2).float()
     assert (longest[:, 0] - longest[:, 1]).abs().mean() < 2
     assert longest[:, 0].std() > 10  # of batches; within one, lengths are alike
-    again = stacked_order(lengths, subsets, [5, 6, 7], batch_size=16, epoch=1)
-    assert not torch.equal(order, again)
+    assert batches.columns == longest.amax(dim=1).tolist()
+    assert sum(batches.sentences) == 2990
+    batches.start(1)
+    assert not torch.equal(order, batches.order)
+
+
+def test_a_single_run_has_the_order_that_it_has_on_the_host():
+    lengths = np.random.default_rng(0).integers(1, 30, 1003)
+    batches = resident(lengths, [None], [5], batch_size=8)
+    for epoch in (0, 1):
+        batches.start(epoch)
+        expected = training_order(lengths, 8, 5, epoch)
+        assert len(batches.order) == len(expected)
+        real = batches.place_weights[:, 0] > 0
+        for indices, own, mask in zip(expected, batches.order[:, 0], real, strict=True):
+            assert own[mask].tolist() == indices.tolist()
 
 
 def test_sentences_are_padded_as_on_the_host():
-    sentences = make_examples().sentences
-    indices = np.array([3, 1, 7])
-    ids, lengths = sentences.padded(indices)
-    there, there_lengths = DeviceSentences(sentences, torch.device("cpu")).padded(
-        torch.from_numpy(indices), int(lengths.max())
-    )
-    np.testing.assert_array_equal(there.numpy(), ids)
-    np.testing.assert_array_equal(there_lengths.numpy(), lengths)
+    examples, place = make_examples(), torch.device("cpu")
+    config = TrainingConfig(batch_size=8, word_dropout=0)
+    batches = ResidentBatches(examples, [config], [None], [None], CLASSES, place)
+    batches.start(0, 2)
+    ids, lengths = examples.sentences.padded(batches.order[2, 0].numpy())
+    batch, progress = batches.next(batches.columns[2], torch.Generator())
+    np.testing.assert_array_equal(batch.ids[0].numpy(), ids)
+    np.testing.assert_array_equal(batch.lengths[0].numpy(), lengths)
+    expected = examples.targets[batches.order[2, 0].numpy()]
+    np.testing.assert_array_equal(batch.targets[0].argmax(dim=1), expected)
+    assert progress.tolist() == [2 / 5 / config.epochs]
+    assert int(batches.cursor) == 3
 
 
 @pytest.mark.parametrize(
@@ -204,10 +242,10 @@ def test_what_the_laws_above_leave_out_acts_too(network, settings):
     kept = np.flatnonzero(keep)
     part = Examples(examples.sentences.select(kept), examples.targets[kept])
     base = {"epochs": 2, "batch_size": 64, "word_dropout": 0.0}
-    (plain,) = stacked(
+    (plain,) = together(
         NETWORKS[0], part, [RunSpec(TrainingConfig(**base), initial(NETWORKS[0], 0))]
     )
-    (acted,) = stacked(
+    (acted,) = together(
         network, part, [RunSpec(TrainingConfig(**base | settings), initial(network, 0))]
     )
     assert (plain["head.weight"] - acted["head.weight"]).abs().max() > 1e-4
@@ -216,39 +254,39 @@ def test_what_the_laws_above_leave_out_acts_too(network, settings):
 def test_balanced_classes_weigh_as_alone():
     examples = make_examples()
     config = TrainingConfig(epochs=3, batch_size=64, word_dropout=0, class_weights="balanced")
-    (weights,) = stacked(NETWORKS[0], examples, [RunSpec(config, initial(NETWORKS[0], 0))])
+    (weights,) = together(NETWORKS[0], examples, [RunSpec(config, initial(NETWORKS[0], 0))])
     assert_same(weights, alone(NETWORKS[0], examples, config))
 
 
 def test_dropout_and_order_follow_from_the_seed():
     network = DCNNConfig(dim=8, widths=(4,), maps=(2,), k_top=2)
     examples = make_examples()
-    stacks = [
-        Stack(
-            build_model(network, VOCABULARY, CLASSES),
-            examples,
-            [RunSpec(TrainingConfig(seed=seed), initial(network, 0))],
-        )
-        for seed in (0, 1)
-    ]
-    draws = [torch.rand(5, generator=stack.generator) for stack in stacks]
+    model = build_model(network, VOCABULARY, CLASSES)
+    trainers = [Trainer(model, examples, [RunSpec(TrainingConfig(seed=seed))]) for seed in (0, 1)]
+    draws = [torch.rand(5, generator=trainer.generator) for trainer in trainers]
     assert not torch.equal(*draws)
-    lengths = stacks[0].sentences.lengths
-    everything = [torch.arange(40)]
-    orders = [stacked_order(lengths, everything, [0], 8, epoch) for epoch in (0, 1)]
+    resident_batches = resident(examples.sentences.lengths, [None], [0], 8)
+    orders = []
+    for epoch in (0, 1):
+        resident_batches.start(epoch)
+        orders.append(resident_batches.order.clone())
     batches = [{tuple(sorted(batch[0].tolist())) for batch in order} for order in orders]
-    assert batches[0] != batches[1]  # other mates, not only another order of the same batches
+    assert batches[0] != batches[1]  # other batches, not only another order of the same
 
 
 @pytest.mark.parametrize(
     ("name", "values"),
-    [("batch_size", (8, 16)), ("evaluations", (1, 2)), ("class_weights", ("none", "balanced"))],
+    [
+        ("batch_size", (8, 16)),
+        ("evaluations_per_epoch", (1, 2)),
+        ("class_weights", ("none", "balanced")),
+    ],
 )
 def test_settings_that_runs_must_share_are_refused_otherwise(name, values):
     network = NETWORKS[0]
     specs = [RunSpec(TrainingConfig(**{name: value}), initial(network, 0)) for value in values]
-    with pytest.raises(ValueError, match=f"runs of a stack share {name}; got "):
-        Stack(build_model(network, VOCABULARY, CLASSES), make_examples(), specs)
+    with pytest.raises(ValueError, match=f"runs that train together share {name}; got "):
+        Trainer(build_model(network, VOCABULARY, CLASSES), make_examples(), specs)
 
 
 @pytest.mark.parametrize("part", ["head.weight", "embeddings"])
@@ -257,16 +295,15 @@ def test_a_run_that_diverges_leaves_the_others_alone(part):
     broken = initial(network, 0)
     broken[part][:, 0] = torch.nan
     specs = [RunSpec(QUIET, broken), RunSpec(QUIET, initial(network, 1))]
-    stack = Stack(build_model(network, VOCABULARY, CLASSES), examples, specs)
-    outcomes = stack.train()
-    assert [outcome.failed for outcome in outcomes] == [True, False]
-    assert_same(stack.weights_of(1), alone(network, examples, replace(QUIET, seed=1)))
+    trainer = Trainer(build_model(network, VOCABULARY, CLASSES), examples, specs)
+    assert [summary.failed for summary in trainer.train()] == [True, False]
+    assert_same(trainer.weights_of(1), alone(network, examples, replace(QUIET, seed=1)))
 
 
 def test_a_batch_is_never_larger_than_the_corpus():
     examples = make_examples()
     config = replace(QUIET, batch_size=2**30)
-    (weights,) = stacked(NETWORKS[0], examples, [RunSpec(config, initial(NETWORKS[0], 0))])
+    (weights,) = together(NETWORKS[0], examples, [RunSpec(config, initial(NETWORKS[0], 0))])
     assert_same(weights, alone(NETWORKS[0], examples, QUIET))
 
 
@@ -274,12 +311,14 @@ def test_a_loss_beyond_all_bounds_is_divergence():
     network = NETWORKS[0]
     config = replace(QUIET, learning_rate=1e9, max_grad_norm=0)
     with pytest.raises(TrainingError, match=r"training diverged; lower training\.learning_rate"):
-        stacked(network, make_examples(), [RunSpec(config, initial(network, 0))])
+        together(network, make_examples(), [RunSpec(config, initial(network, 0))] * 2)
 
 
 def test_divergence_is_named():
     network, examples = NETWORKS[0], make_examples()
     broken = initial(network, 0)
     broken["head.weight"][0, 0] = torch.nan
-    with pytest.raises(TrainingError, match="the loss is nan in epoch 1: training diverged"):
-        stacked(network, examples, [RunSpec(QUIET, broken), RunSpec(QUIET, broken)])
+    with pytest.raises(
+        TrainingError, match="the loss is nan in epoch 1, step 1: training diverged"
+    ):
+        together(network, examples, [RunSpec(QUIET, broken), RunSpec(QUIET, broken)])

@@ -3,12 +3,10 @@
 import pytest
 import torch
 
-from dcnn.config import DCNNConfig, MaxTDNNConfig, TrainingConfig
+from dcnn.config import DCNNConfig
 from dcnn.models import build_model
 from dcnn.ops import native, native_training
-from dcnn.training import native_step
-from dcnn.training.adagrad import make_optimizer
-from dcnn.training.objective import cross_entropy
+from dcnn.training.objective import cross_entropy, native_gradients
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="not compiled")
 VOCABULARY, CLASSES = 12, 3  # few words, so that a batch has each several times
@@ -45,13 +43,12 @@ def test_loss_and_gradients_are_autograds(network, weighted, monkeypatch):
     expected = cross_entropy(model(*batch), targets, weights)
     expected.backward()
     monkeypatch.setenv("DCNN_BACKEND", "native")
-    gradients = [parameter.grad for parameter in model.parameters()]
-    loss = native_step.set_gradients(model, batch, targets, weights)
+    parameters = dict(model.named_parameters())
+    loss, gradients = native_gradients(model, parameters, batch, targets, weights)
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=1e-7)
-    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-        assert parameter.grad is not gradient
-        torch.testing.assert_close(parameter.grad.to_dense(), gradient, rtol=1e-5, atol=1e-6)
-    rows = model.embeddings.grad.indices()[0]
+    for name, parameter in parameters.items():
+        torch.testing.assert_close(gradients[name].to_dense(), parameter.grad, rtol=1e-5, atol=1e-6)
+    rows = gradients["embeddings"].indices()[0]
     ids, lengths, _ = batch
     used = {int(i) for row, length in zip(ids, lengths, strict=True) for i in row[:length]}
     assert rows.tolist() == sorted(used)  # no word that is padding, and none twice
@@ -72,17 +69,3 @@ def test_targets_that_do_not_fit_are_refused():
             native_training.cross_entropy(logits, targets, weights)
     with pytest.raises(ValueError, match="float32"):
         native_training.cross_entropy(logits, logits.double(), None)
-
-
-def test_what_the_library_does_not_know_is_left_to_autograd(monkeypatch):
-    config = TrainingConfig()
-    monkeypatch.setenv("DCNN_BACKEND", "native")
-    model = make_model(NETWORKS[0])
-    assert native_step.fits(model, make_optimizer(model, config))
-    projected = make_model(NETWORKS[0])
-    projected.project(torch.zeros(VOCABULARY, 4))
-    assert not native_step.fits(projected, make_optimizer(projected, config))
-    other = build_model(MaxTDNNConfig(dim=4), VOCABULARY, CLASSES)
-    assert not native_step.fits(other, make_optimizer(other, config))
-    monkeypatch.setenv("DCNN_BACKEND", "torch")
-    assert not native_step.fits(model, make_optimizer(model, config))
