@@ -20,7 +20,7 @@ def write(tmp_path, text):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 @pytest.mark.parametrize("model", ["dcnn", "max-tdnn", "nbow"])
-def test_every_recipe_can_be_loaded_and_is_headed_by_its_command(path, model):
+def test_every_recipe_loads_and_starts_with_its_command(path, model):
     experiment, name = path.parent.name, path.stem
     assert experiment in EXPERIMENTS
     recipe = load_recipe(experiment, name, model)
@@ -59,7 +59,7 @@ def test_another_network_shares_dimensions_and_training_unless_its_table_differs
     assert tdnn.config.training.epochs == 3
 
 
-def test_a_recipe_survives_its_plain_values(tmp_path):
+def test_to_dict_and_back_is_the_identity(tmp_path):
     recipe = load_recipe("sst5", write(tmp_path, "[data]\nneighbour_smoothing = 0.2\n"))
     again = Recipe.from_dict(recipe.name, "dcnn", recipe.to_dict(), "there")
     assert again == recipe
@@ -93,7 +93,7 @@ def test_a_recipe_survives_its_plain_values(tmp_path):
         ("[training]\npatience = 5", "an experiment never stops early"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(tmp_path, text, message):
+def test_an_invalid_setting_is_refused_by_name(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
         load_recipe(
             "sst2",
@@ -112,7 +112,7 @@ def test_only_trees_have_phrases_to_swap(tmp_path):
         load_recipe("sst5", write(tmp_path, balanced))
 
 
-def test_a_name_that_no_result_can_have_is_refused_at_once(tmp_path):
+def test_an_invalid_recipe_name_is_refused(tmp_path):
     for name in ("My Recipe", "default"):
         path = tmp_path / f"{name}.toml"
         path.write_text("")
@@ -130,7 +130,7 @@ def test_an_unknown_recipe_is_named():
         load_recipe("sst2", "nowhere.toml")
 
 
-def test_the_wheel_takes_the_recipes_along():
+def test_the_wheel_contains_the_recipes():
     build = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     included = build["targets"]["wheel"]["force-include"]
     assert included["experiments"] == "dcnn/experiments/recipes"

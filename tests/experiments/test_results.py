@@ -71,7 +71,7 @@ def test_the_results_of_this_repository_fit_code_and_schema():
         VALIDATOR.validate(json.loads(path.read_text(encoding="utf-8")))
 
 
-def test_a_result_lies_under_its_name(tmp_path):
+def test_a_result_is_stored_under_its_name(tmp_path):
     key = ("trec", "max-tdnn", "paper", 3)
     assert not has_result(tmp_path, *key)
     path = write_result(tmp_path, make_result(model="max-tdnn", recipe="paper", seed=3))
@@ -79,7 +79,7 @@ def test_a_result_lies_under_its_name(tmp_path):
     assert path == result_path(tmp_path, *key) == tmp_path / "trec" / "max-tdnn-paper-seed3.json"
 
 
-def test_predictions_take_a_line_however_many(tmp_path):
+def test_predictions_are_one_line(tmp_path):
     path = write_result(tmp_path, make_result(test_correct=[1, 0] * 1000))
     text = path.read_text(encoding="utf-8")
     assert '"test_predictions": "' + "01" * 1000 + '"' in text
@@ -143,7 +143,7 @@ def test_a_broken_field_is_named_with_value_rule_and_remedy(tmp_path, field, val
     assert str(caught.value).endswith("; remove the file and run that experiment again")
 
 
-def test_a_broken_result_cannot_even_be_made():
+def test_a_broken_result_cannot_be_built():
     with pytest.raises(
         DataError, match=r"test_accuracy=0\.5 must be the fraction of right answers"
     ):
@@ -160,7 +160,7 @@ def test_a_broken_result_cannot_even_be_made():
         (b"\xff\xfe\xff", "decode"),
     ],
 )
-def test_what_is_no_result_is_refused_in_a_sentence(tmp_path, text, words):
+def test_a_file_that_is_not_a_result_is_refused(tmp_path, text, words):
     path = tmp_path / "result.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(DataError, match=words) as caught:
@@ -175,6 +175,14 @@ def test_an_unknown_field_is_refused(tmp_path):
         read_result(path)
 
 
+def test_settings_of_release_0_1_are_read_under_their_new_names(tmp_path):
+    old = {"training": {"members": 2, "l2_top": 0.1}, "text": {"subwords": 9}, "data": {"folds": 3}}
+    assert read_result(write_result(tmp_path, make_result(settings=old))).settings == {
+        "training": {"n_ensemble": 2, "l2_head": 0.1}, "text": {"n_subwords": 9},
+        "data": {"folds": 3},
+    }  # fmt: skip
+
+
 def test_a_file_under_another_name_is_refused(tmp_path):
     path = write_result(tmp_path, make_result())
     moved = path.rename(path.with_name("dcnn-tuned-seed7.json"))
@@ -184,7 +192,7 @@ def test_a_file_under_another_name_is_refused(tmp_path):
     assert str(path) in str(caught.value)
 
 
-def test_a_missing_folder_is_no_empty_one(tmp_path):
+def test_a_missing_folder_is_refused(tmp_path):
     with pytest.raises(DataError, match="no such folder"):
         read_results(tmp_path / "resluts")
 

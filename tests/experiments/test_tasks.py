@@ -60,7 +60,7 @@ def test_soft_binary_targets_keep_every_phrase(sst):
     assert len(task.dev) == 2  # neutral sentences are in no test of the binary task
 
 
-def test_fine_targets_know_the_order_of_the_labels(sst):
+def test_neighbour_smoothing_follows_the_order_of_the_labels(sst):
     assert load("sst5", sst).train.targets[:3].tolist() == [3, 2, 4]
     smoothed = load("sst5", sst, neighbour_smoothing=0.2).train.targets
     np.testing.assert_allclose(smoothed[0], [0, 0, 0.1, 0.8, 0.1], rtol=1e-6)
@@ -68,21 +68,21 @@ def test_fine_targets_know_the_order_of_the_labels(sst):
     np.testing.assert_allclose(smoothed.sum(axis=1), 1, rtol=1e-6)
 
 
-def test_sentences_alone_and_sentences_that_weigh_more(sst):
+def test_sentences_only_and_sentence_weights(sst):
     assert len(load("sst5", sst, phrases=False).train) == 3
     weights = load("sst5", sst, sentence_weight=3.0).train.weights
     assert weights.mean() == pytest.approx(1)
     assert weights[0] == pytest.approx(3 * weights[1])
 
 
-def test_swapped_sentences_come_after_the_trees_own(sst):
+def test_swapped_sentences_follow_those_of_the_trees(sst):
     plain, swapped = load("sst5", sst), load("sst5", sst, swaps=2)
     assert len(swapped.train) == len(plain.train) + 2 * 3
     assert swapped.train.targets[len(plain.train) :].tolist() == [3, 3, 1, 1, 2, 2]
     assert len(swapped.dev) == len(plain.dev)
 
 
-def test_swapped_sentences_may_be_for_students_alone(sst):
+def test_swapped_sentences_for_students_have_no_labels(sst):
     plain = load("sst5", sst)
     assert plain.unlabelled is None
     config = Config(text=TextConfig(tokenizer="whitespace"))
@@ -130,7 +130,7 @@ def test_trec_is_selected_by_cross_validation(tmp_path):
     assert words(task, task.test.sentences) == ["who ?"]
 
 
-def test_twitter_holds_out_the_same_tweets_whatever_the_recipe(tmp_path):
+def test_twitter_holds_out_the_same_tweets_for_every_recipe(tmp_path):
     train = tmp_path / "train.csv.xz"
     train.write_bytes(lzma.compress("".join(f"{i % 2},tweet{i}\n" for i in range(50)).encode()))
     test = tmp_path / "test.csv"
@@ -156,13 +156,13 @@ def test_twitter_holds_out_the_same_tweets_whatever_the_recipe(tmp_path):
         ("train", "(4 a)\n", r"train\.txt has examples of one label only, positive"),
     ],
 )
-def test_data_that_nothing_can_be_learned_from_is_refused(sst, part, text, message):
+def test_data_that_cannot_train_a_model_is_refused(sst, part, text, message):
     sst[part].path.write_text(text)
     with pytest.raises(DataError, match=message):
         load("sst2", sst)
 
 
-def test_a_question_type_that_training_does_not_know_is_named(tmp_path):
+def test_a_label_that_is_not_in_training_is_refused(tmp_path):
     for part, text in (("train", "LOC:city Where ?\nHUM:ind Who ?\n"), ("test", "NUM:date When ?")):
         (tmp_path / part).write_text(text)
     sources = {part: Source(tmp_path / part) for part in ("train", "test")}
@@ -170,7 +170,7 @@ def test_a_question_type_that_training_does_not_know_is_named(tmp_path):
         load("trec", sources, {"tokenizer": "words"})
 
 
-def test_what_would_have_no_effect_is_refused(sst):
+def test_settings_without_effect_are_refused(sst):
     recipe = Recipe("mine", Config().with_training(label_smoothing=0.1), DataConfig())
     load_task("sst5", recipe, sst, None, 1)
     smoothed = replace(recipe, data=DataConfig(neighbour_smoothing=0.2))
@@ -180,7 +180,7 @@ def test_what_would_have_no_effect_is_refused(sst):
         load("twitter", {}, {"vectors_words": 5})
 
 
-def test_words_of_the_vectors_are_read_too(sst, tmp_path):
+def test_words_of_the_vectors_join_the_vocabulary(sst, tmp_path):
     vectors = tmp_path / "v.txt"
     vectors.write_text("new 1 2\nbad 3 4\n")
     text = {"vectors": str(vectors), "vectors_words": 10}

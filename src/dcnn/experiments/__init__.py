@@ -1,6 +1,6 @@
-"""The paper's four experiments, from a recipe to the tables.
+"""The paper's four experiments (Sect. 5), from a recipe to the tables.
 
-``recipes`` (settings as plain files) and ``tasks`` (corpora as ids and targets) meet in
-``networks`` and ``ngrams``, which train; ``runner`` writes a ``results`` file a run;
-``statistics``, ``comparison`` and ``tables`` read those files and nothing else.
+``recipes`` are settings in plain files and ``tasks`` corpora as ids and targets; ``runs`` trains
+networks and ``ngrams`` the baselines, and writes one file of ``results`` per run; ``statistics``
+and ``tables`` read those files and nothing else.
 """

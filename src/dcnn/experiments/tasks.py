@@ -1,7 +1,7 @@
-"""The four experiments' corpora, ready to learn from: ids, targets, and what is held out.
+"""The corpora of the four experiments as ids and targets, split into train, dev and test.
 
-Selection is on dev: SST's own; a seeded part of the training tweets; and for TREC, which has no
-dev set, cross-validation over the training questions.
+Selection is on dev: SST has its own dev set, for Twitter a seeded part of the training tweets is
+held out, and TREC is cross-validated over its training questions (the paper has no dev set there).
 """
 
 from collections.abc import Callable, Sequence
@@ -40,9 +40,9 @@ class Task:
         classes: the labels by class number.
         encoder: learned on the training texts.
         train: sentences with class numbers or soft targets.
-        dev: what selection looks at; none where it is by cross-validation over ``train``.
-        test: looked at once, at the end of a run.
-        unlabelled: sentences that only teachers say something of, for their students to learn.
+        dev: for selection; none where it is by cross-validation over ``train``.
+        test: predicted once, at the end of a run.
+        unlabelled: sentences for students that only their teachers label.
     """
 
     classes: tuple[str, ...]
@@ -59,7 +59,7 @@ class Task:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Examples of each part."""
+        """Number of examples per split."""
         return {
             "train": len(self.train),
             "dev": 0 if self.dev is None else len(self.dev),
@@ -70,13 +70,13 @@ class Task:
 def load_task(
     experiment: str, recipe: Recipe, sources: dict[str, Source], cache: Path | None, processes: int
 ) -> Task:
-    """Read the corpus of ``experiment`` as ``recipe`` says.
+    """Read the corpus of ``experiment`` with the ``text`` and ``data`` settings of ``recipe``.
 
     Args:
         experiment: sst2, sst5, trec or twitter.
-        recipe: its ``data`` and ``text`` settings are used.
-        sources: the parts of the corpus (train, dev, test), as ``find_corpus`` gives them.
-        cache: folder for encoded corpora; none is the user's.
+        recipe: its settings.
+        sources: the splits of the corpus, from ``find_corpus``.
+        cache: folder for encoded corpora; none means the user's.
         processes: for tokenizing.
     """
     text, data = recipe.config.text, recipe.data
@@ -98,7 +98,7 @@ def load_task(
 
 
 def _check(task: Task, sources: dict[str, Source]) -> None:
-    """Refuse what no run could learn from or be measured on, as a bad sample may be."""
+    """Refuse data that cannot train or test a model, such as a bad sample."""
     for part, count in task.sizes.items():
         if part in sources and not count:
             raise DataError(f"{sources[part].path} has no example of {' or '.join(task.classes)}")
@@ -156,10 +156,10 @@ def _text(phrase: Phrase) -> str:
 def _authors_encoding(
     trees: Sequence[Sequence[Phrase]],
 ) -> tuple[Encoder, Callable[[Sequence[Phrase]], Sentences]]:
-    """The authors' vocabulary, 15,447 types of the training sentences, and how they used it.
+    """The authors' vocabulary, 15,447 types of the training sentences, and how they encoded.
 
-    Ids are by first occurrence; one type is the empty string, so ids are made from tokens and not
-    from a text. Unknown words, which only dev and test have, are dropped.
+    Ids are by first occurrence. One type is the empty string, so tokens are encoded and not a text.
+    Unknown words, which only dev and test have, are dropped.
     """
     types = dict.fromkeys(token for tree in trees for token in authors_tokens(tree[0].words))
     vocabulary = Vocabulary(list(types))
@@ -179,7 +179,7 @@ def _binary_targets(labels: Ints, data: DataConfig) -> NDArray[Any]:
 
 
 def _fine_targets(labels: Ints, data: DataConfig) -> NDArray[Any]:
-    """Class numbers; with neighbour smoothing, distributions that know the labels' order."""
+    """Class numbers; with neighbour smoothing, distributions over neighbouring labels."""
     if not data.neighbour_smoothing:
         return labels
     count = len(FINE_CLASSES)
@@ -243,7 +243,7 @@ def _load_twitter(
 
 
 def without_unknown(sentences: Sentences) -> Sentences:
-    """The sentences without their unknown words; one with no other keeps one."""
+    """The sentences without their unknown words; one without any other word keeps one."""
     known = sentences.ids != UNKNOWN
     owners = np.repeat(np.arange(len(sentences)), sentences.lengths)
     counts = np.bincount(owners[known], minlength=len(sentences))
