@@ -189,3 +189,10 @@ def test_soft_targets_are_numbered_by_other_classes():
     np.testing.assert_array_equal(found.targets, targets[:, [2, 1, 0, 0]] * [1, 1, 1, 0])
     with pytest.raises(DataError, match="soft, text 1: the label 'c' is not in the training set"):
         examples.with_classes(["a", "b"])
+
+
+def test_a_label_column_that_is_named_twice_counts_once(tmp_path):
+    write_flags(tmp_path / "d.csv")
+    found = read_labelled(tmp_path / "d.csv", TableOptions(label_columns=(*NAMES, NAMES[0])))
+    assert found.classes == NAMES
+    assert found.labels == SETS

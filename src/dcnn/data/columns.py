@@ -132,11 +132,13 @@ def choose_columns(
     )
     existing = f"the columns are {shown_names(names)}"
     named = [(called[option], name) for option, name in wanted.items() if name is not None]
-    named += [(INDICATORS_OPTION, name) for name in indicators]
+    named += [(INDICATORS_OPTION, name) for name in dict.fromkeys(indicators)]
     _check_named(source, names, named, hint, existing)
     candidates = [name for name in names if name and name not in (weight, *indicators)]
     if not candidates:
-        raise DataError(f"{source}: no column is left to read the text from; add its name")
+        raise DataError(
+            f"{source}: no column is left to read the text from; name one in the header"
+        )
     if labels and len(candidates) == 1:
         raise DataError(
             f"{source} has just one column to read, {shown(candidates[0])}, "
