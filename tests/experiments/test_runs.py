@@ -69,7 +69,7 @@ def test_each_seed_learns_and_reports():
     assert reports[0][1].epochs == 12
 
 
-def test_without_dev_the_folds_give_the_accuracy_and_all_examples_the_weights():
+def test_without_dev_accuracy_is_cross_validated_and_weights_use_all_examples():
     task, reports = make_task(dev=False), []
     (network,) = train(task, make_recipe(folds=3), [0], reports)
     assert 0.9 < network.dev_accuracy <= 1
@@ -107,7 +107,7 @@ class Watched:
         monkeypatch.setattr(networks, "Trainer", Trainer)
 
 
-def test_folds_and_their_teachers_never_see_what_is_held_out(monkeypatch):
+def test_a_fold_and_its_teachers_never_see_the_held_out_examples(monkeypatch):
     watched, task = Watched(monkeypatch), make_task(dev=False)
     train(task, make_recipe(folds=4, teachers=2), [0, 1])
     everything = set(range(len(task.train)))
@@ -124,7 +124,7 @@ def test_folds_and_their_teachers_never_see_what_is_held_out(monkeypatch):
     assert len(students_and_teachers_on_everything) == 2 * 3
 
 
-def test_each_student_has_the_mean_of_its_own_teachers(monkeypatch):
+def test_each_student_learns_the_mean_of_its_own_teachers(monkeypatch):
     chances = iter([0.1, 0.3, 0.6, 0.8])
     answers = {}
 
@@ -145,7 +145,7 @@ def test_each_student_has_the_mean_of_its_own_teachers(monkeypatch):
     np.testing.assert_allclose(second[:, 1], 0.25 * 0.7 + 0.75 * own, rtol=1e-5)
 
 
-def test_what_has_no_label_is_for_students_alone_as_their_teachers_say(monkeypatch):
+def test_unlabelled_sentences_are_for_students_with_their_teachers_labels(monkeypatch):
     watched, task = Watched(monkeypatch, lambda spec: 0.3), make_task()
     unlabelled = task.test.sentences.select(np.arange(7))
     recipe = replace(
@@ -197,7 +197,7 @@ def test_a_student_learns_from_its_own_teachers():
     assert not np.allclose(network.weights["head.weight"], alone.weights["head.weight"])
 
 
-def test_teachers_that_share_nothing_change_little():
+def test_teachers_with_no_weight_change_little():
     task = make_task(noise=0.1)
     (taught,) = train(task, make_recipe(teachers=1, epochs=3, share=1e-6), [0])
     (alone,) = train(task, make_recipe(epochs=3), [0])

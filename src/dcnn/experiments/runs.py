@@ -1,10 +1,8 @@
-"""Training the seeds of a neural model side by side: teachers first where there are any.
+"""The runs of an experiment: train the seeds of a network, or fit an n-gram model, write results.
 
-On a GPU all runs train together; on a CPU one after another, and the command runs several processes
-instead.
-
-
-From an experiment's name to the files in ``results/``: read, train, predict test once, write.
+On a GPU all seeds train together; on a CPU one after another, and the command runs several
+processes instead. With distillation the teachers of every seed are trained first. The test set is
+predicted once, with the weights that selection chose.
 """
 
 import datetime
@@ -54,19 +52,19 @@ Report = Callable[[str, EpochReport], None]
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A run that has ended.
+    """A finished run.
 
     Attributes:
         seed: its seed.
         config: its settings.
         weights: by name.
-        dev_accuracy: on dev, or the mean over the folds of the cross-validation.
+        dev_accuracy: on dev, or of the cross-validation.
         epochs: epochs that led to the weights.
         test_probabilities: (test examples, classes).
-        seconds: wall time of all runs that were trained side by side.
-        sentences_per_second: sentences that all of them learned from, over that time.
-        side_by_side: the seeds of these runs. On a GPU they share one source of dropout, so that
-            a seed gives the same run only together with the same others.
+        seconds: wall time of all runs that were trained together.
+        sentences_per_second: training sentences of all of them per second.
+        side_by_side: the seeds of these runs. On a GPU they share one source of dropout, so a seed
+            gives the same run only together with the same others.
     """
 
     seed: int
@@ -82,7 +80,7 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class Job:
-    """A network to train: its settings, seed included, and the examples it may see (none: all)."""
+    """A network to train: its settings with its seed, the training examples (none: all)."""
 
     config: Config
     subset: Ints | None = None
@@ -100,7 +98,7 @@ class _Reports(Callback):
 
 
 class NetworkTrainer:
-    """Trains many networks of one architecture on one task, as many at once as the device bears."""
+    """Trains networks of one architecture on one task, as many together as the device allows."""
 
     def __init__(self, task: Task, recipe: Recipe, device: str, report: Report) -> None:
         self.task, self.recipe, self.device, self.report = task, recipe, device, report
@@ -112,31 +110,31 @@ class NetworkTrainer:
     def train(
         self, jobs: Sequence[Job], name: str
     ) -> Iterator[tuple[list[TrainingSummary], Trainer]]:
-        """Every job, some at a time; its own teachers learn from the same examples before it."""
+        """Train all jobs, some together; the teachers of a job learn its examples first."""
         teachers = self.recipe.distillation.teachers
         targets: list[NDArray[np.float32] | None] = [None] * len(jobs)
         if teachers:
-            lessons = [
+            teacher_jobs = [
                 Job(job.config.with_training(seed=_teacher_seed(job.config, number)), job.subset)
                 for job in jobs
                 for number in range(teachers)
             ]
-            trained = self._train(lessons, [None] * len(lessons), f"{name}, teachers")
-            taught = [
-                predicted
+            trained = self._train(teacher_jobs, [None] * len(teacher_jobs), f"{name}, teachers")
+            predicted = [
+                probabilities
                 for _, trainer in trained
-                for predicted in trainer.probabilities(self.learned_by_students.sentences)
+                for probabilities in trainer.probabilities(self.student_examples.sentences)
             ]
             targets = [
-                self._mixed(job.config, np.mean(taught[place : place + teachers], axis=0))
-                for job, place in zip(jobs, range(0, len(taught), teachers), strict=True)
+                self._soft_targets(job.config, np.mean(predicted[first : first + teachers], axis=0))
+                for job, first in zip(jobs, range(0, len(predicted), teachers), strict=True)
             ]
             jobs = [self._student(job) for job in jobs]
         yield from self._train(jobs, targets, name)
 
     @cached_property
-    def learned_by_students(self) -> Examples:
-        """The training examples, and after them those that have no label of their own."""
+    def student_examples(self) -> Examples:
+        """The training examples, then those that only the teachers label."""
         train, unlabelled = self.task.train, self.task.unlabelled
         if unlabelled is None:
             return train
@@ -152,16 +150,16 @@ class NetworkTrainer:
         return Examples(sentences, np.concatenate([own, unknown]), weights)
 
     def _student(self, job: Job) -> Job:
-        """The same job with the student's own word dropout."""
-        own = max(job.config.training.word_dropout, self.recipe.distillation.word_dropout)
-        return replace(job, config=job.config.with_training(word_dropout=own))
+        """The same job with the student's word dropout."""
+        rate = max(job.config.training.word_dropout, self.recipe.distillation.word_dropout)
+        return replace(job, config=job.config.with_training(word_dropout=rate))
 
-    def _mixed(self, config: Config, taught: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The targets of a student: its own and its teachers', or these alone."""
+    def _soft_targets(self, config: Config, predicted: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The targets of a student: a mixture of labels and teachers' predictions, or these."""
         share, smoothing = self.recipe.distillation.share, config.training.label_smoothing
         own = target_distributions(self.task.train.targets, len(self.task.classes), smoothing)
-        mixed = taught.astype(np.float32)
-        mixed[: len(own)] = share * taught[: len(own)] + (1 - share) * own
+        mixed = predicted.astype(np.float32)
+        mixed[: len(own)] = share * predicted[: len(own)] + (1 - share) * own
         return mixed
 
     def _train(
@@ -174,11 +172,10 @@ class NetworkTrainer:
         for start in range(0, len(jobs), at_once):
             part = slice(start, start + at_once)
             specs = [
-                self._plan(job, target)
+                self._spec(job, target)
                 for job, target in zip(jobs[part], targets[part], strict=True)
             ]
-            taught = targets[start] is not None
-            examples = self.learned_by_students if taught else self.task.train
+            examples = self.task.train if targets[start] is None else self.student_examples
             runs = f"{start + 1}" if len(specs) == 1 else f"{start + 1}-{start + len(specs)}"
             title = name if len(jobs) == 1 else f"{name} {runs} of {len(jobs)}"
             trainer = Trainer(
@@ -195,16 +192,16 @@ class NetworkTrainer:
                 for spec in specs
             )
             yield summaries, trainer
-            del trainer  # its memory is for the next one
+            del trainer  # frees its memory for the next one
 
-    def _plan(self, job: Job, targets: NDArray[np.float32] | None) -> RunSpec:
+    def _spec(self, job: Job, targets: NDArray[np.float32] | None) -> RunSpec:
         self.model.to("cpu")
         initialize(self.model, job.config, self.vectors)
         weights = {name: value.detach().clone() for name, value in self.model.named_parameters()}
         return RunSpec(job.config.training, weights, job.subset, targets)
 
     def cross_validated(self, configs: Sequence[Config]) -> list[float]:
-        """For each config, the share of the training examples that its folds predict rightly."""
+        """The cross-validated accuracy of each config over the training examples."""
         count, folds = len(self.task.train), self.recipe.data.folds
         if folds > count:
             raise ConfigError(f"folds={folds} must be at most the {count} training examples")
@@ -230,12 +227,12 @@ class NetworkTrainer:
 def train_networks(
     task: Task, recipe: Recipe, seeds: Sequence[int], device: str, report: Report
 ) -> list[TrainedNetwork]:
-    """Train ``seeds`` side by side; each reads the test set once, when its weights are settled."""
+    """Train ``seeds``, and predict the test set once with the final weights of each."""
     started = time.monotonic()
     networks = NetworkTrainer(task, recipe, device, report)
     configs = [recipe.config.with_training(seed=seed) for seed in seeds]
     folded = networks.cross_validated(configs) if task.dev is None else None
-    ended = [
+    finished = [
         (summary, trainer.weights_of(run), probabilities)
         for summaries, trainer in networks.train([Job(config) for config in configs], "training")
         for run, (summary, probabilities) in enumerate(
@@ -243,7 +240,7 @@ def train_networks(
         )
     ]
     failed = [
-        str(seed) for seed, (summary, _, _) in zip(seeds, ended, strict=True) if summary.failed
+        str(seed) for seed, (summary, _, _) in zip(seeds, finished, strict=True) if summary.failed
     ]
     if failed:
         raise TrainingError(
@@ -262,12 +259,12 @@ def train_networks(
             sentences_per_second=networks.sentences_seen / seconds,
             side_by_side=tuple(seeds),
         )
-        for number, (summary, weights, probabilities) in enumerate(ended)
+        for number, (summary, weights, probabilities) in enumerate(finished)
     ]
 
 
 def _teacher_seed(config: Config, number: int) -> int:
-    """A seed of its own for every teacher, far from those that people give."""
+    """A different seed for every teacher, far from those that people use."""
     entropy = (config.training.seed, number, 2)
     return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
 
@@ -318,7 +315,7 @@ class ExperimentEnv:
 def run_networks(
     env: ExperimentEnv, recipe: Recipe, seeds: Sequence[int], report: Report
 ) -> list[Result]:
-    """Train ``seeds`` side by side, and write a result for each."""
+    """Train ``seeds``, and write a result for each."""
     if env.save is not None and recipe.data.authors_tokens:
         raise ConfigError(
             "data.authors_tokens: a model folder splits texts at spaces and not as the authors' "
