@@ -1,4 +1,4 @@
-"""A folder of scored shards: no row lost or doubled, in order, whatever happens on the way."""
+"""A folder of scored shards: no row is lost or written twice, and rows keep their order."""
 
 import gzip
 import json
@@ -64,9 +64,7 @@ def contents(output: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("top", [1, 2])
-def test_the_shards_are_the_single_file_cut_at_the_ends_of_the_inputs(
-    tmp_path, model, corpus, monkeypatch, top
-):
+def test_shards_together_equal_the_single_output_file(tmp_path, model, corpus, monkeypatch, top):
     monkeypatch.setattr(scoring, "CHUNK", 16)
     score(model, corpus, tmp_path / "out", top=top)
     predict(model, [], corpus, tmp_path / "whole.parquet", top=top)
@@ -75,7 +73,7 @@ def test_the_shards_are_the_single_file_cut_at_the_ends_of_the_inputs(
     assert [name[6:-8] for name in names] == ["B", "a-1", "a", "c", "d", "e"]
 
 
-def test_names_sort_as_the_inputs_do_beyond_the_digits(tmp_path, monkeypatch):
+def test_names_sort_like_the_inputs(tmp_path, monkeypatch):
     found = [tmp_path / f"{'x' * (i % 7)}{i}.csv" for i in range(111)]
     monkeypatch.setattr(scoring, "DIGITS", 1)
     monkeypatch.setattr(scoring, "find_shards", lambda _: found)
@@ -85,7 +83,7 @@ def test_names_sort_as_the_inputs_do_beyond_the_digits(tmp_path, monkeypatch):
     assert len(set(names)) == len(found)
 
 
-def test_what_is_scored_is_not_scored_again(tmp_path, model, corpus, capsys):
+def test_a_scored_shard_is_not_scored_again(tmp_path, model, corpus, capsys):
     output = tmp_path / "out"
     score(model, corpus, output)
     before = {path: path.stat().st_ino for path in output.iterdir()}
@@ -99,7 +97,7 @@ def test_what_is_scored_is_not_scored_again(tmp_path, model, corpus, capsys):
 
 
 @pytest.mark.parametrize("change", ["input", "model", "top", "damage"])
-def test_what_another_input_or_model_has_made_is_made_anew(tmp_path, model, corpus, change):
+def test_a_shard_of_another_input_or_model_is_scored_again(tmp_path, model, corpus, change):
     output, top = tmp_path / "out", 1
     score(model, corpus, output)
     match change:
@@ -126,7 +124,7 @@ def test_a_new_shard_at_the_end_is_added(tmp_path, model, corpus, capsys):
     assert rows_of(tmp_path / "out")[-1]["text"] == "one more"
 
 
-def test_bad_shards_are_named_and_the_rest_is_not_lost(tmp_path, model, corpus, capsys):
+def test_bad_shards_are_named_and_all_others_are_scored(tmp_path, model, corpus, capsys):
     good = (corpus / "a.parquet").read_bytes()
     (corpus / "a.parquet").write_bytes(good[:-9])
     write_columns(corpus / "z.csv", {"other": ["no text here"], "id": [1]})
@@ -145,7 +143,7 @@ def test_bad_shards_are_named_and_the_rest_is_not_lost(tmp_path, model, corpus, 
     assert len(rows_of(tmp_path / "out")) == 131
 
 
-def test_the_first_readable_shard_names_the_column_of_all(tmp_path, model):
+def test_the_first_readable_shard_decides_the_text_column(tmp_path, model):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.parquet").write_bytes(b"PAR1 and no more")
     for name in ("b", "c"):
@@ -157,7 +155,7 @@ def test_the_first_readable_shard_names_the_column_of_all(tmp_path, model):
     assert [row["text"] for row in rows_of(tmp_path / "out")] == ["good", "bad"] * 2
 
 
-def test_nothing_half_written_stays_or_is_read(tmp_path, model, corpus):
+def test_temporary_files_of_killed_runs_are_removed(tmp_path, model, corpus):
     output = tmp_path / "out"
     output.mkdir()
     for command in range(ATTEMPTS):  # as many were killed before, which is no fault of the shard
@@ -166,26 +164,26 @@ def test_nothing_half_written_stays_or_is_read(tmp_path, model, corpus):
     assert all(not path.name.startswith(".") for path in output.iterdir())
 
 
-def test_a_shard_that_kills_its_workers_is_given_up_and_named(tmp_path, model, corpus):
+def test_a_shard_that_kills_its_workers_is_left_out_and_named(tmp_path, model, corpus):
     (shard, *_) = plan_shards(corpus, tmp_path / "out")
-    manner = ScoringConfig(scoring.model_fingerprint(model), TableOptions("text"))
+    config = ScoringConfig(scoring.model_fingerprint(model), TableOptions("text"))
     for attempt in range(ATTEMPTS):
-        assert not score_shard(load_scorer(model, manner), manner, shard).fault
+        assert not score_shard(load_scorer(model, config), config, shard).fault
         shard.target.unlink()
         (shard.target.parent / f".{shard.target.name}.{attempt}.tmp").write_bytes(b"half")
-    fault = score_shard(load_scorer(model, manner), manner, shard).fault
+    fault = score_shard(load_scorer(model, config), config, shard).fault
     assert f"B.jsonl: {ATTEMPTS} workers died of it" in fault
 
 
-def test_a_model_that_is_replaced_meanwhile_is_refused(model):
-    manner = ScoringConfig(scoring.model_fingerprint(model), TableOptions("text"))
+def test_a_model_that_changed_during_the_run_is_refused(model):
+    config = ScoringConfig(scoring.model_fingerprint(model), TableOptions("text"))
     path = model / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text())))
     with pytest.raises(ModelFolderError, match="has been replaced meanwhile"):
-        load_scorer(model, manner)
+        load_scorer(model, config)
 
 
-def test_a_place_that_will_not_do_is_refused_before_any_work(tmp_path, model, corpus):
+def test_an_unusable_output_is_refused_before_any_work(tmp_path, model, corpus):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"file is a file, and shards are scored into a folder"):
         score(model, corpus, tmp_path / "file")
@@ -201,7 +199,7 @@ def test_a_place_that_will_not_do_is_refused_before_any_work(tmp_path, model, co
         score(model, tmp_path / "*.nothing", tmp_path / "out")
 
 
-def test_a_disk_that_refuses_ends_the_run_at_once(tmp_path, model, corpus, monkeypatch):
+def test_a_failed_write_ends_the_run(tmp_path, model, corpus, monkeypatch):
     def refuse(*_: object, **__: object):
         raise scoring.StorageError("no room")
 
@@ -210,7 +208,7 @@ def test_a_disk_that_refuses_ends_the_run_at_once(tmp_path, model, corpus, monke
         score(model, corpus, tmp_path / "out")
 
 
-def test_the_extra_is_named_where_ray_is_missing(tmp_path, model, corpus, monkeypatch):
+def test_a_missing_ray_is_named_with_its_extra(tmp_path, model, corpus, monkeypatch):
     for name in ("ray", "ray.data"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"--engine ray needs the extra 'ray': pip install"):
@@ -230,7 +228,7 @@ def test_the_extra_is_named_where_ray_is_missing(tmp_path, model, corpus, monkey
         ({"engine": "local", "ray_address": "auto"}, "--ray-address is for Ray"),
     ],
 )
-def test_options_that_do_not_go_together_are_answered(tmp_path, model, corpus, options, message):
+def test_contradictory_options_are_refused(tmp_path, model, corpus, options, message):
     with pytest.raises(UserError, match=message):
         predict(model, **{"source": corpus, "output": tmp_path / "out"} | options)
     assert not (tmp_path / "out").exists()
@@ -242,7 +240,9 @@ def test_the_command_scores_a_folder(dcnn, model, corpus):
     assert "out: 6 of 6 shards scored, 131 rows in " in done.err
 
 
-def test_abstaining_is_counted_and_several_labels_have_no_rank(tmp_path, model, corpus, capsys):
+def test_abstentions_are_counted_and_top_is_refused_for_multi_label(
+    tmp_path, model, corpus, capsys
+):
     score(model, corpus, tmp_path / "out", abstain_below=0.6)
     left = sum(row["label"] is None for row in rows_of(tmp_path / "out"))
     assert 0 < left < 131
@@ -271,7 +271,7 @@ LABELS = {
     ("top", "below", "multi_label"),
     [(1, 0.0, False), (9, 0.0, False), (2, 0.6, False), (1, 0.0, True)],
 )
-def test_columns_say_what_predictions_do(classes, top, below, multi_label):
+def test_columns_equal_the_predictions(classes, top, below, multi_label):
     thresholds = (0.3, 0.5, 0.7)[: len(classes)] if multi_label else None
     predictor = Predictor(make_artifact(classes=classes, thresholds=thresholds))
     texts = texts_of(60)
@@ -293,7 +293,7 @@ def test_columns_say_what_predictions_do(classes, top, below, multi_label):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
-def test_a_cluster_that_is_not_there_is_named(address):
+def test_an_unreachable_cluster_is_named(address):
     with pytest.raises(UserError, match=rf"there is no Ray at {address} \(.*leave out"):
         check_reachable(address)
     check_reachable("auto")  # which Ray looks up

@@ -43,7 +43,7 @@ def place(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def started(place) -> Iterator[Callable[[str], subprocess.Popen]]:
-    """Start the command, and see to it that none is left."""
+    """Start the command, and end it after the test."""
     running: list[subprocess.Popen] = []
 
     def start(output: str, source: str = "in") -> subprocess.Popen:
@@ -91,7 +91,7 @@ def wait_for_a_worker(output: Path, besides: tuple[int, ...] = ()) -> int:
     raise AssertionError("no worker has begun to write")
 
 
-def test_ray_writes_what_one_process_writes_and_does_nothing_twice(place, started):
+def test_ray_writes_what_one_process_writes_and_skips_finished_shards(place, started):
     code, err = ended(started("whole"))
     assert code == 0
     assert f"{SHARDS} of {SHARDS} shards scored, {SHARDS * ROWS:,} rows" in err
@@ -103,7 +103,7 @@ def test_ray_writes_what_one_process_writes_and_does_nothing_twice(place, starte
     assert contents(place / "whole") == contents(place / "local")
 
 
-def test_workers_that_are_killed_lose_and_double_no_row(place, started):
+def test_killed_workers_lose_no_row_and_write_none_twice(place, started):
     process = started("killed")
     first = wait_for_a_worker(place / "killed")
     os.kill(first, signal.SIGKILL)
@@ -114,7 +114,7 @@ def test_workers_that_are_killed_lose_and_double_no_row(place, started):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_command_that_is_killed_or_stopped_goes_on_when_it_is_repeated(place, started, number):
+def test_a_killed_or_stopped_command_continues_when_repeated(place, started, number):
     output = place / f"stopped-{number}"
     process = started(output.name)
     while not list(output.glob("[0-9]*.parquet")):  # the first shards are done
@@ -123,7 +123,7 @@ def test_a_command_that_is_killed_or_stopped_goes_on_when_it_is_repeated(place, 
     process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
-    assert ("the same command goes on" in err) == (number == signal.SIGINT)
+    assert ("the same command continues" in err) == (number == signal.SIGINT)
     done = contents(output)
     code, err = ended(started(output.name))
     assert code == 0
@@ -132,7 +132,7 @@ def test_a_command_that_is_killed_or_stopped_goes_on_when_it_is_repeated(place, 
     assert [name for name in done if name.startswith("0")]
 
 
-def test_a_corrupt_shard_is_named_and_the_rest_is_not_lost(place, started):
+def test_a_corrupt_shard_is_named_and_all_others_are_scored(place, started):
     (place / "bad").mkdir()
     for number in range(SHARDS):
         content = (place / "in" / f"{number}.parquet").read_bytes()
