@@ -15,7 +15,7 @@ from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.results import EXPERIMENTS
 from dcnn.experiments.runs import ExperimentEnv
-from dcnn.metrics import softmax
+from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.fit import find_vectors, initialize, make_model

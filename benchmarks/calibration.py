@@ -23,7 +23,8 @@ from dcnn.data.corpora.trec import read_trec
 from dcnn.data.labels import number_labels
 from dcnn.data.readers import TableOptions, read_labelled
 from dcnn.data.split import stratified_split
-from dcnn.metrics import evaluate, softmax
+from dcnn.metrics import evaluate
+from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
 from dcnn.training.fit import RunOptions, fit
 from results import RESULTS, make_parser, provenance, read_json, render_block, write_json

@@ -28,9 +28,9 @@ from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runs import ExperimentEnv, Job, NetworkTrainer
 from dcnn.export import Exported, decided_by_rounding, export, open_session, run_onnx
-from dcnn.metrics import softmax
 from dcnn.models import build_model
 from dcnn.ops import select as backends
+from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
 from results import (

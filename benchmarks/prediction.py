@@ -11,7 +11,7 @@ import torch
 from dcnn.artifact import Artifact
 from dcnn.compare import TimedCall, time_in_turns
 from dcnn.data.readers import read_rows
-from dcnn.metrics import softmax
+from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
 from eager_torch import EagerTorchPredictor, torch_model

@@ -29,9 +29,9 @@ from dcnn.export import (
     row_orders,
     run_onnx,
 )
-from dcnn.metrics import softmax
 from dcnn.models import build_model
 from dcnn.ops import select as backends
+from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
 from dcnn.serve.app import make_app
 from dcnn.serve.protocol import Limits

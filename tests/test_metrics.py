@@ -21,9 +21,8 @@ from dcnn.metrics import (
     evaluate_labels,
     micro_f1,
     reliability,
-    sigmoid,
-    softmax,
 )
+from dcnn.ops.reference import sigmoid, softmax
 from dcnn.plots import reliability_svg
 
 

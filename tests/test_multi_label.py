@@ -19,7 +19,8 @@ from dcnn.data.labels import label_texts
 from dcnn.errors import DataError, ModelFolderError, UserError
 from dcnn.export import export, open_session, run_onnx
 from dcnn.inspection import explain, explain_each
-from dcnn.metrics import evaluate_labels, sigmoid
+from dcnn.metrics import evaluate_labels
+from dcnn.ops.reference import sigmoid
 from dcnn.predictor import Predictor
 from dcnn.serve.prediction import prediction_response
 from untrained import make_artifact

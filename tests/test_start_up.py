@@ -17,7 +17,7 @@ NEEDLESS = (
     *("pyarrow", "polars", "dcnn.data.frames"),
     *("csv", "multiprocessing", "importlib.metadata", "http", "asyncio", "unittest"),
     *("dcnn.cli", "dcnn.data.readers", "dcnn.text.vectors"),
-    *("dcnn.training", "dcnn.experiments"),
+    *("dcnn.training", "dcnn.experiments", "dcnn.metrics"),
 )
 LIST_MODULES = """
 import atexit, json, sys

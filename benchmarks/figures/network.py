@@ -7,8 +7,8 @@ import numpy as np
 
 from dcnn.inspection.picture import FOR, GREY, INK, LINE
 from dcnn.inspection.trace import Trace, TracedLayer
-from dcnn.metrics import softmax
 from dcnn.ops import reference
+from dcnn.ops.reference import softmax
 from figures.canvas import Array, Canvas, shade
 
 CELL = 30.0

@@ -1,6 +1,4 @@
-"""Probabilities and their scores in numpy: accuracy, F1, thresholds, calibration.
-
-Single-label models end in a softmax, multi-label models in one sigmoid per label.
+"""Scores of probabilities: accuracy, F1, thresholds, calibration.
 
 Thresholds: each label of a multi-label model has its own, the one with the best F1 on dev. A label
 that dev rarely shows gets the threshold that is best for all labels together, by micro F1.
@@ -15,12 +13,13 @@ changes little, and a large one is hardly affected.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Number = TypeVar("Number", bound=np.floating[Any])
+from dcnn.ops.reference import sigmoid, softmax
+
 Bools = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 
@@ -29,20 +28,6 @@ DEFAULT_THRESHOLD = 0.5
 BINS = 15
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 _HALVINGS = 60
-
-
-def softmax(logits: NDArray[Number]) -> NDArray[Number]:
-    """Probabilities along the last axis, which add up to 1."""
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities: NDArray[Number] = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return probabilities
-
-
-def sigmoid(logits: NDArray[Number]) -> NDArray[Number]:
-    """The probability of every label on its own; no exponential overflows."""
-    small = np.exp(-np.abs(logits))  # in (0, 1]
-    probabilities: NDArray[Number] = np.where(logits >= 0, np.ones_like(small), small) / (1 + small)
-    return probabilities
 
 
 # Scores

@@ -18,10 +18,10 @@ from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
 from dcnn.errors import ConfigError, DataError, UserError
-from dcnn.metrics import sigmoid, softmax
 from dcnn.ops import reference
 from dcnn.ops import select as backends
 from dcnn.ops.native import Network
+from dcnn.ops.reference import sigmoid, softmax
 from dcnn.text.vocabulary import Ints, Sentences
 
 Floats = NDArray[np.float32]

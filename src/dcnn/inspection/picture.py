@@ -28,7 +28,7 @@ from dcnn.inspection.attribution import (
 )
 from dcnn.inspection.feature_graph import ROOT
 from dcnn.inspection.trace import Trace
-from dcnn.metrics import sigmoid, softmax
+from dcnn.ops.reference import sigmoid, softmax
 from dcnn.text.vocabulary import Ints
 
 TOP_NODES = 10

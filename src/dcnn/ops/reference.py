@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Number = TypeVar("Number", bound=np.floating[Any])
 Lengths = TypeVar("Lengths")  # a numpy array or a torch tensor of integers
 
 
@@ -193,3 +194,17 @@ def forward(
         passes.append(layer_pass(x, valid, filters, bias, k, fold_rows))
         x, valid = passes[-1].values, k
     return passes
+
+
+def softmax(logits: NDArray[Number]) -> NDArray[Number]:
+    """Probabilities along the last axis, which sum to 1: the head of a single-label model."""
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probabilities: NDArray[Number] = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return probabilities
+
+
+def sigmoid(logits: NDArray[Number]) -> NDArray[Number]:
+    """A probability per label, without overflow: the head of a multi-label model."""
+    small = np.exp(-np.abs(logits))  # in (0, 1]
+    probabilities: NDArray[Number] = np.where(logits >= 0, np.ones_like(small), small) / (1 + small)
+    return probabilities

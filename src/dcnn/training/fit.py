@@ -21,9 +21,10 @@ from dcnn.data.batching import Examples, Floats
 from dcnn.data.labels import LabelledTexts
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
-from dcnn.metrics import DEFAULT_THRESHOLD, calibrate, choose_thresholds, evaluate_labels, sigmoid
+from dcnn.metrics import DEFAULT_THRESHOLD, calibrate, choose_thresholds, evaluate_labels
 from dcnn.models import SentenceModel, build_model
 from dcnn.ops import select
+from dcnn.ops.reference import sigmoid
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
 from dcnn.training.batches import ALONE, StoreBatches
