@@ -4,7 +4,8 @@ The file is ``results/<experiment>/<model>-<recipe>-seed<N>.json``; ``docs/resul
 describes the fields for other programs. It holds the prediction for every test example and whether
 it is right, so tables and significance tests need neither corpora nor models. Class numbers and
 right-or-wrong marks are strings of digits: one line for a whole test set instead of thousands. It
-also records where and with what a run was made: hardware, versions and commit.
+also records where and with what a run was made: hardware, versions and commit. The test
+probabilities are beside it in a file ``.npz``, for an ensemble of several runs.
 """
 
 import hashlib
@@ -23,6 +24,10 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dcnn import __version__
 from dcnn.config import renamed
@@ -281,15 +286,55 @@ def write_result(folder: Path, result: Result) -> Path:
     values["test_correct"] = as_digits(result.test_correct)
     text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     path = _path_of(folder, result)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"{path.parent} could not be made ({error.strerror}); choose another folder"
-        ) from error
+    _make_folder(path.parent)
     with write_atomically(path) as stream:
         stream.write(text.encode())
     return path
+
+
+def write_probabilities(
+    folder: Path, result: Result, probabilities: NDArray[np.float32], truth: NDArray[Any]
+) -> None:
+    """Write what an ensemble needs of a run beside its result: (test examples, classes) and truth.
+
+    Raises:
+        StorageError: the folder cannot be made or written.
+    """
+    path = _path_of(folder, result).with_suffix(".npz")
+    _make_folder(path.parent)
+    with write_atomically(path) as stream:
+        np.savez_compressed(stream, probabilities=probabilities, truth=truth)
+
+
+def read_probabilities(
+    folder: Path, result: Result
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The test probabilities of a run, and the true class numbers.
+
+    Raises:
+        DataError: the file is missing, damaged or of another run.
+    """
+    path = _path_of(folder, result).with_suffix(".npz")
+    try:
+        with path.open("rb") as stream, np.load(stream) as stored:
+            probabilities, truth = stored["probabilities"], stored["truth"]
+    except (OSError, ValueError, LookupError, BadZipFile):
+        probabilities = truth = np.zeros((0, 1))
+    if probabilities.argmax(axis=-1).tolist() != list(result.test_predictions):
+        raise DataError(
+            f"no ensemble: {path} does not hold the probabilities of that run; remove the result "
+            "beside it, and the same command runs that seed again"
+        )
+    return probabilities, truth
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"{folder} could not be made ({error.strerror}); choose another folder"
+        ) from error
 
 
 def read_results(folder: Path) -> list[Result]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.registry import find_corpus
-from dcnn.errors import ConfigError, DataError, TrainingError
+from dcnn.errors import ConfigError, TrainingError
 from dcnn.experiments import results as provenance
 from dcnn.experiments.ngrams import choose_setting, fit_ngrams
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of
@@ -31,12 +30,14 @@ from dcnn.experiments.results import (
     ENSEMBLE,
     Result,
     fingerprint,
+    read_probabilities,
     read_result,
     result_path,
+    write_probabilities,
     write_result,
 )
 from dcnn.experiments.tasks import Task, load_task
-from dcnn.files import file_sha256, write_atomically
+from dcnn.files import file_sha256
 from dcnn.ops.select import for_training
 from dcnn.text.vocabulary import Ints, Sentences
 from dcnn.training.callbacks import Callback, EpochReport
@@ -327,44 +328,13 @@ def run_networks(
     networks = train_networks(task, located, seeds, env.device, report)
     for network in networks:
         result = _network_result(env, task, recipe, located, network)
-        _write_probabilities(env, result, network.test_probabilities, task.test.targets)
+        write_probabilities(env.results, result, network.test_probabilities, task.test.targets)
         write_result(env.results, result)
         results.append(result)
     if env.save is not None:
         for network in networks:
             _save_model(env, task, recipe, network)
     return results
-
-
-def _probabilities_path(env: ExperimentEnv, result: Result) -> Path:
-    return env.result_path(result.model, result.recipe, result.seed).with_suffix(".npz")
-
-
-def _write_probabilities(
-    env: ExperimentEnv, result: Result, probabilities: NDArray[np.float32], truth: NDArray[Any]
-) -> None:
-    """Keep what an ensemble needs of a run beside its result, so that it can be made later."""
-    path = _probabilities_path(env, result)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with write_atomically(path) as stream:
-        np.savez_compressed(stream, probabilities=probabilities, truth=truth)
-
-
-def _read_probabilities(
-    env: ExperimentEnv, result: Result
-) -> tuple[NDArray[np.float32], NDArray[Any]]:
-    path = _probabilities_path(env, result)
-    try:
-        with path.open("rb") as stream, np.load(stream) as stored:
-            probabilities, truth = stored["probabilities"], stored["truth"]
-    except (OSError, ValueError, LookupError, BadZipFile):
-        probabilities = truth = np.zeros((0, 1), np.float32)
-    if probabilities.argmax(axis=-1).tolist() != list(result.test_predictions):
-        raise DataError(
-            f"no ensemble: {path} does not hold the probabilities of that run; remove the result "
-            "beside it, and the same command runs that seed again"
-        )
-    return probabilities, truth
 
 
 def has_ensemble(env: ExperimentEnv, recipe: Recipe, seeds: Sequence[int]) -> bool:
@@ -380,7 +350,7 @@ def write_ensemble(env: ExperimentEnv, recipe: Recipe, seeds: Sequence[int]) -> 
         DataError: the probabilities of a run are not there.
     """
     runs = [read_result(env.result_path(DCNNConfig.kind, recipe.name, seed)) for seed in seeds]
-    stored = [_read_probabilities(env, run) for run in runs]
+    stored = [read_probabilities(env.results, run) for run in runs]
     probabilities, truth = [one for one, _ in stored], stored[0][1]
     predicted = np.mean(probabilities, axis=0).argmax(axis=1)
     correct = predicted == truth
