@@ -46,7 +46,7 @@ from dcnn.serve.registry import Registry, ServedModel
 
 ABOUT = (
     "Labels, probabilities and explanations of texts by Dynamic Convolutional Neural Networks. "
-    'Every number is the network\'s own. Errors are `{"error": sentence}`.'
+    'All numbers come from the network itself. Errors are `{"error": sentence}`.'
 )
 INLINE_CHARACTERS = 2000  # all texts together: about a millisecond of work
 

@@ -37,11 +37,7 @@ TOP = 8  # n-grams of a detector
 
 
 def check_words(model: ServedModel, texts: Sequence[str], limits: Limits) -> None:
-    """Refuse texts that would take too long: the time grows with the square of their words.
-
-    Raises:
-        HTTPException: they have too many words in all.
-    """
+    """Refuse texts that would take too long: the time grows with the square of their words."""
     encoder = model.predictor.artifact.encoder
     words = sum(len(encoder.tokenizer(text)) for text in texts)
     if words > limits.explain_words:
@@ -128,12 +124,7 @@ def index_detectors(
 
 
 def find_detectors(model: ServedModel, query: DetectorsQuery) -> bytes:
-    """The response of ``/v1/detectors``.
-
-    Raises:
-        HTTPException: there is no corpus, the model has no detectors, or there is no such node.
-        UserError: the word is not in the vocabulary.
-    """
+    """The response of ``/v1/detectors``; an error if there is no corpus, node or word."""
     index, given = model.detectors, query.model_fields_set
     if index is None:
         raise HTTPException(404, model.detectors_note)

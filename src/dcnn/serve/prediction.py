@@ -33,12 +33,7 @@ _PARAMETERS = {
 
 
 def check_options(predictor: Predictor, options: PredictOptions) -> None:
-    """Find before any work what a multi-label model cannot do.
-
-    Raises:
-        HTTPException: ``top`` is above 1.
-        UserError: it is to abstain.
-    """
+    """Raise an error before any work for what a multi-label model cannot do."""
     if predictor.multi_label and options.top > 1:
         raise HTTPException(
             422,
@@ -102,11 +97,7 @@ def chunks(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def read_upload(content: bytes, query: FileQuery, limits: Limits) -> list[Row]:
-    """The rows of an uploaded file.
-
-    Raises:
-        HTTPException: the file cannot be read, or has too many texts or one that is too long.
-    """
+    """The rows of an uploaded file; raises HTTPException if it cannot be used."""
     # The name is only ever printed: its last part, shortened, without control characters.
     last = PurePosixPath(query.name.replace("\\", "/")).name
     path = Path("".join(c for c in last if c.isprintable())[-LONGEST_NAME:] or "the file")

@@ -64,13 +64,9 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) 
         HTTPException: it is larger than ``limit`` bytes, or has not arrived after ``seconds``.
         ClientDisconnect: the connection was closed.
     """
-    # The rest of a body that is too large is not read.
-    too_large = HTTPException(
-        413, f"the body is larger than {limit:,} bytes; send less at once", {"connection": "close"}
-    )
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > limit:
-            raise too_large
+            raise _too_large(limit)
     parts, size = [], 0
     try:
         async with asyncio.timeout(seconds):
@@ -81,7 +77,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) 
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > limit:
-                    raise too_large
+                    raise _too_large(limit)
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
@@ -90,12 +86,13 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) 
         ) from None
 
 
-def parse(kind: type[Model], body: bytes) -> Model:
-    """The request in a JSON body.
+def _too_large(limit: int) -> HTTPException:
+    message = f"the body is larger than {limit:,} bytes; send less at once"
+    return HTTPException(413, message, {"connection": "close"})  # without reading the rest
 
-    Raises:
-        HTTPException: it is not JSON, or not such a request; the message names the field.
-    """
+
+def parse(kind: type[Model], body: bytes) -> Model:
+    """The request in a JSON body; an error's message names the field."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
@@ -114,11 +111,7 @@ def fault_message(location: Sequence[int | str], message: str) -> str:
 
 
 def check_texts(texts: Sequence[str], most: int, limits: Limits) -> None:
-    """Refuse too many texts, or one that is too long.
-
-    Raises:
-        HTTPException: the limit, and what was received.
-    """
+    """Raise HTTPException if there are too many texts, or if one is too long."""
     if len(texts) > most:
         raise HTTPException(422, f"{len(texts):,} texts are more than {most:,}; send fewer at once")
     for number, text in enumerate(texts):

@@ -74,11 +74,7 @@ class Registry:
         self._by_name = {model.name: model for model in models}
 
     def get(self, name: str | None) -> ServedModel:
-        """The model of that name.
-
-        Raises:
-            HTTPException: there is none.
-        """
+        """The model of that name, or HTTPException."""
         if name is None:
             return self.models[0]
         if (model := self._by_name.get(name)) is None:

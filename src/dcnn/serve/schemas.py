@@ -73,7 +73,7 @@ class PredictOptions(ModelRequest):
     )
 
 
-class PredictRequest(TextRequest, PredictOptions):
+class PredictRequest(PredictOptions, TextRequest):
     """The body of ``/v1/predict``."""
 
 
@@ -117,7 +117,7 @@ class GraphRequest(ModelRequest):
     edges: int = Field(3, ge=1, le=8, description="Edges into every node, strongest first.")
 
 
-class ExplainRequest(TextRequest, GraphRequest):
+class ExplainRequest(GraphRequest, TextRequest):
     """The body of ``/v1/explain``."""
 
 
