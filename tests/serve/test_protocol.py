@@ -79,8 +79,9 @@ def test_a_body_that_does_not_arrive_times_out(client_with):
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": []}
+    app = client_with(body_seconds=0.05).app
     start = time.monotonic()
-    asyncio.run(client_with(body_seconds=0.05).app(scope, receive, send))
-    assert time.monotonic() - start < 1
+    asyncio.run(app(scope, receive, send))
+    assert time.monotonic() - start < 5
     assert sent[0]["status"] == 408
     assert b"within 0.05 seconds" in sent[1]["body"]

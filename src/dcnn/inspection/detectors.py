@@ -194,6 +194,32 @@ class _Occurrences:
         return contributions
 
 
+@dataclass(frozen=True)
+class DescribedNGram:
+    """An n-gram of the corpus that activates a detector; see ``Detection``."""
+
+    text: str  # the words, with an ellipsis for every gap
+    words: tuple[str, ...]
+    positions: tuple[int, ...]
+    strongest: tuple[int, ...]
+    value: float
+    count: int
+
+
+@dataclass(frozen=True)
+class DetectorDescription:
+    """A detector and the n-grams of the corpus that activate it most."""
+
+    layer: int
+    map: int
+    row: int
+    name: str
+    mean: float  # of its values over the corpus
+    faint: bool  # whether its values vary little compared with those of its layer
+    contributions: dict[str, float]  # mean over its n-grams, to the logit of each class
+    top: tuple[DescribedNGram, ...]
+
+
 class DetectorIndex:
     """The detectors of a network with their n-grams of a corpus; made by ``rank_detectors``.
 
@@ -360,7 +386,7 @@ class DetectorIndex:
         """The selected detectors, or all, as JSON: see ``describe`` for their fields."""
         if selected is None:
             selected = map(SelectedDetector, self.corpus.detections)
-        detectors = [self.describe(one.detector) | one.values for one in selected]
+        detectors = [asdict(self.describe(one.detector)) | one.values for one in selected]
         return json.dumps(self.summary() | {"detectors": detectors}, ensure_ascii=False)
 
     def summary(self) -> dict[str, Any]:
@@ -371,26 +397,24 @@ class DetectorIndex:
             "words": self.corpus.total,
         }
 
-    def describe(self, detector: Detector) -> dict[str, Any]:
-        """One detector as plain values: layer, map, row, name, mean, faint, contributions, top."""
+    def describe(self, detector: Detector) -> DetectorDescription:
+        """One detector as plain values."""
         names = map(str, self.predictor.classes)
-        return asdict(detector) | {
-            "name": self.name(detector),
-            "mean": self.corpus.means[detector],
-            "faint": self.is_faint(detector),
-            "contributions": dict(zip(names, self.class_contributions(detector), strict=True)),
-            "top": [
-                {
-                    "text": str(found),
-                    "words": list(found.words),
-                    "positions": list(found.positions),
-                    "strongest": list(found.strongest),
-                    "value": found.value,
-                    "count": found.count,
-                }
-                for found in self.top(detector)
-            ],
-        }
+        return DetectorDescription(
+            layer=detector.layer,
+            map=detector.map,
+            row=detector.row,
+            name=self.name(detector),
+            mean=self.corpus.means[detector],
+            faint=self.is_faint(detector),
+            contributions=dict(zip(names, self.class_contributions(detector), strict=True)),
+            top=tuple(
+                DescribedNGram(
+                    str(one), one.words, one.positions, one.strongest, one.value, one.count
+                )
+                for one in self.top(detector)
+            ),
+        )
 
     def _detections(self, detector: Detector) -> list[Detection]:
         if detector not in self.corpus.detections:

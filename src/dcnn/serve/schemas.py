@@ -13,6 +13,7 @@ from typing_extensions import TypedDict  # pydantic accepts that of typing from 
 
 from dcnn.artifact import Label
 from dcnn.inspection.attribution import NGram
+from dcnn.inspection.detectors import DetectorDescription
 from dcnn.inspection.explanation import Comparison, Deletion, DescribedWord
 from dcnn.inspection.picture import Layout
 from dcnn.serve import Limits
@@ -218,41 +219,12 @@ class CompareResponse(TypedDict):
     comparison: Comparison
 
 
-class CorpusNGram(TypedDict):
-    """An n-gram of the corpus that activates a detector."""
-
-    text: str
-    """The words, with an ellipsis where some are missing."""
-    words: list[str]
-    positions: list[int]
-    strongest: list[int]
-    """Positions of the words with the largest contributions."""
-    value: float
-    count: int
-
-
-class DetectorResponse(TypedDict):
-    """A row of a feature map, and the n-grams of the corpus that activate it most."""
-
-    layer: int
-    map: int
-    row: int
-    name: str
-    mean: float
-    """Mean of its values over the corpus."""
-    faint: bool
-    """Whether its weights are small compared with the others of its layer."""
-    contributions: dict[str, float]
-    """Mean contribution of its n-grams to the logit of each class."""
-    top: list[CorpusNGram]
-
-
 @_response
 class DetectorsResponse(TypedDict):
     """Detectors of a model."""
 
     model: str
-    detectors: list[DetectorResponse]
+    detectors: list[DetectorDescription]
     total: int
     """Number of detectors that match, those beyond `limit` included."""
 
