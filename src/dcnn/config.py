@@ -10,10 +10,8 @@ Rules are checked when a section is built, so no later code meets an impossible 
 ``dcnn tune`` and ``DCNNClassifier`` start from; docs/languages.md says how it was chosen.
 """
 
-import difflib
 import json
 import math
-import tomllib
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -419,9 +417,9 @@ def from_plain(section: type[AnySection], values: Mapping[str, Any], where: str)
     Raises:
         ConfigError: a name is unknown, or a value has the wrong type or breaks a rule.
     """
-    check_names(where, values, [item.name for item in fields(cast("Any", section))])
-    hints = typing.get_type_hints(section)
-    checked = {name: _checked(where, name, hints[name], value) for name, value in values.items()}
+    types = {item.name: _unannotated(item.type) for item in fields(cast("Any", section))}
+    check_names(where, values, list(types))
+    checked = {name: _checked(where, name, types[name], value) for name, value in values.items()}
     try:
         return section(**checked)
     except ConfigError as error:
@@ -459,6 +457,8 @@ def check_names(where: str, values: Mapping[str, Any], known: list[str]) -> None
     for name in values:
         if name in known:
             continue
+        import difflib  # not needed to predict
+
         for names in RENAMED_SETTINGS.values():
             if names.get(name) in known:
                 raise ConfigError(f"{where}: the setting '{name}' is now called {names[name]}")
@@ -470,6 +470,10 @@ def check_names(where: str, values: Mapping[str, Any], known: list[str]) -> None
 def require_table(where: str, value: object) -> None:
     """Refuse what is not a table of settings."""
     require(isinstance(value, Mapping), f"{where}={value!r} must be a table of settings")
+
+
+def _unannotated(hint: Any) -> Any:
+    return hint.__origin__ if hasattr(hint, "__metadata__") else hint
 
 
 def _checked(where: str, name: str, hint: Any, value: Any) -> Any:
@@ -504,6 +508,8 @@ def _shortened(value: object) -> str:
 
 def parse_setting(setting: str) -> tuple[str, str, object]:
     """Split ``section.key=value``; the value is written as in TOML, or is a bare word."""
+    import tomllib  # not needed to predict
+
     path, equals, text = setting.partition("=")
     section, dot, key = path.strip().partition(".")
     if not (equals and dot and key):
@@ -524,6 +530,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: the file is missing or not valid TOML.
     """
+    import tomllib  # not needed to predict
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
