@@ -29,6 +29,9 @@ def test_nodes_and_edges_of_a_picture_are_those_of_the_graph(seen, top, edges):
             assert graph.has_edge(edge.source, edge.target)
     assert len(into.pop("root")) == min(top, seen.trace.head_weight.shape[1])
     assert {node.id for node in picture.nodes} == set(into)
+    for node in picture.nodes:
+        out = [edge.contribution for edge in picture.edges if edge.source == node.id]
+        assert node.contribution == pytest.approx(sum(out))
     assert all(1 <= len(found) <= edges for found in into.values())
 
 

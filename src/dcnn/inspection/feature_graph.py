@@ -51,14 +51,13 @@ def incoming_edges(
     window = positions.ravel()[nodes][:, None] + np.arange(1 - width, 1)  # (T, m)
     target, place = np.nonzero((window >= 0) & (window < columns))  # (P,)
     map_, row = np.divmod(nodes[target] // kept, rows)
-    # The row itself, or the two that folding sums; of every map below.
-    row_below = row[:, None] + np.arange(0, rows_below, rows)  # (P, 1 or 2)
-    n = np.arange(maps_below)[:, None]  # (n, 1)
-    line = (n * rows_below + row_below[:, None]).reshape(len(target), -1)  # (P, n * rows)
-    source = line * columns + window[target, place][:, None]
-    size = maps_below * rows_below
-    weight = filters.ravel()[(map_[:, None] * size + line) * width + place[:, None]]
-    return np.repeat(target, line.shape[1]), source.ravel(), weight.ravel()
+    # The rows that each row reads: itself, or the two that folding sums; of every map below.
+    below = np.arange(maps_below * rows_below).reshape(maps_below, -1, rows)
+    read = below.transpose(2, 0, 1).reshape(rows, -1)  # (rows, n * rows read)
+    source = (read * columns)[row] + window[target, place][:, None]
+    first = map_ * (maps_below * rows_below * width) + place
+    weight = filters.ravel().take((read * width)[row] + first[:, None])
+    return np.repeat(target, read.shape[1]), source.ravel(), weight.ravel()
 
 
 @dataclass(frozen=True)
