@@ -173,7 +173,7 @@ class TestLong:
             os.kill(number, signal.SIGINT)
         out, _ = process.communicate(timeout=300)
         assert process.returncode != 0
-        assert out.count("the same command with --resume goes on from there") == 1, out
+        assert out.count("the same command with --resume continues from there") == 1, out
         torchrun.run(*command, "--out", "stopped", "--resume")
         assert difference(tmp_path / "whole", tmp_path / "stopped") == 0
 
