@@ -7,7 +7,7 @@ import pytest
 from dcnn.artifact import load
 from dcnn.cli import app, examples
 from dcnn.cli.console import make_console
-from dcnn.cli.examples import read_corpus, read_dev_and_test, read_examples
+from dcnn.cli.examples import read_corpus, read_examples
 from dcnn.config import Config
 from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError
@@ -75,8 +75,7 @@ SINGLE, MULTI = '{"text": "a plot", "label": "x"}\n', '{"text": "a plot", "label
 
 
 def read(train, dev, test):
-    others = read_dev_and_test(dev, test, TableOptions())
-    read_corpus(make_console(stderr=True), train, *others, TableOptions(), Config())
+    read_corpus(make_console(stderr=True), train, dev, test, TableOptions(), Config())
 
 
 def test_multi_label_dev_or_test_files_are_refused_before_the_encoding(tmp_path, monkeypatch):

@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dcnn.cli.console import (
-    DevFile,
-    Encoding,
-    Json,
-    LabelColumn,
-    NoHeader,
-    TextColumn,
-    TrainFile,
-    make_console,
-    make_table,
-    split_names,
-)
+from dcnn.cli import console as cli
 from dcnn.cli.examples import read_examples
 from dcnn.data.readers import TableOptions
 from dcnn.errors import MissingExtraError, StorageError, UserError
@@ -33,28 +22,26 @@ JSON, TABLE, PLOT = "comparison.json", "comparison.md", "comparison.svg"
 
 
 def compare(
-    data: TrainFile,
-    test: Annotated[Path, typer.Option("--test", help="Examples to score every model on.")],
-    dev: DevFile = None,
+    data: cli.TrainFile,
+    test: Annotated[Path, typer.Option(help="Examples to score every model on.")],
+    dev: cli.DevFile = None,
     models: Annotated[
         str | None,
         typer.Option(
-            "--models",
             help="Comma-separated: dcnn, max-tdnn, nbow, nb, binb, svm, maxent, fasttext, "
-            "setfit; by default all that are installed.",
+            "setfit; by default all that are installed."
         ),
     ] = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, max=100, help="Runs of every model that has a seed.")
+        int, typer.Option(min=1, max=100, help="Runs of every model that has a seed.")
     ] = 1,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    encoding: Encoding = "utf-8",
-    no_header: NoHeader = False,
-    as_json: Json = False,
+    text_column: cli.TextColumn = None,
+    label_column: cli.LabelColumn = None,
+    encoding: cli.Encoding = "utf-8",
+    no_header: cli.NoHeader = False,
+    as_json: cli.Json = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder for the table, a plot and our models."),
+        Path | None, typer.Option(help="Folder for the table, a plot and our models.")
     ] = None,
 ) -> None:
     """Train several kinds of models and compare them on a test set.
@@ -70,7 +57,7 @@ def compare(
       dcnn compare train.csv --test test.csv --models dcnn,binb,svm --seeds 5 --out comparison
       dcnn compare train.csv --test test.csv --json > comparison.json
     """
-    console = make_console(stderr=True)
+    console = cli.make_console(stderr=True)
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"--out {out} exists and is not empty; name a new folder")
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
@@ -104,7 +91,7 @@ def compare(
     if as_json:
         print(json.dumps(described))
     else:
-        _print(make_console(), ranking, lines)
+        _print(cli.make_console(), ranking, lines)
     if out is not None:
         _write(console, out, ranking, markdown(ranking, lines), described)
 
@@ -114,7 +101,7 @@ def _choose(models: str | None) -> "tuple[list[Candidate], list[dict[str, str]]]
     from dcnn.compare import all_candidates
 
     known = all_candidates()
-    names = list(dict.fromkeys(split_names("--models", models)) if models is not None else known)
+    names = list(dict.fromkeys(cli.split_names("--models", models)) or known)
     if any(name not in known for name in names):
         raise UserError(f"--models {models}: choose from {', '.join(known)}")
     left_out = [
@@ -142,7 +129,7 @@ def _models_folder(out: Path | None) -> AbstractContextManager[str | Path]:
 def _print(console: Console, ranking: "list[Ranked]", lines: list[str]) -> None:
     from dcnn.compare import COLUMNS
 
-    table = make_table(*COLUMNS)
+    table = cli.make_table(*COLUMNS)
     table.collapse_padding, table.pad_edge = True, False
     for column in table.columns:
         column.no_wrap = True
@@ -154,11 +141,7 @@ def _print(console: Console, ranking: "list[Ranked]", lines: list[str]) -> None:
 
 
 def _write(
-    console: Console,
-    folder: Path,
-    ranking: "list[Ranked]",
-    table: str,
-    described: dict[str, Any],
+    console: Console, folder: Path, ranking: "list[Ranked]", table: str, described: dict[str, Any]
 ) -> None:
     from dcnn.compare import plot
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:  # rich takes longer to import than a prediction takes
 
     from dcnn.training.callbacks import Callback
 
-TABLES = ".csv, .tsv, .jsonl, .parquet, .arrow or .feather"
-MANY_FILES = "a folder or a quoted pattern names many"
+_TABLES = ".csv, .tsv, .jsonl, .parquet, .arrow or .feather"
+_MANY = "a folder or a quoted pattern names many"
+LABELLED_FILES = f"Labelled texts: {_TABLES}; {_MANY}."
+TEXT_FILES = f"Texts: {_TABLES}, or .txt with one per line; {_MANY}."
 
 ModelFolder = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model folder, as `dcnn train` writes it.")
 ]
 NewModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to write.")]
-TrainFiles = Annotated[
-    Path, typer.Argument(metavar="TRAIN", help=f"Labelled texts: {TABLES}; {MANY_FILES}.")
-]
+TrainFiles = Annotated[Path, typer.Argument(metavar="TRAIN", help=LABELLED_FILES)]
 TrainFile = Annotated[
     Path,
     typer.Argument(metavar="TRAIN", help="Labelled texts: .csv, .tsv or .jsonl, also compressed."),
@@ -89,10 +89,6 @@ Device = Annotated[
     typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train; auto prefers a GPU."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-OfClass = Annotated[
-    str | None,
-    typer.Option("--class", metavar="C", help="A label; by default the predicted one."),
-]
 MarkdownFiles = Annotated[
     list[Path] | None,
     typer.Option("--write", help="Replace the marked block of this Markdown file; repeatable."),

@@ -14,7 +14,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from dcnn.cli.console import DataFolder, make_console, make_table, progress_bar
+from dcnn.cli import console as cli
 from dcnn.data.corpora.download import fetch_corpus
 from dcnn.data.corpora.registry import (
     CORPORA,
@@ -38,19 +38,19 @@ data = typer.Typer(
 
 
 @data.command("list")
-def list_corpora(folder: DataFolder = None) -> None:
+def list_corpora(folder: cli.DataFolder = None) -> None:
     """List the corpora: what they are, where they belong, and whether they are there.
 
     Example: dcnn data list --data corpora
     """
     root = data_folder(folder)
-    table = make_table("name", "what", "folder", "download", "files", left=3)
+    table = cli.make_table("name", "what", "folder", "download", "files", left=3)
     table.columns[-1].justify = "left"
     for corpus in CORPORA.values():
         size = sum(download.file.size for download in corpus.downloads)
         there = "present" if find_form(corpus, root) else "missing"
         table.add_row(corpus.name, corpus.title, corpus.folder, f"{size / 1e6:,.1f} MB", there)
-    console = make_console()
+    console = cli.make_console()
     console.print(f"Data folder: {root}", soft_wrap=True)
     console.print(table)
 
@@ -60,7 +60,7 @@ def fetch_corpora(
     names: Annotated[
         list[str], typer.Argument(metavar="NAME", help="sst, trec, twitter, glove, or all.")
     ],
-    folder: DataFolder = None,
+    folder: cli.DataFolder = None,
 ) -> None:
     """Download corpora from their authors' sites, and verify every file.
 
@@ -72,7 +72,7 @@ def fetch_corpora(
       dcnn data fetch all --data corpora
     """
     root = data_folder(folder)
-    console = make_console(stderr=True)
+    console = cli.make_console(stderr=True)
     for corpus in _named([] if ALL in names else names):
         place = root / corpus.folder
         if _is_there(corpus, root):
@@ -89,7 +89,7 @@ def verify_corpora(
         list[str] | None,
         typer.Argument(metavar="NAME", help="Which corpora; by default all that are there."),
     ] = None,
-    folder: DataFolder = None,
+    folder: cli.DataFolder = None,
 ) -> None:
     """Check sizes, checksums and the number of examples of the corpora, one line per file.
 
@@ -104,7 +104,7 @@ def verify_corpora(
         chosen = [corpus for corpus in chosen if find_form(corpus, root)]
     if not chosen:
         raise DataError(f"{root} holds none of the corpora; run: dcnn data fetch {ALL}")
-    console = make_console()
+    console = cli.make_console()
     faults = 0
     for corpus in chosen:
         for right, finding in _findings(corpus, root):
@@ -128,7 +128,7 @@ def _is_there(corpus: Corpus, root: Path) -> bool:
 
 
 def _fetch(console: Console, corpus: Corpus, root: Path) -> list[Path]:
-    bar = progress_bar(
+    bar = cli.progress_bar(
         console,
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),

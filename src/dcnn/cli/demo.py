@@ -46,10 +46,8 @@ class Result:
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Model folder of the DCNN.")] = Path(
-        "demo-model"
-    ),
-    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same models.")] = 0,
+    out: Annotated[Path, typer.Option(help="Model folder of the DCNN.")] = Path("demo-model"),
+    seed: Annotated[int, typer.Option(help="The same seed gives the same models.")] = 0,
 ) -> None:
     """Train on a built-in corpus, compare with three baselines, and predict.
 
@@ -64,7 +62,7 @@ def demo(
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in corpus.items())
     console.print(
         f"Built-in corpus: generated opinion sentences ({sizes}).\n"
-        "Templates and word combinations of the test set do not occur in training.\n",
+        "Templates and word combinations of the test set do not occur in training.\n"
     )
     dcnn, result = _run_network(console, "DCNN", DEFAULT, corpus, seed)
     results = [result]
@@ -112,7 +110,7 @@ def _run_network(
     seconds = time.perf_counter() - started
     console.print(
         f"{name:<9} {summary.epochs} epochs, {summary.sentences_per_second:,.0f} sentences/s, "
-        f"dev accuracy {100 * (summary.dev_accuracy or 0):.1f} %",
+        f"dev accuracy {100 * (summary.dev_accuracy or 0):.1f} %"
     )
     predictions = Predictor(artifact).predict([opinion.text for opinion in corpus["test"]])
     labels = [prediction.label for prediction in predictions]

@@ -8,19 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from dcnn.cli.console import (
-    MANY_FILES,
-    TABLES,
-    Encoding,
-    Json,
-    ModelFolder,
-    NoHeader,
-    TextColumn,
-    count_progress,
-    make_console,
-    make_table,
-    printable,
-)
+from dcnn.cli import console as cli
 from dcnn.config import DCNNConfig
 from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import UserError
@@ -34,50 +22,39 @@ from dcnn.inspection.detectors import (
     rank_detectors,
 )
 from dcnn.inspection.explanation import class_number
-from dcnn.inspection.render import (
-    class_contributions,
-    corpus_summary,
-    report_writer,
-)
+from dcnn.inspection.render import class_contributions, corpus_summary, report_writer
 from dcnn.predictor import Predictor
 
 FEW = 10  # detectors shown in the terminal by default
 
 
 def detectors(
-    model: ModelFolder,
-    corpus: Annotated[
-        Path,
-        typer.Option("--corpus", help=f"Texts: {TABLES}, or .txt with one per line; {MANY_FILES}."),
-    ],
-    text_column: TextColumn = None,
-    encoding: Encoding = "utf-8",
-    no_header: NoHeader = False,
-    layer: Annotated[
-        int | None, typer.Option("--layer", min=1, help="Detectors of this layer only.")
-    ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, max=200, help="N-grams per detector.")] = 5,
+    model: cli.ModelFolder,
+    corpus: Annotated[Path, typer.Option(help=cli.TEXT_FILES)],
+    text_column: cli.TextColumn = None,
+    encoding: cli.Encoding = "utf-8",
+    no_header: cli.NoHeader = False,
+    layer: Annotated[int | None, typer.Option(min=1, help="Detectors of this layer only.")] = None,
+    top: Annotated[int, typer.Option(min=1, max=200, help="N-grams per detector.")] = 5,
     find: Annotated[
-        str | None, typer.Option("--find", metavar="WORD", help="Detectors that react to a word.")
+        str | None, typer.Option(metavar="WORD", help="Detectors that react to a word.")
     ] = None,
     of_class: Annotated[
         str | None, typer.Option("--class", metavar="C", help="Detectors in favour of a label.")
     ] = None,
     like: Annotated[
-        str | None, typer.Option("--like", metavar="TEXT", help="Detectors that fire on a text.")
+        str | None, typer.Option(metavar="TEXT", help="Detectors that fire on a text.")
     ] = None,
     detector: Annotated[
-        str | None, typer.Option("--detector", metavar="L:MAP:ROW", help="This detector.")
+        str | None, typer.Option(metavar="L:MAP:ROW", help="This detector.")
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            "--limit", min=1, help="Number of detectors; by default 10 printed, all in files."
-        ),
+        typer.Option(min=1, help="Number of detectors; by default 10 printed, all in files."),
     ] = None,
-    as_json: Json = False,
+    as_json: cli.Json = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write them to a file: .json, .html or .md.")
+        Path | None, typer.Option(help="Write them to a file: .json, .html or .md.")
     ] = None,
 ) -> None:
     """Show which n-grams of a corpus each feature detector reacts to.
@@ -119,14 +96,15 @@ def detectors(
         class_number(predictor, of_class)
 
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
-    with count_progress(make_console(stderr=True), "reading the corpus: {count} texts") as report:
+    stderr = cli.make_console(stderr=True)
+    with cli.count_progress(stderr, "reading the corpus: {count} texts") as report:
         texts = (row.text for row in read_rows(corpus, columns, labels=False))
         index = rank_detectors(predictor, texts, top, None if layer is None else [layer], report)
     if one is not None:
         chosen, order = [SelectedDetector(one)], ""
     elif find is not None:
         chosen = [SelectedDetector(found) for found in index.find(find)]
-        order = f"how much more of {printable(find)!r} they hold than the corpus does"
+        order = f"how much more of {cli.printable(find)!r} they hold than the corpus does"
     elif of_class is not None:
         chosen = [
             SelectedDetector(
@@ -134,7 +112,7 @@ def detectors(
             )
             for contribution in index.for_class(of_class)
         ]
-        order = f"their contribution to {printable(of_class)}"
+        order = f"their contribution to {cli.printable(of_class)}"
     elif like is not None:
         chosen = [
             SelectedDetector(
@@ -155,14 +133,14 @@ def detectors(
     if as_json:
         print(index.to_json(chosen[:limit]))
         return
-    console = make_console()
+    console = cli.make_console()
     shown = chosen[: limit or FEW]
     print_detectors(console, index, shown)
     console.print(corpus_summary(index), soft_wrap=True)
     if not chosen:
         console.print(
-            f"No detector's strongest n-grams hold clearly more of {printable(find)!r} than the "
-            "corpus does.",
+            "No detector's strongest n-grams hold clearly more of "
+            f"{cli.printable(find)!r} than the corpus does.",
             soft_wrap=True,
         )
     elif order:
@@ -207,15 +185,15 @@ def print_detectors(
     """A table with one section per detector."""
     if not chosen:
         return
-    table = make_table("detector", "value", "count", "n-gram")
+    table = cli.make_table("detector", "value", "count", "n-gram")
     table.columns[0].no_wrap = True
     table.columns[3].justify = "left"
     for one in chosen:
-        title = Text(printable(index.name(one.detector)), style="bold")
+        title = Text(cli.printable(index.name(one.detector)), style="bold")
         table.add_row(Text(str(one.detector), style="bold"), "", "", title)
         for note in (one.note, class_contributions(index, one.detector)):
             if note:
-                table.add_row("", "", "", Text(printable(note), style="dim"))
+                table.add_row("", "", "", Text(cli.printable(note), style="dim"))
         for found in index.top(one.detector):
             table.add_row("", f"{found.value:+.3f}", f"{found.count:,}", _ngram(found))
         table.add_section()
@@ -227,6 +205,6 @@ def _ngram(found: Detection) -> Text:
     text = Text()
     for part, strong in found.parts():
         text.append(" " if text else "").append(
-            printable(part), style="bold cyan" if strong else ""
+            cli.printable(part), style="bold cyan" if strong else ""
         )
     return text

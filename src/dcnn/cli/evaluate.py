@@ -12,22 +12,7 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
-from dcnn.cli.console import (
-    MANY_FILES,
-    TABLES,
-    AbstainBelow,
-    Encoding,
-    Json,
-    LabelColumn,
-    LabelColumns,
-    LabelsSeparator,
-    ModelFolder,
-    NoHeader,
-    TextColumn,
-    make_console,
-    make_table,
-    split_names,
-)
+from dcnn.cli import console as cli
 from dcnn.data.labels import LabelledTexts, check_form
 from dcnn.data.readers import TableOptions, read_labelled
 from dcnn.errors import UserError
@@ -50,18 +35,16 @@ WORST_PAIRS = 10
 
 
 def evaluate(
-    model: ModelFolder,
-    data: Annotated[
-        Path, typer.Argument(metavar="FILE", help=f"Labelled texts: {TABLES}; {MANY_FILES}.")
-    ],
-    as_json: Json = False,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    labels_separator: LabelsSeparator = None,
-    label_columns: LabelColumns = None,
-    encoding: Encoding = "utf-8",
-    no_header: NoHeader = False,
-    abstain_below: AbstainBelow = None,
+    model: cli.ModelFolder,
+    data: Annotated[Path, typer.Argument(metavar="FILE", help=cli.LABELLED_FILES)],
+    as_json: cli.Json = False,
+    text_column: cli.TextColumn = None,
+    label_column: cli.LabelColumn = None,
+    labels_separator: cli.LabelsSeparator = None,
+    label_columns: cli.LabelColumns = None,
+    encoding: cli.Encoding = "utf-8",
+    no_header: cli.NoHeader = False,
+    abstain_below: cli.AbstainBelow = None,
     reliability_diagram: Annotated[
         Path | None,
         typer.Option(
@@ -92,7 +75,7 @@ def evaluate(
         encoding=encoding,
         header=not no_header,
         labels_separator=labels_separator,
-        label_columns=split_names("--label-columns", label_columns),
+        label_columns=cli.split_names("--label-columns", label_columns),
     )
     predictor = Predictor.load(model)
     if predictor.multi_label and abstain_below is not None:
@@ -110,7 +93,7 @@ def evaluate(
         truth = examples.targets
         truth = truth if predictor.multi_label else np.eye(len(labels), dtype=np.float32)[truth]
         _draw(reliability_diagram, title, probabilities, truth, predictor.multi_label)
-    scores = _scores(predictor, examples, probabilities)
+    scores = evaluate_model(predictor, examples, probabilities)
     thresholds = predictor.artifact.thresholds
     answered = None
     if abstain_below is not None:
@@ -124,7 +107,7 @@ def evaluate(
             values["answered"] = asdict(answered)
         print(json.dumps(values))
         return
-    console = make_console()
+    console = cli.make_console()
     print_evaluation(console, scores, thresholds)
     if answered is not None:
         accuracy = answered.accuracy
@@ -135,20 +118,15 @@ def evaluate(
         )
 
 
-def evaluate_model(predictor: Predictor, examples: LabelledTexts) -> Evaluation | LabelEvaluation:
-    """The scores of a model on ``examples``."""
-    classes = [str(label) for label in predictor.classes]
-    probabilities = predictor.probabilities(examples.texts)
-    return _scores(predictor, examples.with_classes(classes), probabilities)
-
-
-def _scores(
+def evaluate_model(
     predictor: Predictor, examples: LabelledTexts, probabilities: NDArray[np.float32]
 ) -> Evaluation | LabelEvaluation:
+    """The scores of the predicted ``probabilities`` of ``examples``."""
     labels, thresholds = [str(label) for label in predictor.classes], predictor.artifact.thresholds
+    targets = examples.with_classes(labels).targets
     if thresholds is not None:
-        return evaluate_labels(examples.targets, probabilities, thresholds, labels)
-    return evaluate_classes(examples.targets, probabilities, labels)
+        return evaluate_labels(targets, probabilities, thresholds, labels)
+    return evaluate_classes(targets, probabilities, labels)
 
 
 def print_evaluation(
@@ -175,7 +153,7 @@ def print_evaluation(
         "   ".join(f"{name} {100 * score:.2f} %" for name, score in overall.items()), soft_wrap=True
     )
     last = () if thresholds is None else ("threshold",)
-    table = make_table("label", "precision", "recall", "F1", "examples", *last)
+    table = cli.make_table("label", "precision", "recall", "F1", "examples", *last)
     for number, score in enumerate(per_label):
         values = [f"{value:.3f}" for value in (score.precision, score.recall, score.f1)]
         values.append(str(score.support))
@@ -189,13 +167,13 @@ def print_evaluation(
 
 def _print_confusion(console: Console, confusion: NDArray[Any], labels: Sequence[str]) -> None:
     if len(labels) <= MATRIX_CLASSES:
-        table = make_table("true \\ predicted", *labels)
+        table = cli.make_table("true \\ predicted", *labels)
         for label, row in zip(labels, confusion, strict=True):
             table.add_row(label, *(str(count) for count in row))
     else:
         counts = confusion.copy()
         np.fill_diagonal(counts, 0)
-        table = make_table("most confused: true", "predicted", "examples", left=3)
+        table = cli.make_table("most confused: true", "predicted", "examples", left=3)
         for place in counts.argsort(axis=None)[::-1][:WORST_PAIRS]:
             true, predicted = divmod(int(place), len(labels))
             if counts[true, predicted]:

@@ -17,18 +17,14 @@ from rich.console import Console
 
 from dcnn.cli.console import count_progress
 from dcnn.cli.torchrun import first_reads_first, processes_here
-from dcnn.config import Config
+from dcnn.config import Config, TrainingConfig
 from dcnn.data.arrow import ARROW
 from dcnn.data.columns import shown_names
 from dcnn.data.corpora.registry import cache_folder
 from dcnn.data.encode import FileEncoder, count_labels, encode_files, prepare_corpus
-from dcnn.data.labels import (
-    LabelledTexts,
-    check_form,
-    check_training_labels,
-    sorted_labels,
-)
+from dcnn.data.labels import LabelledTexts, check_form, check_training_labels, sorted_labels
 from dcnn.data.readers import TableOptions, find_shards, read_labelled
+from dcnn.data.split import hold_out
 from dcnn.data.store import Corpus, EncodedFile, Store
 from dcnn.errors import DataError
 from dcnn.files import COMPRESSIONS
@@ -61,7 +57,7 @@ def read_examples(
             "give a column with one label per row"
         )
     check_training_labels(train, splits=dev is None)
-    others = read_dev_and_test(dev, test, columns)
+    others = _read_dev_and_test(dev, test, columns)
     _warn_of_empty_columns(train)
     for examples in filter(None, others):
         check_form(examples, multi_label=train.multi_label, of=train.source)
@@ -69,14 +65,37 @@ def read_examples(
     return train, dev_set, test_set
 
 
-def read_dev_and_test(
+def read_split(
+    console: Console,
+    data: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: TableOptions,
+    training: TrainingConfig,
+    *,
+    multi_label: bool = False,
+) -> tuple[LabelledTexts, LabelledTexts, LabelledTexts | None]:
+    """As ``read_examples``, with a dev set held out of ``data`` where none is given."""
+    train, dev_set, test_set = read_examples(data, dev, test, columns, multi_label=multi_label)
+    if dev_set is None:
+        train, dev_set = hold_out(train, training.dev_fraction, training.seed)
+    _print_sizes(console, train, len(dev_set), ", multi-label" if train.multi_label else "")
+    return train, dev_set, test_set
+
+
+def _read_dev_and_test(
     dev: Path | None, test: Path | None, columns: TableOptions
 ) -> tuple[LabelledTexts | None, LabelledTexts | None]:
-    """Dev and test examples, which have no weights."""
     unweighted = replace(columns, weight_column=None)
     return (
         None if dev is None else read_labelled(dev, unweighted),
         None if test is None else read_labelled(test, unweighted),
+    )
+
+
+def _print_sizes(console: Console, train: LabelledTexts | Corpus, n_dev: int, kind: str) -> None:
+    console.print(
+        f"{len(train):,} training and {n_dev:,} dev examples, {len(train.classes)} labels{kind}"
     )
 
 
@@ -109,21 +128,23 @@ def _text_bytes(path: Path) -> int:
 def read_corpus(
     console: Console,
     data: Path,
-    dev: LabelledTexts | None,
-    test: LabelledTexts | None,
+    dev: Path | None,
+    test: Path | None,
     columns: TableOptions,
     config: Config,
     workers: "Workers | None" = None,
-) -> Corpus:
-    """Encode the files of ``data`` on disk, or find them encoded; hold out a dev set if none is.
+) -> tuple[Corpus, LabelledTexts | None, LabelledTexts | None]:
+    """The training set encoded on disk, dev (``None`` if held out of it) and test.
 
     Of several processes each encodes its own files. Hosts may share a cache or not: what a host
     is missing afterwards is encoded by the first process on it.
     """
+    with first_reads_first(workers):
+        others = dev_set, test_set = _read_dev_and_test(dev, test, columns)
     paths, store = find_shards(data), Store(cache_folder())
     with first_reads_first(workers):
         encoder = FileEncoder.for_files(paths, columns, config.text, store)
-        for examples in filter(None, (dev, test)):  # before encoding, which may take hours
+        for examples in filter(None, others):  # before encoding, which may take hours
             check_form(examples, multi_label=False, of=str(data))
 
     def prepare() -> Corpus:
@@ -135,20 +156,23 @@ def read_corpus(
         )
         counts = count_labels(files, str(data), splits=dev is None)
         classes = sorted_labels(counts)
-        for examples in filter(None, (dev, test)):
+        for examples in filter(None, others):
             examples.with_classes(classes)
         split = config.training if dev is None else None
         return prepare_corpus(files, encoder.tokenizer, config.text, split, classes, store)
 
     if workers is None:
-        return prepare()
-    if own := paths[workers.rank :: workers.size]:
-        _encode(console, own, encoder)
-    workers.wait()
-    prepared = prepare() if workers.local_rank == 0 else None
-    key = workers.text_of_first("" if prepared is None else prepared.key)
-    workers.wait()  # now the corpus is on every host
-    return prepared or Corpus.load(store, key)
+        corpus = prepare()
+    else:
+        if own := paths[workers.rank :: workers.size]:
+            _encode(console, own, encoder)
+        workers.wait()
+        prepared = prepare() if workers.local_rank == 0 else None
+        key = workers.text_of_first("" if prepared is None else prepared.key)
+        workers.wait()  # now the corpus is on every host
+        corpus = prepared or Corpus.load(store, key)
+    _print_sizes(console, corpus, len(corpus.held_out if dev_set is None else dev_set), "")
+    return corpus, dev_set and dev_set.with_classes(corpus.classes), test_set
 
 
 def _encode(console: Console, paths: Sequence[Path], encoder: FileEncoder) -> list[EncodedFile]:

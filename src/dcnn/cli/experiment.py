@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dcnn.cli.console import DataFolder, Device, MarkdownFiles, make_console, split_names
+from dcnn.cli import console as cli
 from dcnn.data.corpora.registry import data_folder, find_corpus
 from dcnn.errors import DataError, DcnnError, MissingExtraError, TrainingStoppedError, UserError
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of, load_recipe
@@ -56,37 +56,26 @@ _TITLES = {
 def _make_command(experiment: str, title: str) -> Callable[..., None]:
     def command(
         models: Annotated[
-            str,
-            typer.Option(
-                "--models",
-                help="Comma-separated: dcnn, max-tdnn, nbow, nb, binb, svm, maxent.",
-            ),
+            str, typer.Option(help="Comma-separated: dcnn, max-tdnn, nbow, nb, binb, svm, maxent.")
         ] = "dcnn",
         seeds: Annotated[
-            int,
-            typer.Option(
-                "--seeds", min=1, max=1000, help="How many, from 0; n-gram models have none."
-            ),
+            int, typer.Option(min=1, max=1000, help="How many, from 0; n-gram models have none.")
         ] = 5,
         recipe: Annotated[
-            str,
-            typer.Option("--recipe", help="Settings: paper, tuned, best, or a .toml file."),
+            str, typer.Option(help="Settings: paper, tuned, best, or a .toml file.")
         ] = "tuned",
-        device: Device = "auto",
+        device: cli.Device = "auto",
         jobs: Annotated[
-            int, typer.Option("--jobs", min=0, help="CPU: parallel runs; 0 is one per core.")
+            int, typer.Option(min=0, help="CPU: parallel runs; 0 is one per core.")
         ] = 0,
-        data: DataFolder = None,
+        data: cli.DataFolder = None,
         results: Results = Path("results"),
-        save: Annotated[
-            Path | None, typer.Option("--save", help="Folder for the trained models.")
-        ] = None,
+        save: Annotated[Path | None, typer.Option(help="Folder for the trained models.")] = None,
         sample: Annotated[
-            bool,
-            typer.Option("--sample", help="The corpus is a sample: do not check its files."),
+            bool, typer.Option("--sample", help="The corpus is a sample: do not check its files.")
         ] = False,
     ) -> None:
-        names = split_names("--models", models)
+        names = cli.split_names("--models", models)
         if any(name not in (*NETWORKS, *NGRAMS) for name in names):
             known = ", ".join(name for name in MODELS if name in (*NETWORKS, *NGRAMS))
             raise UserError(f"--models {models}: choose from {known}")
@@ -125,7 +114,7 @@ def _make_command(experiment: str, title: str) -> Callable[..., None]:
             save=save,
             processes=os.cpu_count() or 1,
         )
-        console = make_console(stderr=True)
+        console = cli.make_console(stderr=True)
         try:
             for name in recipes:
                 if name in NETWORKS:
@@ -159,7 +148,7 @@ for _name, _title in _TITLES.items():
 
 
 @experiment.command()
-def tables(results: Results = Path("results"), write: MarkdownFiles = None) -> None:
+def tables(results: Results = Path("results"), write: cli.MarkdownFiles = None) -> None:
     """Render Tables 1 to 3 beside the paper's figures, from the results alone.
 
     With --write, the block `experiments` of a Markdown file gets the four tables, and the block
@@ -171,10 +160,7 @@ def tables(results: Results = Path("results"), write: MarkdownFiles = None) -> N
       dcnn experiment tables --write README.md --write docs/experiments.md
     """
     found = read_results(results)
-    blocks = {
-        "experiments-summary": summary_table(found),
-        "experiments": experiment_tables(found),
-    }
+    blocks = {"experiments-summary": summary_table(found), "experiments": experiment_tables(found)}
     if write:
         write_blocks(write, blocks)
     else:
@@ -301,7 +287,7 @@ def _train(env: "ExperimentEnv", recipe: Recipe, seeds: list[int]) -> list[Resul
     """On a CPU this runs in a process of its own, so it creates its own console."""
     from dcnn.experiments.runs import run_networks
 
-    console = make_console(stderr=True)
+    console = cli.make_console(stderr=True)
     who = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]}-{seeds[-1]}"
 
     def report(what: str, epoch: "EpochReport") -> None:

@@ -31,9 +31,7 @@ def explain(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Write the feature graph: .svg, .png, .html, .json or .graphml."
-        ),
+        typer.Option(help="Write the feature graph: .svg, .png, .html, .json or .graphml."),
     ] = None,
     as_json: Json = False,
 ) -> None:

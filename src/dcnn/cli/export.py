@@ -11,9 +11,7 @@ from dcnn.export import export as export_model
 
 def export(
     model: ModelFolder,
-    out: Annotated[
-        Path, typer.Option("--out", help="FILE.onnx, or the name of a new model folder.")
-    ],
+    out: Annotated[Path, typer.Option(help="FILE.onnx, or the name of a new model folder.")],
     form: Annotated[
         str | None,
         typer.Option("--format", metavar="onnx|folder", help="By default as --out is named."),
@@ -21,7 +19,6 @@ def export(
     dtype: Annotated[
         str,
         typer.Option(
-            "--dtype",
             metavar="float32|float16|int8",
             help="How weights are stored; int8 takes a quarter of the space.",
         ),

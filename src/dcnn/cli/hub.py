@@ -24,12 +24,9 @@ def push(
         typer.Option("--private", help="Create a private repository; refused if it is public."),
     ] = False,
     revision: Annotated[
-        str | None,
-        typer.Option("--revision", help="A branch, created if missing; by default the main one."),
+        str | None, typer.Option(help="A branch, created if missing; by default the main one.")
     ] = None,
-    message: Annotated[
-        str | None, typer.Option("--message", help="Commit message on the Hub.")
-    ] = None,
+    message: Annotated[str | None, typer.Option(help="Commit message on the Hub.")] = None,
 ) -> None:
     """Upload a model folder to the Hugging Face Hub, or copy it to a shared folder.
 
@@ -51,8 +48,7 @@ def pull(
     source: Remote,
     out: NewModelFolder,
     revision: Annotated[
-        str | None,
-        typer.Option("--revision", help="A branch, tag or commit; by default the newest."),
+        str | None, typer.Option(help="A branch, tag or commit; by default the newest.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing model folder.")

@@ -28,25 +28,8 @@ from dcnn.batch_predict.shards import (
     plan_shards,
     score_shard,
 )
-from dcnn.cli.console import (
-    MANY_FILES,
-    TABLES,
-    AbstainBelow,
-    Encoding,
-    Json,
-    ModelFolder,
-    NoHeader,
-    TextColumn,
-    make_console,
-    progress_bar,
-)
-from dcnn.data.readers import (
-    BadShardError,
-    TableOptions,
-    find_text_column,
-    is_shard,
-    read_rows,
-)
+from dcnn.cli import console as cli
+from dcnn.data.readers import BadShardError, TableOptions, find_text_column, is_shard, read_rows
 from dcnn.errors import DataError, DcnnError, StorageError, UserError
 from dcnn.files import standard_output, write_atomically
 from dcnn.predictor import Predictor
@@ -56,20 +39,14 @@ ENGINES = ("local", "ray")
 
 
 def predict(
-    model: ModelFolder,
+    model: cli.ModelFolder,
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts to classify.")
     ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--input", help=f"Texts: {TABLES}, or .txt with one per line; {MANY_FILES}."),
-    ] = None,
+    source: Annotated[Path | None, typer.Option("--input", help=cli.TEXT_FILES)] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            help="Write to this file; .parquet, .arrow and .feather get columns.",
-        ),
+        typer.Option(help="Write to this file; .parquet, .arrow and .feather get columns."),
     ] = None,
     skip_bad_shards: Annotated[
         bool,
@@ -78,35 +55,28 @@ def predict(
             help="Report a file of --input that cannot be read, continue, and exit with 1.",
         ),
     ] = False,
-    as_json: Json = False,
-    top: Annotated[int, typer.Option("--top", min=1, help="Labels per text.")] = 1,
-    abstain_below: AbstainBelow = None,
+    as_json: cli.Json = False,
+    top: Annotated[int, typer.Option(min=1, help="Labels per text.")] = 1,
+    abstain_below: cli.AbstainBelow = None,
     labels_separator: Annotated[
-        str,
-        typer.Option(
-            "--labels-separator", metavar="S", help="Separates the labels of a multi-label model."
-        ),
+        str, typer.Option(metavar="S", help="Separates the labels of a multi-label model.")
     ] = LineForm.separator,
-    text_column: TextColumn = None,
-    encoding: Encoding = "utf-8",
-    no_header: NoHeader = False,
+    text_column: cli.TextColumn = None,
+    encoding: cli.Encoding = "utf-8",
+    no_header: cli.NoHeader = False,
     engine: Annotated[
         str | None,
         typer.Option(
-            "--engine",
             metavar="local|ray",
             help="Score --input file by file into the folder --output, here or on Ray workers.",
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Ray workers; by default one per CPU.")
+        int | None, typer.Option(min=1, help="Ray workers; by default one per CPU.")
     ] = None,
     ray_address: Annotated[
         str | None,
-        typer.Option(
-            "--ray-address",
-            help="A running cluster; by default RAY_ADDRESS, then this machine.",
-        ),
+        typer.Option(help="A running cluster; by default RAY_ADDRESS, then this machine."),
     ] = None,
 ) -> None:
     """Classify texts given as arguments, in files, or as lines on standard input.
@@ -291,11 +261,11 @@ def _report(
     """Show how far the shards are, and report at the end; raises if files were left out."""
     from rich.progress import BarColumn, TextColumn
 
-    console = make_console(stderr=True)
+    console = cli.make_console(stderr=True)
     counts: Counter[str] = Counter()
     faults: list[str] = []
     started = time.monotonic()
-    bar = progress_bar(
+    bar = cli.progress_bar(
         console,
         TextColumn("{task.completed:,.0f} of {task.total:,.0f} shards"),
         BarColumn(bar_width=24),

@@ -18,19 +18,15 @@ from dcnn.serve import Limits
 
 def serve(
     models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL", help="Model folders; NAME=FOLDER names one."),
+        list[str], typer.Argument(metavar="MODEL", help="Model folders; NAME=FOLDER names one.")
     ],
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 is any free one.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 is any free one.")
     ] = 8000,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, max=64, help="Number of processes.")
-    ] = 1,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Number of processes.")] = 1,
     corpus: Annotated[
-        Path | None,
-        typer.Option("--corpus", help="Texts that show what the feature detectors react to."),
+        Path | None, typer.Option(help="Texts that show what the feature detectors react to.")
     ] = None,
     text_column: TextColumn = None,
     encoding: Encoding = "utf-8",
@@ -38,7 +34,6 @@ def serve(
     api_key: Annotated[
         str,
         typer.Option(
-            "--api-key",
             envvar="DCNN_API_KEY",
             show_default=False,
             help="Require this key; the variable keeps it out of the process list.",
@@ -46,29 +41,21 @@ def serve(
     ] = "",
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow-host",
-            metavar="NAME",
-            help="A host name of the server behind a proxy; repeatable.",
-        ),
+        typer.Option(metavar="NAME", help="A host name of the server behind a proxy; repeatable."),
     ] = None,
-    max_body: Annotated[
-        int, typer.Option("--max-body", min=1, help="Bytes per request.")
-    ] = Limits.body_bytes,
+    max_body: Annotated[int, typer.Option(min=1, help="Bytes per request.")] = Limits.body_bytes,
     max_file: Annotated[
-        int, typer.Option("--max-file", min=1, help="Bytes per uploaded file.")
+        int, typer.Option(min=1, help="Bytes per uploaded file.")
     ] = Limits.file_bytes,
     max_rows: Annotated[
-        int, typer.Option("--max-rows", min=1, help="Texts per uploaded file.")
+        int, typer.Option(min=1, help="Texts per uploaded file.")
     ] = Limits.file_rows,
-    max_texts: Annotated[
-        int, typer.Option("--max-texts", min=1, help="Texts per request.")
-    ] = Limits.texts,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts per request.")] = Limits.texts,
     max_length: Annotated[
-        int, typer.Option("--max-length", min=1, help="Characters per text.")
+        int, typer.Option(min=1, help="Characters per text.")
     ] = Limits.characters,
     max_in_flight: Annotated[
-        int, typer.Option("--max-in-flight", min=1, help="Requests per worker at once; then 503.")
+        int, typer.Option(min=1, help="Requests per worker at once; then 503.")
     ] = Limits.in_flight,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log a line per request, without its texts.")

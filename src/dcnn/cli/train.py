@@ -17,31 +17,9 @@ from rich.console import Console
 from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.cli.console import (
-    ConfigFile,
-    DevFile,
-    Device,
-    Encoding,
-    LabelColumn,
-    LabelColumns,
-    LabelsSeparator,
-    NewModelFolder,
-    NoHeader,
-    TextColumn,
-    TrainFiles,
-    WeightColumn,
-    make_console,
-    read_config,
-    split_names,
-    stop_on_signal,
-)
+from dcnn.cli import console as cli
 from dcnn.cli.evaluate import evaluate_model, print_evaluation
-from dcnn.cli.examples import (
-    is_large,
-    read_corpus,
-    read_dev_and_test,
-    read_examples,
-)
+from dcnn.cli.examples import is_large, read_corpus, read_split
 from dcnn.cli.torchrun import (
     first_reads_first,
     first_reports,
@@ -55,7 +33,6 @@ from dcnn.config import Config
 from dcnn.data.corpora.registry import cache_folder
 from dcnn.data.labels import LabelledTexts
 from dcnn.data.readers import TableOptions
-from dcnn.data.split import hold_out
 from dcnn.data.store import Corpus
 from dcnn.errors import (
     MissingExtraError,
@@ -70,37 +47,33 @@ from dcnn.training.callbacks import Callback, Listeners, TensorBoardLog, require
 from dcnn.training.progress_bar import TrainingBar
 
 if TYPE_CHECKING:
-    from dcnn.training.distributed import Workers
     from dcnn.training.trainer import TrainingSummary
 
 
 def train(
-    data: TrainFiles,
-    out: NewModelFolder,
-    dev: DevFile = None,
+    data: cli.TrainFiles,
+    out: cli.NewModelFolder,
+    dev: cli.DevFile = None,
     test: Annotated[
-        Path | None,
-        typer.Option("--test", help="Examples to score the finished model on, once."),
+        Path | None, typer.Option(help="Examples to score the finished model on, once.")
     ] = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    labels_separator: LabelsSeparator = None,
-    label_columns: LabelColumns = None,
-    weight_column: WeightColumn = None,
-    encoding: Encoding = "utf-8",
-    no_header: NoHeader = False,
-    config: ConfigFile = None,
+    text_column: cli.TextColumn = None,
+    label_column: cli.LabelColumn = None,
+    labels_separator: cli.LabelsSeparator = None,
+    label_columns: cli.LabelColumns = None,
+    weight_column: cli.WeightColumn = None,
+    encoding: cli.Encoding = "utf-8",
+    no_header: cli.NoHeader = False,
+    config: cli.ConfigFile = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set", metavar="KEY=VALUE", help="A setting, e.g. model.dim=64; repeatable."
         ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over TRAIN.")] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="The same seed gives the same model.")
-    ] = None,
-    device: Device = "auto",
+    epochs: Annotated[int | None, typer.Option(help="Passes over TRAIN.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
+    device: cli.Device = "auto",
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a run that was stopped or killed.")
     ] = False,
@@ -108,14 +81,13 @@ def train(
         bool, typer.Option("--overwrite", help="Replace the model folder or unfinished run.")
     ] = False,
     checkpoint_seconds: Annotated[
-        float, typer.Option("--checkpoint-seconds", min=0, help="Time between checkpoints.")
+        float, typer.Option(min=0, help="Time between checkpoints.")
     ] = 15.0,
     threads: Annotated[
-        int, typer.Option("--threads", min=1, help="CPU threads; their number changes rounding.")
+        int, typer.Option(min=1, help="CPU threads; their number changes rounding.")
     ] = 1,
     tensorboard: Annotated[
-        Path | None,
-        typer.Option("--tensorboard", metavar="DIR", help="Log curves there for TensorBoard."),
+        Path | None, typer.Option(metavar="DIR", help="Log curves there for TensorBoard.")
     ] = None,
     stream: Annotated[
         bool | None,
@@ -149,7 +121,7 @@ def train(
       torchrun --nproc-per-node 2 -m dcnn train shards --out my-model
     """
     log_from_first_only()
-    console = make_console(stderr=True, quiet=not is_first())
+    console = cli.make_console(stderr=True, quiet=not is_first())
     resume = resume or is_restarted()
     checkpoint = Path(f"{out if out.name else out.resolve()}.checkpoint")
     replaces = overwrite or checkpoint.exists()  # a resumed run was checked when it started
@@ -171,18 +143,25 @@ def train(
             encoding,
             not no_header,
             labels_separator,
-            split_names("--label-columns", label_columns),
+            cli.split_names("--label-columns", label_columns),
         )
-        run_config = read_config(config, settings, epochs=epochs, seed=seed)
+        run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
     if overwrite and is_launched() and is_first() and not is_restarted():
         checkpoint.unlink(missing_ok=True)  # otherwise a restart would continue the old run
     stream = is_large(data) if stream is None else stream
-    read = _read_from_disk if stream else _read_in_memory
     with report_interrupt(checkpoint, resume, stream):
         with joined_workers(device) as workers:
-            train_set, dev_set, test_set = read(
-                console, data, dev, test, columns, run_config, workers
-            )
+            train_set: LabelledTexts | Corpus
+            dev_set: LabelledTexts | None
+            if stream:
+                train_set, dev_set, test_set = read_corpus(
+                    console, data, dev, test, columns, run_config, workers
+                )
+            else:
+                with first_reads_first(workers):
+                    train_set, dev_set, test_set = read_split(
+                        console, data, dev, test, columns, run_config.training, multi_label=True
+                    )
             try:
                 from dcnn.training.fit import RunOptions, fit, fit_corpus
             except ImportError:
@@ -235,47 +214,6 @@ def _log_folder(tensorboard: Path | None, out: Path) -> Path | None:
     return folder
 
 
-def _read_in_memory(
-    console: Console,
-    data: Path,
-    dev: Path | None,
-    test: Path | None,
-    columns: TableOptions,
-    config: Config,
-    workers: "Workers | None",
-) -> tuple[LabelledTexts, LabelledTexts, LabelledTexts | None]:
-    with first_reads_first(workers):
-        train_set, dev_set, test_set = read_examples(data, dev, test, columns, multi_label=True)
-    if dev_set is None:
-        training = config.training
-        train_set, dev_set = hold_out(train_set, training.dev_fraction, training.seed)
-    _print_sizes(console, train_set, len(dev_set))
-    return train_set, dev_set, test_set
-
-
-def _read_from_disk(
-    console: Console,
-    data: Path,
-    dev: Path | None,
-    test: Path | None,
-    columns: TableOptions,
-    config: Config,
-    workers: "Workers | None",
-) -> tuple[Corpus, LabelledTexts | None, LabelledTexts | None]:
-    with first_reads_first(workers):
-        dev_set, test_set = read_dev_and_test(dev, test, columns)
-    corpus = read_corpus(console, data, dev_set, test_set, columns, config, workers)
-    _print_sizes(console, corpus, len(corpus.held_out if dev_set is None else dev_set))
-    return corpus, dev_set and dev_set.with_classes(corpus.classes), test_set
-
-
-def _print_sizes(console: Console, train: LabelledTexts | Corpus, n_dev: int) -> None:
-    kind = ", multi-label" if isinstance(train, LabelledTexts) and train.multi_label else ""
-    console.print(
-        f"{len(train):,} training and {n_dev:,} dev examples, {len(train.classes)} labels{kind}"
-    )
-
-
 @contextmanager
 def _callbacks(
     console: Console, out: Path, log_folder: Path | None, config: Config, patient: bool
@@ -290,7 +228,7 @@ def _callbacks(
         log = TensorBoardLog(log_folder, config)
     with TrainingBar(console) as bar, log as curves:
         callback = Listeners(bar, curves)
-        with stop_on_signal(callback, patient=patient):
+        with cli.stop_on_signal(callback, patient=patient):
             try:
                 yield callback
             except TrainingStoppedError as stopped:
@@ -321,7 +259,8 @@ def _print_summary(console: Console, artifact: Artifact, summary: "TrainingSumma
 
 def _test(console: Console, artifact: Artifact, test: LabelledTexts) -> dict[str, float]:
     """Print the scores on ``test``; returns those that the model folder records."""
-    scores = evaluate_model(Predictor(artifact), test)
+    predictor = Predictor(artifact)
+    scores = evaluate_model(predictor, test, predictor.probabilities(test.texts))
     console.print(f"Test ({test.source}):")
     print_evaluation(console, scores, artifact.thresholds)
     if isinstance(scores, Evaluation):

@@ -17,25 +17,10 @@ from rich.console import Console
 from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.cli.console import (
-    ConfigFile,
-    DevFile,
-    Device,
-    Encoding,
-    LabelColumn,
-    NewModelFolder,
-    NoHeader,
-    TextColumn,
-    TrainFile,
-    WeightColumn,
-    make_console,
-    read_config,
-    stop_on_signal,
-)
-from dcnn.cli.examples import read_examples
+from dcnn.cli import console as cli
+from dcnn.cli.examples import read_split
 from dcnn.config import Config, parse_setting
 from dcnn.data.readers import TableOptions
-from dcnn.data.split import hold_out
 from dcnn.errors import (
     DcnnError,
     MissingExtraError,
@@ -59,41 +44,34 @@ CONTINUE = "the same command with --resume continues from there"
 
 
 def tune(
-    data: TrainFile,
-    out: NewModelFolder,
-    dev: DevFile = None,
+    data: cli.TrainFile,
+    out: cli.NewModelFolder,
+    dev: cli.DevFile = None,
     minutes: Annotated[
         float | None,
-        typer.Option(
-            "--minutes",
-            min=0.01,
-            help="Time limit over all resumed searches; 10 without --trials.",
-        ),
+        typer.Option(min=0.01, help="Time limit over all resumed searches; 10 without --trials."),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", min=1, help="Limit of the number of trials.")
+        int | None, typer.Option(min=1, help="Limit of the number of trials.")
     ] = None,
     max_size: Annotated[
-        str | None,
-        typer.Option("--max-size", metavar="SIZE", help="The largest model folder, e.g. 2MB."),
+        str | None, typer.Option(metavar="SIZE", help="The largest model folder, e.g. 2MB.")
     ] = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    weight_column: WeightColumn = None,
-    encoding: Encoding = "utf-8",
-    no_header: NoHeader = False,
-    config: ConfigFile = None,
+    text_column: cli.TextColumn = None,
+    label_column: cli.LabelColumn = None,
+    weight_column: cli.WeightColumn = None,
+    encoding: cli.Encoding = "utf-8",
+    no_header: cli.NoHeader = False,
+    config: cli.ConfigFile = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting to keep fixed; repeatable."),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="The same seed tries the same settings.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed tries the same settings.")] = None,
     study: Annotated[
-        Path | None, typer.Option("--study", help="File of the trials; by default in OUT-tune.")
+        Path | None, typer.Option(help="File of the trials; by default in OUT-tune.")
     ] = None,
-    device: Device = "auto",
+    device: cli.Device = "auto",
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a search that was stopped or killed.")
     ] = False,
@@ -116,7 +94,7 @@ def tune(
       dcnn tune tweets.jsonl.gz --out m --set text.tokenizer=tweet --set training.epochs=6
       dcnn tune reviews.csv --out my-model --minutes 60 --resume
     """
-    console = make_console(stderr=True)
+    console = cli.make_console(stderr=True)
     report_folder = Path(f"{out if out.name else out.resolve()}-tune")
     study_file = study or report_folder / "study.journal"
     replaces = overwrite or (resume and study_file.exists())
@@ -128,16 +106,9 @@ def tune(
     if study_file.is_dir():
         raise UserError(f"--study {study_file} is a folder; name a file")
     model_folder.check_destination(out, replaces)
-    start = read_config(config, settings, seed=seed)
+    start = cli.read_config(config, settings, seed=seed)
     columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
-    train_set, dev_set, _ = read_examples(data, dev, None, columns)
-    if dev_set is None:
-        training = start.training
-        train_set, dev_set = hold_out(train_set, training.dev_fraction, training.seed)
-    console.print(
-        f"{len(train_set):,} training and {len(dev_set):,} dev examples, "
-        f"{len(train_set.classes)} labels"
-    )
+    train_set, dev_set, _ = read_split(console, data, dev, None, columns, start.training)
     try:
         from dcnn.cli.tune_bar import SearchBar
         from dcnn.training.fit import RunOptions, choose_device, fit
@@ -178,7 +149,7 @@ def tune(
     if minutes is None and trials is None:
         minutes = DEFAULT_MINUTES
     limits = Limits(None if minutes is None else 60 * minutes, trials)
-    with SearchBar(console, limits) as bar, stop_on_signal(bar):
+    with SearchBar(console, limits) as bar, cli.stop_on_signal(bar):
         search = Search(
             open_study(study_file, identity),
             SearchSpace(start, fixed),
@@ -294,7 +265,7 @@ def _refit(console: Console, search: "Search", fit: "Fit", data: Path) -> Artifa
         f"{100 * best.trained.dev_accuracy:.2f} %. Training with its settings again.",
         soft_wrap=True,
     )
-    with TrainingBar(console, quiet=True) as bar, stop_on_signal(bar):
+    with TrainingBar(console, quiet=True) as bar, cli.stop_on_signal(bar):
         try:
             artifact, summary = fit(best.config, bar)
         except (TrainingStoppedError, KeyboardInterrupt):
