@@ -93,14 +93,16 @@ def restored_process_state() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def run_here(folder: Path, arguments: Sequence[str], stdin: bytes) -> Finished:
+def run_here(
+    folder: Path, arguments: Sequence[str], stdin: bytes, environment: Mapping[str, str]
+) -> Finished:
     given, out, err = (io.TextIOWrapper(io.BytesIO(part), "utf-8") for part in (stdin, b"", b""))
     with (
         restored_process_state(),
         contextlib.chdir(folder),
         warnings.catch_warnings(action="ignore"),
     ):
-        os.environ["COLUMNS"] = "200"
+        os.environ.update(environment)
         sys.argv = ["dcnn", *arguments]
         sys.stdin, sys.stdout, sys.stderr = given, out, err
         try:
@@ -119,16 +121,16 @@ def dcnn(tmp_path: Path):
     """Run ``dcnn ARGUMENTS`` as a user does, in the test's folder.
 
     It runs in this process, since importing torch takes longer than most commands; in a process of
-    its own where it is given an environment.
+    its own where the environment decides how Python or torch start.
     """
 
     def run(*arguments: object, stdin: str | bytes = "", **environment: str) -> Finished:
         words = list(map(str, arguments))
         given = stdin.encode() if isinstance(stdin, str) else stdin
-        if environment:
-            environment = {"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment
+        environment = {"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment
+        if {"PYTHONPATH", "DCNN_BACKEND"}.intersection(environment):
             return run_process(tmp_path, words, given, environment)
-        return run_here(tmp_path, words, given)
+        return run_here(tmp_path, words, given, environment)
 
     return run
 

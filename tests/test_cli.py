@@ -97,7 +97,7 @@ def test_a_missing_extra_is_named_with_its_install_command(tmp_path, missing, co
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_that_leaves_early_is_no_crash(tmp_path):
+def test_a_closed_pipe_is_no_crash(tmp_path):
     from dcnn import artifact as model_folder
     from untrained import make_artifact
 

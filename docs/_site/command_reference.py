@@ -1,4 +1,4 @@
-"""The reference of the commands, made from the help texts of the command line itself."""
+"""The reference of the commands, generated from the help texts of the command line."""
 
 import re
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from dcnn.cli import app
 _INTRODUCTION = """# Commands
 
 What `dcnn COMMAND --help` says. A command ends with exit code 0 when it is done, 1 when the work
-failed, 2 when the input is wrong (one sentence says what, where and how to mend it) and 130 when it
+failed, 2 when the input is wrong (one sentence says what, where and how to fix it) and 130 when it
 was stopped.
 """
 
 
 def command_reference() -> str:
-    """One page with a section a command."""
+    """One page with a section per command."""
     root = typer.main.get_command(app)
     context = root.context_class(root, info_name="dcnn")
     sections = [_section(command, context) for command, context in _commands(root, context)]
@@ -45,8 +45,8 @@ def _section(command: Any, context: Any) -> str:
         parts.append("```sh\n" + "\n".join(examples) + "\n```")
     records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
     rows = [
-        f"| `{_cell(names)}` | {_prose(told)} |"
-        for names, told in filter(None, records)
+        f"| `{_cell(names)}` | {_prose(text)} |"
+        for names, text in filter(None, records)
         if "--help" not in names
     ]
     if rows:

@@ -130,7 +130,7 @@ def test_what_is_not_installed_is_left_out_with_its_install_command(corpus, caps
         run_compare(corpus, models="setfit")
 
 
-def test_without_matplotlib_there_is_a_table_and_a_line(corpus, capsys, monkeypatch):
+def test_without_matplotlib_there_is_a_table_and_a_message(corpus, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     run_compare(corpus, models="nb", out=corpus / "c")
     assert "No plot: A chart needs the extra 'tune'" in capsys.readouterr().err
@@ -162,6 +162,6 @@ def test_unknown_models_are_refused(corpus, changes, message):
         run_compare(corpus, **changes)
 
 
-def test_a_folder_with_something_in_it_is_left_alone(corpus):
+def test_a_folder_that_is_not_empty_is_kept(corpus):
     with pytest.raises(UserError, match="exists and is not empty"):
         run_compare(corpus, out=corpus)

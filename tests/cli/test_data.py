@@ -39,14 +39,14 @@ def toys(monkeypatch):
         yield corpora
 
 
-def test_fetching_leaves_the_file_in_its_place_and_says_whom_to_cite(toys, tmp_path, capsys):
+def test_fetching_downloads_the_file_and_prints_the_citation(toys, tmp_path, capsys):
     fetch_corpora(["first"], tmp_path)
     assert (tmp_path / "folder of first" / "lines.txt").read_bytes() == CONTENT
     assert not (tmp_path / "folder of second").exists()
     assert "Cite first" in capsys.readouterr().err
 
 
-def test_all_fetches_all_and_leaves_alone_what_is_there(toys, tmp_path, capsys):
+def test_all_fetches_what_is_missing(toys, tmp_path, capsys):
     fetch_corpora(["first"], tmp_path)
     fetch_corpora(["all"], tmp_path)
     assert (tmp_path / "folder of second" / "lines.txt").read_bytes() == CONTENT
@@ -60,7 +60,7 @@ def test_a_damaged_file_is_fetched_again(toys, tmp_path):
     assert (tmp_path / "folder of first" / "lines.txt").read_bytes() == CONTENT
 
 
-def test_the_list_says_what_is_there(toys, tmp_path, capsys):
+def test_the_list_shows_what_is_present(toys, tmp_path, capsys):
     fetch_corpora(["first"], tmp_path)
     list_corpora(tmp_path)
     out = capsys.readouterr().out

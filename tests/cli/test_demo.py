@@ -47,7 +47,7 @@ def test_the_sentence_it_proposes_is_understood(shown):
     assert Predictor(load(folder / "demo-model")).predict([text])[0].label == "positive"
 
 
-def test_the_model_folder_is_left_and_named(shown):
+def test_the_model_folder_is_written_and_named(shown):
     folder, out = shown
     assert "The DCNN is in demo-model" in out
     model = load(folder / "demo-model")

@@ -98,7 +98,7 @@ def test_one_detector_can_be_named(dcnn, model, texts):
     assert "shown to 16 detectors" in done.out  # the other layer is not computed
 
 
-def test_a_word_that_no_detector_reacts_to_is_said(dcnn, tmp_path, model):
+def test_a_word_that_no_detector_reacts_to_is_reported(dcnn, tmp_path, model):
     (tmp_path / "one.txt").write_text("not good\n")
     done = dcnn("detectors", model, "--corpus", "one.txt", "--find", "very")
     assert (done.code, done.err) == (0, "")
@@ -202,7 +202,7 @@ def test_control_characters_do_not_reach_the_terminal(dcnn, tmp_path):
         ({"model": "gone", "out": Path("folder.md")}, "--out folder.md is a folder"),
     ],
 )
-def test_mistakes_are_answered(tmp_path, monkeypatch, model, texts, wrong, message):
+def test_mistakes_are_reported(tmp_path, monkeypatch, model, texts, wrong, message):
     monkeypatch.chdir(tmp_path)
     model_folder.save(tmp_path / "bag", make_artifact(NBoWConfig(dim=5)))
     Path("empty.txt").write_text("")
@@ -244,7 +244,7 @@ def test_an_interrupted_pass_ends_without_a_traceback(tmp_path, model):
     assert (process.returncode, out, err) == (130, "", "")
 
 
-def test_a_terminal_is_told_how_far_it_is(tmp_path, model, texts):
+def test_a_terminal_shows_progress(tmp_path, model, texts):
     leader, follower = pty.openpty()
     done = subprocess.run(
         [sys.executable, "-m", "dcnn", "detectors", model, "--corpus", CORPUS, "--json"],

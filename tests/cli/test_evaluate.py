@@ -65,7 +65,7 @@ def test_labels_that_are_numbers_match_their_text(dcnn, tmp_path):
     assert dcnn("evaluate", "numbers", "d.csv", "--json").code == 0
 
 
-def test_what_evaluate_leaves_unanswered_is_what_predict_does(dcnn, tmp_path, model):
+def test_evaluate_and_predict_abstain_on_the_same_texts(dcnn, tmp_path, model):
     texts = ["not dull", "the plot is bad", "good", "very good ending", "bad", "the acting"]
     (tmp_path / "d.csv").write_text("text,label\n" + "".join(f"{text},pos\n" for text in texts))
     lines = dcnn("predict", model, "--json", *texts).out.splitlines()

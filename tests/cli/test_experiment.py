@@ -104,18 +104,16 @@ def test_each_experiment_runs_end_to_end(experiment, sample, dcnn, tmp_path):
 
 
 @pytest.mark.corpora
-def test_processes_side_by_side_do_what_is_missing(sample, dcnn, tmp_path):
+def test_parallel_processes_run_what_is_missing(sample, dcnn, tmp_path):
     command = (
         "experiment", "sst2", "--data", "sample", "--sample", "--recipe", "sst2.toml",
-        "--models", "nbow,max-tdnn", "--device", "cpu", "--jobs", 2,
+        "--models", "nbow", "--device", "cpu", "--jobs", 2,
     )  # fmt: skip
     assert dcnn(*command, "--seeds", 1).code == 0
     done = dcnn(*command, "--seeds", 3)
     assert done.code == 0, done.err
     assert "1 of 3 seeds are done already" in done.err
-    assert set(results(tmp_path, "sst2")) == {
-        f"{model}-sst2-seed{seed}" for model in ("nbow", "max-tdnn") for seed in range(3)
-    }
+    assert set(results(tmp_path, "sst2")) == {f"nbow-sst2-seed{seed}" for seed in range(3)}
 
 
 @pytest.mark.corpora
@@ -153,7 +151,7 @@ def test_a_sample_is_refused_unless_it_is_called_one(sample, dcnn):
 
 
 @pytest.mark.corpora
-def test_a_result_of_another_run_is_never_taken_for_this_one(sample, corpora, dcnn, tmp_path):
+def test_a_result_of_another_run_is_refused(sample, corpora, dcnn, tmp_path):
     command = (
         "experiment", "sst2", "--recipe", "sst2.toml", "--seeds", 1, "--models", "nbow",
         "--device", "cpu",
@@ -245,7 +243,7 @@ def test_missing_data_is_named_with_what_to_do(dcnn, tmp_path):
     assert "dcnn data fetch trec" in done.err
 
 
-def test_tables_without_any_result_say_so(dcnn, tmp_path):
+def test_tables_without_any_result_are_an_error(dcnn, tmp_path):
     assert "results: no such folder" in dcnn("experiment", "tables").err
     (tmp_path / "results").mkdir()
     done = dcnn("experiment", "tables")

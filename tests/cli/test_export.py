@@ -14,7 +14,7 @@ def model(tmp_path):
     return "model"
 
 
-def test_size_dtype_and_agreement_are_told(dcnn, tmp_path, model):
+def test_size_dtype_and_agreement_are_printed(dcnn, tmp_path, model):
     done = dcnn("export", model, "--out", "m.onnx")
     assert (done.code, done.err) == (0, "")
     size = (tmp_path / "m.onnx").stat().st_size

@@ -1,4 +1,4 @@
-"""The format of the data, and how many files it is in, change nothing that a command finds."""
+"""The format of the data and the number of files change no result of a command."""
 
 import json
 import sys

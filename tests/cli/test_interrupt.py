@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of ``dcnn train`` is answered by one line that says what is left."""
+"""Ctrl-C at any moment of ``dcnn train`` prints one line that says what is kept."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ from dcnn.errors import TrainingStoppedError
         (True, False, True, True),
     ],
 )
-def test_a_stopped_run_goes_on_where_it_has_left_its_state(
+def test_a_stopped_run_can_resume_from_its_checkpoint(
     tmp_path, there, resumes, saves, goes_on
 ):
     checkpoint = tmp_path / "m.checkpoint"
@@ -45,7 +45,7 @@ def test_a_stopped_run_goes_on_where_it_has_left_its_state(
     assert stopped.value.exit_code == 130
 
 
-def test_of_several_processes_the_first_says_it(tmp_path, monkeypatch):
+def test_of_several_processes_the_first_reports_it(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run")
     monkeypatch.setenv("RANK", "1")
     with (
@@ -71,7 +71,7 @@ def test_other_errors_pass(tmp_path):
         ("--stream", "fully encoded files are kept in cache"),
     ],
 )
-def test_ctrl_c_while_files_are_read_says_what_is_kept(tmp_path, option, said):
+def test_ctrl_c_while_files_are_read_reports_what_is_kept(tmp_path, option, said):
     os.mkfifo(tmp_path / "slow.csv")
     process = subprocess.Popen(
         [sys.executable, "-m", "dcnn", "train", "slow.csv", "--out", "m", option],

@@ -26,7 +26,7 @@ def model(tmp_path):
     return "model"
 
 
-def test_arguments_give_a_line_each(dcnn, model):
+def test_arguments_give_one_line_each(dcnn, model):
     done = dcnn("predict", model, "not dull", "the plot is bad")
     assert done.code == 0
     assert done.err == ""

@@ -1,4 +1,4 @@
-"""``dcnn serve``: what is said before anything is served."""
+"""``dcnn serve``: mistakes that are reported before anything is served."""
 
 import builtins
 import socket
@@ -18,12 +18,12 @@ def model(tmp_path):
     return "model"
 
 
-def test_a_missing_folder_is_told(dcnn):
+def test_a_missing_folder_is_reported(dcnn):
     done = dcnn("serve", "nowhere", "--port", 0)
     assert (done.code, done.err) == (2, "dcnn: nowhere: no such model folder\n")
 
 
-def test_a_port_in_use_is_told(dcnn, model):
+def test_a_port_in_use_is_reported(dcnn, model):
     with socket.socket() as taken:
         # As the workers of another server do.
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -37,13 +37,13 @@ def test_a_port_in_use_is_told(dcnn, model):
             assert done.err.endswith("choose another with --port or --host\n")
 
 
-def test_a_host_that_is_not_here_is_told(dcnn, model):
+def test_an_address_of_another_machine_is_reported(dcnn, model):
     done = dcnn("serve", model, "--port", 0, "--host", "192.0.2.1")
     assert done.code == 2
     assert "cannot listen on 192.0.2.1 port 0" in done.err
 
 
-def test_a_corpus_that_is_missing_is_told(dcnn, model):
+def test_a_missing_corpus_is_reported(dcnn, model):
     done = dcnn("serve", model, "--port", 0, "--corpus", "nothing.csv")
     assert done.code == 2
     assert done.err.endswith("dcnn: nothing.csv: no such file\n")
@@ -64,19 +64,19 @@ def test_models_are_named_by_folder_or_by_hand(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["a/model", "b/model"], "two models are named 'model'"),
         (["=folder"], "gives the model no name"),
         (["a\nb=folder"], "gives the model no name"),
     ],
 )
-def test_names_that_cannot_be_used_are_told(arguments, told):
-    with pytest.raises(UserError, match=told):
+def test_unusable_names_are_reported(arguments, message):
+    with pytest.raises(UserError, match=message):
         named_folders(arguments)
 
 
-def test_without_the_extra_its_install_command_is_told(monkeypatch):
+def test_a_missing_extra_is_reported_with_its_install_command(monkeypatch):
     real = builtins.__import__
 
     def without(name, *rest):

@@ -1,4 +1,4 @@
-"""Of several processes one says what is wrong for all, and none keeps to itself what is its own."""
+"""Of several processes one reports a shared error; each reports an error of its own."""
 
 import pytest
 import torch
@@ -37,20 +37,20 @@ def fail(error):
         raise error
 
 
-def test_the_first_says_it_at_once(process):
+def test_the_first_process_reports_at_once(process):
     waited = process(0)
     with pytest.raises(ConfigError, match="dims"):
         fail(ConfigError("dims"))
     assert not waited
 
 
-def test_the_others_are_ended_before_they_say_it(process):
+def test_the_others_are_ended_before_they_report(process):
     process(1, ends=True)
     with pytest.raises(Ended):
         fail(ConfigError("dims"))
 
 
-def test_one_that_fails_alone_says_it_a_moment_later(process):
+def test_a_process_that_fails_alone_reports_a_moment_later(process):
     waited = process(1)
     with pytest.raises(ConfigError, match="dims"):
         fail(ConfigError("dims"))
@@ -79,7 +79,7 @@ class LostWorkers:
         raise WorkerLostError("another process has ended")
 
 
-def test_where_the_first_cannot_read_the_others_say_nothing(process):
+def test_if_the_first_cannot_read_the_others_print_nothing(process):
     process(1, ends=True)
     with pytest.raises(Ended), first_reads_first(LostWorkers()):
         pass

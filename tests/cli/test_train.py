@@ -1,4 +1,4 @@
-"""``dcnn train`` as a user meets it: files in, a model folder out, and clear words otherwise."""
+"""``dcnn train`` as a user runs it: files in, a model folder out, or one clear sentence."""
 
 import csv
 import json
@@ -14,6 +14,7 @@ import safetensors.numpy
 
 from dcnn.artifact import load
 from dcnn.cli.examples import is_large
+from dcnn.training.progress_bar import TrainingBar
 
 SMALL = (
     "--set", "model.dim=8", "--set", "model.widths=[4,3]", "--set", "model.maps=[2,2]",
@@ -58,7 +59,7 @@ def test_a_model_is_trained_scored_and_saved(dcnn, tmp_path, data):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "test.csv", "train.csv"]
 
 
-def test_guessed_columns_are_said_aloud(dcnn, tmp_path):
+def test_guessed_columns_are_reported(dcnn, tmp_path):
     write_csv(tmp_path / "d.csv", opinions(20), header=("review", "stars"))
     done = dcnn("train", "d.csv", "--out", "m", "--epochs", 1, *SMALL)
     assert done.code == 0, done.err
@@ -146,13 +147,13 @@ def test_a_label_that_training_never_saw_is_named_before_training(dcnn, tmp_path
     assert "epoch" not in done.err
 
 
-def test_bom_and_crlf_are_taken(dcnn, tmp_path):
+def test_bom_and_crlf_are_read(dcnn, tmp_path):
     (tmp_path / "d.csv").write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
     assert dcnn("train", "d.csv", "--out", "m", "--epochs", 1, *SMALL).code == 0
     assert load(tmp_path / "m").classes == ("neg", "pos")
 
 
-def test_an_existing_folder_is_kept_unless_told_otherwise(dcnn, tmp_path, data):
+def test_an_existing_folder_is_replaced_only_with_overwrite(dcnn, tmp_path, data):
     command = ("train", data, "--out", "m", "--epochs", 1, *SMALL)
     assert dcnn(*command).code == 0
     before = (tmp_path / "m" / "config.json").read_bytes()
@@ -164,7 +165,7 @@ def test_an_existing_folder_is_kept_unless_told_otherwise(dcnn, tmp_path, data):
     assert json.loads((tmp_path / "m" / "config.json").read_text())["training"]["seed"] == 3
 
 
-def test_a_full_disk_is_reported_and_the_run_can_go_on(dcnn, tmp_path, data):
+def test_a_full_disk_is_reported(dcnn, tmp_path, data):
     # A limit on file sizes stands in for the full disk: the write really fails.
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
@@ -250,47 +251,56 @@ def test_a_resumed_run_replaces_nothing_but_a_model(dcnn, tmp_path, data):
     assert (tmp_path / "m" / "thesis.txt").exists()
 
 
-def test_a_diverged_run_says_how_to_start_again(dcnn, tmp_path):
-    write_csv(tmp_path / "train.csv", opinions(200))
-    process = start(tmp_path, "--out", "m", *LONG)
-    wait_for_epoch(process, 2)
-    process.kill()
-    process.communicate()
+def send_at_epoch(monkeypatch, epoch, number):
+    """Let this process get a signal when a run has reached ``epoch``."""
+    report = TrainingBar.on_evaluation
+
+    def on_evaluation(bar, record):
+        report(bar, record)
+        if record.epoch == epoch:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(TrainingBar, "on_evaluation", on_evaluation)
+
+
+def test_a_diverged_run_reports_how_to_start_again(dcnn, tmp_path, monkeypatch, data):
+    with monkeypatch.context() as patch:
+        send_at_epoch(patch, 2, signal.SIGINT)
+        assert dcnn("train", data, "--out", "m", *LONG).code == 130
     path = tmp_path / "m.checkpoint"
     with safetensors.safe_open(path, "np") as stream:
         metadata, tensors = stream.metadata(), {k: stream.get_tensor(k) for k in stream.keys()}  # noqa: SIM118
     tensors["model/head.weight"][:] = float("nan")
     safetensors.numpy.save_file(tensors, path, metadata)
-    done = dcnn("train", "train.csv", "--out", "m", *LONG, "--resume")
+    done = dcnn("train", data, "--out", "m", *LONG, "--resume")
     assert done.code == 1
     assert "training diverged; lower training.learning_rate" in done.err
     assert "start again with other settings and --overwrite" in done.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_stops_with_a_checkpoint_and_says_how_to_go_on(tmp_path, dcnn, number):
-    write_csv(tmp_path / "train.csv", opinions(200))
+def test_ctrl_c_stops_with_a_checkpoint_and_reports_how_to_continue(
+    tmp_path, dcnn, data, monkeypatch, number
+):
     options = ("--epochs", 400, "--set", "training.patience=0", *SMALL)
-    process = start(tmp_path, "--out", "m", *options)
-    wait_for_epoch(process, 2)
-    process.send_signal(number)
-    rest = process.stderr.read().decode()
-    process.stderr.close()
-    assert process.wait() == 130
-    assert "the same command with --resume goes on from there" in rest
-    assert "Traceback" not in rest
+    with monkeypatch.context() as patch:
+        send_at_epoch(patch, 2, number)
+        stopped = dcnn("train", data, "--out", "m", *options)
+    assert stopped.code == 130
+    assert "the same command with --resume continues from there" in stopped.err
+    assert "epoch   3" not in stopped.err
     assert not (tmp_path / "m").exists()
 
-    other = dcnn("train", "train.csv", "--out", "m", *options, "--resume", "--seed", 7)
+    other = dcnn("train", data, "--out", "m", *options, "--resume", "--seed", 7)
     assert other.code == 2
     assert "belongs to another run" in other.err
     assert "training.seed was 0 and is now 7" in other.err
-    fresh = dcnn("train", "train.csv", "--out", "m", "--epochs", 1, *SMALL, "--overwrite")
+    fresh = dcnn("train", data, "--out", "m", "--epochs", 1, *SMALL, "--overwrite")
     assert fresh.code == 0
     assert not (tmp_path / "m.checkpoint").exists()
 
 
-def test_a_corpus_is_learned_from_disk_in_shards(dcnn, tmp_path):
+def test_a_corpus_is_trained_on_from_disk_in_shards(dcnn, tmp_path):
     shards = tmp_path / "shards"
     shards.mkdir()
     for number in range(3):
@@ -311,7 +321,7 @@ def test_a_corpus_is_learned_from_disk_in_shards(dcnn, tmp_path):
     assert "2 of 3 files are encoded and kept" in done.err
 
 
-def test_large_files_are_learned_from_disk_and_small_ones_in_memory(tmp_path):
+def test_large_files_are_streamed_from_disk_and_small_ones_read_into_memory(tmp_path):
     for name, size in (("a.csv", 300), ("b.csv.gz", 60), ("c.parquet", 40)):
         with (tmp_path / name).open("wb") as stream:
             stream.truncate(size << 20)  # takes no room on the disk

@@ -1,4 +1,4 @@
-"""``dcnn tune`` as a user meets it: a model, a report, and a search that can be stopped."""
+"""``dcnn tune`` as a user runs it: a model, a report, and a search that can be stopped."""
 
 import csv
 import os
@@ -43,7 +43,7 @@ def trials(folder):
 
 
 def settings_and_scores(folder):
-    """The trials without what depends on the clock: a run's card tells how long it took."""
+    """The trials without what depends on the clock: a run's card has its duration."""
     own = ("seconds", "bytes")
     return [{name: row[name] for name in row if name not in own} for row in trials(folder)]
 
@@ -83,7 +83,7 @@ def test_the_folder_is_never_larger_than_allowed(data, capsys):
     assert re.search(r"the \d+ most frequent of", capsys.readouterr().err)
 
 
-def test_a_search_goes_on_where_it_was_and_refuses_other_data(data, capsys):
+def test_a_search_resumes_and_refuses_other_data(data, capsys):
     run_tune(data, out=data.parent / "straight", trials=6)
     run_tune(data, trials=4)
     with pytest.raises(UserError, match=r"holds a search; pass --resume"):
@@ -100,7 +100,7 @@ def test_a_search_goes_on_where_it_was_and_refuses_other_data(data, capsys):
     assert len(trials(data.parent / "m-tune")) == 1
 
 
-def test_ctrl_c_keeps_what_has_ended_and_says_how_to_go_on(data):
+def test_ctrl_c_keeps_finished_trials_and_reports_how_to_resume(data):
     command = [sys.executable, "-m", "dcnn", "tune", "train.csv", "--out", "m", "--trials", "500"]
     command += [part for setting in QUICK for part in ("--set", setting)]
     process = subprocess.Popen(
@@ -137,7 +137,7 @@ def test_ctrl_c_keeps_what_has_ended_and_says_how_to_go_on(data):
         ({"device": "tpu"}, "must be auto, cpu or cuda"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_tried(data, changes, message):
+def test_mistakes_are_reported_before_any_trial(data, changes, message):
     with pytest.raises(UserError, match=message):
         run_tune(data, **changes)
     assert sorted(path.name for path in data.parent.iterdir()) == ["train.csv"]
