@@ -1,22 +1,14 @@
 """What many tests share: the corpora's folder, a small trained model, and the command line."""
 
-import contextlib
-import io
-import logging
 import os
 import signal
-import subprocess
-import sys
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 
-from dcnn.__main__ import main
+from command_line import Finished, run_here, run_process
 from dcnn.artifact import Artifact
 from untrained import make_artifact
 
@@ -46,74 +38,6 @@ def corpora() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("DCNN_DATA does not name the folder of the real corpora")
     return Path(folder)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-def run_process(
-    folder: Path, arguments: Sequence[str], stdin: bytes, environment: Mapping[str, str]
-) -> Finished:
-    done = subprocess.run(
-        [sys.executable, "-m", "dcnn", *arguments],
-        input=stdin,
-        capture_output=True,
-        cwd=folder,
-        env=os.environ | environment,
-        timeout=120,
-    )
-    out, err = done.stdout.decode(), done.stderr.decode()
-    assert "Traceback" not in err, err
-    return Finished(done.returncode, out, err)
-
-
-@contextlib.contextmanager
-def restored_process_state() -> Iterator[None]:
-    """Undo what a command does to its process: handlers of signals and of logs, the environment."""
-    root, ours = logging.getLogger(), logging.getLogger("dcnn")
-    state = (root.handlers, root.level, ours.level, dict(os.environ), sys.argv)
-    streams = (sys.stdin, sys.stdout, sys.stderr)
-    signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    root.handlers = []
-    try:
-        yield
-    finally:
-        root.handlers, root.level, level, environment, sys.argv = state
-        ours.setLevel(level)
-        os.environ.clear()
-        os.environ.update(environment)
-        sys.stdin, sys.stdout, sys.stderr = streams
-        for number, handler in signals.items():
-            signal.signal(number, handler)
-
-
-def run_here(
-    folder: Path, arguments: Sequence[str], stdin: bytes, environment: Mapping[str, str]
-) -> Finished:
-    given, out, err = (io.TextIOWrapper(io.BytesIO(part), "utf-8") for part in (stdin, b"", b""))
-    with (
-        restored_process_state(),
-        contextlib.chdir(folder),
-        warnings.catch_warnings(action="ignore"),
-    ):
-        os.environ.update(environment)
-        sys.argv = ["dcnn", *arguments]
-        sys.stdin, sys.stdout, sys.stderr = given, out, err
-        try:
-            main()
-        except SystemExit as ended:
-            code = ended.code
-    printed = []
-    for stream in (out, err):
-        stream.flush()
-        printed.append(stream.buffer.getvalue().decode())
-    return Finished(code or 0, *printed)
 
 
 @pytest.fixture

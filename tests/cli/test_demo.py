@@ -4,27 +4,17 @@ import re
 
 import pytest
 
+from command_line import run_here
 from dcnn.artifact import load
 from dcnn.predictor import Predictor
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    import os
-    import subprocess
-    import sys
-
     folder = tmp_path_factory.mktemp("demo")
-    done = subprocess.run(
-        [sys.executable, "-m", "dcnn", "demo"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout
+    done = run_here(folder, ["demo"], b"", {"COLUMNS": "100"})
+    assert done.code == 0, done.err
+    return folder, done.out
 
 
 def test_the_dcnn_is_far_ahead_of_models_blind_to_structure(shown):

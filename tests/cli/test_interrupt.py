@@ -22,9 +22,7 @@ from dcnn.errors import TrainingStoppedError
         (True, False, True, True),
     ],
 )
-def test_a_stopped_run_can_resume_from_its_checkpoint(
-    tmp_path, there, resumes, saves, goes_on
-):
+def test_a_stopped_run_can_resume_from_its_checkpoint(tmp_path, there, resumes, saves, goes_on):
     checkpoint = tmp_path / "m.checkpoint"
     if there:
         checkpoint.write_text("before")
