@@ -47,7 +47,7 @@ def test_a_small_folder_does_what_any_model_folder_does(dcnn, tmp_path, model, d
         (("model", "--out", "taken.onnx"), "taken.onnx exists; pass --overwrite"),
         (("model", "--out", "m.onnx", "--dtype", "int4"), "dtype='int4' must be one of"),
         (("model", "--out", "m", "--format", "tf"), "format='tf' must be one of onnx, folder"),
-        (("model", "--out", "no/such/m.onnx"), "there is no folder no/such; make it"),
+        (("model", "--out", "no/such/m.onnx"), "there is no folder no/such; create it"),
     ],
 )
 def test_mistakes_get_one_sentence(dcnn, tmp_path, model, arguments, message):

@@ -193,17 +193,18 @@ class _ShortList:
     def __init__(self) -> None:
         self.detections: dict[Hashable, Detection] = {}
         self.ranked: list[tuple[float, int, Hashable]] = []  # -value, order of arrival, key
-        self._order: dict[Hashable, int] = {}
         self._added = 0
 
     def add(self, key: Hashable, detection: Detection) -> None:
         self._added += 1
-        self.detections[key], self._order[key] = detection, self._added
+        self.detections[key] = detection
         insort(self.ranked, (-detection.value, self._added, key))
 
     def remove(self, key: Hashable) -> None:
-        place = -self.detections.pop(key).value, self._order.pop(key)
-        del self.ranked[bisect_left(self.ranked, place, key=lambda entry: entry[:2])]
+        at = bisect_left(self.ranked, -self.detections.pop(key).value, key=lambda entry: entry[0])
+        while self.ranked[at][2] != key:  # among equal values
+            at += 1
+        del self.ranked[at]
 
 
 class DistinctSentences(NamedTuple):

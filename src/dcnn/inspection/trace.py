@@ -23,27 +23,16 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class TracedLayer:
-    """One layer on a sentence: o maps of d' rows, w columns of which k were pooled.
+    """One layer on a sentence: o maps of d' rows, w columns of which k were pooled."""
 
-    Attributes:
-        filters: (o, n, d, m) of the layer.
-        bias: (o, d') of the layer.
-        convolution: (o, d', w), after folding if the layer folds.
-        positions: (o, d', k) columns that were pooled, ascending.
-        pooled: (o, d', k) their values in the convolution.
-        values: (o, d', k) tanh of the pooled values plus the bias: the input of the next layer.
-        rivals: (o, d') column of the largest value that was dropped; -1 if none was.
-        margins: (o, d', k) pooled value less its row's rival; infinite if none was dropped.
-    """
-
-    filters: Floats
-    bias: Floats
-    convolution: Floats
-    positions: Ints
-    pooled: Floats
-    values: Floats
-    rivals: Ints
-    margins: Floats
+    filters: Floats  # (o, n, d, m)
+    bias: Floats  # (o, d')
+    convolution: Floats  # (o, d', w), after folding if the layer folds
+    positions: Ints  # (o, d', k) columns that were pooled, ascending
+    pooled: Floats  # (o, d', k) their values in the convolution
+    values: Floats  # (o, d', k) tanh of pooled plus bias: the input of the next layer
+    rivals: Ints  # (o, d') column of the largest value that was dropped; -1 if none was
+    margins: Floats  # (o, d', k) pooled less its row's rival; infinite if none was dropped
 
     @cached_property
     def gains(self) -> Doubles:
