@@ -1,9 +1,13 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcnn.data.split import split_label_sets, stratified_split
+from dcnn.data.labels import Place, number_labels
+from dcnn.data.split import hold_out, split_label_sets, stratified_split
+from dcnn.errors import DataError
 
 
 @given(
@@ -48,3 +52,25 @@ def test_a_label_that_is_nowhere_the_rarest_stays_in_training(seed):
     kept, held_out = split_label_sets(sets, 0.5, seed)
     assert any("c" in sets[i] for i in kept)
     assert len(held_out) >= 1
+
+
+def test_a_held_out_dev_set_keeps_its_places_and_has_no_weights():
+    labels = ["a", "b"] * 10
+    places = [Place("d.csv", number) for number in range(20)]
+    weights = np.arange(20, dtype=np.float32)
+    examples = number_labels([str(i) for i in range(20)], labels, places=places, weights=weights)
+    train, dev = hold_out(examples, 0.2, seed=3)
+    assert (len(train), len(dev)) == (16, 4)
+    assert Counter(dev.labels) == {"a": 2, "b": 2}
+    assert dev.weights is None
+    assert train.weights.tolist() == [float(text) for text in train.texts]
+    assert [place.number for place in dev.places] == [int(text) for text in dev.texts]
+    assert dev.classes == train.classes == ("a", "b")
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_labels_that_occur_once_cannot_be_held_out(multi_label):
+    labels = [["a"], ["b"]] if multi_label else ["a", "b"]
+    examples = number_labels(["x", "y"], labels, multi_label=multi_label, source="d.csv")
+    with pytest.raises(DataError, match=r"d\.csv: too few examples of every label to hold out"):
+        hold_out(examples, 0.5, seed=0)
