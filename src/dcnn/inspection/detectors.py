@@ -382,12 +382,16 @@ class DetectorIndex:
             activations.append(Activation(detector, above / span if span > 0 else 0.0, detection))
         return sorted(activations, key=lambda one: (self.is_faint(one.detector), -one.strength))
 
-    def to_json(self, selected: Iterable[SelectedDetector] | None = None) -> str:
-        """The selected detectors, or all, as JSON: see ``describe`` for their fields."""
+    def to_dict(self, selected: Iterable[SelectedDetector] | None = None) -> dict[str, Any]:
+        """The selected detectors, or all, as plain values: see ``describe`` for their fields."""
         if selected is None:
             selected = map(SelectedDetector, self.corpus.detections)
         detectors = [asdict(self.describe(one.detector)) | one.values for one in selected]
-        return json.dumps(self.summary() | {"detectors": detectors}, ensure_ascii=False)
+        return self.summary() | {"detectors": detectors}
+
+    def to_json(self, selected: Iterable[SelectedDetector] | None = None) -> str:
+        """``to_dict`` as JSON."""
+        return json.dumps(self.to_dict(selected), ensure_ascii=False)
 
     def summary(self) -> dict[str, Any]:
         """Classes, and the numbers of sentences and words of the corpus."""
