@@ -1,4 +1,4 @@
-"""Training on a CUDA device: a whole step, and the layers alone, beside eager torch on that device.
+"""Training on a CUDA device: a step and the layers alone, compared with eager torch on that device.
 
 Ours is what `dcnn train` does: the examples are on the device, every batch is another one, and its
 step is recorded once and replayed. Eager torch has torch's own operators, launched one by one, and

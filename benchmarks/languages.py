@@ -1,4 +1,4 @@
-"""Words, pieces and characters beside linear models and fastText: twelve corpora, eight languages.
+"""Words, subwords and characters, linear models and fastText: twelve corpora, eight languages.
 
     python benchmarks/languages.py --corpora DIR              # runs what is missing
     python benchmarks/languages.py --write docs/languages.md  # the tables, from the results

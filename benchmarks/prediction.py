@@ -25,7 +25,7 @@ CHUNK = 4096  # texts of a file that are predicted together
 
 
 def predict_one(workload: Workload) -> Outcome:
-    """One sentence of 18 words on one thread, from ids and, beside others, from text."""
+    """One sentence of 18 words on one thread, from ids and, compared with others, from text."""
     artifact = workload.artifact()
     predictor = Predictor(artifact)
     timed = [

@@ -31,7 +31,7 @@ NOT_MEASURED = "not yet measured"
 
 @dataclass(frozen=True)
 class Row:
-    """Ours beside a baseline. Figures are medians; a spread is the two quartiles.
+    """Ours and a baseline. Figures are medians; a spread is the two quartiles.
 
     Attributes:
         name: what was measured.

@@ -77,7 +77,7 @@ def test_a_folder_holds_four_files_and_no_pickle(folder):
     assert "| model.widths | [4, 3] |" in card
 
 
-def test_the_path_of_the_vectors_stays_on_the_machine_that_trained(tmp_path, artifact):
+def test_the_path_of_the_vectors_is_not_stored(tmp_path, artifact):
     import dataclasses
 
     text = dataclasses.replace(artifact.config.text, vectors="/some/where/glove.txt")
@@ -220,7 +220,7 @@ def test_a_dtype_that_is_not_that_of_the_weights_is_explained(tmp_path, artifact
         model_folder.load(tmp_path / "model")
 
 
-def test_a_folder_says_its_version_and_dtype(tmp_path, artifact):
+def test_config_json_has_version_and_dtype(tmp_path, artifact):
     for dtype in ("float32", "float16", "int8"):
         model_folder.save(tmp_path / dtype, replace(artifact, dtype=dtype))
         values = json.loads((tmp_path / dtype / "config.json").read_text())
@@ -229,7 +229,7 @@ def test_a_folder_says_its_version_and_dtype(tmp_path, artifact):
         assert (f"Weights: {dtype}" in card) == (dtype != "float32")
 
 
-def test_a_header_that_promises_too_much_allocates_nothing(folder):
+def test_a_header_with_huge_shapes_allocates_nothing(folder):
     header = {"embeddings": {"dtype": "F32", "shape": [2**40, 8], "data_offsets": [0, 2**45]}}
     text = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
@@ -237,7 +237,7 @@ def test_a_header_that_promises_too_much_allocates_nothing(folder):
         model_folder.load(folder)
 
 
-def test_no_folder_is_said_so(tmp_path):
+def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(ModelFolderError, match="gone: no such model folder"):
         model_folder.load(tmp_path / "gone")
 
@@ -251,7 +251,7 @@ def test_saving_replaces_a_model_as_a_whole(folder):
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
-def test_a_failed_write_leaves_the_old_model_and_no_rubbish(folder, artifact):
+def test_a_failed_write_leaves_the_old_model_and_no_temporary_files(folder, artifact):
     # The limit on the size of a file makes a real write fail half-way, as a full disk does.
     script = (
         "import resource, sys; from pathlib import Path; from dcnn import artifact, errors\n"
@@ -272,7 +272,7 @@ def test_a_failed_write_leaves_the_old_model_and_no_rubbish(folder, artifact):
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
-def test_only_a_model_or_nothing_is_ever_replaced(tmp_path, folder):
+def test_only_a_model_folder_is_ever_replaced(tmp_path, folder):
     model_folder.check_destination(tmp_path / "new", overwrite=False)
     model_folder.check_destination(folder, overwrite=True)
     with pytest.raises(UserError, match="exists; pass --overwrite"):

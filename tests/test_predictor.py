@@ -44,7 +44,7 @@ def test_prediction_gives_what_torch_gives(config, backend, monkeypatch):
     np.testing.assert_allclose(predictor.logits(sentences), expected, atol=2e-5)
 
 
-def test_a_text_is_predicted_the_same_alone_and_among_others():
+def test_a_prediction_does_not_depend_on_the_batch():
     predictor = Predictor(make_artifact())
     together = predictor.probabilities(TEXTS)
     alone = np.concatenate([predictor.probabilities([text]) for text in TEXTS])

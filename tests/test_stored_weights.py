@@ -23,7 +23,7 @@ def weights_of(table, scale=1.0):
 
 
 @given(tables, magnitudes)
-def test_int8_is_within_half_a_step_a_word(table, scale):
+def test_int8_is_within_half_a_scale_per_word(table, scale):
     weights = weights_of(table, scale)
     packed = pack(weights, "int8")
     assert (packed[EMBEDDINGS].dtype, packed[SCALES].dtype) == (np.int8, np.float16)
@@ -48,7 +48,7 @@ def test_float16_is_the_nearest_half_precision_number(table, scale):
 
 
 @given(tables)
-def test_storing_what_was_stored_changes_nothing(table):
+def test_packing_unpacked_weights_changes_nothing(table):
     for dtype in ("float32", "float16", "int8"):
         once = unpack(pack(weights_of(table), dtype))
         twice = unpack(pack(once, dtype))
@@ -63,12 +63,12 @@ def test_a_word_of_zeros_stays_zero():
     assert restored[1, 1] == pytest.approx(-2, rel=1e-3)
 
 
-def test_float32_is_left_alone():
+def test_float32_is_not_copied():
     weights = weights_of(np.ones((2, 3), np.float32) / 3)
     assert unpack(pack(weights, "float32"))[EMBEDDINGS] is weights[EMBEDDINGS]
 
 
-def test_the_form_is_that_of_what_is_packed():
+def test_stored_form_describes_the_packed_weights():
     safetensors_names = {np.dtype("f4"): "F32", np.dtype("f2"): "F16", np.dtype("i1"): "I8"}
     weights = weights_of(np.ones((2, 3), np.float32))
     shapes = {name: value.shape for name, value in weights.items()}

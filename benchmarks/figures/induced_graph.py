@@ -28,7 +28,7 @@ class Edge:
         layer: of the node above; the root is one above the topmost layer.
         source: column of the node below; a word in the lowest layer.
         target: column of the node above; 0 for the root.
-        brought: what the edge brings to the node above.
+        brought: what the edge contributes to the node above.
     """
 
     layer: int

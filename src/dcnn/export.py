@@ -184,7 +184,7 @@ def onnx_bytes(artifact: Artifact) -> bytes:
 
 
 def _metadata(artifact: Artifact) -> dict[str, str]:
-    """What a program needs beside the graph; the classes are in the order of the output."""
+    """What a program needs besides the graph; the classes are in the order of the output."""
     tokenizer = artifact.encoder.to_json().encode()
     return {
         "classes": json.dumps(list(artifact.classes)),

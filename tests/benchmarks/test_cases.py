@@ -42,7 +42,7 @@ def test_one_sentence_is_compared_with_torch_and_others():
     assert outcome.rows[0].repetitions == TINY.rounds * TINY.calls
 
 
-def test_a_rival_that_is_not_installed_is_left_out_with_its_install_command(monkeypatch):
+def test_a_missing_rival_is_left_out_with_its_install_command(monkeypatch):
     found = rivals.importlib.util.find_spec
     monkeypatch.setattr(
         rivals.importlib.util,
@@ -67,7 +67,7 @@ def _numbers(answer: object) -> np.ndarray:
     return np.asarray(answer[1] if isinstance(answer, tuple) else answer)
 
 
-def test_a_batch_is_measured_on_two_threads_and_one_and_a_file_follows(monkeypatch):
+def test_predict_batch_measures_two_threads_one_thread_and_a_file(monkeypatch):
     monkeypatch.setattr(prediction, "BATCH", 8)
     monkeypatch.setattr(workload, "cores", lambda: 1)
     outcome = predict_batch(TINY)
@@ -85,7 +85,7 @@ def test_torch_computes_what_ours_computes(tmp_path):
     artifact = TINY.artifact()
     sentences = TINY.sentences(9, 7)
     ours, theirs = Predictor(artifact), EagerTorchPredictor(artifact)
-    assert theirs.backend == "reference"  # no native network beside torch's
+    assert theirs.backend == "reference"  # no native network is built
     np.testing.assert_allclose(ours.logits(sentences), theirs.logits(sentences), atol=1e-5)
     (tmp_path / "texts.txt").write_text("\n".join(TINY.texts(5, 4)) + "\n")
     written = []
@@ -96,7 +96,7 @@ def test_torch_computes_what_ours_computes(tmp_path):
     assert len(written[0].splitlines()) == 5
 
 
-def test_training_is_measured_a_step_and_whole(monkeypatch):
+def test_train_step_measures_a_step_and_a_whole_training(monkeypatch):
     monkeypatch.setattr(training, "BATCH", 8)
     monkeypatch.setattr(training, "EXAMPLES", 16)
     monkeypatch.setattr(workload, "cores", lambda: 1)
@@ -160,7 +160,7 @@ def test_steps_and_layers_of_a_device_are_compared_with_torch_there(monkeypatch)
     assert baselines(rows) == ["eager torch"] * 2 + ["eager torch", "a copy of the input"] * 4
 
 
-def test_a_start_is_compared_with_processes_that_only_import(monkeypatch):
+def test_startup_is_compared_with_processes_that_only_import(monkeypatch):
     commands = []
 
     def fake_run(command: list[str]) -> str:
@@ -206,7 +206,7 @@ def test_the_process_in_torch_prints_what_ours_prints(tmp_path, monkeypatch, cap
     assert capsys.readouterr().out == dcnn("predict", "model", text).out
 
 
-def test_a_report_is_json_for_programs():
+def test_a_report_is_json():
     report = run_case("layer", TINY)
     assert json.loads(report.to_json())["rows"][0]["unit"] == "us"
 
@@ -221,7 +221,7 @@ def not_compiled(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("before", [None, "native"])
-def test_backend_and_threads_are_what_they_were_afterwards(monkeypatch, before):
+def test_computing_with_restores_backend_and_threads(monkeypatch, before):
     monkeypatch.delenv("DCNN_BACKEND", raising=False)
     if before:
         monkeypatch.setenv("DCNN_BACKEND", before)
@@ -239,21 +239,21 @@ def test_backend_and_threads_are_what_they_were_afterwards(monkeypatch, before):
     assert torch.get_num_threads() == threads
 
 
-def test_without_a_library_a_note_says_what_ours_is(not_compiled):
+def test_a_missing_native_library_gets_a_note(not_compiled):
     (note,) = missing_native()
     assert "native backend is not available (it was not compiled" in note
     assert "prediction is numpy and training is torch itself" in note
     assert "make native" in note
 
 
-def test_a_forced_backend_is_told(monkeypatch):
+def test_a_forced_backend_gets_a_note(monkeypatch):
     monkeypatch.setenv("DCNN_BACKEND", "reference")
     (note,) = missing_native()
     assert "DCNN_BACKEND=reference is forced" in note
 
 
 @pytest.mark.skipif(not native.available(), reason="needs the native backend")
-def test_with_the_library_there_is_nothing_to_say(monkeypatch):
+def test_the_native_library_gets_no_note(monkeypatch):
     monkeypatch.delenv("DCNN_BACKEND", raising=False)
     assert missing_native() == []
     assert describe_backend("native") == f"native ({native.instruction_set()})"

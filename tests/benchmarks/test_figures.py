@@ -48,7 +48,7 @@ def test_colours_go_from_white_to_the_full_one():
     assert shade(5, 0) == "#ffffff"
 
 
-def test_a_caption_is_broken_into_lines_that_fit():
+def test_a_caption_is_wrapped():
     canvas = Canvas(300, 100, "title")
     svg = canvas.svg("many words " * 12)
     lines = texts(svg)
@@ -57,7 +57,7 @@ def test_a_caption_is_broken_into_lines_that_fit():
     assert 'aria-label="title"' in svg
 
 
-def test_figure_1_draws_edges_of_the_feature_graph_alone(seen):
+def test_figure_1_draws_only_edges_of_the_feature_graph(seen):
     assert_part_of_graph(seen)
     found = texts(draw_induced_graph(seen.trace))
     assert [text for text in found if text in seen.words] == seen.words * 2

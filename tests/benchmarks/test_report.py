@@ -99,19 +99,19 @@ def test_a_broken_report_is_named_with_its_remedy(tmp_path, change, message):
         ({"repetitions": 0}, "repetitions=0 must be 1 or more"),
     ],
 )
-def test_a_row_breaks_no_rule(change, message):
+def test_an_invalid_row_is_refused(change, message):
     with pytest.raises(DataError, match=message):
         replace(make_report().rows[0], **change)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null"])
-def test_what_is_no_report_is_told(tmp_path, text):
+def test_a_file_that_is_no_report_is_refused(tmp_path, text):
     (tmp_path / "layer.json").write_text(text)
     with pytest.raises(DataError, match="measure that case again"):
         read_report(tmp_path / "layer.json")
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be created"):
         write_report(tmp_path / "file" / "x" / "layer.json", make_report())
@@ -129,7 +129,7 @@ def make_table_report(case: str) -> Report:
     return replace(report, hardware="a machine", commit="c" * 40)
 
 
-def test_without_figures_the_commands_that_make_them_stand_there(tmp_path):
+def test_a_missing_report_is_shown_by_its_command(tmp_path):
     text = render_tables(tmp_path)
     for case in CASES:
         assert (
@@ -169,6 +169,6 @@ def test_a_report_under_another_name_is_refused(tmp_path):
     ("value", "shown"),
     [(0.123456, "0.12"), (9.876, "9.88"), (12.34, "12.3"), (123.4, "123"), (67289, "67,300")],
 )
-def test_figures_have_three_digits_that_count(value, shown):
+def test_figures_have_three_significant_digits(value, shown):
     assert figure(value) == shown
     assert spread((value, value)) == f"{shown} to {shown}"
