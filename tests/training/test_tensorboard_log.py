@@ -12,7 +12,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from dcnn.cli.train import train as train_command
 from dcnn.config import Config
 from dcnn.errors import MissingExtraError, UserError
-from dcnn.training.callbacks import Callback, EvaluationRecord, Listeners, Progress, TensorBoardLog
+from dcnn.training.callbacks import (
+    Callback,
+    CallbackList,
+    EvaluationRecord,
+    Progress,
+    TensorBoardLog,
+)
 
 STEPS = 45
 SETTINGS = ("model.dim=4", "model.widths=[3]", "model.maps=[2]", "model.k_top=2")
@@ -143,7 +149,7 @@ def test_all_listeners_hear_everything_and_one_word_stops_them():
             self.told.append(record)
 
     first, second = Heard(), Heard()
-    both = Listeners(first, second)
+    both = CallbackList(first, second)
     events = (Progress(1, 1, 1, 1, 0.5, 1.0, 1.0), EvaluationRecord(1, 1, 0.5, 0.5, 0.5, True))
     both.on_resume(2, 3)
     both.on_step(events[0])

@@ -43,7 +43,7 @@ from dcnn.errors import (
 )
 from dcnn.metrics import Evaluation
 from dcnn.predictor import Predictor
-from dcnn.training.callbacks import Callback, Listeners, TensorBoardLog, require_tensorboard
+from dcnn.training.callbacks import Callback, CallbackList, TensorBoardLog, require_tensorboard
 from dcnn.training.progress_bar import TrainingBar
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _callbacks(
     if log_folder is not None and is_first():
         log = TensorBoardLog(log_folder, config)
     with TrainingBar(console) as bar, log as curves:
-        callback = Listeners(bar, curves)
+        callback = CallbackList(bar, curves)
         with cli.stop_on_signal(callback, patient=patient):
             try:
                 yield callback

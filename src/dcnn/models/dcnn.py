@@ -1,7 +1,8 @@
 """The Dynamic Convolutional Neural Network (Sect. 3, Fig. 3).
 
-L times a wide convolution over every row, folding, dynamic k-max pooling, bias and tanh. The top
-pooling keeps k_top values a row, so that the penultimate layer has the same size for any sentence.
+L times a wide convolution over every row, folding, dynamic k-max pooling, bias and tanh. The
+topmost pooling keeps k_top values per row, so that the penultimate layer has one size for all
+sentences.
 """
 
 import torch
@@ -23,7 +24,7 @@ class DCNN(SentenceModel):
     def logits(
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None, weight: Tensor, bias: Tensor
     ) -> Tensor:
-        """In one go where a backend does that."""
+        """In one call where a backend has one."""
         network = choose_network(self.embeddings)
         if network is None or self.projection is not None:  # projected words are made in torch
             return super().logits(ids, lengths, dropout, weight, bias)

@@ -1,7 +1,7 @@
 """The Max-TDNN sentence model (Sect. 2.3, Eq. 3).
 
-One narrow convolution a row, tanh, and the maximum over time. A sentence shorter than the filter is
-padded with zero vectors on the right (the paper pads, and does not say where).
+One narrow convolution per row, tanh, and the maximum over time. A sentence shorter than the filter
+is padded with zero vectors on the right (the paper pads, and does not say where).
 """
 
 import torch

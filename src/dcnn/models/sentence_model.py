@@ -1,4 +1,4 @@
-"""What the three sentence models share: embeddings below, dropout and softmax weights above."""
+"""What the sentence models share: embeddings, dropout and the output layer; and ensembles."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -11,12 +11,12 @@ from dcnn.config import ModelConfig
 # The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
 # U(0, 1) for the biases of the layers.
 WEIGHT_DEVIATION = 0.05
-WIDEST_HEAD = 256  # classes of all members that are one matrix, most of it zeros
+WIDEST_HEAD = 256  # classes of all networks of an ensemble that are one matrix, mostly zeros
 ONE_THREAD = 1 << 15  # numbers that torch does not spread over threads
 
 
 class ConvolutionalLayer(nn.Module):
-    """The parameters of one layer: the order-4 filters and a bias a row a map."""
+    """The parameters of one layer: the order-4 filters, and a bias per row per map."""
 
     def __init__(self, filters: tuple[int, ...], bias: tuple[int, ...]) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class ConvolutionalLayer(nn.Module):
 
 
 class SentenceModel(nn.Module):
-    """Embeddings, a sentence encoder that the subclass gives, dropout, and the linear top.
+    """Embeddings, a sentence encoder that the subclass defines, dropout, and the output layer.
 
     Args:
         config: the network.
@@ -49,11 +49,11 @@ class SentenceModel(nn.Module):
         self.dropout = config.dropout
 
     def project(self, vectors: Tensor) -> None:
-        """While training, let a word's embedding be ``vector @ projection`` plus a part of its own.
+        """In training, let a word's embedding be ``vector @ projection`` plus a part of its own.
 
-        Rows are convolved separately, so what matters is what each row says of a word. All words
-        learn the projection together: it turns a row towards what the task asks for, and words
-        that are rare or never seen in training come along. ``merged`` makes a plain table of it.
+        Rows are convolved separately, so what matters is what each row encodes. All words learn the
+        projection together: words that are rare or never seen in training benefit from it too.
+        ``merged`` makes a plain table of it.
 
         Args:
             vectors: (vocabulary, D), zero for a word without one.
@@ -62,21 +62,18 @@ class SentenceModel(nn.Module):
         self.projection = nn.Parameter(torch.empty(vectors.shape[1], self.embeddings.shape[1]))
 
     def divide(self, n_ensemble: int) -> None:
-        """While training, let equal parts of the rows be networks of their own, the members.
+        """In training, let equal parts of the rows be networks of their own: an ensemble.
 
-        Rows meet in the fully connected layer alone, apart from those that are folded together. So
-        an ensemble, whose logits are the mean of its members', is a single network: that of all
-        their rows, with all their top weights divided by their number. Here it is one from the
-        start: a member has its share of the last layer's rows, all that is folded into them, and a
-        loss of its own. Only the bias of the top is common to all.
+        Rows meet in the output layer alone, apart from those that are folded together. So an
+        ensemble, whose logits are the mean of its networks', is a single network: that of all their
+        rows, with all their output weights divided by their number. A network of the ensemble has
+        its share of the last layer's rows, all that is folded into them, and a loss of its own.
+        Only the bias of the output layer is common to all.
         """
         self.n_ensemble = n_ensemble
 
     def merged(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """``weights`` as a network without projection and members has them.
-
-        It is the same function of the ids.
-        """
+        """``weights`` of the same function as a plain network, without projection or ensemble."""
         merged = dict(weights)
         if self.n_ensemble > 1:
             merged["head.weight"] = merged["head.weight"] / self.n_ensemble
@@ -101,7 +98,7 @@ class SentenceModel(nn.Module):
         return cast("list[ConvolutionalLayer]", list(self.layers))
 
     def sentence_matrix(self, ids: Tensor) -> Tensor:
-        """One column a word (Eq. 2): (B, s) -> (B, 1, d, s)."""
+        """One column per word (Eq. 2): (B, s) -> (B, 1, d, s)."""
         words = nn.functional.embedding(ids, self.embeddings)  # (B, s, d)
         if self.projection is not None and self.vectors is not None:
             words = words + nn.functional.embedding(ids, self.vectors) @ self.projection
@@ -130,9 +127,9 @@ class SentenceModel(nn.Module):
     def forward(
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None, apart: bool = False
     ) -> Tensor:
-        """Logits (B, classes), of members the mean; ``dropout`` is a mask on the features.
+        """Logits (B, classes), of an ensemble the mean; ``dropout`` is a mask on the features.
 
-        With ``apart`` they are (B * members, classes): what each member says of each sentence.
+        With ``apart`` they are (B * n_ensemble, classes): those of each network of the ensemble.
         """
         weight, bias = self.head.weight, self.head.bias
         if self.n_ensemble == 1:
@@ -141,13 +138,14 @@ class SentenceModel(nn.Module):
             return self.logits(ids, lengths, dropout, weight / self.n_ensemble, bias)
         if self.n_ensemble * len(bias) > WIDEST_HEAD:
             return self._logits_apart(ids, lengths, dropout)
-        # All tops at once; a member's weights are zero for the features of the others.
-        weights = (self._owned()[:, None] * weight).flatten(0, 1)  # (members * classes, features)
+        # All output layers at once; weights are zero for the features of other networks.
+        # (n_ensemble * classes, features)
+        weights = (self._owned()[:, None] * weight).flatten(0, 1)
         logits = self.logits(ids, lengths, dropout, weights, bias.repeat(self.n_ensemble))
         return logits.reshape(-1, len(bias))
 
     def _logits_apart(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None) -> Tensor:
-        """Each top by itself: slower for few classes, and without a matrix of zeros for many."""
+        """Each output layer by itself: slower for few classes, but no matrix of zeros for many."""
         features = self.encode(ids, lengths)
         features = features if dropout is None else features * dropout
         maps, rows, values = self.feature_shape
@@ -158,7 +156,7 @@ class SentenceModel(nn.Module):
         return (products + self.head.bias).flatten(0, 1)
 
     def _owned(self) -> Tensor:
-        """(members, features): whether a feature is the member's."""
+        """(n_ensemble, features): whether a feature belongs to the network."""
         _, rows, values = self.feature_shape
         features = torch.arange(self.head.in_features, device=self.head.weight.device)
         owner = features // values % rows // (rows // self.n_ensemble)
@@ -167,7 +165,7 @@ class SentenceModel(nn.Module):
     def logits(
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None, weight: Tensor, bias: Tensor
     ) -> Tensor:
-        """What a top of ``weight`` and ``bias`` makes of the features."""
+        """The output layer with ``weight`` and ``bias`` on the features."""
         features = self.encode(ids, lengths)
         return nn.functional.linear(
             features if dropout is None else features * dropout, weight, bias

@@ -4,13 +4,12 @@ Axes have one order everywhere: sentence, map, row, position, written ``(B, n, d
 paper's ``d x s`` matrix, once for each map and sentence. The order is the logical one; a backend
 may keep rows contiguous in memory behind it.
 
-- ``k_schedule``: how many values a row keeps (Eq. 4), for ints, numpy arrays and torch tensors.
 - ``reference``: every operator in plain numpy. This is the truth that all others are compared with.
 - ``torch_backend``: the same operators on tensors, with gradients, on any device.
 - ``native``: the layer and whole networks in compiled C++ on a CPU, for numpy arrays;
-  ``native_backend`` is the layer with gradients for training.
-- ``triton_backend``: the layer with gradients, fused for CUDA.
-- ``backends``: which of them computes.
+  ``native_training`` has them with gradients, for tensors.
+- ``triton_backend``: the layer and whole networks with gradients, fused for CUDA.
+- ``select``: which of them computes.
 
 A backend is a module with one function::
 
@@ -19,7 +18,7 @@ A backend is a module with one function::
     x         (B, n, d, s)     maps of the layer below; columns past a sentence's length are void
     lengths   (B,)             valid columns of each sentence
     filters   (o, n, d, m)     the order-4 tensor: output map, input map, row, place in the m-gram
-    bias      (o, d')          one value a row a map, added after pooling
+    bias      (o, d')          one value per row per map, added after pooling
     k         (B,)             values that each row of a sentence keeps, 1 <= k <= length + m - 1
     fold_rows bool             whether rows i and i + d/2 are summed, so d' = d/2 instead of d
     values    (B, o, d', K)    tanh of the pooled values; zero past a sentence's own k

@@ -5,10 +5,8 @@ package where there is a compiler. Where it is missing, damaged or of another ve
 is false, ``reason`` says why, and the other backends do the work. Nothing here imports torch.
 
 Axes in the library's memory are sentence, column, map, row, with rows contiguous; the arrays here
-have the axes of ``dcnn.ops`` and are views of that memory where they can be.
-
-
-A DCNN for prediction: ids to logits in one call of the native backend.
+have the axes of ``dcnn.ops`` and are views of that memory where they can be. ``Network`` is a DCNN
+for prediction: ids to logits in one call.
 """
 
 import ctypes
@@ -117,7 +115,7 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     try:
         loaded = open_library(path)
     except OSError as error:
-        # That none was compiled is told at the install and when training starts: enough.
+        # That none was compiled is reported at the install and when training starts.
         level = logging.WARNING if path.exists() else logging.DEBUG
         _log.log(level, "the native backend is not available: %s; run `make native`", error)
         return None, str(error)
@@ -217,14 +215,14 @@ def check_network(
     fold_rows: bool,
     k_top: int,
 ) -> int:
-    """How many features a network has. The library trusts the sizes that it is told.
+    """How many features a network has. The library trusts the sizes that it is given.
 
     Args:
         dim: of a word embedding.
         layers: shapes (o, n, d, m) and (o, d') of each layer's filters and bias.
         top: shape of the fully connected weights.
         fold_rows: whether every layer folds.
-        k_top: values a row keeps at the top.
+        k_top: values that each row keeps at the top.
 
     Raises:
         ValueError: the shapes do not fit together.
@@ -289,7 +287,7 @@ class Network:
     Args:
         weights: the parameters by the names of the model folder.
         fold: whether every layer folds.
-        k_top: values a row keeps at the top.
+        k_top: values that each row keeps at the top.
     """
 
     def __init__(self, weights: Mapping[str, Array], fold: bool, k_top: int) -> None:

@@ -1,21 +1,12 @@
-"""The compiled layer in training: ``layer`` of ``dcnn.ops`` on float32 tensors of a CPU.
+"""The compiled backend in training, on float32 tensors of a CPU: a layer, and whole DCNNs.
 
-As in ``triton_backend``, filters and bias may carry a leading axis of runs, (R, o, n, d, m) and
-(R, o, d'), and the sentences are then R groups of equal size: under ``torch.func.vmap`` that is how
-a stack of runs is computed. Sentences are spread over torch's number of threads; as many threads
-give the same bits.
+``layer`` is that of ``dcnn.ops`` with gradients. ``forward`` and ``backward`` compute a whole DCNN
+in one call each: beside the layers, they gather words, change layouts, apply dropout and the output
+layer, and compute their gradients. ``network`` is what autograd makes of them. The gradient of the
+embeddings is dense, or sparse on demand: of the words of the batch alone, so that nothing goes
+through a large table that holds little but zeros.
 
-
-A whole DCNN in training on a CPU: one call of the library forward, one back.
-
-Beside the layers, this spares the steps between them: gathering words,
-changing layouts, dropout, the fully connected top, and their gradients. All tensors may carry a
-leading axis of runs; under ``torch.func.vmap`` the mapped axis is that axis.
-
-``forward`` and ``backward`` are the two calls; ``network`` is what autograd makes of them. The
-gradient of the embeddings is dense, or on demand sparse: the words of the batch alone, so that
-nothing goes through a large table that holds little but zeros.
-
+Sentences are spread over torch's number of threads; the same number gives the same bits.
 """
 
 import ctypes
@@ -28,7 +19,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dcnn.ops import native
-from dcnn.ops import torch_backend as fused
 from dcnn.ops.reference import dynamic_k
 
 
@@ -38,89 +28,64 @@ def _rows_last(tensor: Tensor) -> Tensor:
 
 
 class _Layer(torch.autograd.Function):
-    """Arguments as ``layer``; filters and bias always with an axis of runs."""
+    """Arguments as ``layer``."""
 
     @staticmethod
     def forward(
-        x: Tensor, lengths: Tensor, filters: Tensor, bias: Tensor, k: Tensor, fold: bool, width: int
+        ctx: Any,
+        x: Tensor,
+        lengths: Tensor,
+        filters: Tensor,
+        bias: Tensor,
+        k: Tensor,
+        fold: bool,
+        width: int,
     ) -> tuple[Tensor, Tensor]:
         """Values and positions."""
         x, filters, bias = _rows_last(x), filters.contiguous(), bias.contiguous()
         lengths, k = lengths.contiguous(), k.contiguous()
-        runs, sentences = len(filters), len(x) // len(filters)
-        sizes = native.layer_sizes(filters.shape[1:], fold)
-        values = x.new_empty(len(x), width, *bias.shape[1:])
+        sizes = native.layer_sizes(filters.shape, fold)
+        values = x.new_empty(len(x), width, *bias.shape)
         positions = torch.empty_like(values, dtype=torch.int32)
-        for run in range(runs):
-            first = run * sentences
-            native.check(
-                native.library().dcnn_layer_forward(
-                    ctypes.addressof(sizes),
-                    sentences,
-                    x.shape[1],
-                    x[first].data_ptr(),
-                    lengths[first].data_ptr(),
-                    filters[run].data_ptr(),
-                    bias[run].data_ptr(),
-                    k[first].data_ptr(),
-                    width,
-                    values[first].data_ptr(),
-                    positions[first].data_ptr(),
-                    torch.get_num_threads(),
-                )
+        native.check(
+            native.library().dcnn_layer_forward(
+                ctypes.addressof(sizes),
+                *x.shape[:2],
+                *_places(x, lengths, filters, bias, k),
+                width,
+                *_places(values, positions),
+                torch.get_num_threads(),
             )
-        return values.permute(0, 2, 3, 1), positions.permute(0, 2, 3, 1)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        """Keep what the backward pass needs."""
-        x, lengths, filters, _, k, ctx.fold, _ = inputs
-        values, positions = output
-        ctx.mark_non_differentiable(positions)
+        )
+        ctx.fold = fold
         ctx.save_for_backward(x, lengths, filters, k, values, positions)
+        ctx.mark_non_differentiable(positions)
+        return values.permute(0, 2, 3, 1), positions.permute(0, 2, 3, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_values: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of input, filters and bias."""
         x, lengths, filters, k, values, positions = ctx.saved_tensors
-        x, filters = _rows_last(x), filters.contiguous()
-        lengths, k = lengths.contiguous(), k.contiguous()
-        values, positions = _rows_last(values), _rows_last(positions)
         gradient_values = _rows_last(gradient_values)
-        runs, sentences = len(filters), len(x) // len(filters)
-        sizes = native.layer_sizes(filters.shape[1:], ctx.fold)
-        gradient_x, gradient_filters = torch.empty_like(x), torch.empty_like(filters)
-        gradient_bias = values.new_empty(runs, *values.shape[2:])
-        for run in range(runs):
-            first = run * sentences
-            native.check(
-                native.library().dcnn_layer_backward(
-                    ctypes.addressof(sizes),
-                    sentences,
-                    x.shape[1],
-                    x[first].data_ptr(),
-                    lengths[first].data_ptr(),
-                    filters[run].data_ptr(),
-                    k[first].data_ptr(),
-                    values.shape[1],
-                    values[first].data_ptr(),
-                    positions[first].data_ptr(),
-                    gradient_values[first].data_ptr(),
-                    gradient_x[first].data_ptr(),
-                    gradient_filters[run].data_ptr(),
-                    gradient_bias[run].data_ptr(),
-                    torch.get_num_threads(),
-                )
+        sizes = native.layer_sizes(filters.shape, ctx.fold)
+        of_x, of_filters = torch.empty_like(x), torch.empty_like(filters)
+        of_bias = values.new_empty(values.shape[2:])
+        native.check(
+            native.library().dcnn_layer_backward(
+                ctypes.addressof(sizes),
+                *x.shape[:2],
+                *_places(x, lengths, filters, k),
+                values.shape[1],
+                *_places(values, positions, gradient_values, of_x, of_filters, of_bias),
+                torch.get_num_threads(),
             )
-        return gradient_x.permute(0, 2, 3, 1), None, gradient_filters, gradient_bias, *[None] * 3
+        )
+        return of_x.permute(0, 2, 3, 1), None, of_filters, of_bias, *[None] * 3
 
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *arguments: Any
-    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        """A mapped axis is the axis of runs."""
-        return fused.call_mapped(_Layer, info.batch_size, in_dims, arguments)
+
+def _places(*tensors: Tensor) -> list[int]:
+    return [tensor.data_ptr() for tensor in tensors]
 
 
 def layer(
@@ -133,7 +98,11 @@ def layer(
     width: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Wide convolution, folding, dynamic k-max pooling, bias and tanh; see ``dcnn.ops``."""
-    return fused.call(_Layer, x, lengths, filters, bias, k, fold_rows, width)
+    width = int(k.max()) if width is None else width
+    pooled: tuple[Tensor, Tensor] = _Layer.apply(  # type: ignore[no-untyped-call]
+        x, lengths, filters, bias, k, fold_rows, width
+    )
+    return pooled
 
 
 _pointer, _long = ctypes.c_void_p, ctypes.c_int64
@@ -152,7 +121,7 @@ class _Parameters(ctypes.Structure):
     """``dcnn_parameters``."""
 
     _fields_ = [
-        (name, _pointer) for name in ("embeddings", "filters", "biases", "top_weight", "top_bias")
+        (name, _pointer) for name in ("embeddings", "filters", "biases", "head_weight", "head_bias")
     ]
 
 
@@ -184,7 +153,7 @@ def _sizes(
 
 
 class _Call:
-    """The arguments of one run as the library takes them, and what keeps their memory alive."""
+    """The arguments of a call as the library takes them, and what keeps their memory alive."""
 
     def __init__(
         self, batch: Sequence[Tensor | None], fold: bool, k_top: int, n_ensemble: int
@@ -193,10 +162,10 @@ class _Call:
         self._batch, self._fold, self._k_top, self._n_ensemble = batch, fold, k_top, n_ensemble
 
     def sizes(self, weights: Sequence[Tensor]) -> int:
-        """``weights`` are embeddings, top weight and bias, then filters and bias of each layer."""
-        embeddings, _, top_bias, *layers = weights
+        """``weights`` are embeddings, head weight and bias, then filters and bias of each layer."""
+        embeddings, _, head_bias, *layers = weights
         shapes = tuple(filters.shape for filters in layers[::2])
-        counts = len(embeddings), len(top_bias), self._n_ensemble
+        counts = len(embeddings), len(head_bias), self._n_ensemble
         return self._address(*_sizes(shapes, self._fold, self._k_top, *counts))
 
     def batch(self) -> int:
@@ -208,14 +177,14 @@ class _Call:
 
     def parameters(self, weights: Sequence[Tensor]) -> int:
         """Weights, or the gradients of them."""
-        embeddings, top_weight, top_bias, *layers = weights
+        embeddings, head_weight, head_bias, *layers = weights
         filters, biases = self._array(layers[::2]), self._array(layers[1::2])
         parameters = _Parameters(
             embeddings.data_ptr(),
             ctypes.addressof(filters),
             ctypes.addressof(biases),
-            top_weight.data_ptr(),
-            top_bias.data_ptr(),
+            head_weight.data_ptr(),
+            head_bias.data_ptr(),
         )
         return self._address(parameters, weights)
 
@@ -238,29 +207,19 @@ def _dense(tensors: Sequence[Any]) -> list[Any]:
     return [None if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
-def _runs(ids: Tensor) -> range | list[None]:
-    """The numbers of the runs; without an axis of runs, one that has none."""
-    return range(len(ids)) if ids.dim() == 3 else [None]
-
-
-def _of_run(run: int | None, tensors: Sequence[Any]) -> list[Any]:
-    return [tensor if tensor is None or run is None else tensor[run] for tensor in tensors]
-
-
 def forward(
     batch: Sequence[Any], fold: bool, k_top: int, weights: Sequence[Tensor], n_ensemble: int = 1
 ) -> tuple[Tensor, list[Tensor]]:
-    """Logits, and for the way back the values and then the positions that every layer pooled.
+    """Logits, and for ``backward`` the values and then the positions that every layer pooled.
 
-    The logits are (B, members * classes), one member after the other; see
-    ``SentenceModel.divide``.
+    The logits are (B, n_ensemble * classes), one network after the other.
 
     Args:
         batch: ids, lengths and dropout, as for ``network``.
         fold: whether every layer folds.
-        k_top: values a row keeps at the top.
+        k_top: values that each row keeps at the top.
         weights: as for ``network``.
-        n_ensemble: parts of the rows with logits of their own.
+        n_ensemble: networks that the rows are an ensemble of, each with logits of its own.
     """
     ids, lengths, dropout = batch
     if n_ensemble < 1 or weights[-1].shape[-1] % n_ensemble:
@@ -268,26 +227,25 @@ def forward(
     _check(ids, lengths, dropout, weights, fold, k_top)
     batch, weights = _dense([ids.long(), lengths.long(), dropout]), _dense(weights)
     layers, depth = weights[3:], len(weights[3:]) // 2
-    logits = weights[0].new_empty(*ids.shape[:-1], n_ensemble * weights[2].shape[-1])
+    logits = weights[0].new_empty(len(ids), n_ensemble * len(weights[2]))
     kept = [dynamic_k(ids.shape[-1], number, depth, k_top) for number in range(1, depth + 1)]
     values = [
-        weights[0].new_empty(*ids.shape[:-1], k, *bias.shape[-2:])
+        weights[0].new_empty(len(ids), k, *bias.shape)
         for k, bias in zip(kept, layers[1::2], strict=True)
     ]
     positions = [torch.empty_like(value, dtype=torch.int32) for value in values]
-    for run in _runs(ids):
-        call, own = _Call(_of_run(run, batch), fold, k_top, n_ensemble), _of_run(run, weights)
-        native.check(
-            native.library().dcnn_training_forward(
-                call.sizes(own),
-                call.batch(),
-                call.parameters(own),
-                call.pointers(_of_run(run, values)),
-                call.pointers(_of_run(run, positions)),
-                _of_run(run, [logits])[0].data_ptr(),
-                torch.get_num_threads(),
-            )
+    call = _Call(batch, fold, k_top, n_ensemble)
+    native.check(
+        native.library().dcnn_training_forward(
+            call.sizes(weights),
+            call.batch(),
+            call.parameters(weights),
+            call.pointers(values),
+            call.pointers(positions),
+            logits.data_ptr(),
+            torch.get_num_threads(),
         )
+    )
     return logits, [*values, *positions]
 
 
@@ -305,14 +263,14 @@ def backward(
     """The gradients of all weights from that of the logits.
 
     Args:
-        batch: as for ``forward``, as all that follows.
-        fold: likewise.
-        k_top: likewise.
-        weights: likewise.
-        pooled: what ``forward`` gave beside the logits.
-        gradient_logits: (B, members * classes).
-        n_ensemble: likewise.
-        sparse: whether the gradient of the embeddings is sparse; not with an axis of runs.
+        batch: as for ``forward``; so are ``fold``, ``k_top``, ``weights`` and ``n_ensemble``.
+        fold: see there.
+        k_top: see there.
+        weights: see there.
+        pooled: what ``forward`` returned beside the logits.
+        gradient_logits: (B, n_ensemble * classes).
+        n_ensemble: see there.
+        sparse: whether the gradient of the embeddings is sparse.
     """
     ids, lengths, dropout = batch
     batch = _dense([ids.long(), lengths.long(), dropout])
@@ -326,22 +284,20 @@ def backward(
     else:
         of_words, sparsely = torch.zeros_like(embeddings), (None, None)
     gradients = [of_words, *map(torch.empty_like, others)]
-    for run in _runs(ids):
-        call, own = _Call(_of_run(run, batch), fold, k_top, n_ensemble), _of_run(run, weights)
-        kept = _of_run(run, pooled)
-        native.check(
-            native.library().dcnn_training_backward(
-                call.sizes(own),
-                call.batch(),
-                call.parameters(own),
-                call.pointers(kept[: len(kept) // 2]),
-                call.pointers(kept[len(kept) // 2 :]),
-                _of_run(run, [gradient_logits])[0].data_ptr(),
-                call.parameters(_of_run(run, gradients)),
-                *sparsely,
-                torch.get_num_threads(),
-            )
+    call = _Call(batch, fold, k_top, n_ensemble)
+    native.check(
+        native.library().dcnn_training_backward(
+            call.sizes(weights),
+            call.batch(),
+            call.parameters(weights),
+            call.pointers(pooled[: len(pooled) // 2]),
+            call.pointers(pooled[len(pooled) // 2 :]),
+            gradient_logits.data_ptr(),
+            call.parameters(gradients),
+            *sparsely,
+            torch.get_num_threads(),
         )
+    )
     if sparse:
         # By the context alone: some releases of torch warn of the argument.
         with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
@@ -375,56 +331,33 @@ def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None) -> tu
 
 
 class _Network(torch.autograd.Function):
-    """Logits, and for the way back what every layer pooled."""
+    """Logits of ``network``."""
 
     @staticmethod
     def forward(
+        ctx: Any,
         ids: Tensor,
         lengths: Tensor,
         dropout: Tensor | None,
         fold: bool,
         k_top: int,
         *weights: Tensor,
-    ) -> tuple[Tensor, ...]:
+    ) -> Tensor:
         """``weights`` as in ``_Call.sizes``."""
         logits, pooled = forward([ids, lengths, dropout], fold, k_top, weights)
-        return logits, *pooled
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        """Keep what the backward pass needs."""
-        ids, lengths, dropout, ctx.fold, ctx.k_top, *weights = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.weights = len(weights)
-        ctx.save_for_backward(ids, lengths, dropout, *weights, *output[1:])
+        ctx.fold, ctx.k_top, ctx.weights = fold, k_top, len(weights)
+        ctx.save_for_backward(ids, lengths, dropout, *weights, *pooled)
+        return logits
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_logits: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient_logits: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of all weights."""
         saved, first = ctx.saved_tensors, 3 + ctx.weights
         gradients = backward(
             saved[:3], ctx.fold, ctx.k_top, saved[3:first], saved[first:], gradient_logits
         )
         return *[None] * 5, *gradients
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *arguments: Any
-    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        """A mapped axis is the axis of runs."""
-
-        def mapped(value: Any, dim: int | None) -> Any:
-            if not isinstance(value, Tensor):
-                return value
-            if dim is None:
-                return value.expand(info.batch_size, *value.shape)
-            return value.movedim(dim, 0)
-
-        outputs = _Network.apply(  # type: ignore[no-untyped-call]
-            *(mapped(value, dim) for value, dim in zip(arguments, in_dims, strict=True))
-        )
-        return outputs, (0,) * len(outputs)
 
 
 def _check(
@@ -435,7 +368,7 @@ def _check(
     fold: bool,
     k_top: int,
 ) -> None:
-    """The library trusts what it is told: sizes, types and places must be those of the tensors."""
+    """The library trusts its arguments: sizes, types and places must be those of the tensors."""
     floats = [*weights, *([] if dropout is None else [dropout])]
     for tensor in (ids, lengths, *floats):
         if tensor.device.type != "cpu":
@@ -445,15 +378,15 @@ def _check(
             raise ValueError(f"a tensor of {tensor.dtype} is not float32")
     if lengths.shape != ids.shape[:-1]:
         raise ValueError(f"lengths {lengths.shape} do not fit ids {ids.shape}")
-    embeddings, top_weight, top_bias, *layers = weights
+    embeddings, head_weight, head_bias, *layers = weights
     shapes = [
         (filters.shape[-4:], bias.shape[-2:])
         for filters, bias in zip(layers[::2], layers[1::2], strict=True)
     ]
-    top = top_weight.shape[-2:]
-    features = native.check_network(embeddings.shape[-1], shapes, top, fold, k_top)
-    if top[0] != top_bias.shape[-1]:
-        raise ValueError(f"top weight {top} does not fit {top_bias.shape[-1]} classes")
+    head = head_weight.shape
+    features = native.check_network(embeddings.shape[-1], shapes, head, fold, k_top)
+    if head[0] != len(head_bias):
+        raise ValueError(f"head weight {tuple(head)} does not fit {len(head_bias)} classes")
     if dropout is not None and dropout.shape != (*ids.shape[:-1], features):
         raise ValueError(f"dropout {dropout.shape} does not fit {ids.shape[:-1]} x {features}")
 
@@ -473,10 +406,10 @@ def network(
         lengths: (B,).
         dropout: (B, features), a mask on the penultimate layer, or none.
         fold: whether every layer folds.
-        k_top: values a row keeps at the top.
-        weights: embeddings, top weight, top bias, then filters and bias of each layer.
+        k_top: values that each row keeps at the top.
+        weights: embeddings, head weight, head bias, then filters and bias of each layer.
     """
     logits: Tensor = _Network.apply(  # type: ignore[no-untyped-call]
         ids, lengths, dropout, fold, k_top, *weights
-    )[0]
+    )
     return logits

@@ -1,25 +1,19 @@
-"""The fused layer for CUDA: convolution with folding, then k-max with bias and tanh; and back.
+"""The layer and whole DCNNs in training on a GPU, in fused kernels.
 
-The function is ``layer`` of ``dcnn.ops``, in float32, with one thing more: filters and bias may
-carry a leading axis of runs, (R, o, n, d, m) and (R, o, d'), and the sentences are then R groups of
-equal size. Under ``torch.func.vmap`` that is how a stack of runs is computed.
+``layer`` is that of ``dcnn.ops``, in float32, with one thing more: filters and bias may have a
+leading axis of runs, (R, o, n, d, m) and (R, o, d'), and the sentences are then R groups of equal
+size. ``network`` computes a whole DCNN. In a step of a small network the number of kernels takes
+the time, so it leaves out those between the layers: words are gathered with the k of every layer,
+dropout and output layer are one kernel, and the gradients go back without a change of layout. Under
+``torch.func.vmap`` the mapped axis is the axis of runs.
 
 One kernel convolves and folds, one pools. Rows of up to ``SORTED`` columns are sorted in registers
 to find the k-th largest value; longer ones are searched bit by bit, so that time grows with length
-alone. Backward, one kernel lays the gradient of the convolution out densely, and two carry it to
-the input and to the filters.
+alone. Backward, one kernel writes the gradient of the convolution densely, and two compute from it
+those of the input and of the filters.
 
-Kernels want rows side by side: what comes in as (sentences, maps, rows, places) lies in memory as
+Kernels need rows side by side: an input of (sentences, maps, rows, places) lies in memory as
 (sentences, maps, places, rows), and is copied if it does not.
-
-
-A whole DCNN in training on a GPU: the layers of ``dcnn.ops.triton_backend`` and all around them.
-
-In a step of a small network what takes time is the number of kernels. This spares those between the
-layers: words are gathered with the k of every layer, dropout and top are one kernel, and the
-gradients go down without a change of layout. Within, all tensors have a leading axis of runs; under
-``torch.func.vmap`` the mapped axis is that axis.
-
 """
 
 from collections.abc import Sequence
@@ -31,24 +25,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton import cdiv, next_power_of_2
 
-from dcnn.ops import (
-    torch_backend as fused,
-)
-from dcnn.ops import (
-    triton_kernels,
-)
-from dcnn.ops import (
-    triton_kernels as triton_gradient_kernels,
-)
-from dcnn.ops import triton_kernels as triton_network_kernels
+from dcnn.ops import triton_kernels
 from dcnn.ops.reference import dynamic_k
 
 SORTED = 64
 _FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
 _LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
 _LONGEST_TILE = 16  # columns that a lane holds in registers,
-_PRODUCTS_A_TILE = 256  # and times filter width: each is an instruction, and takes time to compile
-_SENTENCES_A_PROGRAM = 16  # whose part of the filters' gradient one program adds up, at most,
+_PRODUCTS_PER_TILE = 256  # and times filter width: each is an instruction that is compiled
+_SENTENCES_PER_PROGRAM = 16  # whose part of the filters' gradient one program adds up, at most,
 _PROGRAMS = 64  # and as many groups of them there should be if the batch has them
 _ADDED, _PARTS_AT_ONCE = 32, 32  # numbers that a program adds up over all parts; parts at a time
 
@@ -171,7 +156,7 @@ class LayerOnBatch:
         """(sentences, o, columns, d')."""
         lanes = self.sentences * self.maps * self.rows
         gradient_c = values.new_empty(self.sentences, self.maps, self.columns, self.rows)
-        triton_gradient_kernels.convolution_gradient[(cdiv(lanes, _LANES),)](
+        triton_kernels.convolution_gradient[(cdiv(lanes, _LANES),)](
             gradient_values,
             values,
             positions,
@@ -188,7 +173,7 @@ class LayerOnBatch:
     def _input_gradient(self, gradient_c: Tensor, lengths: Tensor, filters: Tensor) -> Tensor:
         lanes = self.sentences * self.rows_below
         of_x = filters.new_empty(self.sentences, self.maps_below, self.longest, self.rows_below)
-        triton_gradient_kernels.input_gradient[(cdiv(lanes, _LANES), self.maps_below)](
+        triton_kernels.input_gradient[(cdiv(lanes, _LANES), self.maps_below)](
             gradient_c,
             lengths,
             filters,
@@ -211,7 +196,7 @@ class LayerOnBatch:
         biases = self.maps * self.rows
         sums = x.new_empty(self.runs, parts, filters + biases)
         lanes = cdiv(self.maps * self.rows_below, _LANES)
-        triton_gradient_kernels.filter_gradient[(self.runs * parts, self.maps_below, lanes)](
+        triton_kernels.filter_gradient[(self.runs * parts, self.maps_below, lanes)](
             x,
             gradient_c,
             lengths,
@@ -226,7 +211,7 @@ class LayerOnBatch:
         )
         of_filters = x.new_empty(self.runs, self.maps, self.maps_below, self.rows_below, self.m)
         of_bias = x.new_empty(self.runs, self.maps, self.rows)
-        triton_gradient_kernels.add_parts[(cdiv(filters + biases, _ADDED), self.runs)](
+        triton_kernels.add_parts[(cdiv(filters + biases, _ADDED), self.runs)](
             sums,
             of_filters,
             of_bias,
@@ -247,14 +232,14 @@ def split(per_run: int, sentences: int) -> tuple[int, int]:
     Few sentences in each, so that a small batch keeps the device busy too; not too few, since the
     parts have to be added in the end.
     """
-    at_once = min(next_power_of_2(cdiv(sentences, _PROGRAMS)), _SENTENCES_A_PROGRAM)
+    at_once = min(next_power_of_2(cdiv(sentences, _PROGRAMS)), _SENTENCES_PER_PROGRAM)
     at_once = min(at_once, next_power_of_2(per_run))
     return at_once, cdiv(per_run, at_once)
 
 
 def _tile(columns: int, m: int) -> int:
     """The columns of a tile, so that few of the last tile's are too many."""
-    longest = min(_LONGEST_TILE, max(_PRODUCTS_A_TILE // m // 4 * 4, 4))
+    longest = min(_LONGEST_TILE, max(_PRODUCTS_PER_TILE // m // 4 * 4, 4))
     tiles = -(-columns // longest)
     return -(-columns // tiles // 4) * 4
 
@@ -331,7 +316,19 @@ class _Layer(torch.autograd.Function):
         info: Any, in_dims: tuple[int | None, ...], *arguments: Any
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
         """A mapped axis is the axis of runs."""
-        return fused.call_mapped(_Layer, info.batch_size, in_dims, arguments)
+        *tensors, fold, width = arguments
+        runs = info.batch_size
+
+        def batched(tensor: Tensor, dim: int | None) -> Tensor:
+            if dim is None:
+                return tensor.expand(runs, *tensor.shape)
+            return tensor.movedim(dim, 0)
+
+        x, lengths, filters, bias, k = map(batched, tensors, in_dims)
+        values, positions = _Layer.apply(  # type: ignore[no-untyped-call]
+            x.flatten(0, 1), lengths.flatten(), filters[:, 0], bias[:, 0], k.flatten(), fold, width
+        )
+        return (values.unflatten(0, (runs, -1)), positions.unflatten(0, (runs, -1))), (0, 0)
 
 
 def layer(
@@ -344,15 +341,23 @@ def layer(
     width: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Wide convolution, folding, dynamic k-max pooling, bias and tanh; see ``dcnn.ops``."""
-    return fused.call(_Layer, x, lengths, filters, bias, k, fold_rows, width)
+    width = int(k.max()) if width is None else width
+    if filters.dim() == 4:
+        filters, bias = filters[None], bias[None]
+    if 0 in x.stride():  # an expanded axis has no place for its gradient
+        x = x.contiguous()
+    pooled: tuple[Tensor, Tensor] = _Layer.apply(  # type: ignore[no-untyped-call]
+        x, lengths, filters, bias, k, fold_rows, width
+    )
+    return pooled
 
 
 _PLACES = 16  # words that a program gathers at once
-_PRODUCTS = 512  # of features and classes that a program of the top takes at once
+_PRODUCTS = 512  # of features and classes that a program of the head takes at once
 
 
 class _Network(torch.autograd.Function):
-    """Logits, and for the way back the inputs, pooled values and positions of every layer."""
+    """Logits, and for the backward pass the inputs, pooled values and positions of each layer."""
 
     @staticmethod
     def forward(
@@ -363,14 +368,14 @@ class _Network(torch.autograd.Function):
         k_top: int,
         *weights: Tensor,
     ) -> tuple[Tensor, ...]:
-        """``weights``, with an axis of runs: embeddings, top weight and bias, then the layers'."""
+        """``weights``, with an axis of runs: embeddings, head weight and bias, then the layers'."""
         ids, lengths = ids.contiguous(), lengths.contiguous()
-        embeddings, top_weight, top_bias, *layers = (value.contiguous() for value in weights)
+        embeddings, head_weight, head_bias, *layers = (value.contiguous() for value in weights)
         (runs, per_run, longest), (_, vocabulary, dim) = ids.shape, embeddings.shape
         sentences, depth = runs * per_run, len(layers) // 2
         x = embeddings.new_empty(sentences, 1, longest, dim)
         ks = torch.empty(depth, sentences, dtype=torch.int32, device=ids.device)
-        triton_network_kernels.gather[(sentences,)](
+        triton_kernels.gather[(sentences,)](
             ids,
             lengths,
             embeddings,
@@ -395,10 +400,10 @@ class _Network(torch.autograd.Function):
             values, positions = layer.forward(x, valid, across, bias, ks[number], width)
             kept += [x, positions, across]
             x, valid = values, ks[number]
-        logits = embeddings.new_empty(runs, per_run, top_bias.shape[-1])
-        shape = _top_shape(x, top_bias, dropout)
-        triton_network_kernels.top[(sentences,)](
-            x, _or_any(dropout, x), top_weight, top_bias, logits, per_run, **shape
+        logits = embeddings.new_empty(runs, per_run, head_bias.shape[-1])
+        shape = _head_shape(x, head_bias, dropout)
+        triton_kernels.head[(sentences,)](
+            x, _or_any(dropout, x), head_weight, head_bias, logits, per_run, **shape
         )
         return logits, ks, x, *kept
 
@@ -418,8 +423,8 @@ class _Network(torch.autograd.Function):
         ids, lengths, dropout, *rest = ctx.saved_tensors
         ids, lengths = ids.contiguous(), lengths.contiguous()
         weights, (ks, values, *kept) = rest[: ctx.weights], rest[ctx.weights :]
-        embeddings, top_weight, _, *layers = weights
-        gradient, *of_top = _top_gradient(gradient_logits, values, dropout, top_weight)
+        embeddings, head_weight, _, *layers = weights
+        gradient, *of_head = _head_gradient(gradient_logits, values, dropout, head_weight)
         of_layers: list[Tensor] = []
         for number in reversed(range(len(layers) // 2)):
             filters, bias = layers[2 * number : 2 * number + 2]
@@ -433,7 +438,7 @@ class _Network(torch.autograd.Function):
             values = x
         of_embeddings = torch.zeros_like(embeddings, memory_format=torch.contiguous_format)
         (_, per_run, longest), (_, vocabulary, dim) = ids.shape, embeddings.shape
-        triton_network_kernels.scatter[(ids[..., 0].numel(),)](
+        triton_kernels.scatter[(ids[..., 0].numel(),)](
             ids,
             lengths,
             gradient,
@@ -445,7 +450,7 @@ class _Network(torch.autograd.Function):
             PLACES=_PLACES,
             ROWS=next_power_of_2(dim),
         )
-        return *[None] * 5, of_embeddings, *of_top, *of_layers
+        return *[None] * 5, of_embeddings, *of_head, *of_layers
 
     @staticmethod
     def vmap(
@@ -467,11 +472,11 @@ class _Network(torch.autograd.Function):
 
 
 def _or_any(dropout: Tensor | None, other: Tensor) -> Tensor:
-    """A kernel wants a pointer even where it does not look."""
+    """A kernel needs a pointer even where it reads nothing."""
     return other if dropout is None else dropout.contiguous()
 
 
-def _top_shape(pooled: Tensor, bias: Tensor, dropout: Tensor | None) -> dict[str, Any]:
+def _head_shape(pooled: Tensor, bias: Tensor, dropout: Tensor | None) -> dict[str, Any]:
     """``pooled`` is (sentences, maps, k, rows)."""
     _, maps, k, rows = pooled.shape
     wide = next_power_of_2(bias.shape[-1])
@@ -486,17 +491,17 @@ def _top_shape(pooled: Tensor, bias: Tensor, dropout: Tensor | None) -> dict[str
     }
 
 
-def _top_gradient(
+def _head_gradient(
     gradient_logits: Tensor, pooled: Tensor, dropout: Tensor | None, weight: Tensor
 ) -> Sequence[Tensor]:
-    """The gradients of the pooled values, of the top's weight and of its bias."""
+    """The gradients of the pooled values, of the head's weight and of its bias."""
     runs, per_run, classes = gradient_logits.shape
     (at_once, parts), features = split(per_run, runs * per_run), weight.shape[-1]
     of_pooled = torch.empty_like(pooled)
     of_weight = pooled.new_empty(runs, parts, classes, features)
     of_bias = pooled.new_empty(runs, parts, classes)
-    shape = _top_shape(pooled, of_bias, dropout)
-    triton_network_kernels.top_gradient[(runs * parts, cdiv(features, shape["BLOCK"]))](
+    shape = _head_shape(pooled, of_bias, dropout)
+    triton_kernels.head_gradient[(runs * parts, cdiv(features, shape["BLOCK"]))](
         gradient_logits.contiguous(),
         pooled,
         _or_any(dropout, pooled),

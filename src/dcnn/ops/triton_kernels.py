@@ -6,18 +6,10 @@ width of the filters. Everywhere the rows of a map lie side by side, so that nei
 neighbouring numbers: inputs are (sentences, maps, places, rows), filters (runs, maps, maps below,
 m, rows below).
 
-Columns are taken a tile at a time. A tile is a tuple of vectors, one element of each a lane, which
+Columns are taken a tile at a time. A tile is a tuple of vectors, with one element per lane, which
 the compiler keeps in registers: every number that is read takes part in up to m sums. Lengths
 change from batch to batch and make few new kernels: what is in capitals does, and of that only the
 tile and the sorting network follow the length.
-
-
-The kernels of ``dcnn.ops.triton_backend`` on the way down; names as in ``triton_kernels``.
-
-The kernels of ``dcnn.ops.triton_backend`` below and above the layers; names as in its layers.
-
-``dcnn.ops.triton_kernels`` has the layers themselves.
-
 """
 
 import triton
@@ -502,7 +494,7 @@ def _feature(number, ROWS: tl.constexpr, K: tl.constexpr):
 
 
 @compiled
-def top(
+def head(
     pooled,
     dropout,
     weight,
@@ -539,7 +531,7 @@ def top(
 
 
 @compiled
-def top_gradient(
+def head_gradient(
     gradient_logits,
     pooled,
     dropout,

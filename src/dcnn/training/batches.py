@@ -8,7 +8,8 @@ the device and makes a batch per run there.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -303,21 +304,21 @@ def _permutation(count: int, entropy: tuple[int, ...], device: torch.device) -> 
     return torch.randperm(count, generator=generator, device=device)
 
 
+@dataclass(frozen=True)
 class _LoadedWindow:
     """A window with the order of its batches, and its position in the epoch."""
 
-    def __init__(
-        self,
-        window: Window,
-        examples: Examples,
-        order: list[Ints],
-        epoch: int,
-        first_batch: int,
-        first_sentence: int,
-    ) -> None:
-        self.window, self.examples, self.order, self.epoch = window, examples, order, epoch
-        self.first_batch, self.first_sentence = first_batch, first_sentence
-        self.ends = np.cumsum([len(indices) for indices in order])
+    window: Window
+    examples: Examples
+    order: list[Ints]
+    epoch: int
+    first_batch: int
+    first_sentence: int
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Sentences of the window up to the end of each batch."""
+        return np.cumsum([len(indices) for indices in self.order])
 
 
 class StoreBatches:

@@ -1,11 +1,8 @@
-"""What a training run tells whoever listens: the library reports, the command line draws.
+"""Callbacks of a training: what it reports, and the log for TensorBoard.
 
-A run's curves for TensorBoard, in the files that it reads.
-
-Steps are noted at fixed numbers, so that a run that was resumed leaves the curves of one that was
-not: the log says where it goes on, and TensorBoard drops what a killed run wrote past that point.
-A log that cannot be written never ends a training.
-
+Steps are logged at fixed numbers, so that a resumed run leaves the curves of one that was not
+stopped: TensorBoard drops what a killed run wrote past the point of resumption. A log that cannot
+be written never ends a training.
 """
 
 import importlib.util
@@ -49,7 +46,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class EvaluationRecord:
-    """One look at the dev set.
+    """One evaluation on the dev set.
 
     Attributes:
         epoch: number of the epoch, from 1.
@@ -58,8 +55,8 @@ class EvaluationRecord:
         dev_loss: cross-entropy on the dev set.
         dev_accuracy: share of the dev set classified correctly.
         best: whether these are the best weights so far.
-        dev_micro_f1: where a text may have several labels, what decides instead of the accuracy,
-            which is then the share of texts with all their labels and no other.
+        dev_micro_f1: of multi-label targets, what decides instead of the accuracy, which is then
+            the share of texts with all their labels and no other.
     """
 
     epoch: int
@@ -96,7 +93,7 @@ class EpochReport:
 
 
 class Callback:
-    """Hears what happens; by default does nothing. Set ``stop`` to end the run after a step."""
+    """By default does nothing. Set ``stop`` to end the run after a step."""
 
     stop: bool = False
 
@@ -113,26 +110,26 @@ class Callback:
         """An evaluation was due, with or without a dev set, of one run or of several."""
 
 
-class Listeners(Callback):
-    """Several that hear the same; ``stop`` is set here, for all."""
+class CallbackList(Callback):
+    """Calls several callbacks; ``stop`` is set here, for all."""
 
-    def __init__(self, *n_ensemble: Callback) -> None:
-        self.n_ensemble = n_ensemble
+    def __init__(self, *callbacks: Callback) -> None:
+        self.callbacks = callbacks
 
     def on_resume(self, epoch: int, step: int) -> None:
-        """Tell all."""
-        for member in self.n_ensemble:
-            member.on_resume(epoch, step)
+        """Call all."""
+        for callback in self.callbacks:
+            callback.on_resume(epoch, step)
 
     def on_step(self, progress: Progress) -> None:
-        """Tell all."""
-        for member in self.n_ensemble:
-            member.on_step(progress)
+        """Call all."""
+        for callback in self.callbacks:
+            callback.on_step(progress)
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
-        """Tell all."""
-        for member in self.n_ensemble:
-            member.on_evaluation(record)
+        """Call all."""
+        for callback in self.callbacks:
+            callback.on_evaluation(record)
 
 
 STEPS_BETWEEN = 10  # a scalar takes some 50 us, a step of a small network a millisecond
@@ -142,7 +139,7 @@ logger = logging.getLogger("dcnn")
 
 
 def require_tensorboard() -> None:
-    """Say before any work is done that no log can be written.
+    """Check before any work is done that a log can be written.
 
     Raises:
         MissingExtraError: the package is not installed.
@@ -152,7 +149,7 @@ def require_tensorboard() -> None:
 
 
 class TensorBoardLog(Callback):
-    """Writes loss, learning rate, speed, and what the dev set says, beside the settings.
+    """Writes loss, learning rate, speed and evaluations, beside the settings.
 
     Args:
         folder: of this run; other runs have others.
@@ -185,11 +182,11 @@ class TensorBoardLog(Callback):
                 self._give_up(error)
 
     def on_resume(self, epoch: int, step: int) -> None:  # noqa: ARG002
-        """Let what was written after ``step`` be forgotten: it will be written again."""
+        """Drop what was written after ``step``: it will be written again."""
         self._next_step = step + 1
 
     def on_step(self, progress: Progress) -> None:
-        """Note the first step, and every tenth."""
+        """Log the first step, and every tenth."""
         if progress.step == 1 or progress.step % STEPS_BETWEEN == 0:
             values = {
                 "training/loss": progress.loss,
@@ -199,9 +196,9 @@ class TensorBoardLog(Callback):
             self._write(values, progress.step)
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
-        """Note every look at the dev set."""
+        """Log every evaluation."""
         values = {"dev/loss": record.dev_loss, "dev/accuracy": record.dev_accuracy}
-        if record.dev_micro_f1 is not None:  # what decides, where a text may have several labels
+        if record.dev_micro_f1 is not None:  # what decides, of multi-label targets
             values["dev/micro_f1"] = record.dev_micro_f1
         self._write(values, record.step)
 

@@ -19,8 +19,7 @@ from torch.func import functional_call, vmap
 from dcnn.data.batching import Batch, Floats, prediction_batches
 from dcnn.errors import DataError
 from dcnn.metrics import apply_thresholds, common_threshold, micro_f1
-from dcnn.models import SentenceModel
-from dcnn.models.dcnn import DCNN
+from dcnn.models import DCNN, SentenceModel
 from dcnn.ops import native_training
 from dcnn.ops.reference import sigmoid
 from dcnn.text.vocabulary import Sentences

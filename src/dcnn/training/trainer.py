@@ -25,8 +25,7 @@ from torch import Tensor
 from dcnn.config import TrainingConfig
 from dcnn.data.batching import Batch, Examples
 from dcnn.errors import TrainingError, TrainingStoppedError
-from dcnn.models import SentenceModel
-from dcnn.models.dcnn import DCNN
+from dcnn.models import DCNN, SentenceModel
 from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 from dcnn.training.adagrad import Adagrad, Weights
 from dcnn.training.batches import ALONE, Batches, MemoryBatches, ResidentBatches
@@ -197,24 +196,12 @@ class Trainer:
             return examples
         classes, first = self.model.head.out_features, self.specs[0]
         if len(self.specs) == 1 and (self.workers is not None or not self._fits(examples)):
-            return MemoryBatches(
-                examples,
-                first.training,
-                classes,
-                rank,
-                self.multi_label,
-                first.subset,
-                first.targets,
-            )
-        return ResidentBatches(
-            examples,
-            self.configs,
-            [spec.subset for spec in self.specs],
-            [spec.targets for spec in self.specs],
-            classes,
-            self.device,
-            self.multi_label,
-        )
+            own = first.subset, first.targets
+            return MemoryBatches(examples, first.training, classes, rank, self.multi_label, *own)
+        subsets = [spec.subset for spec in self.specs]
+        targets = [spec.targets for spec in self.specs]
+        place = self.device, self.multi_label
+        return ResidentBatches(examples, self.configs, subsets, targets, classes, *place)
 
     def _fits(self, examples: Examples) -> bool:
         """Whether examples and the largest batch take at most half of a GPU's free memory."""
@@ -402,11 +389,8 @@ class Trainer:
                 tensor.copy_(value)
         self.generator.set_state(drawn)
         torch.cuda.synchronize()
-        logger.info(
-            "compiled and recorded the training step for %d padded lengths in %.1f s",
-            len(padded),
-            time.monotonic() - started,
-        )
+        message = "compiled and recorded the training step for %d padded lengths in %.1f s"
+        logger.info(message, len(padded), time.monotonic() - started)
 
     def _mean_losses(self) -> list[float]:
         """Of the epoch so far."""
@@ -425,18 +409,9 @@ class Trainer:
         before, whole = self.batches.done(state.epoch, state.batch - 1)
         progress = (state.epoch + before / whole) / config.epochs
         factor = 1 - progress if config.schedule == "linear" else 1.0
-        self.callback.on_step(
-            Progress(
-                state.epoch + 1,
-                config.epochs,
-                state.step,
-                steps,
-                loss,
-                rate,
-                left,
-                config.learning_rate * factor,
-            )
-        )
+        learning_rate, epochs = config.learning_rate * factor, (state.epoch + 1, config.epochs)
+        progress_of_run = Progress(*epochs, state.step, steps, loss, rate, left, learning_rate)
+        self.callback.on_step(progress_of_run)
 
     def _require_finite(self, name: str, value: float) -> None:
         if not math.isfinite(value):
