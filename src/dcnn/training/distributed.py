@@ -107,7 +107,7 @@ class Workers:
 
     @contextmanager
     def first_before_others(self) -> Iterator[None]:
-        """The first process does it before the others, so that it alone tells what is wrong."""
+        """The first process does it before the others, so that it alone reports what is wrong."""
         if not self.is_first:
             self.wait()
         yield

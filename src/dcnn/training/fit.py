@@ -1,6 +1,6 @@
-"""The weights that training starts from: drawn from the seed, or pretrained word vectors.
+"""From labelled texts to a trained model: encoder, network, initial weights, trainer, artifact.
 
-From labelled texts to a trained model: encoder, network, loop, artifact.
+Initial weights are drawn from the seed, or come from pretrained word vectors.
 """
 
 import hashlib
@@ -91,7 +91,7 @@ def initialize(model: SentenceModel, config: Config, vectors: WordVectors | None
 
 
 def _projected_vectors(config: Config, vectors: WordVectors) -> Floats:
-    """The vectors that a projection is learned of, in the scale that makes it learn as told.
+    """The vectors that a projection is learned of, in the scale that the settings ask for.
 
     Adagrad's steps do not depend on the size of a gradient: the smaller the vectors, the larger the
     projection and the less a step of the same size changes what comes out.
@@ -226,7 +226,7 @@ def _fit_encoded(
             "torch": torch.__version__,
         }
         identity |= {"backend": backend}  # another one rounds differently
-        identity |= {"labels": "many"} if multi_label else {}
+        identity |= {"multi_label": True} if multi_label else {}
         checkpoint = Checkpoint(run_options.checkpoint_path, identity)
     workers = run_options.workers
     if workers is not None and checkpoint is not None:

@@ -176,7 +176,7 @@ class Trainer:
         self._started = time.monotonic()
         self._sentences_at_start = 0
         self._seconds_before = 0.0
-        self._resumed = True  # resident batches must be told where to start
+        self._resumed = True  # resident batches have to be started
 
     def _initial_weights(self) -> Weights:
         own = {name: value.detach() for name, value in self.model.named_parameters()}
