@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
 from dcnn.errors import MissingExtraError
-from dcnn.text.encoder import Encoder
+from dcnn.text.encoder import Encoder, learn_tokenizer
 from dcnn.text.subwords import (
     BPE,
     MAX_WORD_LENGTH,
     SubwordTokenizer,
     Unigram,
-    learn_tokenizer,
 )
 from dcnn.text.vocabulary import UNKNOWN
 

@@ -29,7 +29,7 @@ from dcnn.errors import (
     TrainingStoppedError,
     UserError,
 )
-from dcnn.text.subwords import unit_of
+from dcnn.text.encoder import unit_of
 from dcnn.training.progress_bar import TrainingBar
 
 if TYPE_CHECKING:

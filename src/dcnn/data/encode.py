@@ -44,8 +44,8 @@ from dcnn.data.store import (
 )
 from dcnn.errors import ConfigError, DataError, DcnnError, StorageError
 from dcnn.files import file_sha256
-from dcnn.text.encoder import Encoder
-from dcnn.text.subwords import LEARNED, AnyTokenizer, learn_tokenizer, library_version
+from dcnn.text.encoder import Encoder, learn_tokenizer
+from dcnn.text.subwords import LEARNED, AnyTokenizer, library_version
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vocabulary import (
     UNKNOWN,

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
@@ -13,11 +13,42 @@ from dcnn.text.subwords import (
     MODELS,
     AnyTokenizer,
     SubwordTokenizer,
-    learn_tokenizer,
-    unit_of,
+    learn_subwords,
+    split_texts,
+    word_tokenizer,
 )
-from dcnn.text.tokenizer import PRESETS, Tokenizer
-from dcnn.text.vocabulary import UNKNOWN, Sentences, Vocabulary, most_frequent
+from dcnn.text.tokenizer import PRESETS, Preset, Tokenizer
+from dcnn.text.vocabulary import (
+    UNKNOWN,
+    Sentences,
+    TokenizedTexts,
+    Vocabulary,
+    most_frequent,
+    tokenize_texts,
+)
+
+
+def unit_of(preset: str) -> str:
+    """What a token of a preset is called: ``word``, ``subword`` or ``character``."""
+    if preset in LEARNED:
+        return "subword"
+    return "character" if preset == "characters" else "word"
+
+
+def learn_tokenizer(
+    config: TextConfig, texts: Iterable[str], processes: int = 1
+) -> tuple[AnyTokenizer, TokenizedTexts]:
+    """The tokenizer of ``config``, learned if need be, and ``texts`` tokenized in one pass.
+
+    Raises:
+        MissingExtraError: subwords are to be learned, and the library is not installed.
+    """
+    if config.tokenizer in ("bpe", "unigram"):
+        words = tokenize_texts(word_tokenizer(config.lowercase), texts, processes)
+        learned = learn_subwords(config, words)
+        return learned, split_texts(learned, words)
+    tokenizer = Tokenizer(cast("Preset", config.tokenizer), config.lowercase)
+    return tokenizer, tokenize_texts(tokenizer, texts, processes)
 
 
 @dataclass(frozen=True)

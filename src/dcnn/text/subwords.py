@@ -13,7 +13,7 @@ word, so that predicting needs no library and no native threads.
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,8 +23,8 @@ import numpy as np
 
 from dcnn.config import TextConfig
 from dcnn.errors import MissingExtraError
-from dcnn.text.tokenizer import Preset, Tokenizer
-from dcnn.text.vocabulary import Sentences, TokenizedTexts, tokenize_texts
+from dcnn.text.tokenizer import Tokenizer
+from dcnn.text.vocabulary import Sentences, TokenizedTexts
 
 Learned = Literal["bpe", "unigram"]
 LEARNED: tuple[Learned, ...] = ("bpe", "unigram")
@@ -202,13 +202,6 @@ class SubwordTokenizer:
 AnyTokenizer = Tokenizer | SubwordTokenizer
 
 
-def unit_of(preset: str) -> str:
-    """What a token of a preset is called: ``word``, ``subword`` or ``character``."""
-    if preset in LEARNED:
-        return "subword"
-    return "character" if preset == "characters" else "word"
-
-
 def word_tokenizer(lowercase: bool) -> Tokenizer:
     """Splits a text into the words that are split into subwords."""
     return Tokenizer("words", lowercase, runs=True)
@@ -216,22 +209,6 @@ def word_tokenizer(lowercase: bool) -> Tokenizer:
 
 def _parts(word: str) -> list[str]:
     return [word[at : at + MAX_WORD_LENGTH] for at in range(0, len(word), MAX_WORD_LENGTH)]
-
-
-def learn_tokenizer(
-    config: TextConfig, texts: Iterable[str], processes: int = 1
-) -> tuple[AnyTokenizer, TokenizedTexts]:
-    """The tokenizer of ``config``, learned if need be, and ``texts`` tokenized in one pass.
-
-    Raises:
-        MissingExtraError: subwords are to be learned, and the library is not installed.
-    """
-    if config.tokenizer in ("bpe", "unigram"):
-        words = tokenize_texts(word_tokenizer(config.lowercase), texts, processes)
-        learned = learn_subwords(config, words)
-        return learned, _split_texts(learned, words)
-    tokenizer = Tokenizer(cast("Preset", config.tokenizer), config.lowercase)
-    return tokenizer, tokenize_texts(tokenizer, texts, processes)
 
 
 def learn_subwords(config: TextConfig, texts: TokenizedTexts) -> SubwordTokenizer:
@@ -303,7 +280,7 @@ def _repeatable(scored: list[tuple[str, float]]) -> tuple[tuple[str, float], ...
     return tuple(sorted(rounded, key=lambda entry: (-entry[1], entry[0])))
 
 
-def _split_texts(tokenizer: SubwordTokenizer, texts: TokenizedTexts) -> TokenizedTexts:
+def split_texts(tokenizer: SubwordTokenizer, texts: TokenizedTexts) -> TokenizedTexts:
     """Texts of words as texts of subwords; each distinct word is split once."""
     index: dict[str, int] = {}
     subwords = Sentences.from_lists(

@@ -32,8 +32,7 @@ from dcnn.artifact import Artifact, Label, folder_size
 from dcnn.config import RENAMED_SETTINGS, Config, DCNNConfig, MaxTDNNConfig
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
-from dcnn.text.encoder import Encoder
-from dcnn.text.subwords import learn_tokenizer
+from dcnn.text.encoder import Encoder, learn_tokenizer
 from dcnn.text.vocabulary import Vocabulary
 from dcnn.training.callbacks import Callback, EvaluationRecord, Progress
 
