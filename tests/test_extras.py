@@ -14,7 +14,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 RAISED = {
     (path.relative_to(ROOT).as_posix(), extra)
     for path in (ROOT / "src").rglob("*.py")
-    for call in re.findall(r"MissingExtraError\(([^()]*)\)", path.read_text(encoding="utf-8"))
+    for call in re.findall(r"raise MissingExtraError\((.*?)\)(?: from|\n)", path.read_text(encoding="utf-8"), re.DOTALL)
     for extra in re.findall(r'"([a-z]+)"\s*$', call)
 }
 NOT_OF_ALL = {

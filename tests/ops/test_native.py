@@ -121,5 +121,5 @@ def test_the_instruction_set_can_be_forced():
 
 
 def test_loading_imports_no_torch():
-    code = "import sys; from dcnn.ops import native, backends; native.available(); "
+    code = "import sys; from dcnn.ops import native, select; native.available(); "
     assert run(code + "print('torch' in sys.modules)").stdout == "False\n"

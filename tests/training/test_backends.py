@@ -83,7 +83,7 @@ def learn(name, corpus):
     )
     network = DCNNConfig(dim=16, widths=(5, 3), maps=(3, 4), k_top=3, dropout=0)
     with computing_with(name) as backend, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "STEPS_BETWEEN_LOOKS", 1)
+        patch.setattr(run, "STEPS_BETWEEN_READS", 1)
         model = build_model(network, vocabulary, 2)
         model.initialize(torch.Generator().manual_seed(0))
         losses = Losses()
