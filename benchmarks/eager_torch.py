@@ -10,7 +10,7 @@ import torch
 
 from dcnn.artifact import Artifact
 from dcnn.data.batching import prediction_batches
-from dcnn.models import SentenceModel, build_model
+from dcnn.models import MODELS, SentenceModel
 from dcnn.predictor import Floats, Predictor
 from dcnn.text.vocabulary import Sentences
 from workload import computing_with
@@ -19,7 +19,7 @@ from workload import computing_with
 def torch_model(artifact: Artifact) -> SentenceModel:
     """The network of ``artifact`` as a torch module."""
     classes, vocabulary = len(artifact.classes), len(artifact.encoder.vocabulary)
-    model = build_model(artifact.config.model, vocabulary, classes)
+    model = MODELS[artifact.config.model.kind](artifact.config.model, vocabulary, classes)
     weights = {name: torch.from_numpy(value) for name, value in artifact.weights.items()}
     model.load_state_dict(weights, assign=True)  # a copy would count as torch's memory
     return model.eval()

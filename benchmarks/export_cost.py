@@ -28,7 +28,7 @@ from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runs import ExperimentEnv, Job, NetworkTrainer
 from dcnn.export import Exported, decided_by_rounding, export, open_session, run_onnx
-from dcnn.models import build_model
+from dcnn.models import MODELS
 from dcnn.ops import select as backends
 from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
@@ -124,7 +124,9 @@ def agreement(artifact: Artifact, folder: Path) -> dict[str, Any]:
     vocabulary = len(artifact.encoder.vocabulary)
     sentences = Sentences.from_flat(generator.integers(0, vocabulary, lengths.sum()), lengths)
     predictor = Predictor(artifact)
-    model = build_model(artifact.config.model, vocabulary, len(artifact.classes)).eval()
+    model = MODELS[artifact.config.model.kind](
+        artifact.config.model, vocabulary, len(artifact.classes)
+    ).eval()
     model.load_state_dict({name: torch.tensor(v) for name, v in artifact.weights.items()})
     ids, lengths = sentences.padded(np.arange(len(sentences)))
     os.environ[backends.VARIABLE] = "torch"

@@ -28,7 +28,7 @@ from dcnn.data.batching import training_order
 from dcnn.data.encode import FileEncoder, count_labels, encode_files, prepare_corpus
 from dcnn.data.readers import TableOptions
 from dcnn.data.store import Corpus, Store
-from dcnn.models import build_model
+from dcnn.models import DCNN
 from dcnn.training.batches import StoreBatches
 from dcnn.training.trainer import RunSpec, Trainer
 from larger_than_memory import write_shards
@@ -79,7 +79,7 @@ def measure_training(corpus: Corpus, config: TrainingConfig) -> dict[str, float]
     source.batch(0, 0)  # the window is read now
     steps = min(STEPS, len(corpus) // config.batch_size)
     batches, made = cpu_seconds(lambda: [source.batch(0, number) for number in range(steps)])
-    model = build_model(DCNNConfig(), len(corpus.encoder.vocabulary), len(corpus.classes))
+    model = DCNN(DCNNConfig(), len(corpus.encoder.vocabulary), len(corpus.classes))
     model.initialize(torch.Generator().manual_seed(0))
     trainer = Trainer(model, source, [RunSpec(config)])
     trainer.step()

@@ -20,7 +20,7 @@ import torch
 from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runs import ExperimentEnv
-from dcnn.models import build_model
+from dcnn.models import MODELS
 from dcnn.training.callbacks import Callback, EpochReport
 from dcnn.training.fit import choose_device
 from dcnn.training.trainer import RunSpec, Trainer
@@ -69,7 +69,7 @@ def measure(options: argparse.Namespace, device: str, folder: Path) -> dict:
 
     begun = time.perf_counter()
     config = located.config.with_training(epochs=options.epochs)
-    model = build_model(config.model, len(task.encoder.vocabulary), len(task.classes))
+    model = MODELS[config.model.kind](config.model, len(task.encoder.vocabulary), len(task.classes))
     model.initialize(torch.Generator().manual_seed(config.training.seed))
     ends: list[float] = []
     trainer = Trainer(

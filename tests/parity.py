@@ -22,11 +22,11 @@ import torch
 from hypothesis import strategies as st
 
 from dcnn.config import DCNNConfig
-from dcnn.models import build_model
 from dcnn.ops import native, reference, torch_backend
 from dcnn.ops import select as backends
 from dcnn.ops.reference import dynamic_k
 from dcnn.ops.select import choose_layer
+from networks import build_model
 
 # How far float32 may be from float64, relative to the largest entry of a tensor or to one.
 TOLERANCES = {

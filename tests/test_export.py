@@ -29,7 +29,6 @@ from dcnn.export import (
     row_orders,
     run_onnx,
 )
-from dcnn.models import build_model
 from dcnn.ops import select as backends
 from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
@@ -37,6 +36,7 @@ from dcnn.serve.app import make_app
 from dcnn.serve.protocol import Limits
 from dcnn.serve.registry import Registry, ServedModel
 from dcnn.text.vocabulary import Sentences
+from networks import build_model
 from untrained import VOCABULARY_TEXT, make_artifact
 
 CLASSES = ("a", "b", "c")

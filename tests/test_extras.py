@@ -11,10 +11,11 @@ from dcnn.errors import MissingExtraError
 ROOT = Path(__file__).parent.parent
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 # The extra is the last thing that the error is made from.
+_RAISE = re.compile(r"raise MissingExtraError\((.*?)\)(?: from|\n)", re.DOTALL)
 RAISED = {
     (path.relative_to(ROOT).as_posix(), extra)
     for path in (ROOT / "src").rglob("*.py")
-    for call in re.findall(r"raise MissingExtraError\((.*?)\)(?: from|\n)", path.read_text(encoding="utf-8"), re.DOTALL)
+    for call in _RAISE.findall(path.read_text(encoding="utf-8"))
     for extra in re.findall(r'"([a-z]+)"\s*$', call)
 }
 NOT_OF_ALL = {

@@ -11,8 +11,8 @@ import torch
 
 from dcnn import artifact as model_folder
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.models import build_model
 from dcnn.predictor import Predictor
+from networks import build_model
 from untrained import VOCABULARY_TEXT, make_artifact
 
 CONFIGS = [

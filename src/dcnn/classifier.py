@@ -190,8 +190,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             label_column: the column of the frame that holds the labels; guessed if not given.
         """
         try:
+            from dcnn.training.callbacks import TrainingBar
             from dcnn.training.fit import RunOptions, fit
-            from dcnn.training.progress_bar import TrainingBar
         except ImportError:
             raise MissingExtraError("Training", "train") from None
 

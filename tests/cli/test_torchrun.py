@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from dcnn.cli import torchrun
-from dcnn.cli.torchrun import first_reads_first, first_reports, require_distributed
+from dcnn.cli import train as torchrun
+from dcnn.cli.train import first_reads_first, first_reports, require_distributed
 from dcnn.errors import ConfigError, UserError, WorkerLostError
 
 

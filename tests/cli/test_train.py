@@ -13,8 +13,8 @@ import safetensors
 import safetensors.numpy
 
 from dcnn.artifact import load
-from dcnn.cli.examples import is_large
-from dcnn.training.progress_bar import TrainingBar
+from dcnn.cli.train import is_large
+from dcnn.training.callbacks import TrainingBar
 
 SMALL = (
     "--set", "model.dim=8", "--set", "model.widths=[4,3]", "--set", "model.maps=[2,2]",

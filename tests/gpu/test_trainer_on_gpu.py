@@ -7,12 +7,12 @@ import torch
 from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.errors import TrainingStoppedError
-from dcnn.models import build_model
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import ResidentBatches
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.trainer import RunSpec, Trainer
+from networks import build_model
 
 pytestmark = [
     pytest.mark.gpu,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dcnn.errors import MissingExtraError
 from dcnn.inspection.feature_graph import incoming_edges, to_json, to_networkx
-from dcnn.models import build_model
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
+from networks import build_model
 from small_networks import example, inspected
 
 

@@ -10,13 +10,14 @@ from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import number_labels
-from dcnn.models import build_model, sentence_model
+from dcnn.models import sentence_model
 from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.fit import RunOptions, fit, make_model
 from dcnn.training.trainer import RunSpec, Trainer, train
+from networks import build_model
 
 VOCABULARY, CLASSES = 12, 3
 # A network, and how many networks its rows are an ensemble of.

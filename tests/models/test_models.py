@@ -11,7 +11,7 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.models import build_model
+from networks import build_model
 
 CONFIGS = [
     DCNNConfig(dim=4, widths=(3,), maps=(2,), k_top=2),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn.config import DCNNConfig
-from dcnn.models import build_model
 from dcnn.ops import native
+from networks import build_model
 
 if not native.available():
     pytest.skip(native.reason(), allow_module_level=True)
@@ -84,8 +84,8 @@ def test_any_shape_gives_numbers(half_dim, fold, k_top, layers, lengths, padding
 MIXED_LENGTHS = """
 import torch
 from dcnn.config import DCNNConfig
-from dcnn.models import build_model
-model = build_model(DCNNConfig(), 30, 3)
+from dcnn.models import DCNN
+model = DCNN(DCNNConfig(), 30, 3)
 model.initialize(torch.Generator().manual_seed(0))
 for longest in (220, 224, 450):
     lengths = torch.arange(longest - 11, longest + 1)

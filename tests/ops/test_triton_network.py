@@ -8,7 +8,7 @@ import torch
 from torch.func import functional_call, vmap
 
 from dcnn.config import DCNNConfig
-from dcnn.models import build_model
+from networks import build_model
 
 pytest.importorskip("triton")
 from dcnn.ops import triton_backend

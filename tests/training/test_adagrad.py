@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from dcnn.config import DCNNConfig, TrainingConfig
-from dcnn.models import build_model
 from dcnn.ops import native
 from dcnn.training.adagrad import Adagrad, l2_of, native_norm, update_with_native
+from networks import build_model
 
 CONFIG = DCNNConfig(dim=8, widths=(4, 3, 2), maps=(2, 2, 2), k_top=2)
 TRAINING = TrainingConfig(

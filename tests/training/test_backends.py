@@ -10,11 +10,11 @@ from dcnn.data.corpora.opinions import generate
 from dcnn.data.corpora.registry import Source
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.experiments.tasks import load_task
-from dcnn.models import build_model
 from dcnn.text.encoder import Encoder
 from dcnn.training import trainer as run
 from dcnn.training.callbacks import Callback
 from dcnn.training.trainer import train
+from networks import build_model
 from parity import GPU, computing_with
 
 TRAINERS = ["torch", "native avx512", "native avx2", "native plain"]

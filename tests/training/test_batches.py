@@ -8,12 +8,12 @@ import torch
 
 from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.errors import TrainingStoppedError
-from dcnn.models import build_model
 from dcnn.training.batches import MemoryBatches, StoreBatches
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import class_factors, example_weights
 from dcnn.training.trainer import train
+from networks import build_model
 from stored_corpora import hold_out, make_corpus, write_shards
 
 CONFIG = TrainingConfig(batch_size=3, epochs=2, seed=5, evaluations_per_epoch=2)

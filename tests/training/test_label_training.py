@@ -13,7 +13,6 @@ from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import ConfigError, TrainingStoppedError
 from dcnn.metrics import choose_thresholds
-from dcnn.models import build_model
 from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
@@ -28,6 +27,7 @@ from dcnn.training.objective import (
     smoothed_indicators,
 )
 from dcnn.training.trainer import train
+from networks import build_model
 
 TOPICS = {"health": ("doctor", "fever"), "money": ("bank", "price"), "sport": ("goal", "team")}
 LABELS = tuple(TOPICS)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from dcnn.config import DCNNConfig
-from dcnn.models import build_model
 from dcnn.ops import native, native_training
 from dcnn.training.objective import cross_entropy, native_gradients
+from networks import build_model
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="not compiled")
 VOCABULARY, CLASSES = 12, 3  # few words, so that a batch has each several times

@@ -9,11 +9,11 @@ import torch
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples, training_order
 from dcnn.errors import TrainingError
-from dcnn.models import build_model
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import ResidentBatches
 from dcnn.training.callbacks import Callback
 from dcnn.training.trainer import RunSpec, Trainer, train
+from networks import build_model
 
 VOCABULARY, CLASSES = 20, 3
 NETWORKS = [

@@ -8,11 +8,11 @@ import torch
 
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
-from dcnn.models import build_model
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import ResidentBatches
 from dcnn.training.objective import cross_entropy
 from dcnn.training.trainer import RunSpec, Trainer
+from networks import build_model
 from parity import GPU, computing_with
 
 VOCABULARY, CLASSES = 20, 3

@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 
 from dcnn.cli import console as cli
-from dcnn.cli.examples import read_examples
-from dcnn.data.readers import TableOptions
+from dcnn.data.readers import TableOptions, read_examples
 from dcnn.errors import MissingExtraError, StorageError, UserError
 from dcnn.files import write_atomically
 

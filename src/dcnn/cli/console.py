@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # rich takes longer to import than a prediction takes
     from rich.progress import Progress, ProgressColumn
     from rich.table import Table
 
+    from dcnn.data.labels import LabelledTexts
+    from dcnn.data.store import Corpus
     from dcnn.training.callbacks import Callback
 
 _TABLES = ".csv, .tsv, .jsonl, .parquet, .arrow or .feather"
@@ -214,3 +216,11 @@ def stop_on_signal(callback: "Callback", *, patient: bool = False) -> Iterator[N
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def print_sizes(console: "Console", train: "LabelledTexts | Corpus", n_dev: int) -> None:
+    """Print how many examples and labels there are."""
+    kind = ", multi-label" if getattr(train, "multi_label", False) else ""
+    console.print(
+        f"{len(train):,} training and {n_dev:,} dev examples, {len(train.classes)} labels{kind}"
+    )

@@ -94,8 +94,8 @@ def _run_network(
     console: Console, name: str, config: Config, corpus: Corpus, seed: int
 ) -> tuple[Artifact, Result]:
     try:
+        from dcnn.training.callbacks import TrainingBar
         from dcnn.training.fit import RunOptions, fit
-        from dcnn.training.progress_bar import TrainingBar
     except ImportError:
         raise MissingExtraError("The demo", "train") from None
 

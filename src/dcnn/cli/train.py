@@ -1,12 +1,18 @@
 """``dcnn train``: read and check everything first, then train, evaluate once, and save.
 
-Torch is imported when all input has been checked, so that a typo is reported at once.
+Torch is imported when all input has been checked, so that a typo is reported at once. A corpus that
+is larger than memory is encoded on disk first. Whether it is follows from the size of the files
+alone, so that a command does the same on every machine; ``--stream`` and ``--no-stream`` override
+it. Whether ``torchrun`` started this process as one of several is found out without torch.
 """
 
 import datetime
+import logging
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,35 +25,45 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.cli import console as cli
 from dcnn.cli.evaluate import evaluate_model, print_evaluation
-from dcnn.cli.examples import is_large, read_corpus, read_split
-from dcnn.cli.torchrun import (
-    first_reads_first,
-    first_reports,
-    is_first,
-    is_launched,
-    is_restarted,
-    joined_workers,
-    log_from_first_only,
-)
 from dcnn.config import Config
+from dcnn.data.arrow import ARROW
 from dcnn.data.corpora.registry import cache_folder
-from dcnn.data.labels import LabelledTexts
-from dcnn.data.readers import TableOptions
-from dcnn.data.store import Corpus
+from dcnn.data.encode import FileEncoder, count_labels, encode_files, prepare_corpus
+from dcnn.data.labels import LabelledTexts, check_form, sorted_labels
+from dcnn.data.readers import TableOptions, find_shards, read_dev_and_test, read_split
+from dcnn.data.store import Corpus, EncodedFile, Store
 from dcnn.errors import (
+    ConfigError,
+    DataError,
+    DcnnError,
     MissingExtraError,
     StorageError,
     TrainingError,
     TrainingStoppedError,
     UserError,
+    WorkerLostError,
 )
+from dcnn.files import COMPRESSIONS
 from dcnn.metrics import Evaluation
 from dcnn.predictor import Predictor
-from dcnn.training.callbacks import Callback, CallbackList, TensorBoardLog, require_tensorboard
-from dcnn.training.progress_bar import TrainingBar
+from dcnn.training.callbacks import (
+    Callback,
+    CallbackList,
+    TensorBoardLog,
+    TrainingBar,
+    require_tensorboard,
+)
 
 if TYPE_CHECKING:
+    from dcnn.training.distributed import Workers
     from dcnn.training.trainer import TrainingSummary
+
+# More text than this is not held in memory: six million tweets, which would take four gigabytes.
+LARGEST_IN_MEMORY = 512 << 20
+# About how many times larger the text of a file is than the file.
+_COMPRESSED, _COLUMNAR = 3, 2
+# Seconds: once a process has ended, torchrun ends the others well within this time.
+WAIT_FOR_FIRST = 3.0
 
 
 def train(
@@ -160,8 +176,9 @@ def train(
             else:
                 with first_reads_first(workers):
                     train_set, dev_set, test_set = read_split(
-                        console, data, dev, test, columns, run_config.training, multi_label=True
+                        data, dev, test, columns, run_config.training, multi_label=True
                     )
+                    cli.print_sizes(console, train_set, len(dev_set))
             try:
                 from dcnn.training.fit import RunOptions, fit, fit_corpus
             except ImportError:
@@ -303,3 +320,174 @@ def report_interrupt(checkpoint: Path, resume: bool, stream: bool) -> Iterator[N
 
 def _modified(path: Path) -> int | None:
     return path.stat().st_mtime_ns if path.exists() else None
+
+
+def is_large(data: Path) -> bool:
+    """Whether the files of ``data`` are too large for memory."""
+    return sum(map(_text_bytes, find_shards(data, log=False))) > LARGEST_IN_MEMORY
+
+
+def _text_bytes(path: Path) -> int:
+    if not path.is_file():
+        return 0  # the reader reports it
+    suffix = path.suffix.lower()
+    factor = _COMPRESSED if suffix in COMPRESSIONS else _COLUMNAR if suffix in ARROW else 1
+    return path.stat().st_size * factor
+
+
+def read_corpus(
+    console: Console,
+    data: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: TableOptions,
+    config: Config,
+    workers: "Workers | None" = None,
+) -> tuple[Corpus, LabelledTexts | None, LabelledTexts | None]:
+    """The training set encoded on disk, dev (``None`` if held out of it) and test.
+
+    Of several processes each encodes its own files. Hosts may share a cache or not: what a host
+    is missing afterwards is encoded by the first process on it.
+    """
+    with first_reads_first(workers):
+        others = dev_set, test_set = read_dev_and_test(dev, test, columns)
+    paths, store = find_shards(data), Store(cache_folder())
+    with first_reads_first(workers):
+        encoder = FileEncoder.for_files(paths, columns, config.text, store)
+        for examples in filter(None, others):  # before encoding, which may take hours
+            check_form(examples, multi_label=False, of=str(data))
+
+    def prepare() -> Corpus:
+        files = _encode(console, paths, encoder)
+        n_examples = sum(block.rows for file in files for block in file.blocks)
+        n_files = "1 file" if len(files) == 1 else f"{len(files):,} files"
+        console.print(
+            f"{n_examples:,} examples of {n_files} are encoded in {store.cache}", soft_wrap=True
+        )
+        counts = count_labels(files, str(data), splits=dev is None)
+        classes = sorted_labels(counts)
+        for examples in filter(None, others):
+            examples.with_classes(classes)
+        split = config.training if dev is None else None
+        return prepare_corpus(files, encoder.tokenizer, config.text, split, classes, store)
+
+    if workers is None:
+        corpus = prepare()
+    else:
+        if own := paths[workers.rank :: workers.size]:
+            _encode(console, own, encoder)
+        workers.wait()
+        prepared = prepare() if workers.local_rank == 0 else None
+        key = workers.text_of_first("" if prepared is None else prepared.key)
+        workers.wait()  # now the corpus is on every host
+        corpus = prepared or Corpus.load(store, key)
+    cli.print_sizes(console, corpus, len(corpus.held_out if dev_set is None else dev_set))
+    return corpus, dev_set and dev_set.with_classes(corpus.classes), test_set
+
+
+def _encode(console: Console, paths: Sequence[Path], encoder: FileEncoder) -> list[EncodedFile]:
+    processes = max(1, _cores() // processes_here())
+    with cli.count_progress(
+        console, f"encoding {len(paths):,} files: {{count}} examples"
+    ) as report:
+        return encode_files(paths, encoder, processes, report)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def is_launched() -> bool:
+    """Whether this process trains together with others."""
+    # Other launchers set RANK too, with another meaning.
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def is_first() -> bool:
+    """Whether this is the process that prints and writes; a process alone is."""
+    return not is_launched() or os.environ["RANK"] == "0"
+
+
+def is_restarted() -> bool:
+    """Whether this process replaces one that was killed."""
+    return is_launched() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def processes_here() -> int:
+    """How many processes of this run are on this host."""
+    return int(os.environ["LOCAL_WORLD_SIZE"]) if is_launched() else 1
+
+
+def log_from_first_only() -> None:
+    """Log progress in the first process only; every process logs its warnings."""
+    if not is_first():
+        logging.getLogger("dcnn").setLevel(logging.WARNING)
+
+
+@contextmanager
+def first_reports(*kinds: type[DcnnError]) -> Iterator[None]:
+    """Let one process per host report an error that all of them have.
+
+    The others wait a moment before they raise theirs: if the first process has the same error, it
+    ends, and ``torchrun`` ends them before they print it. A process whose error is its own is
+    still there then, and reports it.
+
+    Args:
+        kinds: errors that every process has; by default any ``UserError``.
+    """
+    try:
+        yield
+    except DcnnError as error:
+        is_shared = isinstance(error, kinds or UserError)
+        if is_shared and is_launched() and os.environ["LOCAL_RANK"] != "0":
+            time.sleep(WAIT_FOR_FIRST)
+        raise
+
+
+@contextmanager
+def first_reads_first(workers: "Workers | None") -> Iterator[None]:
+    """The first process reads before the others, which print nothing if it fails."""
+    if workers is None:
+        yield
+        return
+    with first_reports(WorkerLostError), workers.first_before_others():
+        yield
+
+
+@contextmanager
+def joined_workers(device: str) -> Iterator["Workers | None"]:
+    """The processes of this run; ``None`` where this process trains alone."""
+    if not is_launched():
+        yield None
+        return
+    with ExitStack() as stack:
+        with first_reports():
+            require_distributed()
+            from dcnn.training.distributed import joined
+
+            workers = stack.enter_context(joined(device))
+        try:
+            with first_reports(ConfigError, DataError):
+                yield workers
+        except (TrainingError, TrainingStoppedError) as error:
+            if workers.is_first:
+                raise
+            sys.exit(error.exit_code)  # the first process reports it
+
+
+def require_distributed() -> None:
+    """Check for ``torch.distributed`` before anything that needs it is imported.
+
+    Raises:
+        UserError: this torch was built without it.
+        MissingExtraError: torch is not installed.
+    """
+    try:
+        from torch import distributed
+    except ImportError:
+        raise MissingExtraError("Training", "train") from None
+    if not distributed.is_available():
+        raise UserError(
+            "torchrun needs a torch that was built with torch.distributed, and this one was not; "
+            "install one that was (pip install torch), or train in one process, without torchrun"
+        )

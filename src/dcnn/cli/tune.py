@@ -18,9 +18,8 @@ from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.cli import console as cli
-from dcnn.cli.examples import read_split
 from dcnn.config import Config, parse_setting
-from dcnn.data.readers import TableOptions
+from dcnn.data.readers import TableOptions, read_split
 from dcnn.errors import (
     DcnnError,
     MissingExtraError,
@@ -30,7 +29,7 @@ from dcnn.errors import (
     UserError,
 )
 from dcnn.text.encoder import unit_of
-from dcnn.training.progress_bar import TrainingBar
+from dcnn.training.callbacks import TrainingBar
 
 if TYPE_CHECKING:
     from dcnn.training.callbacks import Callback
@@ -108,7 +107,8 @@ def tune(
     model_folder.check_destination(out, replaces)
     start = cli.read_config(config, settings, seed=seed)
     columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
-    train_set, dev_set, _ = read_split(console, data, dev, None, columns, start.training)
+    train_set, dev_set, _ = read_split(data, dev, None, columns, start.training)
+    cli.print_sizes(console, train_set, len(dev_set))
     try:
         from dcnn.cli.tune_bar import SearchBar
         from dcnn.training.fit import RunOptions, choose_device, fit

@@ -13,13 +13,14 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from dcnn.config import TrainingConfig
 from dcnn.data.arrow import ARROW, ArrowTable, open_arrow
 from dcnn.data.columns import (
     INDICATORS_OPTION,
@@ -38,6 +39,8 @@ from dcnn.data.labels import (
     LabelFormat,
     LabelledTexts,
     Place,
+    check_form,
+    check_training_labels,
     check_unicode,
     number_labels,
     parse_indicators,
@@ -54,6 +57,7 @@ from dcnn.data.records import (
     open_lines,
     read_line_table,
 )
+from dcnn.data.split import hold_out
 from dcnn.errors import DataError
 from dcnn.files import COMPRESSIONS, bare_suffix, check_readable
 
@@ -451,4 +455,68 @@ def _check_label_options(options: TableOptions) -> None:
         raise DataError(
             f"{INDICATORS_OPTION} {','.join(options.label_columns)} names fewer than two columns; "
             f"name one per label, with commas, or give a column of labels with {LABEL_OPTION}"
+        )
+
+
+def read_examples(
+    data: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: TableOptions,
+    *,
+    multi_label: bool = False,
+) -> tuple[LabelledTexts, LabelledTexts | None, LabelledTexts | None]:
+    """Training, dev and test examples, all checked; ``multi_label`` allows multi-label files."""
+    train = read_labelled(data, columns)
+    if train.multi_label and not multi_label:
+        raise DataError(
+            f"{train.source} is multi-label, which only `dcnn train` and `dcnn evaluate` support; "
+            "give a column with one label per row"
+        )
+    check_training_labels(train, splits=dev is None)
+    others = read_dev_and_test(dev, test, columns)
+    _warn_of_empty_columns(train)
+    for examples in filter(None, others):
+        check_form(examples, multi_label=train.multi_label, of=train.source)
+    dev_set, test_set = (part and part.with_classes(train.classes) for part in others)
+    return train, dev_set, test_set
+
+
+def read_split(
+    data: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: TableOptions,
+    training: TrainingConfig,
+    *,
+    multi_label: bool = False,
+) -> tuple[LabelledTexts, LabelledTexts, LabelledTexts | None]:
+    """As ``read_examples``, with a dev set held out of ``data`` where none is given."""
+    train, dev_set, test_set = read_examples(data, dev, test, columns, multi_label=multi_label)
+    if dev_set is None:
+        train, dev_set = hold_out(train, training.dev_fraction, training.seed)
+    return train, dev_set, test_set
+
+
+def read_dev_and_test(
+    dev: Path | None, test: Path | None, columns: TableOptions
+) -> tuple[LabelledTexts | None, LabelledTexts | None]:
+    """The dev and the test set, where they are given; weights are for training only."""
+    unweighted = replace(columns, weight_column=None)
+    return (
+        None if dev is None else read_labelled(dev, unweighted),
+        None if test is None else read_labelled(test, unweighted),
+    )
+
+
+def _warn_of_empty_columns(train: LabelledTexts) -> None:
+    """A label column without a 1 stays a class, as in an indicator matrix of scikit-learn."""
+    occurs = train.targets.any(axis=0) if train.multi_label else np.ones(len(train.classes))
+    empty = [str(train.classes[number]) for number in np.flatnonzero(occurs == 0).tolist()]
+    if empty:
+        _log.warning(
+            "%s: no row has a 1 in %s of --label-columns; the model keeps such a label but learns "
+            "never to predict it; check the data, or leave the column out",
+            train.source,
+            shown_names(empty),
         )

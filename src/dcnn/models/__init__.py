@@ -4,21 +4,20 @@ Each module maps ``ids (B, s)`` and ``lengths (B,)`` to logits ``(B, classes)``.
 depend neither on padding nor on the other sentences of its batch.
 """
 
-from dcnn.config import DCNNConfig, MaxTDNNConfig, ModelConfig, NBoWConfig
+from collections.abc import Callable
+from typing import Any
+
 from dcnn.models.dcnn import DCNN
 from dcnn.models.max_tdnn import MaxTDNN
 from dcnn.models.nbow import NBoW
 from dcnn.models.sentence_model import SentenceModel
 
-__all__ = ["DCNN", "SentenceModel", "build_model"]
+# By ``model.kind``: from the model section of the settings and the numbers of words and classes to
+# a network whose parameters are not yet initialized.
+MODELS: dict[str, Callable[[Any, int, int], SentenceModel]] = {
+    "dcnn": DCNN,
+    "max-tdnn": MaxTDNN,
+    "nbow": NBoW,
+}
 
-
-def build_model(config: ModelConfig, vocabulary: int, classes: int) -> SentenceModel:
-    """Make the network, its parameters not yet initialised."""
-    match config:
-        case DCNNConfig():
-            return DCNN(config, vocabulary, classes)
-        case MaxTDNNConfig():
-            return MaxTDNN(config, vocabulary, classes)
-        case NBoWConfig():
-            return NBoW(config, vocabulary, classes)
+__all__ = ["DCNN", "MODELS", "SentenceModel"]

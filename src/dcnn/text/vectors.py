@@ -101,7 +101,7 @@ def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
 
 def with_vector_words(encoder: Encoder, config: TextConfig) -> Encoder:
     """``encoder`` with the first ``config.vectors_words`` words of the vectors after its own."""
-    if not (config.vectors and config.vectors_words):
+    if not config.vectors_words:
         return encoder
     words = _EveryWord()
     path = Path(config.vectors)

@@ -1,4 +1,4 @@
-"""Callbacks of a training: what it reports, and the log for TensorBoard.
+"""Callbacks of a training: what it reports, its progress bar, and the log for TensorBoard.
 
 Steps are logged at fixed numbers, so that a resumed run leaves the curves of one that was not
 stopped: TensorBoard drops what a killed run wrote past the point of resumption. A log that cannot
@@ -8,6 +8,7 @@ be written never ends a training.
 import importlib.util
 import logging
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -16,6 +17,8 @@ from dcnn.config import Config
 from dcnn.errors import MissingExtraError, StorageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import TaskID
     from torch.utils.tensorboard import SummaryWriter
 
 
@@ -146,6 +149,76 @@ def require_tensorboard() -> None:
     """
     if importlib.util.find_spec("tensorboard") is None:
         raise MissingExtraError("--tensorboard", "tensorboard")
+
+
+class TrainingBar(Callback):
+    """Shows epoch, loss, speed and time left, and prints a line per evaluation.
+
+    Where the output is not a terminal, only the lines.
+
+    Args:
+        console: where to print; by default standard error.
+        name: put before every line.
+        quiet: print no lines.
+    """
+
+    def __init__(
+        self, console: "Console | None" = None, name: str = "", quiet: bool = False
+    ) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self.console = console or Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self.name, self.quiet = name, quiet
+        self._dev = ""
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[speed]:>7,.0f} sentences/s"),
+            TextColumn("{task.fields[left]} left"),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def on_resume(self, epoch: int, step: int) -> None:
+        """Print where the run continues."""
+        self.console.print(f"Resumed in epoch {epoch}, after {step:,} steps.")
+
+    def on_step(self, progress: Progress) -> None:
+        """Move the bar."""
+        epoch = f"epoch {progress.epoch}/{progress.epochs}"
+        description = f"{self.name}{epoch}  loss {progress.loss:.4f}{self._dev}"
+        if self._task is None:
+            self._task = self._bar.add_task(description, total=progress.steps, speed=0.0, left="")
+        self._bar.update(
+            self._task,
+            completed=progress.step,
+            description=description,
+            speed=progress.sentences_per_second,
+            left=str(timedelta(seconds=round(progress.seconds_left))),
+        )
+
+    def on_evaluation(self, record: EvaluationRecord) -> None:
+        """Print a line above the bar."""
+        score = record.dev_accuracy if record.dev_micro_f1 is None else record.dev_micro_f1
+        self._dev = f"  dev {100 * score:.1f} %"
+        if not self.quiet:
+            dev = f"dev loss {record.dev_loss:.4f}  {record.measure}"
+            best = "  best so far" if record.best else ""
+            self.console.print(
+                f"{self.name}epoch {record.epoch:>3}  loss {record.loss:.4f}  {dev}{best}"
+            )
 
 
 class TensorBoardLog(Callback):

@@ -22,7 +22,7 @@ from dcnn.data.labels import LabelledTexts
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
 from dcnn.metrics import DEFAULT_THRESHOLD, calibrate, choose_thresholds, evaluate_labels
-from dcnn.models import SentenceModel, build_model
+from dcnn.models import MODELS, SentenceModel
 from dcnn.ops import select
 from dcnn.ops.reference import sigmoid
 from dcnn.text.encoder import Encoder
@@ -63,7 +63,7 @@ def make_model(
             f"this network would have {parameters:,} weights, above {LARGEST_MODEL:,}; "
             "lower model.dim, model.maps, model.widths or text.max_size"
         )
-    model = build_model(config.model, vocabulary, classes)
+    model = MODELS[config.model.kind](config.model, vocabulary, classes)
     model.divide(config.n_ensemble)
     if vectors is not None and config.text.vectors_projection:
         table = torch.zeros(vocabulary, vectors.values.shape[1])
@@ -156,7 +156,8 @@ def fit(
         )
     place = _start(options)
     encoder, sentences = Encoder.learn(train.texts, config.text)
-    encoder = with_vector_words(encoder, config.text)
+    if config.text.vectors:
+        encoder = with_vector_words(encoder, config.text)
     examples = Examples(sentences, train.targets, train.weights)
     dev_examples = _encode(encoder, dev) if dev is not None else None
     return _fit_encoded(
@@ -176,7 +177,9 @@ def fit_corpus(
 ) -> tuple[Artifact, TrainingSummary]:
     """As ``fit``, for a corpus that is larger than memory; it may hold out a dev set itself."""
     place = _start(run_options)
-    encoder = with_vector_words(corpus.encoder, config.text)
+    encoder = corpus.encoder
+    if config.text.vectors:
+        encoder = with_vector_words(encoder, config.text)
     dev_examples = corpus.dev() if dev is None else _encode(encoder, dev)
     return _fit_encoded(encoder, corpus, dev_examples, corpus.classes, config, run_options, place)
 
