@@ -1,14 +1,14 @@
 """Another commit of this repository against the working tree, in one run.
 
-    python benchmarks/against_commit.py REV [--repeats 5] [--out results/bench/against_commit.json]
+    python benchmarks/against_commit.py REV [--repeats 5] [--out results/bench/against-commit.json]
 
 Each case is the same work on both sides: a training by ``dcnn train``, a prediction of many texts
-and of one text by ``Predictor``, and the whole process of ``dcnn predict MODEL TEXT``. The sides take
-turns, and the ratio is that of the medians, other over ours: above 1.0 the working tree is faster.
+and of one text by ``Predictor``, and the whole process of ``dcnn predict MODEL TEXT``. The sides
+take turns, and the ratio is that of the medians, other over ours: above 1.0 the working tree is
+faster.
 Both run in this environment, each from its own source tree with the native library compiled there.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -19,7 +19,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from dcnn.data.corpora import opinions
+from results import RESULTS, ROOT, make_parser, provenance, write_json
+
 # ``--set`` of the paper's SST-2 network; the rest is the default recipe on both sides.
 SST2 = ["model.dim=48", "model.widths=[7,5]", "model.maps=[6,14]", "model.k_top=4"]
 PREDICT = """
@@ -64,10 +66,9 @@ def timed(work: Callable[[], object]) -> float:
 
 def main() -> None:
     """Measure all cases and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__, RESULTS / "against-commit.json")
     parser.add_argument("revision")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -81,15 +82,12 @@ def main() -> None:
             subprocess.run([*git, "remove", "--force", str(other)], check=True)
     for row in rows:
         print(f"{row['case']:48} {row['other']:10.4f} {row['ours']:10.4f} {row['ratio']:6.2f}")
-    if arguments.out:
-        report = {"other": arguments.revision, "repeats": arguments.repeats, "cases": rows}
-        arguments.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    report = {"other": arguments.revision, "repeats": arguments.repeats, "cases": rows}
+    write_json(arguments.out, report | provenance())
 
 
 def measure(folder: Path, other: Path, repeats: int) -> list[dict[str, object]]:
     """One row per case: median seconds of both sides and their ratio."""
-    from dcnn.data.corpora import opinions
-
     examples = [(one.text, one.label) for part in opinions.generate(1).values() for one in part]
     examples = (examples * 10)[:10_000]
     data, texts = folder / "train.jsonl", folder / "texts.txt"

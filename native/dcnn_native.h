@@ -59,7 +59,7 @@ DCNN_API int32_t dcnn_network_logits(const void* network, int64_t sentences, con
                                      const int64_t* offsets, float* logits, int32_t threads);
 
 // The network in training. Its weights, or the gradients of them, by place; shapes as above. The
-// rows of the last layer are divided among the members, which share the bias of the top.
+// rows of the last layer are divided among the networks of the ensemble, which share the head's bias.
 struct dcnn_sizes {
     int64_t depth, k_top, vocabulary, classes, members;
     const dcnn_layer* layers;
@@ -78,7 +78,7 @@ struct dcnn_batch {
     const float* dropout;    // (sentences, o * d' * k_top), or null
 };
 
-// Logits (sentences, members, classes). What the way back needs is kept in values and positions:
+// Logits (sentences, members, classes). What the backward pass needs is kept in values and positions:
 // for each layer (sentences, k of a sentence of all columns, o, d').
 DCNN_API int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
                                        const dcnn_parameters* weights, float* const* values,

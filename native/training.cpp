@@ -96,7 +96,7 @@ void drop_out(const Network& network, const dcnn_batch& batch, int64_t sentence,
     });
 }
 
-// The way back: the gradient of the values from that of the features.
+// Backward: the gradient of the values from that of the features.
 void drop_out_gradient(const Network& network, const dcnn_batch& batch, int64_t sentence,
                        const float* of_features, float* of_values) {
     const float* mask = batch.dropout ? batch.dropout + sentence * network.features() : nullptr;
