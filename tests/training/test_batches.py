@@ -110,6 +110,19 @@ class StopAt(Callback):
         self.records.append(record)
 
 
+def test_training_reads_every_window_once_per_epoch(corpus, monkeypatch):
+    reads, window = [], type(corpus).window
+
+    def counted(self, places, part=(0, 1)):
+        reads.append(tuple(places))
+        return window(self, places, part)
+
+    monkeypatch.setattr(type(corpus), "window", counted)
+    one_block = StoreBatches(corpus, CONFIG, window_blocks=1)
+    train(new_model(corpus), one_block, corpus.dev(), CONFIG)
+    assert len(reads) == CONFIG.epochs * len(corpus.blocks) > 4
+
+
 @pytest.mark.parametrize("step", [11, 19])
 def test_a_stopped_run_goes_on_to_the_same_weights(corpus, tmp_path, step):
     whole, resumed = new_model(corpus), new_model(corpus)

@@ -139,6 +139,14 @@ def test_the_best_weights_on_dev_are_kept():
         )
 
 
+def test_a_run_with_fewer_epochs_than_others_reports_its_own():
+    network, examples, dev = NETWORKS[0], make_examples(), make_examples(30, seed=9)
+    specs = [RunSpec(replace(QUIET, epochs=epochs), initial(network, 0)) for epochs in (2, 5)]
+    model = build_model(network, VOCABULARY, CLASSES)
+    for summary, epochs in zip(Trainer(model, examples, specs, dev).train(), (2, 5), strict=True):
+        assert summary.epochs == len(summary.history) == epochs
+
+
 class Epochs(Callback):
     def __init__(self):
         self.epochs = []

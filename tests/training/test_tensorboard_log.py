@@ -15,6 +15,7 @@ from dcnn.errors import MissingExtraError, UserError
 from dcnn.training.callbacks import (
     Callback,
     CallbackList,
+    EpochReport,
     EvaluationRecord,
     Progress,
     TensorBoardLog,
@@ -134,25 +135,30 @@ def test_logs_in_the_place_of_the_model_are_refused_before_training(tmp_path, lo
     assert not (tmp_path / "model").exists()
 
 
-def test_all_listeners_hear_everything_and_one_word_stops_them():
-    class Heard(Callback):
+def test_a_list_of_callbacks_calls_all_of_them():
+    class Recorder(Callback):
         def __init__(self) -> None:
-            self.told: list[object] = []
+            self.calls: list[object] = []
 
         def on_resume(self, epoch: int, step: int) -> None:
-            self.told.append((epoch, step))
+            self.calls.append((epoch, step))
 
         def on_step(self, progress: Progress) -> None:
-            self.told.append(progress)
+            self.calls.append(progress)
 
         def on_evaluation(self, record: EvaluationRecord) -> None:
-            self.told.append(record)
+            self.calls.append(record)
 
-    first, second = Heard(), Heard()
+        def on_epoch(self, report: EpochReport) -> None:
+            self.calls.append(report)
+
+    first, second = Recorder(), Recorder()
     both = CallbackList(first, second)
-    events = (Progress(1, 1, 1, 1, 0.5, 1.0, 1.0), EvaluationRecord(1, 1, 0.5, 0.5, 0.5, True))
+    step, record = Progress(1, 1, 1, 1, 0.5, 1.0, 1.0), EvaluationRecord(1, 1, 0.5, 0.5, 0.5, True)
+    epoch = EpochReport(1, 1, [0.5], [0.5])
     both.on_resume(2, 3)
-    both.on_step(events[0])
-    both.on_evaluation(events[1])
-    assert first.told == second.told == [(2, 3), *events]
+    both.on_step(step)
+    both.on_evaluation(record)
+    both.on_epoch(epoch)
+    assert first.calls == second.calls == [(2, 3), step, record, epoch]
     assert not both.stop

@@ -134,6 +134,11 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             callback.on_evaluation(record)
 
+    def on_epoch(self, report: EpochReport) -> None:
+        """Call all."""
+        for callback in self.callbacks:
+            callback.on_epoch(report)
+
 
 STEPS_BETWEEN = 10  # a scalar takes some 50 us, a step of a small network a millisecond
 FLUSH_SECONDS = 5  # sooner than checkpoints, so that a killed run's curves reach to the last one

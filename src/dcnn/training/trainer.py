@@ -173,6 +173,7 @@ class Trainer:
         self._want_to_stop = torch.zeros((), device=self.device)
         self._graphs: StepGraphs | None = None
         self._dev_logits: ReplayedCall | None = None
+        self._dev_order = np.empty(0, np.int64)
         self._started = time.monotonic()
         self._sentences_at_start = 0
         self._seconds_before = 0.0
@@ -204,7 +205,10 @@ class Trainer:
         return ResidentBatches(examples, self.configs, subsets, targets, classes, *place)
 
     def _fits(self, examples: Examples) -> bool:
-        """Whether examples and the largest batch take at most half of a GPU's free memory."""
+        """Whether examples and the largest batch take at most a quarter of a GPU's memory.
+
+        Not of what is free: a resumed run must choose the same batches.
+        """
         if self.device.type != "cuda" or not len(examples):
             return False
         lengths = examples.sentences.lengths
@@ -218,8 +222,8 @@ class Trainer:
         if self.backend != "triton" or not isinstance(self.model, DCNN):
             per_word += sum(3 * layer.filters[0].numel() for layer in layers)
         words = min(self.configs[0].batch_size, len(examples)) * int(lengths.max())
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return bool(corpus + 4 * words * per_word <= free / 2)
+        _, total = torch.cuda.mem_get_info(self.device)
+        return bool(corpus + 4 * words * per_word <= total / 4)
 
     def train(
         self,
@@ -291,12 +295,10 @@ class Trainer:
             state.sentences += self._host_step(batches.batch(state.epoch, state.batch), progress)
         state.batch += 1
         state.step += 1
-        state.seconds = self._seconds_before + time.monotonic() - self._started
-
         done, _ = batches.done(state.epoch, state.batch)
         epoch_ends = done == whole
         if len(self.specs) == 1 and (self._may_read() or epoch_ends):
-            self._report_step(batches.count(state.epoch))
+            self._report_step(batches.count(state.epoch), before / whole)
         # Whether one of the epoch's evaluations, evenly spread, is due after this step.
         times = config.evaluations_per_epoch
         if done * times // whole > before * times // whole:
@@ -308,6 +310,8 @@ class Trainer:
         patience_ends = len(self.specs) == 1 and 0 < config.patience <= without_better
         most_epochs = max(config.epochs for config in self.configs)
         state.finished = state.epoch == most_epochs or patience_ends
+        # Read last: an evaluation waits for the steps that a GPU still has before it.
+        state.seconds = self._seconds_before + time.monotonic() - self._started
 
     def _host_step(self, batch: Batch, progress: float) -> int:
         """Learn from a batch of the host; returns its number of sentences in all processes."""
@@ -397,7 +401,8 @@ class Trainer:
         losses: list[float] = (self._loss_sum / self.state.batch).tolist()
         return losses
 
-    def _report_step(self, batches: int) -> None:
+    def _report_step(self, batches: int, part: float) -> None:
+        """Report a step that began when ``part`` of its epoch was done."""
         state, config = self.state, self.configs[0]
         loss = float(self._loss_sum) / state.batch
         self._require_finite("loss", loss)
@@ -406,8 +411,7 @@ class Trainer:
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = (state.sentences - self._sentences_at_start) / seconds
         left = max(steps - state.step, 0) * (state.sentences / state.step) / rate
-        before, whole = self.batches.done(state.epoch, state.batch - 1)
-        progress = (state.epoch + before / whole) / config.epochs
+        progress = (state.epoch + part) / config.epochs
         factor = 1 - progress if config.schedule == "linear" else 1.0
         learning_rate, epochs = config.learning_rate * factor, (state.epoch + 1, config.epochs)
         progress_of_run = Progress(*epochs, state.step, steps, loss, rate, left, learning_rate)
@@ -479,7 +483,8 @@ class Trainer:
             else:
                 of_run.evaluations_since_best += 1
             record = EvaluationRecord(epoch, step, losses[run], loss, accuracy, best, f1)
-            of_run.history.append(asdict(record))
+            if self._goes_on(run):
+                of_run.history.append(asdict(record))
             records.append(record)
         return records
 
@@ -492,7 +497,7 @@ class Trainer:
 
     def _logits_on_dev(self, dev: Examples, weights: Weights) -> NDArray[np.float32]:
         """(R, N, classes)."""
-        if self.device.type != "cuda":
+        if self.device.type != "cuda" or not len(dev):  # of several processes one may have none
             return self.networks.logits_of(weights, dev.sentences)
         if self._dev_logits is None:
             batches = self.networks.prediction_batches(dev.sentences)
@@ -556,7 +561,6 @@ class Trainer:
         run = group("run")
         self.generator.set_state(run["generator"])
         self._loss_sum.copy_(run["loss_sum"])
-        self._started = time.monotonic()
         self._sentences_at_start = self.state.sentences
         self._seconds_before = self.state.seconds
         self._resumed = True
@@ -572,8 +576,8 @@ class Trainer:
         has_dev = self.dev is not None
         return [
             TrainingSummary(
-                epochs=state.epoch + (state.batch > 0),
-                dev_accuracy=run.best_accuracy if has_dev else None,
+                epochs=min(state.epoch + (state.batch > 0), config.epochs),
+                dev_accuracy=run.best_accuracy if has_dev and run.best_epoch else None,
                 seconds=state.seconds,
                 sentences_per_second=state.sentences / max(state.seconds, 1e-9),
                 history=[EvaluationRecord(**record) for record in run.history],
@@ -581,7 +585,7 @@ class Trainer:
                 best_epoch=run.best_epoch,
                 failed=run.failed,
             )
-            for run in state.runs
+            for run, config in zip(state.runs, self.configs, strict=True)
         ]
 
 
