@@ -97,3 +97,10 @@ def test_a_multi_label_corpus_is_refused_on_disk(tmp_path):
     train.write_text(MULTI)
     with pytest.raises(DataError, match="a corpus on disk has one; train in memory"):
         read(train, train, None)
+
+
+def test_label_options_are_checked_before_anything_is_read():
+    with pytest.raises(DataError, match=r"--label-columns text names fewer than two columns"):
+        TableOptions(label_columns=("text",))
+    with pytest.raises(DataError, match=r"--labels-separator must not be empty"):
+        TableOptions(labels_separator="")

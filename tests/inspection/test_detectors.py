@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,6 +133,16 @@ def test_detectors_of_a_class_are_sorted_by_contribution(index):
         assert {push.detector for push in pushes} == set(index.detectors)
         assert pushes[0].amount == index.class_contributions(pushes[0].detector)[number]
     assert sum(index.class_contributions(NOT_DETECTOR)) == pytest.approx(0)
+
+
+def test_labels_of_a_multi_label_model_have_contributions_of_their_own():
+    artifact = artifact_with_a_not_detector()
+    single = rank_detectors(Predictor(artifact), TEXTS).ngram_contributions(NOT_DETECTOR)
+    multi_label = Predictor(replace(artifact, thresholds=(0.5, 0.5)))
+    multi = rank_detectors(multi_label, TEXTS).ngram_contributions(NOT_DETECTOR)
+    means = np.mean(multi, axis=1, keepdims=True)
+    assert np.abs(means).max() > 1e-3
+    np.testing.assert_allclose(multi - means, single, atol=1e-6)
 
 
 def test_detectors_of_a_text_are_sorted_by_strength(index):

@@ -162,9 +162,9 @@ def train(
             cli.split_names("--label-columns", label_columns),
         )
         run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
+        stream = is_large(data) if stream is None else stream
     if overwrite and is_launched() and is_first() and not is_restarted():
         checkpoint.unlink(missing_ok=True)  # otherwise a restart would continue the old run
-    stream = is_large(data) if stream is None else stream
     with report_interrupt(checkpoint, resume, stream):
         with joined_workers(device) as workers:
             train_set: LabelledTexts | Corpus

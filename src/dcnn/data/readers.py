@@ -93,6 +93,22 @@ class TableOptions:
     labels_separator: str | None = None
     label_columns: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """The labels are given in one way."""
+        others = {SEPARATOR_OPTION: self.labels_separator, LABEL_OPTION: self.label_column}
+        for option, value in others.items():
+            if self.label_columns and value is not None:
+                raise DataError(
+                    f"{INDICATORS_OPTION} and {option} both give the labels; leave out one of them"
+                )
+        if self.labels_separator == "":
+            raise DataError(f"{SEPARATOR_OPTION} must not be empty; give for instance '|'")
+        if self.label_columns and len(set(self.label_columns)) < 2:
+            raise DataError(
+                f"{INDICATORS_OPTION} {','.join(self.label_columns)} names fewer than two columns; "
+                f"name one per label, with commas, or give a column of labels with {LABEL_OPTION}"
+            )
+
 
 _DEFAULTS = TableOptions()
 
@@ -357,8 +373,6 @@ def read_rows(
         DataError: the file, a column or a row cannot be used; ``BadShardError`` if it is one of
             several files. It comes while the rows are taken.
     """
-    if labels:
-        _check_label_options(options)
     shards = find_shards(source)
     reader = ShardReader(options, labels)
     some = False
@@ -439,23 +453,6 @@ def read_labelled(source: Path, options: TableOptions = _DEFAULTS) -> LabelledTe
         places=[row.place for row in rows],
         weights=weights,
     )
-
-
-def _check_label_options(options: TableOptions) -> None:
-    """The labels are given in one way."""
-    others = {SEPARATOR_OPTION: options.labels_separator, LABEL_OPTION: options.label_column}
-    for option, value in others.items():
-        if options.label_columns and value is not None:
-            raise DataError(
-                f"{INDICATORS_OPTION} and {option} both give the labels; leave out one of them"
-            )
-    if options.labels_separator == "":
-        raise DataError(f"{SEPARATOR_OPTION} must not be empty; give for instance '|'")
-    if options.label_columns and len(set(options.label_columns)) < 2:
-        raise DataError(
-            f"{INDICATORS_OPTION} {','.join(options.label_columns)} names fewer than two columns; "
-            f"name one per label, with commas, or give a column of labels with {LABEL_OPTION}"
-        )
 
 
 def read_examples(

@@ -349,14 +349,16 @@ class DetectorIndex:
         """The contribution of each n-gram of ``top`` to each logit; of the first 30 at most.
 
         That is the sum over the paths of the feature graph through it, in the sentence of its first
-        occurrence; 0 if pooling dropped it. The mean over the classes is subtracted, since what is
-        added to all logits decides nothing. N-grams of sentences that are too long to be traced are
-        left out.
+        occurrence; 0 if pooling dropped it. Of a single-label model the mean over the classes is
+        subtracted, since the softmax ignores what is added to all logits. N-grams of sentences that
+        are too long to be traced are left out.
         """
         shown = self._detections(detector)[: min(self.shown, NAMED_BY)]
         contributions = [
             self._occurrences.contributions(detector, found) for found in shown if found.sentence
         ]
+        if self.predictor.multi_label:
+            return [logits.tolist() for logits in contributions]
         return [(logits - logits.mean()).tolist() for logits in contributions]
 
     def for_text(self, text: str) -> Sequence[Activation]:
