@@ -134,9 +134,9 @@ REFUSED = {
 def test_a_change_of_label_format_is_refused_at_its_row(tmp_path, shards, options, message):
     for number, labels in enumerate(shards, start=1):
         write_json(tmp_path / f"{number}.jsonl", labels)
-    options = TableOptions(text_column="text", **options)
+    source = tmp_path if len(shards) > 1 else tmp_path / "1.jsonl"
     with pytest.raises(DataError, match=message):
-        read_labelled(tmp_path if len(shards) > 1 else tmp_path / "1.jsonl", options)
+        read_labelled(source, TableOptions(text_column="text", **options))
 
 
 def test_an_indicator_that_is_neither_0_nor_1_is_named(tmp_path):
