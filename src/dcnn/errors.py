@@ -4,6 +4,9 @@ Every message gives the name, the rule, the received value and the remedy, in on
 command line prints as it is. The command line ends with the error's exit code.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class DcnnError(Exception):
     """The work failed for a reason that the message explains (exit code 1)."""
@@ -59,3 +62,12 @@ class MissingExtraError(UserError):
             f"{feature} needs the extra '{extra}': pip install 'dcnn[{extra}]', "
             f"or from a clone pip install '.[{extra}]'"
         )
+
+
+@contextmanager
+def needs_extra(feature: str, extra: str) -> Iterator[None]:
+    """Around imports that only ``extra`` provides: a failed one raises MissingExtraError."""
+    try:
+        yield
+    except ImportError:
+        raise MissingExtraError(feature, extra) from None

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from dcnn.errors import MissingExtraError
+from dcnn.errors import needs_extra
 from dcnn.inspection.trace import Floats, Trace
 from dcnn.text.vocabulary import Ints
 
@@ -205,8 +205,6 @@ def to_networkx(graph: FeatureGraph) -> Any:
     Raises:
         MissingExtraError: networkx is not installed.
     """
-    try:
+    with needs_extra("A networkx graph", "explain"):
         import networkx
-    except ImportError:
-        raise MissingExtraError("A networkx graph", "explain") from None
     return networkx.node_link_graph(to_node_link(graph), edges="edges")
