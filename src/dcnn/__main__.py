@@ -77,12 +77,12 @@ def _run(arguments: Sequence[str]) -> None:
 
 def _predict(model: Path, texts: Sequence[str]) -> None:
     """``dcnn predict MODEL TEXT ...``, without the command-line parser."""
-    from dcnn.batch_predict.lines import LineForm
+    from dcnn.batch_predict.lines import OutputFormat
     from dcnn.files import standard_output
     from dcnn.predictor import Predictor
 
-    form, predictor = LineForm(), Predictor.load(model)
-    form.check(predictor.classes, predictor.multi_label)
+    form, predictor = OutputFormat(), Predictor.load(model)
+    form.check(predictor)
     stdout = standard_output("name a file with --output")
     form.write(stdout, predictor, texts)
     stdout.flush()

@@ -1,6 +1,7 @@
 """A folder of scored shards: no row is lost or written twice, and rows keep their order."""
 
 import gzip
+import io
 import json
 import random
 import shutil
@@ -14,7 +15,8 @@ from pyarrow import parquet
 from arrow_writing import write_columns
 from dcnn import artifact as model_folder
 from dcnn.batch_predict import shards as scoring
-from dcnn.batch_predict.files import ColumnForm
+from dcnn.batch_predict.files import columnar_writer
+from dcnn.batch_predict.lines import OutputFormat
 from dcnn.batch_predict.ray import check_reachable
 from dcnn.batch_predict.shards import ATTEMPTS, ScoringConfig, load_scorer, plan_shards, score_shard
 from dcnn.cli.predict import predict
@@ -276,9 +278,10 @@ def test_columns_equal_the_predictions(classes, top, below, multi_label):
     predictor = Predictor(make_artifact(classes=classes, thresholds=thresholds))
     texts = texts_of(60)
     predictions = predictor.predict(texts, below)
-    columns, abstained = ColumnForm.of(predictor, top, below).columns(
-        predictor.probabilities(texts)
-    )
+    stream = io.BytesIO()
+    with columnar_writer(stream, ".parquet", predictor, OutputFormat(False, top, below)) as write:
+        abstained = write(texts)
+    columns = parquet.read_table(stream).columns[:-1]
     assert abstained == sum(one.abstained for one in predictions)
     kinds = {type(label) for label in classes}
     said = str if str in kinds or 10**30 in classes else (lambda label: label)

@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
-from dcnn.batch_predict.lines import LineForm
+from dcnn.batch_predict.lines import OutputFormat
 from dcnn.predictor import Predictor
 from dcnn.serve.app import INLINE_CHARACTERS
 from dcnn.serve.schemas import PredictResponse
@@ -16,7 +16,7 @@ TEXTS = ["the plot is not dull", "", "very good acting", "words that nobody know
 def command_predictions(predictor: Predictor, texts: list[str], options: dict) -> list[dict]:
     """The objects of ``dcnn predict --json``."""
     below = options.get("abstain_below")
-    lines = LineForm(as_json=True, top=options.get("top", 1), abstains=below is not None)
+    lines = OutputFormat(as_json=True, top=options.get("top", 1), abstain_below=below)
     expected = [json.loads(lines.line(one)) for one in predictor.predict(texts, below or 0.0)]
     for one in expected:
         del one["text"]

@@ -7,77 +7,17 @@ model, ``labels`` and ``probabilities`` are lists.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from dcnn.artifact import Label
+from dcnn.batch_predict.lines import OutputFormat
 from dcnn.data.arrow import ARROW, PARQUET
-from dcnn.errors import MissingExtraError, UserError
+from dcnn.errors import UserError, needs_extra
 from dcnn.predictor import Floats, Predictor
 
 ROWS_TOGETHER = 1 << 16  # rows per group; smaller ones make a larger file that is slower to read
-
-# Takes texts and their (texts, classes) probabilities; returns how many texts have no label.
-Write = Callable[[Sequence[str], Floats], int]
-
-
-@dataclass(frozen=True)
-class ColumnForm:
-    """The columns of a file of predictions.
-
-    Attributes:
-        classes: the labels, in the order of the probabilities.
-        top: labels per text.
-        thresholds: of the labels of a multi-label model; None for a single-label model.
-        abstain_below: a text whose best probability is lower gets no label.
-    """
-
-    classes: tuple[Label, ...]
-    top: int = 1
-    thresholds: tuple[float, ...] | None = None
-    abstain_below: float = 0.0
-
-    @classmethod
-    def of(cls, predictor: Predictor, top: int, abstain_below: float) -> Self:
-        """The columns for the predictions of ``predictor``."""
-        return cls(predictor.classes, top, predictor.artifact.thresholds, abstain_below)
-
-    def schema(self) -> Any:
-        """Names and types of all columns."""
-        import pyarrow
-
-        label, number = _label_type(self.classes), pyarrow.float32()
-        fields = [("labels", pyarrow.list_(label)), ("probabilities", pyarrow.list_(number))]
-        if self.thresholds is None:
-            fields = []
-            for rank in range(1, min(self.top, len(self.classes)) + 1):
-                end = "" if rank == 1 else f"_{rank}"
-                fields += [(f"label{end}", label), (f"probability{end}", number)]
-        return pyarrow.schema([*fields, ("text", pyarrow.string())])
-
-    def columns(self, probabilities: Floats) -> tuple[list[Any], int]:
-        """All columns except the texts, and how many texts have no label because of abstaining."""
-        import pyarrow
-
-        kind = _label_type(self.classes)
-        of_strings = kind == pyarrow.string()
-        labels = pyarrow.array(map(str, self.classes) if of_strings else self.classes, kind)
-        ranking = np.argsort(-probabilities, axis=1, kind="stable")
-        ranked = np.take_along_axis(probabilities, ranking, axis=1)
-        if self.thresholds is not None:
-            over = ranked.astype(np.float64) >= np.array(self.thresholds)[ranking]
-            ends = np.concatenate([[0], np.cumsum(over.sum(axis=1))]).astype(np.int32)
-            parts = (labels.take(pyarrow.array(ranking[over])), pyarrow.array(ranked[over]))
-            return [pyarrow.ListArray.from_arrays(ends, part) for part in parts], 0
-        abstained = ranked[:, 0].astype(np.float64) < self.abstain_below
-        columns: list[Any] = []
-        for rank in range(min(self.top, len(self.classes))):
-            chosen = pyarrow.array(ranking[:, rank], mask=abstained)
-            columns += [labels.take(chosen), pyarrow.array(ranked[:, rank])]
-        return columns, int(abstained.sum())
 
 
 def is_columnar(output: Path) -> bool:
@@ -92,30 +32,37 @@ def check_columnar(output: Path, as_json: bool) -> None:
             f"--json writes lines, and --output {output} names a columnar file; "
             "leave out --json, or name a .jsonl file"
         )
-    try:
+    with needs_extra(f"Writing {output.name}", "data"):
         import pyarrow  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(f"Writing {output.name}", "data") from None
 
 
 @contextmanager
 def columnar_writer(
-    stream: BinaryIO, suffix: str, form: ColumnForm, metadata: dict[str, str] | None = None
-) -> Iterator[Write]:
-    """Write predictions in chunks, in bounded memory.
+    stream: BinaryIO,
+    suffix: str,
+    predictor: Predictor,
+    form: OutputFormat,
+    metadata: dict[str, str] | None = None,
+) -> Iterator[Callable[[Sequence[str]], int]]:
+    """Yields the function that classifies and writes texts, and counts those without a label.
 
-    Args:
-        stream: the open file.
-        suffix: of the format.
-        form: its columns.
-        metadata: of the file.
+    Called with one chunk of texts after another, it needs bounded memory.
     """
     import pyarrow
     from pyarrow import ipc, parquet
 
-    schema = form.schema()
-    if metadata:
-        schema = schema.with_metadata(metadata)
+    try:
+        labels = pyarrow.array(predictor.classes)
+    except (pyarrow.ArrowException, OverflowError):  # of several types, or beyond 64 bits
+        labels = pyarrow.array([str(label) for label in predictor.classes])
+    number = pyarrow.float32()
+    fields = [("labels", pyarrow.list_(labels.type)), ("probabilities", pyarrow.list_(number))]
+    if not predictor.multi_label:
+        fields = []
+        for rank in range(1, min(form.top, len(labels)) + 1):
+            end = "" if rank == 1 else f"_{rank}"
+            fields += [(f"label{end}", labels.type), (f"probability{end}", number)]
+    schema = pyarrow.schema([*fields, ("text", pyarrow.string())], metadata)
     waiting: list[Any] = []
 
     def write_waiting() -> None:
@@ -123,9 +70,12 @@ def columnar_writer(
             writer.write_table(pyarrow.Table.from_batches(waiting).combine_chunks())
             waiting.clear()
 
-    def write(texts: Sequence[str], probabilities: Floats) -> int:
-        columns, abstained = form.columns(probabilities)
-        columns.append(_strings(texts))
+    def write(texts: Sequence[str]) -> int:
+        columns, abstained = _columns(labels, predictor, form, predictor.probabilities(texts))
+        try:
+            columns.append(pyarrow.array(texts, pyarrow.string()))
+        except UnicodeEncodeError:  # a lone surrogate, which is replaced, as in lines
+            columns.append(pyarrow.array([t.encode("utf-8", "replace").decode() for t in texts]))
         waiting.append(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
         if sum(batch.num_rows for batch in waiting) >= ROWS_TOGETHER:
             write_waiting()
@@ -142,21 +92,22 @@ def columnar_writer(
         write_waiting()
 
 
-def _strings(texts: Sequence[str]) -> Any:
+def _columns(
+    labels: Any, predictor: Predictor, form: OutputFormat, probabilities: Floats
+) -> tuple[list[Any], int]:
+    """All columns except the texts, and how many texts have no label because of abstaining."""
     import pyarrow
 
-    try:
-        return pyarrow.array(texts, pyarrow.string())
-    except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8 code; it is replaced, as in lines.
-        replaced = [text.encode("utf-8", "replace").decode() for text in texts]
-        return pyarrow.array(replaced, pyarrow.string())
-
-
-def _label_type(classes: Sequence[Label]) -> Any:
-    import pyarrow
-
-    try:
-        return pyarrow.array(list(classes)).type
-    except (pyarrow.ArrowException, OverflowError):  # of several types, or beyond 64 bits
-        return pyarrow.string()
+    ranking = np.argsort(-probabilities, axis=1, kind="stable")
+    ranked = np.take_along_axis(probabilities, ranking, axis=1)
+    if predictor.artifact.thresholds is not None:
+        over = ranked.astype(np.float64) >= np.array(predictor.artifact.thresholds)[ranking]
+        ends = np.concatenate([[0], np.cumsum(over.sum(axis=1))]).astype(np.int32)
+        parts = (labels.take(pyarrow.array(ranking[over])), pyarrow.array(ranked[over]))
+        return [pyarrow.ListArray.from_arrays(ends, part) for part in parts], 0
+    abstained = ranked[:, 0].astype(np.float64) < (form.abstain_below or 0.0)
+    columns: list[Any] = []
+    for rank in range(min(form.top, len(labels))):
+        chosen = pyarrow.array(ranking[:, rank], mask=abstained)
+        columns += [labels.take(chosen), pyarrow.array(ranked[:, rank])]
+    return columns, int(abstained.sum())

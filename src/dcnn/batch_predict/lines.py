@@ -9,25 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from dcnn.artifact import Label
 from dcnn.errors import UserError
 from dcnn.predictor import Prediction, Predictor
 
 # What would break a line or its fields, or control a terminal.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-
-
-def check_top(top: int, multi_label: bool) -> None:
-    """Refuse ``--top`` for a multi-label model.
-
-    Raises:
-        UserError: the model is multi-label and more than one label is asked for.
-    """
-    if multi_label and top > 1:
-        raise UserError(
-            f"--top {top} is for single-label models; this one is multi-label and gives every "
-            "label that reaches its threshold; --json has the probabilities of all labels"
-        )
 
 
 def abstention_summary(abstained: int, texts: int, below: float) -> str:
@@ -39,46 +25,42 @@ def abstention_summary(abstained: int, texts: int, below: float) -> str:
 
 
 @dataclass(frozen=True)
-class LineForm:
-    """How a prediction becomes a line.
-
-    Attributes:
-        as_json: whether it is a JSON object.
-        top: how many labels per text, for a single-label model.
-        abstains: whether a text may be left without a label.
-        separator: separates the labels of a field, for a multi-label model.
-    """
+class OutputFormat:
+    """How predictions are written, as lines or as columns."""
 
     as_json: bool = False
-    top: int = 1
-    abstains: bool = False
-    separator: str = "|"
+    top: int = 1  # labels per text, for a single-label model
+    abstain_below: float | None = None  # a text whose best probability is lower gets no label
+    separator: str = "|"  # between the labels of a field, for a multi-label model
 
-    def check(self, classes: Sequence[Label], multi_label: bool) -> None:
-        """Check that the labels can be written so.
-
-        Raises:
-            UserError: the separator is unusable, or part of a label of a multi-label model.
-        """
-        if not multi_label or self.as_json:
+    def check(self, predictor: Predictor, *, columnar: bool = False) -> None:
+        """Raise UserError if the predictions of this model cannot be written so."""
+        if not predictor.multi_label:
+            return
+        if self.top > 1:
+            raise UserError(
+                f"--top {self.top} is for single-label models; this one is multi-label and gives "
+                "every label that reaches its threshold; --json has the probabilities of all labels"
+            )
+        if self.abstain_below is not None:
+            predictor.check_abstains(self.abstain_below)
+        if self.as_json or columnar:
             return
         if not self.separator or _CONTROLS.search(self.separator):
             raise UserError(
                 f"--labels-separator {self.separator!r} must be one or more printable characters, "
                 "such as '|'"
             )
-        for label in classes:
-            if self.separator in str(label):
+        for label in map(str, predictor.classes):
+            if self.separator in label:
                 raise UserError(
-                    f"the label {str(label)!r} contains the separator {self.separator!r}; "
+                    f"the label {label!r} contains the separator {self.separator!r}; "
                     "choose another with --labels-separator, or use --json"
                 )
 
-    def write(
-        self, stream: TextIO, predictor: Predictor, texts: Sequence[str], abstain_below: float = 0.0
-    ) -> int:
+    def write(self, stream: TextIO, predictor: Predictor, texts: Sequence[str]) -> int:
         """Classify ``texts`` and write one line for each; returns how many got no label."""
-        predictions = predictor.predict(texts, abstain_below)
+        predictions = predictor.predict(texts, self.abstain_below or 0.0)
         for prediction in predictions:
             print(self.line(prediction), file=stream)
         return sum(prediction.abstained for prediction in predictions)
@@ -87,37 +69,23 @@ class LineForm:
         """One line, without its line break."""
         if self.as_json:
             return json.dumps(self._values(prediction))
-        return "\t".join(
-            _CONTROLS.sub(" ", field) for field in [*self._fields(prediction), prediction.text]
-        )
-
-    def _fields(self, prediction: Prediction) -> list[str]:
         if prediction.over_threshold is not None:
-            given = prediction.ranked_labels
-            return [
-                self.separator.join(str(label) for label, _ in given),
-                self.separator.join(f"{probability:.6f}" for _, probability in given),
-            ]
-        return [
-            field
-            for label, probability in prediction.ranked[: self.top]
-            for field in ("" if prediction.abstained else str(label), f"{probability:.6f}")
-        ]
+            pairs = [(str(label), f"{p:.6f}") for label, p in prediction.ranked_labels]
+            fields = [self.separator.join(pair[part] for pair in pairs) for part in (0, 1)]
+        else:
+            fields = []
+            for label, probability in prediction.ranked[: self.top]:
+                fields += ["" if prediction.abstained else str(label), f"{probability:.6f}"]
+        return "\t".join(_CONTROLS.sub(" ", field) for field in [*fields, prediction.text])
 
     def _values(self, prediction: Prediction) -> dict[str, object]:
-        ranked = prediction.ranked
-        probabilities = {str(label): probability for label, probability in ranked}
+        values: dict[str, object] = {"text": prediction.text}
         if prediction.over_threshold is not None:
-            return {
-                "text": prediction.text,
-                "labels": list(prediction.labels),
-                "probabilities": probabilities,
-            }
-        return {
-            "text": prediction.text,
-            "label": None if prediction.abstained else prediction.label,
-            **({"abstained": prediction.abstained} if self.abstains else {}),
-            "probability": prediction.probability,
-            "top": [{"label": label, "probability": p} for label, p in ranked[: self.top]],
-            "probabilities": probabilities,
-        }
+            values["labels"] = list(prediction.labels)
+        else:
+            values["label"] = None if prediction.abstained else prediction.label
+            if self.abstain_below is not None:
+                values["abstained"] = prediction.abstained
+            top = [{"label": label, "probability": p} for label, p in prediction.ranked[: self.top]]
+            values |= {"probability": prediction.probability, "top": top}
+        return values | {"probabilities": {str(label): p for label, p in prediction.ranked}}

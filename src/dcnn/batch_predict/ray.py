@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dcnn.batch_predict.shards import Outcome, ScoringConfig, Shard, load_scorer, score_shard
-from dcnn.errors import DcnnError, MissingExtraError, UserError
+from dcnn.errors import DcnnError, UserError
 
 CONNECT_SECONDS = 5.0
 OBJECT_STORE = 1 << 27  # bytes; only paths and counts go through it
@@ -34,14 +34,6 @@ class ScoringWorker:
         return asdict(score_shard(self.predictor, self.config, shard))
 
 
-def require_ray() -> None:
-    """Raise MissingExtraError if Ray Data is not installed."""
-    try:
-        import ray.data  # noqa: F401
-    except ImportError:
-        raise MissingExtraError("--engine ray", "ray") from None
-
-
 def score_on_ray(
     model: Path,
     config: ScoringConfig,
@@ -51,17 +43,8 @@ def score_on_ray(
 ) -> Generator[Outcome, None, None]:
     """Score shards in any order; yield the outcome of each as soon as it is known.
 
-    Args:
-        model: the model folder, which every worker loads.
-        config: how to score.
-        shards: what to score.
-        workers: by default one per CPU of the cluster.
-        address: of a running cluster; by default ``RAY_ADDRESS``, or else a new Ray on this
-            machine.
-
-    Raises:
-        UserError: there is no cluster at ``address``, or it has too few CPUs.
-        DcnnError: Ray itself failed.
+    ``workers`` are by default one per CPU of the cluster at ``address``, by default that of
+    ``RAY_ADDRESS``, or else a new Ray on this machine.
     """
     import ray
     from ray.data import ActorPoolStrategy
@@ -98,8 +81,17 @@ def _ray(address: str | None, workers: int | None) -> Iterator[int]:
     for name in ("ray", "ray.data"):  # the second has a level of its own
         logging.getLogger(name).setLevel(logging.ERROR)
     started = not ray.is_initialized()
-    if started:
-        _start(address or os.environ.get("RAY_ADDRESS"), workers)
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    address = address or os.environ.get("RAY_ADDRESS")
+    if started and address is None:
+        quiet |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
+        ray.init("local", num_cpus=workers, **quiet)
+    elif started and address is not None:
+        check_reachable(address)
+        try:
+            ray.init(address, **quiet)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise _unreachable(address, " ".join(str(error).split())) from error
     try:
         cpus = int(ray.cluster_resources().get("CPU", 0))
         if cpus < (workers or 1):
@@ -111,26 +103,6 @@ def _ray(address: str | None, workers: int | None) -> Iterator[int]:
     finally:
         if started:
             ray.shutdown()
-
-
-def _start(address: str | None, workers: int | None) -> None:
-    import ray
-
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address is None:
-        ray.init(
-            "local",
-            num_cpus=workers,
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE,
-            **quiet,
-        )
-        return
-    check_reachable(address)
-    try:
-        ray.init(address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise _unreachable(address, " ".join(str(error).split())) from error
 
 
 def check_reachable(address: str) -> None:

@@ -10,14 +10,15 @@ their order.
 import glob
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
 from dcnn import artifact as model_folder
-from dcnn.batch_predict.files import ColumnForm, columnar_writer
+from dcnn.batch_predict.files import columnar_writer
+from dcnn.batch_predict.lines import OutputFormat
 from dcnn.data.arrow import PARQUET
 from dcnn.data.readers import TableOptions, find_shards, is_shard, read_rows
 from dcnn.data.records import NoRowsError
@@ -43,16 +44,9 @@ class Shard:
 
 @dataclass(frozen=True)
 class ScoringConfig:
-    """What decides the content of a scored shard, besides its texts.
+    """What decides the content of a scored shard, besides its texts; see ``OutputFormat``."""
 
-    Attributes:
-        model: the fingerprint of the model folder.
-        columns: how shards are read.
-        top: labels per text.
-        abstain_below: a text whose best probability is lower gets no label.
-    """
-
-    model: str
+    model: str  # the fingerprint of the model folder
     columns: TableOptions
     top: int = 1
     abstain_below: float = 0.0
@@ -60,39 +54,25 @@ class ScoringConfig:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result for a shard.
+    """The result for a shard."""
 
-    Attributes:
-        name: of the scored shard.
-        rows: their number.
-        kept: whether it had been scored before.
-        abstained: rows without a label, if it was scored now.
-        fault: what is wrong with the input; empty if nothing.
-        refusal: why the disk refused the output; empty if it did not.
-    """
-
-    name: str
+    name: str  # of the scored shard
     rows: int = 0
-    kept: bool = False
-    abstained: int = 0
-    fault: str = ""
-    refusal: str = ""
+    kept: bool = False  # whether it had been scored before
+    abstained: int = 0  # rows without a label, if it was scored now
+    fault: str = ""  # what is wrong with the input
+    refusal: str = ""  # why the disk refused the output
 
 
 def plan_shards(source: Path, output: Path) -> list[Shard]:
-    """A scored shard in the folder ``output`` for each file of ``source``.
-
-    Raises:
-        DataError: there are no such files.
-        UserError: ``output`` is a file, is among the inputs, or holds something else.
-        StorageError: the folder cannot be created.
-    """
+    """A scored shard in the folder ``output``, which is created, for each file of ``source``."""
     sources = find_shards(source)
     digits = max(DIGITS, len(str(len(sources) - 1)))
-    shards = [
-        Shard(path.absolute(), output.absolute() / f"{number:0{digits}}-{_stem(path)}{PARQUET}")
-        for number, path in enumerate(sources)
-    ]
+    shards = []
+    for number, path in enumerate(sources):
+        stem = path.name[: path.name.lower().rfind(bare_suffix(path))]
+        name = f"{number:0{digits}}-{stem[:_LONGEST_STEM]}{PARQUET}"
+        shards.append(Shard(path.absolute(), output.absolute() / name))
     if any(is_shard(source, shard.target) for shard in shards):
         raise UserError(
             f"--output {output} is among the files of --input {source}; name another folder"
@@ -106,19 +86,13 @@ def plan_shards(source: Path, output: Path) -> list[Shard]:
     except OSError as error:
         raise StorageError(f"{output} cannot be created ({error.strerror})") from error
     known = {shard.target.name for shard in shards}
-    others = sorted(p.name for p in output.iterdir() if not p.name.startswith((".", "_")))
-    for name in others:
-        if name not in known:
+    for name in sorted(path.name for path in output.iterdir()):
+        if name not in known and not name.startswith((".", "_")):
             raise UserError(
                 f"--output {output} holds {name}, which is no scored shard of {source}; "
                 "name an empty folder, so that no row is counted twice"
             )
     return shards
-
-
-def _stem(path: Path) -> str:
-    end = path.name.lower().rfind(bare_suffix(path))
-    return path.name[:end][:_LONGEST_STEM]
 
 
 def model_fingerprint(model: Path) -> str:
@@ -137,9 +111,11 @@ def load_scorer(model: Path, config: ScoringConfig) -> Predictor:
 
 def score_shard(predictor: Predictor, config: ScoringConfig, shard: Shard) -> Outcome:
     """Write the predictions of a shard, unless they exist; in bounded memory."""
-    name = shard.target.name
+    name, rows, abstained = shard.target.name, 0, 0
+    form = OutputFormat(top=config.top, abstain_below=config.abstain_below)
     try:
-        made_from = _made_from(config, shard)
+        inputs = {"input": file_sha256(shard.source), **asdict(config)}
+        made_from = json.dumps(inputs, sort_keys=True)
         kept = _rows_of(shard.target, made_from)
         if kept is not None:
             return Outcome(name, kept, kept=True)
@@ -148,16 +124,20 @@ def score_shard(predictor: Predictor, config: ScoringConfig, shard: Shard) -> Ou
                 f"{shard.source}: {ATTEMPTS} workers died of it, perhaps out of memory; "
                 "split it, or use fewer workers"
             )
-        rows, abstained = _write(predictor, config, shard, made_from)
+        with (
+            write_atomically(shard.target, shared=True) as stream,
+            columnar_writer(stream, PARQUET, predictor, form, {MADE_FROM: made_from}) as write,
+            suppress(NoRowsError),  # a shard without rows gives an output without rows
+        ):
+            texts = (row.text for row in read_rows(shard.source, config.columns, labels=False))
+            while chunk := list(islice(texts, CHUNK)):
+                abstained += write(chunk)
+                rows += len(chunk)
         return Outcome(name, rows, abstained=abstained)
     except StorageError as error:
         return Outcome(name, refusal=str(error))
     except UserError as error:
         return Outcome(name, fault=str(error))
-
-
-def _made_from(config: ScoringConfig, shard: Shard) -> str:
-    return json.dumps({"input": file_sha256(shard.source), **asdict(config)}, sort_keys=True)
 
 
 def _rows_of(target: Path, made_from: str) -> int | None:
@@ -169,31 +149,6 @@ def _rows_of(target: Path, made_from: str) -> int | None:
         if metadata.get(MADE_FROM.encode()) == made_from.encode():
             return int(file.metadata.num_rows)
     return None
-
-
-def _write(
-    predictor: Predictor, config: ScoringConfig, shard: Shard, made_from: str
-) -> tuple[int, int]:
-    """Write the shard; its rows, and how many of them have no label."""
-    rows = abstained = 0
-    form = ColumnForm.of(predictor, config.top, config.abstain_below)
-    with (
-        write_atomically(shard.target, shared=True) as stream,
-        columnar_writer(stream, PARQUET, form, {MADE_FROM: made_from}) as write,
-    ):
-        for texts in _chunks(shard.source, config.columns):
-            abstained += write(texts, predictor.probabilities(texts))
-            rows += len(texts)
-    return rows, abstained
-
-
-def _chunks(source: Path, columns: TableOptions) -> Iterator[list[str]]:
-    texts = (row.text for row in read_rows(source, columns, labels=False))
-    try:
-        while chunk := list(islice(texts, CHUNK)):
-            yield chunk
-    except NoRowsError:  # a shard without rows gives an output without rows
-        return
 
 
 def _half_written(shard: Shard) -> list[Path]:

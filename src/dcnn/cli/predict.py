@@ -16,9 +16,9 @@ from typing import Annotated
 
 import typer
 
-from dcnn.batch_predict.files import ColumnForm, check_columnar, columnar_writer, is_columnar
-from dcnn.batch_predict.lines import LineForm, abstention_summary, check_top
-from dcnn.batch_predict.ray import require_ray, score_on_ray
+from dcnn.batch_predict.files import check_columnar, columnar_writer, is_columnar
+from dcnn.batch_predict.lines import OutputFormat, abstention_summary
+from dcnn.batch_predict.ray import score_on_ray
 from dcnn.batch_predict.shards import (
     Outcome,
     ScoringConfig,
@@ -30,7 +30,7 @@ from dcnn.batch_predict.shards import (
 )
 from dcnn.cli import console as cli
 from dcnn.data.readers import BadShardError, TableOptions, find_text_column, is_shard, read_rows
-from dcnn.errors import DataError, DcnnError, StorageError, UserError
+from dcnn.errors import DataError, DcnnError, StorageError, UserError, needs_extra
 from dcnn.files import standard_output, write_atomically
 from dcnn.predictor import Predictor
 
@@ -60,7 +60,7 @@ def predict(
     abstain_below: cli.AbstainBelow = None,
     labels_separator: Annotated[
         str, typer.Option(metavar="S", help="Separates the labels of a multi-label model.")
-    ] = LineForm.separator,
+    ] = OutputFormat.separator,
     text_column: cli.TextColumn = None,
     encoding: cli.Encoding = "utf-8",
     no_header: cli.NoHeader = False,
@@ -102,6 +102,7 @@ def predict(
         if value is not None and engine != "ray":
             raise UserError(f"{option} is for Ray; add --engine ray, or leave it out")
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+    form = OutputFormat(as_json, top, abstain_below, labels_separator)
     if engine is not None:
         if source is None or output is None or texts or as_json:
             raise UserError(
@@ -109,7 +110,7 @@ def predict(
                 "leave out --json"
             )
         _check_engine(engine, output)
-        _load(model, top, abstain_below)  # reports what is wrong before any worker starts
+        form.check(Predictor.load(model), columnar=True)  # before any worker starts
         shards = plan_shards(source, output)
         column = find_text_column([shard.source for shard in shards], columns)
         scoring = ScoringConfig(
@@ -136,13 +137,11 @@ def predict(
         raise UserError("--skip-bad-shards is about the files of --input; give --input")
     if output is not None:
         _check_output(source, output, as_json)
-    predictor = _load(model, top, abstain_below)
-    form = LineForm(as_json, top, abstain_below is not None, labels_separator)
-    if output is None or not is_columnar(output):
-        form.check(predictor.classes, predictor.multi_label)
+    predictor = Predictor.load(model)
+    form.check(predictor, columnar=output is not None and is_columnar(output))
     bad: list[DataError] | None = [] if skip_bad_shards else None
     n_texts = n_abstained = 0
-    with _destination(output, predictor, form, abstain_below or 0.0) as write:
+    with _destination(output, predictor, form) as write:
         if source is not None:
             remaining = _texts_of_files(source, columns, bad)
         else:
@@ -157,14 +156,6 @@ def predict(
         raise DcnnError(
             f"{source}: left out {_count_files(bad)}, reported above; all others are predicted"
         )
-
-
-def _load(model: Path, top: int, abstain_below: float | None) -> Predictor:
-    predictor = Predictor.load(model)
-    check_top(top, predictor.multi_label)
-    if abstain_below is not None:
-        predictor.check_abstains(abstain_below)
-    return predictor
 
 
 def _check_output(source: Path | None, output: Path, as_json: bool) -> None:
@@ -219,22 +210,21 @@ def _lines_on_stdin(encoding: str) -> Iterator[str]:
 
 @contextmanager
 def _destination(
-    output: Path | None, predictor: Predictor, form: LineForm, abstain_below: float
+    output: Path | None, predictor: Predictor, form: OutputFormat
 ) -> Iterator[Callable[[Sequence[str]], int]]:
     """Yields the function that classifies and writes texts, and counts those without a label."""
     if output is None:
         stdout = standard_output("name a file with --output")
-        yield lambda texts: form.write(stdout, predictor, texts, abstain_below)
+        yield lambda texts: form.write(stdout, predictor, texts)
         stdout.flush()
         return
     with write_atomically(output) as stream:
         if is_columnar(output):
-            columns = ColumnForm.of(predictor, form.top, abstain_below)
-            with columnar_writer(stream, output.suffix.lower(), columns) as write:
-                yield lambda texts: write(texts, predictor.probabilities(texts))
+            with columnar_writer(stream, output.suffix.lower(), predictor, form) as write:
+                yield write
             return
         lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
-        yield lambda texts: form.write(lines, predictor, texts, abstain_below)
+        yield lambda texts: form.write(lines, predictor, texts)
         lines.flush()
         lines.detach()
 
@@ -248,7 +238,8 @@ def _check_engine(engine: str, output: Path) -> None:
         raise UserError(f"--engine {engine!r} must be one of {', '.join(ENGINES)}")
     check_columnar(output / "shards.parquet", as_json=False)
     if engine == "ray":
-        require_ray()
+        with needs_extra("--engine ray", "ray"):
+            import ray.data  # noqa: F401
 
 
 def _report(
