@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -404,9 +404,9 @@ class Ranked:
         return {
             "model": self.score.name,
             "recipe": self.score.recipe,
-            "accuracy": asdict(self.accuracy) | {"interval": asdict(self.interval)},
+            "accuracy": self.accuracy._asdict() | {"interval": self.interval._asdict()},
             "macro_f1": self.score.macro_f1,
-            "behind_best": None if self.behind is None else asdict(self.behind),
+            "behind_best": None if self.behind is None else self.behind._asdict(),
             "tied_with_best": self.is_tied,
             "train_seconds": self.score.train_seconds,
             "bytes": self.score.size,

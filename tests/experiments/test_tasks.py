@@ -49,7 +49,6 @@ def test_hard_binary_targets_leave_neutral_phrases_out(sst):
     assert task.dev.targets.tolist() == [1, 0]
     assert task.test.targets.tolist() == [0]
     assert task.sizes == {"train": 5, "dev": 2, "test": 1}
-    assert task.selection == "dev"
 
 
 def test_soft_binary_targets_keep_every_phrase(sst):
@@ -126,7 +125,6 @@ def test_trec_is_selected_by_cross_validation(tmp_path):
     task = load("trec", sources, {"tokenizer": "words"})
     assert task.classes == ("HUM", "LOC")
     assert task.dev is None
-    assert task.selection == "cross-validation"
     assert words(task, task.test.sentences) == ["who ?"]
 
 

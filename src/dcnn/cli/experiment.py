@@ -17,14 +17,7 @@ from dcnn.cli import console as cli
 from dcnn.data.corpora.registry import data_folder, find_corpus
 from dcnn.errors import DataError, DcnnError, MissingExtraError, TrainingStoppedError, UserError
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of, load_recipe
-from dcnn.experiments.results import (
-    MODELS,
-    Result,
-    has_result,
-    read_result,
-    read_results,
-    result_path,
-)
+from dcnn.experiments.results import MODELS, Result, read_result, read_results, result_path
 from dcnn.experiments.tables import experiment_tables, summary_table, write_blocks
 
 if TYPE_CHECKING:
@@ -220,10 +213,9 @@ def is_done(
     Raises:
         UserError: the file is the result of another run: other settings, or a sample.
     """
-    run = (results, experiment, model, recipe.name, seed)
-    if not has_result(*run):
+    path = result_path(results, experiment, model, recipe.name, seed)
+    if not path.is_file():
         return False
-    path = result_path(*run)
     result = read_result(path)
     differences = [] if model in NGRAMS else _differences(recipe, result.settings)
     if result.notes.get("sample", False) != sample:

@@ -11,8 +11,7 @@ cross-validation where there is no dev set; it is then fitted on all training ex
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -31,8 +30,7 @@ from dcnn.text.vocabulary import Ints, Sentences
 COMPARED_ON = 400_000  # of more training examples, a random sample is enough to choose a setting
 
 
-@dataclass(frozen=True)
-class NGramModel:
+class NGramModel(NamedTuple):
     """A baseline: its longest n-gram, how it is made from its setting, and values of that."""
 
     longest: int
@@ -41,23 +39,13 @@ class NGramModel:
     choices: tuple[float, ...]
 
 
-def _naive_bayes(alpha: float) -> Any:
-    return MultinomialNB(alpha=alpha)
-
-
-def _svm(c: float) -> Any:
-    return LinearSVC(C=c)
-
-
-def _maxent(c: float) -> Any:
-    return LogisticRegression(C=c, max_iter=1000)
-
-
 NGRAM_MODELS = {
-    "nb": NGramModel(1, _naive_bayes, 1.0, (0.1, 0.3, 1.0, 3.0)),
-    "binb": NGramModel(2, _naive_bayes, 1.0, (0.1, 0.3, 1.0, 3.0)),
-    "svm": NGramModel(2, _svm, 0.1, (0.01, 0.03, 0.1, 0.3)),
-    "maxent": NGramModel(2, _maxent, 1.0, (0.1, 0.3, 1.0, 3.0)),
+    "nb": NGramModel(1, lambda alpha: MultinomialNB(alpha=alpha), 1.0, (0.1, 0.3, 1.0, 3.0)),
+    "binb": NGramModel(2, lambda alpha: MultinomialNB(alpha=alpha), 1.0, (0.1, 0.3, 1.0, 3.0)),
+    "svm": NGramModel(2, lambda c: LinearSVC(C=c), 0.1, (0.01, 0.03, 0.1, 0.3)),
+    "maxent": NGramModel(
+        2, lambda c: LogisticRegression(C=c, max_iter=1000), 1.0, (0.1, 0.3, 1.0, 3.0)
+    ),
 }
 
 
@@ -77,20 +65,11 @@ def ngram_classifier(name: str, tokenizer: Tokenizer | None = None) -> Pipeline:
 
 
 class NGramFeatures:
-    """The n-grams of a training set, and which of them a sentence holds.
-
-    Args:
-        sentences: the training set.
-        longest: 1 for unigrams, 2 for unigrams and bigrams.
-        vocabulary: number of ids.
-    """
+    """The n-grams of the training set ``sentences``, and which of them a sentence holds."""
 
     def __init__(self, sentences: Sentences, longest: int, vocabulary: int) -> None:
         self.longest, self.vocabulary = longest, vocabulary
         self.known = np.unique(self._keys(sentences)[0])
-
-    def __len__(self) -> int:
-        return len(self.known)
 
     def _keys(self, sentences: Sentences) -> tuple[Ints, Ints]:
         """A number for every n-gram that occurs, and the sentence that it occurs in."""
@@ -110,8 +89,7 @@ class NGramFeatures:
         seen = self.known[columns] == keys
         shape = (len(sentences), len(self.known))
         ones = np.ones(int(seen.sum()), np.float32)
-        matrix = csr_matrix((ones, (owners[seen], columns[seen])), shape)
-        matrix.sum_duplicates()
+        matrix = csr_matrix((ones, (owners[seen], columns[seen])), shape)  # sums duplicates
         matrix.data[:] = 1
         return matrix
 
@@ -125,38 +103,26 @@ def choose_setting(name: str, task: Task, folds: int) -> tuple[float, float]:
     """The setting of a model that is best on dev, and its dev accuracy."""
     model, features = NGRAM_MODELS[name], _features(name, task)
     train, truth = features(task.train.sentences), task.train.targets
+    estimators = [model.make(setting) for setting in model.choices]
     if task.dev is None:
         with warnings.catch_warnings():
             # A label rarer than the folds is not the user's mistake; it is then in fewer folds.
             warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-            scores = [
-                float(cross_val_score(model.make(setting), train, truth, cv=folds).mean())
-                for setting in model.choices
-            ]
+            scores = [cross_val_score(one, train, truth, cv=folds).mean() for one in estimators]
     else:
         dev, dev_truth = features(task.dev.sentences), task.dev.targets
         sample = np.random.default_rng(0).permutation(len(truth))[:COMPARED_ON]
-        scores = [
-            float(model.make(setting).fit(train[sample], truth[sample]).score(dev, dev_truth))
-            for setting in model.choices
-        ]
+        scores = [one.fit(train[sample], truth[sample]).score(dev, dev_truth) for one in estimators]
     best = int(np.argmax(scores))
-    return model.choices[best], scores[best]
+    return model.choices[best], float(scores[best])
 
 
-@dataclass(frozen=True)
-class FittedNGrams:
-    """A model fitted on all training examples.
-
-    Attributes:
-        test_predictions: class numbers.
-        dev_accuracy: none without a dev set.
-        features: number of n-grams.
-    """
+class FittedNGrams(NamedTuple):
+    """A model fitted on all training examples."""
 
     test_predictions: Ints
     dev_accuracy: float | None
-    features: int
+    features: int  # number of n-grams
 
 
 def fit_ngrams(name: str, task: Task, setting: float) -> FittedNGrams:
@@ -167,4 +133,4 @@ def fit_ngrams(name: str, task: Task, setting: float) -> FittedNGrams:
     accuracy = None
     if task.dev is not None:
         accuracy = float(model.score(features(task.dev.sentences), task.dev.targets))
-    return FittedNGrams(model.predict(features(task.test.sentences)), accuracy, len(features))
+    return FittedNGrams(model.predict(features(task.test.sentences)), accuracy, len(features.known))

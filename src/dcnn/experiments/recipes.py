@@ -10,24 +10,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from dcnn.config import (
-    MODEL_KINDS,
-    Config,
-    CountOrZero,
-    DCNNConfig,
-    Fraction,
-    Positive,
-    Rule,
-    Section,
-    at_least,
-    check_names,
-    from_plain,
-    parse_setting,
-    read_toml,
-    require,
-    require_table,
-    to_plain,
-)
+from dcnn import config
+from dcnn.config import Config, CountOrZero, Fraction, Positive, Rule, Section, at_least, require
 from dcnn.errors import ConfigError
 from dcnn.experiments.results import RECIPE_NAME_RULE, is_recipe_name
 
@@ -121,100 +105,70 @@ class Recipe:
     def from_dict(cls, name: str, model: str, values: Mapping[str, Any], where: str) -> Self:
         """Build from the tables of a file, for the network ``model``."""
         sections = [*(section.name for section in fields(Config)), "data", "distillation"]
-        networks = [kind for kind in MODEL_KINDS if kind != DCNNConfig.kind]
-        check_names(where, values, [*sections, *networks])
+        networks = [kind for kind in config.MODEL_KINDS if kind != "dcnn"]
+        config.check_names(where, values, [*sections, *networks])
         for section, table in values.items():
-            require_table(f"{where}: {section}", table)
+            config.require_table(f"{where}: {section}", table)
         settings = {section: dict(values.get(section, {})) for section in sections}
-        if model != DCNNConfig.kind:
+        if model != "dcnn":
             # Another network shares dimensions, data and training, unless its own table differs.
             settings["model"] = {"kind": model, "dim": settings["model"].get("dim", 48)}
             settings["distillation"] = {}
             own = values.get(model, {})
-            check_names(f"{where}: {model}", own, sections)
+            config.check_names(f"{where}: {model}", own, sections)
             for section, changes in own.items():
-                require_table(f"{where}: {model}.{section}", changes)
+                config.require_table(f"{where}: {model}.{section}", changes)
                 settings[section] |= changes
         return cls._build(name, model, settings, where)
 
     @classmethod
-    def _build(
-        cls, name: str, model: str, settings: Mapping[str, dict[str, Any]], where: str
-    ) -> Self:
+    def _build(cls, name: str, model: str, settings: dict[str, dict[str, Any]], where: str) -> Self:
         """Build from the five sections.
 
         What the command decides, and what an experiment does not do, cannot be set: it would be
         recorded and not applied.
         """
         training = {"patience": 0, "calibrate": False} | settings["training"]
-        refused = {
-            "patience: an experiment never stops early": training["patience"] != 0,
-            "calibrate: an experiment counts labels": training["calibrate"],
-            "seed: --seeds sets how many seeds are run": training.get("seed", 0) != 0,
-            "kind: --models sets which network is trained": (
-                settings["model"].get("kind", model) != model
-            ),
-        }
-        for reason, is_set in refused.items():
+        other_kind = settings["model"].get("kind", model) != model
+        for reason, is_set in (
+            ("patience: an experiment never stops early", training["patience"] != 0),
+            ("calibrate: an experiment counts labels", training["calibrate"]),
+            ("seed: --seeds sets how many seeds are run", training.get("seed", 0) != 0),
+            ("kind: --models sets which network is trained", other_kind),
+        ):
             require(not is_set, f"{where}: {reason}; leave it out")
-        config = {name: settings[name] for name in ("text", "model")} | {"training": training}
         return cls(
             name,
-            Config.from_dict(config, where),
-            from_plain(DataConfig, settings["data"], f"{where}: data"),
-            from_plain(DistillationConfig, settings["distillation"], f"{where}: distillation"),
+            Config.from_dict(
+                {"text": settings["text"], "model": settings["model"], "training": training}, where
+            ),
+            config.from_plain(DataConfig, settings["data"], f"{where}: data"),
+            config.from_plain(
+                DistillationConfig, settings["distillation"], f"{where}: distillation"
+            ),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain values, for the record of a run."""
-        return self.config.to_dict() | {
-            "data": to_plain(self.data),
-            "distillation": to_plain(self.distillation),
-        }
+        own = {name: config.to_plain(getattr(self, name)) for name in ("data", "distillation")}
+        return self.config.to_dict() | own
 
     def with_settings(self, settings: Sequence[str]) -> Self:
         """A copy with ``section.key=value`` strings applied; values are written as in TOML."""
         values = self.to_dict()
-        for section, key, value in map(parse_setting, settings):
-            check_names("--set", {section: None}, list(values))
+        for section, key, value in map(config.parse_setting, settings):
+            config.check_names("--set", {section: None}, list(values))
             values[section][key] = value
         return self._build(self.name, self.config.model.kind, values, "--set")
 
 
 def load_recipe(experiment: str, name: str, model: str = "dcnn") -> Recipe:
-    """Read a recipe by name (``paper``, ``tuned``, ``best``) or from a ``.toml`` file.
-
-    Raises:
-        ConfigError: there is no such recipe, or a setting breaks its rule or has no effect.
-    """
+    """Read a recipe by name (``paper``, ``tuned``, ``best``) or from a ``.toml`` file."""
     path = Path(name) if name.endswith(".toml") else _find(experiment, name)
     if not is_recipe_name(path.stem):
         raise ConfigError(f"recipe={path.stem!r} must be {RECIPE_NAME_RULE}; rename {path}")
-    recipe = Recipe.from_dict(path.stem, model, read_toml(path), str(path))
-    _refuse_settings_without_effect(experiment, recipe)
-    return recipe
-
-
-def corpus_of(experiment: str) -> str:
-    """The corpus of an experiment: both Stanford experiments use the same trees."""
-    return "sst" if experiment.startswith("sst") else experiment
-
-
-def _find(experiment: str, name: str) -> Path:
-    known: list[str] = []
-    for folder in _FOLDERS:
-        for path in sorted((folder / experiment).glob("*.toml")):
-            if path.stem == name:
-                return path
-            known += [path.stem] if path.stem != NGRAM_RECIPE else []
-    raise ConfigError(
-        f"recipe={name!r} is not known for {experiment}; "
-        f"take one of {', '.join(known)}, or the path of a .toml file"
-    )
-
-
-def _refuse_settings_without_effect(experiment: str, recipe: Recipe) -> None:
-    """Refuse a setting that only another experiment uses: it would be recorded and do nothing."""
+    recipe = Recipe.from_dict(path.stem, model, config.read_toml(path), str(path))
+    # A setting that only another experiment uses would be recorded and do nothing.
     swaps = recipe.distillation.swaps
     require(
         not swaps or corpus_of(experiment) == "sst",
@@ -226,10 +180,28 @@ def _refuse_settings_without_effect(experiment: str, recipe: Recipe) -> None:
         f"distillation.swaps={swaps} gives sentences without a label, which "
         "training.class_weights='balanced' would give no weight; leave out one of them",
     )
-    defaults = to_plain(DataConfig())
-    for name, value in to_plain(recipe.data).items():
+    defaults, used = config.to_plain(DataConfig()), DATA_SETTINGS[experiment]
+    for setting, value in config.to_plain(recipe.data).items():
         require(
-            value == defaults[name] or name in DATA_SETTINGS[experiment],
-            f"data.{name}={value} has no effect in {experiment}; its own settings are "
-            f"{', '.join(DATA_SETTINGS[experiment])}",
+            value == defaults[setting] or setting in used,
+            f"data.{setting}={value} has no effect in {experiment}; its own settings are "
+            f"{', '.join(used)}",
         )
+    return recipe
+
+
+def corpus_of(experiment: str) -> str:
+    """The corpus of an experiment: both Stanford experiments use the same trees."""
+    return "sst" if experiment.startswith("sst") else experiment
+
+
+def _find(experiment: str, name: str) -> Path:
+    paths = [path for folder in _FOLDERS for path in sorted((folder / experiment).glob("*.toml"))]
+    found = {path.stem: path for path in reversed(paths)}  # the first folder goes first
+    if name in found:
+        return found[name]
+    known = [path.stem for path in paths if path.stem != NGRAM_RECIPE]
+    raise ConfigError(
+        f"recipe={name!r} is not known for {experiment}; "
+        f"take one of {', '.join(known)}, or the path of a .toml file"
+    )

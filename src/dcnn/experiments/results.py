@@ -19,11 +19,13 @@ import subprocess
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from string import digits
+from types import NoneType
+from typing import Any, NamedTuple, cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -36,7 +38,16 @@ from dcnn.files import open_bytes, write_atomically
 
 EXPERIMENTS = ("sst2", "sst5", "trec", "twitter")
 ENSEMBLE = "dcnn-ensemble"
-MODELS = ("nb", "binb", "svm", "maxent", "max-tdnn", "nbow", "dcnn", ENSEMBLE)
+MODELS = {  # in the order of the tables, and as they show them
+    "nb": "NB",
+    "binb": "BiNB",
+    "svm": "SVM",
+    "maxent": "MaxEnt",
+    "max-tdnn": "Max-TDNN",
+    "nbow": "NBoW",
+    "dcnn": "DCNN",
+    ENSEMBLE: "DCNN ensemble (several networks)",
+}
 RECIPES = ("paper", "tuned", "best")  # in the order of the tables; others follow by name
 SPLITS = ("train", "dev", "test")
 # Written by benchmarks/default_recipe.py, without predictions; the README shows them on their own.
@@ -62,56 +73,42 @@ class _Form(NamedTuple):
     read: Callable[[Any], Any] = lambda value: value
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _is(*kinds: type) -> Callable[[object], bool]:
+    return lambda value: type(value) in kinds  # to isinstance, true is a number too
 
 
-def _is_whole(value: object) -> bool:
-    return type(value) is int  # to isinstance, true is a number too
+def _each(container: type, *kinds: type) -> Callable[[Any], bool]:
+    def fits(value: Any) -> bool:
+        items = value.values() if isinstance(value, dict) else value
+        return type(value) is container and all(type(item) in kinds for item in items)
+
+    return fits
 
 
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float)
-
-
-def _is_list_of(fits: Callable[[object], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(map(fits, value))
-
-
-def _is_object_of(fits: Callable[[object], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+def _digits(allowed: str) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and set(value) <= set(allowed)
 
 
 _FORMS: dict[Any, _Form] = {
-    str: _Form("a string", _is_text),
-    int: _Form("a whole number", _is_whole),
-    int | None: _Form("a whole number or null", lambda v: v is None or _is_whole(v)),
-    float: _Form("a number", _is_number),
-    float | None: _Form("a number or null", lambda v: v is None or _is_number(v)),
-    tuple[int, ...]: _Form(
-        "a string of digits",
-        lambda v: _is_text(v) and re.fullmatch("[0-9]*", v) is not None,
-        lambda v: tuple(int(digit) for digit in v),
-    ),
+    str: _Form("a string", _is(str)),
+    int: _Form("a whole number", _is(int)),
+    int | None: _Form("a whole number or null", _is(int, NoneType)),
+    float: _Form("a number", _is(int, float)),
+    float | None: _Form("a number or null", _is(int, float, NoneType)),
+    tuple[int, ...]: _Form("a string of digits", _digits(digits), lambda v: tuple(map(int, v))),
     tuple[bool, ...]: _Form(
-        "a string of 0 and 1",
-        lambda v: _is_text(v) and set(v) <= {"0", "1"},
-        lambda v: tuple(digit == "1" for digit in v),
+        "a string of 0 and 1", _digits("01"), lambda v: tuple(digit == "1" for digit in v)
     ),
-    tuple[str, ...]: _Form("a list of strings", _is_list_of(_is_text), tuple),
-    tuple[float, ...]: _Form("a list of numbers", _is_list_of(_is_number), tuple),
-    dict[str, int]: _Form("an object of whole numbers", _is_object_of(_is_whole)),
-    dict[str, str]: _Form("an object of strings", _is_object_of(_is_text)),
-    dict[str, Any]: _Form("an object", lambda v: isinstance(v, dict)),
+    tuple[str, ...]: _Form("a list of strings", _each(list, str), tuple),
+    tuple[float, ...]: _Form("a list of numbers", _each(list, int, float), tuple),
+    dict[str, int]: _Form("an object of whole numbers", _each(dict, int)),
+    dict[str, str]: _Form("an object of strings", _each(dict, str)),
+    dict[str, Any]: _Form("an object", _is(dict)),
 }
 
 
 def read_field(name: str, hint: Any, value: object) -> object:
-    """Return a value from JSON as the type that ``hint`` asks for.
-
-    Raises:
-        DataError: the value has another form.
-    """
+    """A value from JSON as the type that ``hint`` asks for."""
     form = _FORMS[hint]
     if not form.fits(value):
         raise DataError(f"{name}={reprlib.repr(value)} must be {form.wanted}")
@@ -153,31 +150,26 @@ def commit() -> str:
     """
     if given := os.environ.get("DCNN_COMMIT"):
         return given
-    try:
-        _git("ls-files", "--error-unmatch", Path(__file__).name)  # else it is not our repository
-        return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(  # noqa: S603
-        ["git", *arguments],  # noqa: S607
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
+    described = "unknown"
+    with suppress(OSError, subprocess.CalledProcessError):
+        for arguments in (
+            ("ls-files", "--error-unmatch", Path(__file__).name),  # else it is not our repository
+            ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"),
+        ):
+            done = subprocess.run(  # noqa: S603
+                ["git", *arguments],  # noqa: S607
+                cwd=Path(__file__).parent,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        described = done.stdout.strip()
+    return described
 
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run; docs/results.schema.json describes each field. Accuracies are fractions.
-
-    Raises:
-        DataError: a field breaks its rule.
-    """
+    """A finished run; docs/results.schema.json describes each field. Accuracies are fractions."""
 
     experiment: str
     model: str
@@ -222,42 +214,23 @@ class Result:
         for name in ("dev_accuracy", "test_accuracy"):
             value = getattr(self, name)
             yield name, value is None or 0 <= value <= 1, "a fraction from 0 to 1"
-        yield (
-            "examples",
-            sorted(self.examples) == sorted(SPLITS)
-            and all(count >= 0 for count in self.examples.values())
-            and self.examples["test"] > 0,
-            f"the counts of {', '.join(SPLITS)}, with at least one test example",
-        )
-        yield (
-            "classes",
-            2 <= len(set(self.classes)) == len(self.classes) <= MAX_CLASSES,
-            f"2 to {MAX_CLASSES} distinct labels",
-        )
-        count = self.examples["test"]
-        yield (
-            "test_predictions",
-            len(self.test_predictions) == count
-            and all(0 <= number < len(self.classes) for number in self.test_predictions),
-            f"{count} numbers below {len(self.classes)}, as in examples and classes; "
-            f"there are {len(self.test_predictions)}",
-        )
-        yield (
-            "test_correct",
-            len(self.test_correct) == count,
-            f"{count} marks, as in examples; there are {len(self.test_correct)}",
-        )
+        counts = self.examples
+        complete = sorted(counts) == sorted(SPLITS) and min(counts.values()) >= 0 < counts["test"]
+        rule = f"the counts of {', '.join(SPLITS)}, with at least one test example"
+        yield "examples", complete, rule
+        distinct = 2 <= len(set(self.classes)) == len(self.classes) <= MAX_CLASSES
+        yield "classes", distinct, f"2 to {MAX_CLASSES} distinct labels"
+        count, known, predicted = counts["test"], len(self.classes), self.test_predictions
+        rule = f"{count} numbers below {known}, as in examples and classes; there are "
+        fits = len(predicted) == count and all(0 <= number < known for number in predicted)
+        yield "test_predictions", fits, f"{rule}{len(predicted)}"
+        rule = f"{count} marks, as in examples; there are {len(self.test_correct)}"
+        yield "test_correct", len(self.test_correct) == count, rule
         share = sum(self.test_correct) / count
-        yield (
-            "test_accuracy",
-            abs(self.test_accuracy - share) <= _TOLERANCE,
-            f"the fraction of right answers in test_correct, {share}",
-        )
-        yield (
-            "test_truth_sha256",
-            re.fullmatch(r"[0-9a-f]{64}", self.test_truth_sha256) is not None,
-            "64 hexadecimal digits",
-        )
+        rule = f"the fraction of right answers in test_correct, {share}"
+        yield "test_accuracy", abs(self.test_accuracy - share) <= _TOLERANCE, rule
+        hexadecimal = re.fullmatch(r"[0-9a-f]{64}", self.test_truth_sha256) is not None
+        yield "test_truth_sha256", hexadecimal, "64 hexadecimal digits"
 
 
 def fingerprint(truth: Iterable[int]) -> str:
@@ -270,50 +243,41 @@ def result_path(folder: Path, experiment: str, model: str, recipe: str, seed: in
     return folder / experiment / f"{model}-{recipe}-seed{seed}.json"
 
 
-def has_result(folder: Path, experiment: str, model: str, recipe: str, seed: int) -> bool:
-    """Whether the run is finished and its result in ``folder``."""
-    return result_path(folder, experiment, model, recipe, seed).is_file()
+def _path_of(folder: Path, result: Result) -> Path:
+    return result_path(folder, result.experiment, result.model, result.recipe, result.seed)
 
 
-def write_result(folder: Path, result: Result) -> Path:
+def write_result(
+    folder: Path, result: Result, for_ensemble: dict[str, NDArray[Any]] | None = None
+) -> Path:
     """Write ``result`` below ``folder``, atomically, and return its path.
 
-    Raises:
-        StorageError: the folder cannot be made or written.
+    What an ensemble needs of a network is written beside it: ``probabilities`` (test examples,
+    classes) and ``truth``.
     """
-    values = asdict(result)
-    values["test_predictions"] = as_digits(result.test_predictions)
-    values["test_correct"] = as_digits(result.test_correct)
-    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     path = _path_of(folder, result)
-    _make_folder(path.parent)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"{path.parent} could not be made ({error.strerror}); choose another folder"
+        ) from error
+    if for_ensemble is not None:
+        with write_atomically(path.with_suffix(".npz")) as stream:
+            np.savez_compressed(stream, **cast("Any", for_ensemble))
+    values = asdict(result)
+    for name in ("test_predictions", "test_correct"):
+        values[name] = as_digits(values[name])
+    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     with write_atomically(path) as stream:
         stream.write(text.encode())
     return path
 
 
-def write_probabilities(
-    folder: Path, result: Result, probabilities: NDArray[np.float32], truth: NDArray[Any]
-) -> None:
-    """Write what an ensemble needs of a run beside its result: (test examples, classes) and truth.
-
-    Raises:
-        StorageError: the folder cannot be made or written.
-    """
-    path = _path_of(folder, result).with_suffix(".npz")
-    _make_folder(path.parent)
-    with write_atomically(path) as stream:
-        np.savez_compressed(stream, probabilities=probabilities, truth=truth)
-
-
 def read_probabilities(
     folder: Path, result: Result
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The test probabilities of a run, and the true class numbers.
-
-    Raises:
-        DataError: the file is missing, damaged or of another run.
-    """
+    """The test probabilities of a run, and the true class numbers."""
     path = _path_of(folder, result).with_suffix(".npz")
     try:
         with path.open("rb") as stream, np.load(stream) as stored:
@@ -328,21 +292,8 @@ def read_probabilities(
     return probabilities, truth
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"{folder} could not be made ({error.strerror}); choose another folder"
-        ) from error
-
-
 def read_results(folder: Path) -> list[Result]:
-    """Read all results of the experiments below ``folder``, except those of the default recipe.
-
-    Raises:
-        DataError: there is no such folder, or a file breaks a rule.
-    """
+    """Read all results of the experiments below ``folder``, except those of the default recipe."""
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; name the one that holds the results")
     results = []
@@ -358,35 +309,23 @@ def read_results(folder: Path) -> list[Result]:
 
 
 def read_result(path: Path) -> Result:
-    """Read and check one result.
-
-    Raises:
-        DataError: the file cannot be read, or a field is missing, unknown or breaks its rule.
-    """
+    """Read and check one result."""
     with open_bytes(path) as stream:
         text = stream.read()
     try:
-        return _from_plain(json.loads(text))
+        values = json.loads(text)
+        if not isinstance(values, dict):
+            raise DataError(f"a result must be an object; got {reprlib.repr(values)}")
+        hints = typing.get_type_hints(Result)
+        if missing := [name for name in hints if name not in values]:
+            raise DataError(f"a result must have the field {missing[0]!r}")
+        if unknown := sorted(values.keys() - hints.keys()):
+            raise DataError(f"a result must not have the field {unknown[0]!r}")
+        checked: dict[str, Any] = {n: read_field(n, hints[n], values[n]) for n in hints}
+        checked["settings"] = renamed(checked["settings"])
+        return Result(**checked)
     except (ValueError, RecursionError) as error:  # a DataError is a ValueError too
         raise DataError(f"{path}: {error}; remove the file and run that experiment again") from None
-
-
-def _from_plain(values: object) -> Result:
-    if not isinstance(values, dict):
-        raise DataError(f"a result must be an object; got {reprlib.repr(values)}")
-    known = [item.name for item in fields(Result)]
-    if missing := [name for name in known if name not in values]:
-        raise DataError(f"a result must have the field {missing[0]!r}")
-    if unknown := sorted(values.keys() - set(known)):
-        raise DataError(f"a result must not have the field {unknown[0]!r}")
-    hints = typing.get_type_hints(Result)
-    checked: dict[str, Any] = {n: read_field(n, hints[n], values[n]) for n in known}
-    checked["settings"] = renamed(checked["settings"])
-    return Result(**checked)
-
-
-def _path_of(folder: Path, result: Result) -> Path:
-    return result_path(folder, result.experiment, result.model, result.recipe, result.seed)
 
 
 def _is_iso_date(text: str) -> bool:

@@ -19,23 +19,14 @@ from numpy.typing import NDArray
 
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.config import Config, DCNNConfig
+from dcnn.config import Config
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.registry import find_corpus
 from dcnn.errors import ConfigError, TrainingError
 from dcnn.experiments import results as provenance
 from dcnn.experiments.ngrams import choose_setting, fit_ngrams
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of
-from dcnn.experiments.results import (
-    ENSEMBLE,
-    Result,
-    fingerprint,
-    read_probabilities,
-    read_result,
-    result_path,
-    write_probabilities,
-    write_result,
-)
+from dcnn.experiments.results import ENSEMBLE, Result, read_result, result_path, write_result
 from dcnn.experiments.tasks import Task, load_task
 from dcnn.files import file_sha256
 from dcnn.ops.select import for_training
@@ -53,38 +44,24 @@ Report = Callable[[str, EpochReport], None]
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A finished run.
-
-    Attributes:
-        seed: its seed.
-        config: its settings.
-        weights: by name.
-        dev_accuracy: on dev, or of the cross-validation.
-        epochs: epochs that led to the weights.
-        test_probabilities: (test examples, classes).
-        seconds: wall time of all runs that were trained together.
-        sentences_per_second: training sentences of all of them per second.
-        side_by_side: the seeds of these runs. On a GPU they share one source of dropout, so a seed
-            gives the same run only together with the same others.
-    """
+    """A finished run; its times are those of all runs that were trained together."""
 
     seed: int
-    config: Config
     weights: dict[str, NDArray[np.float32]]
-    dev_accuracy: float | None
-    epochs: int
-    test_probabilities: NDArray[np.float32]
+    dev_accuracy: float | None  # on dev, or of the cross-validation
+    epochs: int  # that led to the weights
+    test_probabilities: NDArray[np.float32]  # (test examples, classes)
     seconds: float
     sentences_per_second: float
-    side_by_side: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A network to train: its settings with its seed, the training examples (none: all)."""
+    """A network to train: its settings with its seed, and what it learns."""
 
     config: Config
-    subset: Ints | None = None
+    subset: Ints | None = None  # of the training examples; none means all
+    targets: NDArray[np.float32] | None = None  # of a student, for all its examples
 
 
 class _Reports(Callback):
@@ -112,26 +89,22 @@ class NetworkTrainer:
         self, jobs: Sequence[Job], name: str
     ) -> Iterator[tuple[list[TrainingSummary], Trainer]]:
         """Train all jobs, some together; the teachers of a job learn its examples first."""
-        teachers = self.recipe.distillation.teachers
-        targets: list[NDArray[np.float32] | None] = [None] * len(jobs)
-        if teachers:
+        if teachers := self.recipe.distillation.teachers:
             teacher_jobs = [
-                Job(job.config.with_training(seed=_teacher_seed(job.config, number)), job.subset)
+                replace(job, config=job.config.with_training(seed=_teacher_seed(job, number)))
                 for job in jobs
                 for number in range(teachers)
             ]
-            trained = self._train(teacher_jobs, [None] * len(teacher_jobs), f"{name}, teachers")
             predicted = [
                 probabilities
-                for _, trainer in trained
+                for _, trainer in self._train(teacher_jobs, f"{name}, teachers")
                 for probabilities in trainer.probabilities(self.student_examples.sentences)
             ]
-            targets = [
-                self._soft_targets(job.config, np.mean(predicted[first : first + teachers], axis=0))
+            jobs = [
+                self._student(job, np.mean(predicted[first : first + teachers], axis=0))
                 for job, first in zip(jobs, range(0, len(predicted), teachers), strict=True)
             ]
-            jobs = [self._student(job) for job in jobs]
-        yield from self._train(jobs, targets, name)
+        yield from self._train(jobs, name)
 
     @cached_property
     def student_examples(self) -> Examples:
@@ -150,42 +123,31 @@ class NetworkTrainer:
         )
         return Examples(sentences, np.concatenate([own, unknown]), weights)
 
-    def _student(self, job: Job) -> Job:
-        """The same job with the student's word dropout."""
-        rate = max(job.config.training.word_dropout, self.recipe.distillation.word_dropout)
-        return replace(job, config=job.config.with_training(word_dropout=rate))
+    def _student(self, job: Job, predicted: NDArray[np.float32]) -> Job:
+        """The same job with the student's word dropout, labels mixed with its teachers' mean.
 
-    def _soft_targets(self, config: Config, predicted: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The targets of a student: a mixture of labels and teachers' predictions, or these."""
-        share, smoothing = self.recipe.distillation.share, config.training.label_smoothing
-        own = target_distributions(self.task.train.targets, len(self.task.classes), smoothing)
+        Sentences without a label have the teachers' mean alone.
+        """
+        training, distillation = job.config.training, self.recipe.distillation
+        classes, share = len(self.task.classes), distillation.share
+        own = target_distributions(self.task.train.targets, classes, training.label_smoothing)
         mixed = predicted.astype(np.float32)
         mixed[: len(own)] = share * predicted[: len(own)] + (1 - share) * own
-        return mixed
+        rate = max(training.word_dropout, distillation.word_dropout)
+        return replace(job, config=job.config.with_training(word_dropout=rate), targets=mixed)
 
     def _train(
-        self,
-        jobs: Sequence[Job],
-        targets: Sequence[NDArray[np.float32] | None],
-        name: str,
+        self, jobs: Sequence[Job], name: str
     ) -> Iterator[tuple[list[TrainingSummary], Trainer]]:
         at_once = RUNS_AT_ONCE[self.device]
         for start in range(0, len(jobs), at_once):
-            part = slice(start, start + at_once)
-            specs = [
-                self._spec(job, target)
-                for job, target in zip(jobs[part], targets[part], strict=True)
-            ]
-            examples = self.task.train if targets[start] is None else self.student_examples
+            specs = [self._spec(job) for job in jobs[start : start + at_once]]
+            examples = self.task.train if jobs[start].targets is None else self.student_examples
             runs = f"{start + 1}" if len(specs) == 1 else f"{start + 1}-{start + len(specs)}"
             title = name if len(jobs) == 1 else f"{name} {runs} of {len(jobs)}"
+            callback = _Reports(self.report, title)
             trainer = Trainer(
-                self.model,
-                examples,
-                specs,
-                self.task.dev,
-                device=self.device,
-                callback=_Reports(self.report, title),
+                self.model, examples, specs, self.task.dev, device=self.device, callback=callback
             )
             summaries = trainer.train()
             self.sentences_seen += sum(
@@ -195,11 +157,11 @@ class NetworkTrainer:
             yield summaries, trainer
             del trainer  # frees its memory for the next one
 
-    def _spec(self, job: Job, targets: NDArray[np.float32] | None) -> RunSpec:
+    def _spec(self, job: Job) -> RunSpec:
         self.model.to("cpu")
         initialize(self.model, job.config, self.vectors)
         weights = {name: value.detach().clone() for name, value in self.model.named_parameters()}
-        return RunSpec(job.config.training, weights, job.subset, targets)
+        return RunSpec(job.config.training, weights, job.subset, job.targets)
 
     def cross_validated(self, configs: Sequence[Config]) -> list[float]:
         """The cross-validated accuracy of each config over the training examples."""
@@ -212,16 +174,12 @@ class NetworkTrainer:
             for fold in range(folds):
                 held_out.append(np.sort(order[fold::folds]))
                 jobs.append(Job(config, np.setdiff1d(order, held_out[-1])))
-        predicted = [
-            probabilities.argmax(axis=1)
+        correct = [
+            probabilities.argmax(axis=1) == self.task.train.targets
             for _, trainer in self.train(jobs, "cross-validation")
             for probabilities in trainer.probabilities(self.task.train.sentences)
         ]
-        truth = self.task.train.targets
-        hits = [
-            int((labels[part] == truth[part]).sum())
-            for labels, part in zip(predicted, held_out, strict=True)
-        ]
+        hits = [int(right[part].sum()) for right, part in zip(correct, held_out, strict=True)]
         return [sum(hits[place : place + folds]) / count for place in range(0, len(hits), folds)]
 
 
@@ -251,22 +209,20 @@ def train_networks(
     return [
         TrainedNetwork(
             seed=seeds[number],
-            config=configs[number],
             weights={name: value.cpu().numpy() for name, value in weights.items()},
             dev_accuracy=summary.dev_accuracy if folded is None else folded[number],
             epochs=summary.best_epoch,
             test_probabilities=probabilities,
             seconds=seconds,
             sentences_per_second=networks.sentences_seen / seconds,
-            side_by_side=tuple(seeds),
         )
         for number, (summary, weights, probabilities) in enumerate(finished)
     ]
 
 
-def _teacher_seed(config: Config, number: int) -> int:
+def _teacher_seed(job: Job, number: int) -> int:
     """A different seed for every teacher, far from those that people use."""
-    entropy = (config.training.seed, number, 2)
+    entropy = (job.config.training.seed, number, 2)
     return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
 
 
@@ -275,29 +231,17 @@ GLOVE = "glove"  # in a recipe's text.vectors: the file that `dcnn data fetch gl
 
 @dataclass(frozen=True)
 class ExperimentEnv:
-    """Where an experiment reads its data and writes its results.
+    """Where an experiment reads its data and writes its results."""
 
-    Attributes:
-        experiment: sst2, sst5, trec or twitter.
-        data: the data folder.
-        results: the results folder.
-        device: cpu or cuda.
-        cache: of encoded corpora; none means the user's.
-        check: whether corpus files must be the known ones.
-        save: where model folders are written, or none.
-        processes: for tokenizing.
-        commit: of the code when the experiment starts.
-    """
-
-    experiment: str
+    experiment: str  # sst2, sst5, trec or twitter
     data: Path
     results: Path
-    device: str
-    cache: Path | None = None
-    check: bool = True
-    save: Path | None = None
-    processes: int = 1
-    commit: str = field(default_factory=provenance.commit)
+    device: str  # cpu or cuda
+    cache: Path | None = None  # of encoded corpora; none means the user's
+    check: bool = True  # whether corpus files must be the known ones
+    save: Path | None = None  # where model folders are written
+    processes: int = 1  # for tokenizing
+    commit: str = field(default_factory=provenance.commit)  # when the experiment starts
 
     def load(self, recipe: Recipe) -> tuple[Task, Recipe]:
         """The corpus, and the recipe with the path of its vectors filled in."""
@@ -324,16 +268,49 @@ def run_networks(
         )
     torch.set_num_threads(1)
     task, located = env.load(recipe)
+    kind = recipe.config.model.kind
+    # On a GPU, runs that train together share one source of dropout: a seed gives the same run
+    # only together with the same others.
+    notes: dict[str, Any] = {"side_by_side": list(seeds)}
+    if located.config.text.vectors:
+        vectors = Path(located.config.text.vectors)
+        notes["vectors"] = {"file": vectors.name, "sha256": file_sha256(vectors)}
     results = []
     networks = train_networks(task, located, seeds, env.device, report)
     for network in networks:
-        result = _network_result(env, task, recipe, located, network)
-        write_probabilities(env.results, result, network.test_probabilities, task.test.targets)
-        write_result(env.results, result)
+        result = _result(
+            env,
+            task,
+            network.test_probabilities.argmax(axis=1),
+            model=kind,
+            recipe=recipe.name,
+            seed=network.seed,
+            dev_accuracy=network.dev_accuracy,
+            epochs=network.epochs,
+            seconds=round(network.seconds, 1),
+            sentences_per_second=round(network.sentences_per_second),
+            parameters=sum(value.size for value in network.weights.values()),
+            # The other networks have no layer to fuse.
+            backend=for_training(env.device) if kind == "dcnn" else "torch",
+            settings=recipe.to_dict(),
+            notes=notes,
+        )
+        stored = {"probabilities": network.test_probabilities, "truth": task.test.targets}
+        write_result(env.results, result, stored)
         results.append(result)
-    if env.save is not None:
-        for network in networks:
-            _save_model(env, task, recipe, network)
+    if env.save is None:
+        return results
+    for network in networks:
+        metadata = {
+            "data": env.experiment,
+            "examples": task.sizes,
+            "dev_accuracy": network.dev_accuracy,
+            "epochs": network.epochs,
+        }
+        config = recipe.config.with_training(seed=network.seed)
+        artifact = Artifact(config, task.classes, task.encoder, network.weights, metadata)
+        name = f"{env.experiment}-{kind}-{recipe.name}-seed{network.seed}"
+        model_folder.save(env.save / name, artifact, overwrite=True)
     return results
 
 
@@ -344,23 +321,15 @@ def has_ensemble(env: ExperimentEnv, recipe: Recipe, seeds: Sequence[int]) -> bo
 
 
 def write_ensemble(env: ExperimentEnv, recipe: Recipe, seeds: Sequence[int]) -> Result:
-    """The mean of the networks' probabilities: a row of its own, never mixed with single runs.
-
-    Raises:
-        DataError: the probabilities of a run are not there.
-    """
-    runs = [read_result(env.result_path(DCNNConfig.kind, recipe.name, seed)) for seed in seeds]
-    stored = [read_probabilities(env.results, run) for run in runs]
-    probabilities, truth = [one for one, _ in stored], stored[0][1]
-    predicted = np.mean(probabilities, axis=0).argmax(axis=1)
-    correct = predicted == truth
+    """The mean of the networks' probabilities: a row of its own, never mixed with single runs."""
+    runs = [read_result(env.result_path("dcnn", recipe.name, seed)) for seed in seeds]
+    stored = [provenance.read_probabilities(env.results, run) for run in runs]
+    predicted = np.mean([probabilities for probabilities, _ in stored], axis=0).argmax(axis=1)
     result = replace(
         runs[0],
+        **_answers(predicted, stored[0][1]),
         model=ENSEMBLE,
         dev_accuracy=None,
-        test_accuracy=float(correct.mean()),
-        test_predictions=tuple(predicted.tolist()),
-        test_correct=tuple(correct.tolist()),
         epochs=None,
         sentences_per_second=None,
         parameters=sum(run.parameters or 0 for run in runs),
@@ -368,47 +337,6 @@ def write_ensemble(env: ExperimentEnv, recipe: Recipe, seeds: Sequence[int]) -> 
     )
     write_result(env.results, result)
     return result
-
-
-def _network_result(
-    env: ExperimentEnv, task: Task, recipe: Recipe, located: Recipe, network: TrainedNetwork
-) -> Result:
-    notes: dict[str, Any] = {"side_by_side": list(network.side_by_side)}
-    if located.config.text.vectors:
-        vectors = Path(located.config.text.vectors)
-        notes["vectors"] = {"file": vectors.name, "sha256": file_sha256(vectors)}
-    kind = recipe.config.model.kind
-    return _result(
-        env,
-        task,
-        network.test_probabilities.argmax(axis=1),
-        model=kind,
-        recipe=recipe.name,
-        seed=network.seed,
-        dev_accuracy=network.dev_accuracy,
-        epochs=network.epochs,
-        seconds=round(network.seconds, 1),
-        sentences_per_second=round(network.sentences_per_second),
-        parameters=sum(value.size for value in network.weights.values()),
-        # The other networks have no layer to fuse.
-        backend=for_training(env.device) if kind == "dcnn" else "torch",
-        settings=recipe.to_dict(),
-        notes=notes,
-    )
-
-
-def _save_model(env: ExperimentEnv, task: Task, recipe: Recipe, network: TrainedNetwork) -> None:
-    assert env.save is not None  # noqa: S101
-    name = f"{env.experiment}-{recipe.config.model.kind}-{recipe.name}-seed{network.seed}"
-    config = recipe.config.with_training(seed=network.seed)
-    metadata: dict[str, Any] = {
-        "data": env.experiment,
-        "examples": task.sizes,
-        "dev_accuracy": network.dev_accuracy,
-        "epochs": network.epochs,
-    }
-    artifact = Artifact(config, task.classes, task.encoder, network.weights, metadata)
-    model_folder.save(env.save / name, artifact, overwrite=True)
 
 
 def run_ngrams(env: ExperimentEnv, recipe: Recipe, model: str) -> Result:
@@ -445,22 +373,14 @@ def run_ngrams(env: ExperimentEnv, recipe: Recipe, model: str) -> Result:
 
 
 def _result(
-    env: ExperimentEnv,
-    task: Task,
-    predicted: NDArray[Any],
-    notes: dict[str, Any],
-    **metadata: Any,
+    env: ExperimentEnv, task: Task, predicted: Ints, notes: dict[str, Any], **fields: Any
 ) -> Result:
     """A result, with the fields that all models share filled in."""
-    truth = task.test.targets
-    correct = predicted == truth
     return Result(
+        **_answers(predicted, task.test.targets),
         experiment=env.experiment,
-        selection=task.selection,
-        test_accuracy=float(correct.mean()),
-        test_predictions=tuple(predicted.tolist()),
-        test_correct=tuple(correct.tolist()),
-        test_truth_sha256=fingerprint(truth.tolist()),
+        selection="cross-validation" if task.dev is None else "dev",
+        test_truth_sha256=provenance.fingerprint(task.test.targets.tolist()),
         classes=task.classes,
         examples=task.sizes,
         hardware=provenance.hardware(env.device),
@@ -468,5 +388,14 @@ def _result(
         commit=env.commit,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         notes=notes | ({} if env.check else {"sample": True}),
-        **metadata,
+        **fields,
     )
+
+
+def _answers(predicted: Ints, truth: Ints) -> dict[str, Any]:
+    correct = predicted == truth
+    return {
+        "test_accuracy": float(correct.mean()),
+        "test_predictions": tuple(predicted.tolist()),
+        "test_correct": tuple(correct.tolist()),
+    }

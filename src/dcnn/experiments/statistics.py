@@ -8,7 +8,7 @@ knows one run per model.
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,16 @@ _BOOTSTRAP_SEED = 20140408  # fixed, so that a table is the same whenever it is 
 _ROUNDING = 1e-12  # equal means may differ by this
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Accuracies of the runs of a model: mean, sample standard deviation (none for one), best."""
+class Summary(NamedTuple):
+    """Accuracies of the runs of a model."""
 
     mean: float
-    deviation: float | None
+    deviation: float | None  # of the sample; none for one run
     best: float
     runs: int
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A bootstrap interval, its ends included."""
 
     low: float
@@ -41,12 +39,8 @@ class Interval:
 
 def summarize(accuracies: Sequence[float]) -> Summary:
     """Mean, sample standard deviation, best and number of ``accuracies``."""
-    return Summary(
-        mean=statistics.fmean(accuracies),
-        deviation=statistics.stdev(accuracies) if len(accuracies) > 1 else None,
-        best=max(accuracies),
-        runs=len(accuracies),
-    )
+    deviation = statistics.stdev(accuracies) if len(accuracies) > 1 else None
+    return Summary(statistics.fmean(accuracies), deviation, max(accuracies), len(accuracies))
 
 
 def bootstrap_mean(correct: Correct) -> Interval:
@@ -76,8 +70,7 @@ def bootstrap_difference(first: Correct, second: Correct) -> tuple[Interval, flo
 
 def _draw_runs(runs: int, generator: np.random.Generator) -> NDArray[np.float64]:
     """Weight of each run in each sample (samples, runs), drawn with replacement."""
-    counts = generator.multinomial(runs, np.full(runs, 1 / runs), size=BOOTSTRAP_SAMPLES)
-    return counts / runs
+    return generator.multinomial(runs, np.full(runs, 1 / runs), size=BOOTSTRAP_SAMPLES) / runs
 
 
 def _resampled_means(
@@ -96,5 +89,4 @@ def _resampled_means(
 
 
 def _interval(values: NDArray[np.float64]) -> Interval:
-    low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(float(low), float(high))
+    return Interval(*np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist())

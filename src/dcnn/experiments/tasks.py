@@ -34,37 +34,20 @@ FINE_CLASSES = ("very negative", "negative", "neutral", "positive", "very positi
 
 @dataclass(frozen=True)
 class Task:
-    """An experiment's data.
+    """An experiment's data."""
 
-    Attributes:
-        classes: the labels by class number.
-        encoder: learned on the training texts.
-        train: sentences with class numbers or soft targets.
-        dev: for selection; none where it is by cross-validation over ``train``.
-        test: predicted once, at the end of a run.
-        unlabelled: sentences for students that only their teachers label.
-    """
-
-    classes: tuple[str, ...]
-    encoder: Encoder
-    train: Examples
-    dev: Examples | None
-    test: Examples
-    unlabelled: Sentences | None = None
-
-    @property
-    def selection(self) -> str:
-        """How settings and weights are chosen."""
-        return "cross-validation" if self.dev is None else "dev"
+    classes: tuple[str, ...]  # the labels by class number
+    encoder: Encoder  # learned on the training texts
+    train: Examples  # with class numbers or soft targets
+    dev: Examples | None  # none where selection is by cross-validation over ``train``
+    test: Examples  # predicted once, at the end of a run
+    unlabelled: Sentences | None = None  # for students: only their teachers label them
 
     @property
     def sizes(self) -> dict[str, int]:
         """Number of examples per split."""
-        return {
-            "train": len(self.train),
-            "dev": 0 if self.dev is None else len(self.dev),
-            "test": len(self.test),
-        }
+        dev = 0 if self.dev is None else len(self.dev)
+        return {"train": len(self.train), "dev": dev, "test": len(self.test)}
 
 
 def load_task(
@@ -72,33 +55,23 @@ def load_task(
 ) -> Task:
     """Read the corpus of ``experiment`` with the ``text`` and ``data`` settings of ``recipe``.
 
-    Args:
-        experiment: sst2, sst5, trec or twitter.
-        recipe: its settings.
-        sources: the splits of the corpus, from ``find_corpus``.
-        cache: folder for encoded corpora; none means the user's.
-        processes: for tokenizing.
+    ``sources`` are its splits, from ``find_corpus``; ``cache`` is a folder for encoded corpora, by
+    default the user's; ``processes`` tokenize.
     """
-    text, data = recipe.config.text, recipe.data
-    soft = data.soft_targets if experiment == "sst2" else data.neighbour_smoothing
-    if soft and recipe.config.training.label_smoothing:
+    data, smoothing = recipe.data, recipe.config.training.label_smoothing
+    if smoothing and (data.soft_targets if experiment == "sst2" else data.neighbour_smoothing):
         raise ConfigError(
-            f"label_smoothing={recipe.config.training.label_smoothing} has no effect on the soft "
+            f"label_smoothing={smoothing} has no effect on the soft "
             "targets that data asks for; take one or the other"
         )
     match experiment:
         case "sst2" | "sst5":
             task = _load_sst(sources, recipe, binary=experiment == "sst2")
         case "trec":
-            task = _load_trec(sources, text)
+            task = _load_trec(sources, recipe.config.text)
         case _:
-            task = _load_twitter(sources, text, data, cache, processes)
-    _check(task, sources)
-    return task
-
-
-def _check(task: Task, sources: dict[str, Source]) -> None:
-    """Refuse data that cannot train or test a model, such as a bad sample."""
+            task = _load_twitter(sources, recipe, cache, processes)
+    # Data that cannot train or test a model, such as a bad sample, is refused.
     for part, count in task.sizes.items():
         if part in sources and not count:
             raise DataError(f"{sources[part].path} has no example of {' or '.join(task.classes)}")
@@ -106,6 +79,7 @@ def _check(task: Task, sources: dict[str, Source]) -> None:
     if targets.ndim == 1 and len(np.unique(targets)) < 2:
         only = task.classes[int(targets[0])]
         raise DataError(f"{sources['train'].path} has examples of one label only, {only}")
+    return task
 
 
 def _load_sst(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> Task:
@@ -138,7 +112,7 @@ def _load_sst(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> Ta
         truth = np.array([phrase.label for phrase in chosen])
         return Examples(encode(chosen), (truth > NEUTRAL).astype(np.int64) if binary else truth)
 
-    targets = _binary_targets(labels, data) if binary else _fine_targets(labels, data)
+    targets = _targets(labels, data, binary=binary)
     return Task(
         BINARY_CLASSES if binary else FINE_CLASSES,
         encoder,
@@ -171,17 +145,13 @@ def _authors_encoding(
     return Encoder(Tokenizer("whitespace"), vocabulary), encode
 
 
-def _binary_targets(labels: Ints, data: DataConfig) -> NDArray[Any]:
-    if not data.soft_targets:
-        return (labels > NEUTRAL).astype(np.int64)
-    positive = np.array(data.soft_targets, np.float32)[labels]
-    return np.stack([1 - positive, positive], axis=1)
-
-
-def _fine_targets(labels: Ints, data: DataConfig) -> NDArray[Any]:
-    """Class numbers; with neighbour smoothing, distributions over neighbouring labels."""
-    if not data.neighbour_smoothing:
-        return labels
+def _targets(labels: Ints, data: DataConfig, *, binary: bool) -> NDArray[Any]:
+    """Class numbers of the labels 0 to 4, or with soft targets distributions over the classes."""
+    if not (data.soft_targets if binary else data.neighbour_smoothing):
+        return (labels > NEUTRAL).astype(np.int64) if binary else labels
+    if binary:
+        positive = np.array(data.soft_targets, np.float32)[labels]
+        return np.stack([1 - positive, positive], axis=1)
     count = len(FINE_CLASSES)
     distance = np.abs(np.arange(count)[:, None] - np.arange(count))
     neighbours = (distance == 1) / (distance == 1).sum(axis=1, keepdims=True)
@@ -205,40 +175,33 @@ def _load_trec(sources: dict[str, Source], text: TextConfig) -> Task:
 
 
 def _load_twitter(
-    sources: dict[str, Source],
-    text: TextConfig,
-    data: DataConfig,
-    cache: Path | None,
-    processes: int,
+    sources: dict[str, Source], recipe: Recipe, cache: Path | None, processes: int
 ) -> Task:
-    if text.vectors_words:
+    if words := recipe.config.text.vectors_words:
         raise ConfigError(
-            f"vectors_words={text.vectors_words} must be 0 for tweets: "
+            f"vectors_words={words} must be 0 for tweets: "
             "they are encoded once for all recipes, with their own words"
         )
     encoder, tweets = load_or_encode(
         [sources["train"].path],
         f"sentiment140 {sources['train'].member}",
         lambda: iterate_sentiment140(*sources["train"]),
-        text,
+        recipe.config.text,
         TWITTER_CLASSES,
         Store(cache_folder(cache)),
         processes,
     )
     # Always the same tweets, so that every run and recipe is selected on the same dev set.
     order = np.random.default_rng(0).permutation(len(tweets))
-    count = round(data.held_out * len(order))
-    dev, train = np.sort(order[:count]), np.sort(order[count:])
+    dev, train = np.split(order, [round(recipe.data.held_out * len(order))])
     test = list(iterate_sentiment140(*sources["test"]))
+    sentences = encoder.encode_all([text for text, _ in test])
     return Task(
         TWITTER_CLASSES,
         encoder,
-        tweets.select(train),
-        tweets.select(dev),
-        Examples(
-            encoder.encode_all([text for text, _ in test]),
-            np.array([target for _, target in test]),
-        ),
+        tweets.select(np.sort(train)),
+        tweets.select(np.sort(dev)),
+        Examples(sentences, np.array([target for _, target in test])),
     )
 
 
