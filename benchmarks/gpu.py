@@ -16,9 +16,9 @@ from dcnn.config import TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.ops import select as backends
 from dcnn.ops.select import for_training
-from dcnn.training.batches import MemoryBatches
+from dcnn.training.batches import MemoryBatches, RunSpec
 from dcnn.training.fit import choose_device
-from dcnn.training.trainer import RunSpec, Trainer
+from dcnn.training.trainer import Trainer
 from eager_torch import torch_model
 from layer import LayerCall
 from report import MICROSECONDS, Outcome, Row
@@ -54,7 +54,7 @@ def _step_row(workload: Workload, examples: Examples, batch: int, chosen: str) -
     specs = [RunSpec(config)]
     ours = Trainer(torch_model(workload.artifact()), examples, specs, device=DEVICE)
     with computing_with("torch"):
-        host = MemoryBatches(examples, config, len(CLASSES))
+        host = MemoryBatches(examples, specs[0], len(CLASSES))
         theirs = Trainer(torch_model(workload.artifact()), host, specs, device=DEVICE)
     timed = [
         TimedCall("ours", _repeated(ours.step), partial(computing_with, chosen)),

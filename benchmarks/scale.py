@@ -29,8 +29,8 @@ from dcnn.data.encode import FileEncoder, count_labels, encode_files, prepare_co
 from dcnn.data.readers import TableOptions
 from dcnn.data.store import Corpus, Store
 from dcnn.models import DCNN
-from dcnn.training.batches import StoreBatches
-from dcnn.training.trainer import RunSpec, Trainer
+from dcnn.training.batches import RunSpec, StoreBatches
+from dcnn.training.trainer import Trainer
 from larger_than_memory import write_shards
 from results import RESULTS, make_parser, provenance, write_json
 

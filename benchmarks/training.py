@@ -10,8 +10,9 @@ from dcnn.data.batching import Examples
 from dcnn.data.corpora.opinions import Opinion, generate
 from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.ops import select as backends
+from dcnn.training.batches import RunSpec
 from dcnn.training.fit import RunOptions, choose_device, fit
-from dcnn.training.trainer import RunSpec, Trainer
+from dcnn.training.trainer import Trainer
 from eager_torch import torch_model
 from report import Outcome, Row, plural
 from workload import CLASSES, TORCH, Workload, computing_with, describe_backend, too_few_cores

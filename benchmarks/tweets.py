@@ -21,9 +21,10 @@ from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runs import ExperimentEnv
 from dcnn.models import MODELS
+from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback, EpochReport
 from dcnn.training.fit import choose_device
-from dcnn.training.trainer import RunSpec, Trainer
+from dcnn.training.trainer import Trainer
 from results import RESULTS, make_parser, provenance, write_json
 
 

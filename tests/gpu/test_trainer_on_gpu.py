@@ -8,10 +8,10 @@ from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.errors import TrainingStoppedError
 from dcnn.text.vocabulary import Sentences
-from dcnn.training.batches import ResidentBatches
+from dcnn.training.batches import ResidentBatches, RunSpec
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.trainer import RunSpec, Trainer
+from dcnn.training.trainer import Trainer
 from networks import build_model
 
 pytestmark = [
@@ -43,7 +43,7 @@ def test_losses_and_weights_are_those_of_the_cpu(n_ensemble, runs):
     losses, weights = [], []
     for device in ("cpu", "cuda"):
         model = build_model(network, 50, 2)
-        model.divide(n_ensemble)
+        model.n_ensemble = n_ensemble
         model.initialize(torch.Generator().manual_seed(0))
         initial = {name: value.detach().clone() for name, value in model.named_parameters()}
         # One batch per epoch, so that the order, which is drawn on the device, does not matter.

@@ -15,9 +15,10 @@ from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
 from dcnn.text.vocabulary import Sentences
+from dcnn.training.batches import RunSpec
 from dcnn.training.fit import RunOptions, fit, make_model
-from dcnn.training.trainer import RunSpec, Trainer, train
-from networks import build_model
+from dcnn.training.trainer import Trainer
+from networks import build_model, train
 
 VOCABULARY, CLASSES = 12, 3
 # A network, and how many networks its rows are an ensemble of.
@@ -38,7 +39,7 @@ BACKENDS = ["torch", *(["native"] if native.available() else [])]
 
 def make_ensemble(config, n_ensemble, seed=0):
     model = build_model(config, VOCABULARY, CLASSES)
-    model.divide(n_ensemble)
+    model.n_ensemble = n_ensemble
     model.initialize(torch.Generator().manual_seed(seed))
     with torch.no_grad():
         for value in model.parameters():

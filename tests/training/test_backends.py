@@ -13,8 +13,7 @@ from dcnn.experiments.tasks import load_task
 from dcnn.text.encoder import Encoder
 from dcnn.training import trainer as run
 from dcnn.training.callbacks import Callback
-from dcnn.training.trainer import train
-from networks import build_model
+from networks import build_model, train
 from parity import GPU, computing_with
 
 TRAINERS = ["torch", "native avx512", "native avx2", "native plain"]

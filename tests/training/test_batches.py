@@ -8,12 +8,11 @@ import torch
 
 from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.errors import TrainingStoppedError
-from dcnn.training.batches import MemoryBatches, StoreBatches
+from dcnn.training.batches import MemoryBatches, RunSpec, StoreBatches
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import class_factors, example_weights
-from dcnn.training.trainer import train
-from networks import build_model
+from networks import build_model, train
 from stored_corpora import hold_out, make_corpus, write_shards
 
 CONFIG = TrainingConfig(batch_size=3, epochs=2, seed=5, evaluations_per_epoch=2)
@@ -37,7 +36,7 @@ def feed_of(corpus, rank=(0, 1)):
 
 def batches(feed, epoch=0):
     number = 0
-    while feed.done(epoch, number)[0] < len(feed):
+    while feed.done(epoch, number)[0] < feed.done(epoch, number)[1]:
         yield feed.batch(epoch, number)
         number += 1
 
@@ -77,7 +76,7 @@ def test_parts_are_of_one_batch_and_weigh_what_they_are_of_it(corpus, kind, proc
         if kind == "corpus":
             return feed_of(corpus, rank)
         window = corpus.window(range(len(corpus.blocks)))
-        return MemoryBatches(window.examples, CONFIG, 2, rank)
+        return MemoryBatches(window.examples, RunSpec(CONFIG), 2, rank)
 
     parts = [feed((rank, processes)) for rank in range(processes)]
     whole, number = feed((0, 1)), 0

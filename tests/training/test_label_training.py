@@ -20,14 +20,13 @@ from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.fit import RunOptions, fit
 from dcnn.training.objective import (
-    binary_cross_entropy,
+    cross_entropy,
     evaluate_logits,
     logits_of,
     native_gradients,
-    smoothed_indicators,
+    target_distributions,
 )
-from dcnn.training.trainer import train
-from networks import build_model
+from networks import build_model, train
 
 TOPICS = {"health": ("doctor", "fever"), "money": ("bank", "price"), "sport": ("goal", "team")}
 LABELS = tuple(TOPICS)
@@ -58,13 +57,13 @@ def test_the_loss_is_torchs_summed_over_labels():
     targets = torch.randint(2, (5, 3), generator=generator).float()
     weights = torch.rand(5, generator=generator)
     each = torch.nn.BCEWithLogitsLoss(reduction="none")(logits, targets).sum(dim=1)
-    torch.testing.assert_close(binary_cross_entropy(logits, targets), each.mean())
-    weighted = binary_cross_entropy(logits, targets, weights)
+    torch.testing.assert_close(cross_entropy(logits, targets, None, True), each.mean())
+    weighted = cross_entropy(logits, targets, weights, True)
     torch.testing.assert_close(weighted, (each * weights).mean())
 
 
 def test_smoothing_moves_every_answer_towards_a_half():
-    np.testing.assert_allclose(smoothed_indicators(np.array([[0, 1]]), 0.2), [[0.1, 0.9]])
+    np.testing.assert_allclose(target_distributions(np.array([[0, 1]]), 2, 0.2, True), [[0.1, 0.9]])
 
 
 @pytest.mark.skipif(not native.available(), reason="not compiled")
@@ -81,7 +80,7 @@ def test_native_gradients_are_those_of_autograd(weighted, monkeypatch):
     targets = torch.randint(2, (6, 3), generator=generator).float()
     weights = torch.rand(6, generator=generator) if weighted else None
     monkeypatch.setenv("DCNN_BACKEND", "torch")
-    expected = binary_cross_entropy(model(*batch), targets, weights)
+    expected = cross_entropy(model(*batch), targets, weights, True)
     expected.backward()
     gradients = [parameter.grad for parameter in model.parameters()]
     monkeypatch.setenv("DCNN_BACKEND", "native")

@@ -13,8 +13,10 @@ from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.predictor import Predictor
 from dcnn.text.vectors import WordVectors
 from dcnn.text.vocabulary import Sentences
+from dcnn.training.batches import RunSpec
 from dcnn.training.fit import RunOptions, fit, initialize, make_model
-from dcnn.training.trainer import RunSpec, Trainer, train
+from dcnn.training.trainer import Trainer
+from networks import train
 
 NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2, dropout=0.0)
 VOCABULARY, CLASSES = 9, 2

@@ -10,10 +10,10 @@ from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples, training_order
 from dcnn.errors import TrainingError
 from dcnn.text.vocabulary import Sentences
-from dcnn.training.batches import ResidentBatches
+from dcnn.training.batches import ResidentBatches, RunSpec
 from dcnn.training.callbacks import Callback
-from dcnn.training.trainer import RunSpec, Trainer, train
-from networks import build_model
+from dcnn.training.trainer import Trainer
+from networks import build_model, train
 
 VOCABULARY, CLASSES = 20, 3
 NETWORKS = [
@@ -183,8 +183,9 @@ def resident(lengths, subsets, seeds, batch_size, **settings):
     sentences = Sentences.from_lists([[1] * length for length in lengths])
     examples = Examples(sentences, np.zeros(len(lengths), np.int64))
     configs = [TrainingConfig(seed=seed, batch_size=batch_size, **settings) for seed in seeds]
-    place = torch.device("cpu")
-    return ResidentBatches(examples, configs, subsets, [None] * len(seeds), CLASSES, place)
+    runs = zip(configs, subsets, strict=True)
+    specs = [RunSpec(config, subset=subset) for config, subset in runs]
+    return ResidentBatches(examples, specs, CLASSES, torch.device("cpu"))
 
 
 def test_an_order_holds_every_example_once_and_lengths_agree_between_runs():
@@ -222,7 +223,7 @@ def test_a_single_run_has_the_order_that_it_has_on_the_host():
 def test_sentences_are_padded_as_on_the_host():
     examples, place = make_examples(), torch.device("cpu")
     config = TrainingConfig(batch_size=8, word_dropout=0)
-    batches = ResidentBatches(examples, [config], [None], [None], CLASSES, place)
+    batches = ResidentBatches(examples, [RunSpec(config)], CLASSES, place)
     batches.start(0, 2)
     ids, lengths = examples.sentences.padded(batches.order[2, 0].numpy())
     batch, progress = batches.next(batches.columns[2], torch.Generator())

@@ -9,9 +9,9 @@ import torch
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.text.vocabulary import Sentences
-from dcnn.training.batches import ResidentBatches
+from dcnn.training.batches import ResidentBatches, RunSpec
 from dcnn.training.objective import cross_entropy
-from dcnn.training.trainer import RunSpec, Trainer
+from dcnn.training.trainer import Trainer
 from networks import build_model
 from parity import GPU, computing_with
 
@@ -73,13 +73,13 @@ def test_a_run_that_is_broken_from_the_words_up_shows():
 
 def test_a_batch_is_that_of_torch_and_words_are_dropped_at_the_share_of_their_run():
     pytest.importorskip("triton")
-    configs = [CONFIG, replace(CONFIG, word_dropout=0.999)]
+    other = replace(CONFIG, word_dropout=0.999)
+    specs = [RunSpec(CONFIG), RunSpec(other, subset=np.array([1, 3]), targets=SOFT)]
     found = []
     for backend in ("triton", "torch cuda" if GPU else "torch"):
         with computing_with(backend) as place:
             device = torch.device(place.device)
-            subsets, targets = [None, np.array([1, 3])], [None, SOFT]
-            batches = ResidentBatches(EXAMPLES, configs, subsets, targets, CLASSES, device)
+            batches = ResidentBatches(EXAMPLES, specs, CLASSES, device)
             batches.start(0, 1)
             generator = torch.Generator(device).manual_seed(0)
             batch, _ = batches.next(6, generator)

@@ -180,7 +180,7 @@ def train(
                     )
                     cli.print_sizes(console, train_set, len(dev_set))
             try:
-                from dcnn.training.fit import RunOptions, fit, fit_corpus
+                from dcnn.training.fit import RunOptions, fit
             except ImportError:
                 raise MissingExtraError("Training", "train") from None
             patient = workers is not None
@@ -194,10 +194,7 @@ def train(
                     threads=threads,
                     workers=workers,
                 )
-                if isinstance(train_set, Corpus):
-                    artifact, summary = fit_corpus(train_set, dev_set, run_config, run_options)
-                else:
-                    artifact, summary = fit(train_set, dev_set, run_config, run_options)
+                artifact, summary = fit(train_set, dev_set, run_config, run_options)
         if is_first():
             _print_summary(console, artifact, summary)
             metadata = artifact.metadata | {

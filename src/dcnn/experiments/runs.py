@@ -31,10 +31,11 @@ from dcnn.experiments.tasks import Task, load_task
 from dcnn.files import file_sha256
 from dcnn.ops.select import for_training
 from dcnn.text.vocabulary import Ints, Sentences
+from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback, EpochReport
 from dcnn.training.fit import find_vectors, initialize, make_model
 from dcnn.training.objective import target_distributions
-from dcnn.training.trainer import RunSpec, Trainer, TrainingSummary
+from dcnn.training.trainer import Trainer, TrainingSummary
 
 # More runs gain little speed, and their embeddings with Adagrad's sums fill a GPU.
 RUNS_AT_ONCE = {"cuda": 30, "cpu": 1}

@@ -17,9 +17,7 @@ from dcnn.ops.select import choose_layer, choose_network
 class DCNN(SentenceModel):
     """The network of Fig. 3, of any depth."""
 
-    def __init__(self, config: DCNNConfig, vocabulary: int, classes: int) -> None:
-        super().__init__(config, vocabulary, classes)
-        self.config = config
+    config: DCNNConfig
 
     def logits(
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None, weight: Tensor, bias: Tensor
@@ -35,16 +33,12 @@ class DCNN(SentenceModel):
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, s), (B,) -> (B, maps * rows * k_top)."""
         config = self.config
-        padded = ids.shape[1]
-        x = self.sentence_matrix(ids)  # (B, 1, d, s)
-        valid = lengths
+        x, valid = self.sentence_matrix(ids), lengths  # (B, 1, d, s), (B,)
         for number, parameters in enumerate(self.convolutions, start=1):
             k = dynamic_k(lengths, number, config.depth, config.k_top)
             # k grows with s, so the padded width bounds every k without a look at the lengths.
-            width = dynamic_k(padded, number, config.depth, config.k_top)
-            layer = choose_layer(x)
-            x, _ = layer(
-                x, valid, parameters.filters, parameters.bias, k, config.fold, width
-            )  # (B, maps, rows, width)
-            valid = k
+            width = dynamic_k(ids.shape[1], number, config.depth, config.k_top)
+            weights = parameters.filters, parameters.bias
+            x, _ = choose_layer(x)(x, valid, *weights, k, config.fold, width)
+            valid = k  # x is (B, maps, rows, width)
         return torch.flatten(x, start_dim=1)

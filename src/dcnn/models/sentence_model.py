@@ -27,10 +27,12 @@ class ConvolutionalLayer(nn.Module):
 class SentenceModel(nn.Module):
     """Embeddings, a sentence encoder that the subclass defines, dropout, and the output layer.
 
-    Args:
-        config: the network.
-        vocabulary: number of words, the unknown word included.
-        classes: number of labels.
+    In training, ``n_ensemble`` equal parts of the rows are networks of their own: an ensemble. Rows
+    meet in the output layer alone, apart from those that are folded together. So an ensemble, whose
+    logits are the mean of its networks', is a single network: that of all their rows, with all
+    their output weights divided by their number. A network of the ensemble has its share of the
+    last layer's rows, all that is folded into them, and a loss of its own. Only the bias of the
+    output layer is common to all.
     """
 
     def __init__(self, config: ModelConfig, vocabulary: int, classes: int) -> None:
@@ -45,32 +47,18 @@ class SentenceModel(nn.Module):
         self.head = nn.Linear(features, classes)
         self.projection: nn.Parameter | None = None
         self.register_buffer("vectors", None, persistent=False)
-        self.feature_shape, self.n_ensemble = config.feature_shape, 1
-        self.dropout = config.dropout
+        self.config, self.n_ensemble = config, 1
 
     def project(self, vectors: Tensor) -> None:
         """In training, let a word's embedding be ``vector @ projection`` plus a part of its own.
 
         Rows are convolved separately, so what matters is what each row encodes. All words learn the
         projection together: words that are rare or never seen in training benefit from it too.
-        ``merged`` makes a plain table of it.
-
-        Args:
-            vectors: (vocabulary, D), zero for a word without one.
+        ``merged`` makes a plain table of it. ``vectors`` (vocabulary, D) is zero for a word without
+        one.
         """
         self.vectors: Tensor | None = vectors
         self.projection = nn.Parameter(torch.empty(vectors.shape[1], self.embeddings.shape[1]))
-
-    def divide(self, n_ensemble: int) -> None:
-        """In training, let equal parts of the rows be networks of their own: an ensemble.
-
-        Rows meet in the output layer alone, apart from those that are folded together. So an
-        ensemble, whose logits are the mean of its networks', is a single network: that of all their
-        rows, with all their output weights divided by their number. A network of the ensemble has
-        its share of the last layer's rows, all that is folded into them, and a loss of its own.
-        Only the bias of the output layer is common to all.
-        """
-        self.n_ensemble = n_ensemble
 
     def merged(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """``weights`` of the same function as a plain network, without projection or ensemble."""
@@ -110,9 +98,9 @@ class SentenceModel(nn.Module):
 
     def draw_dropout(self, sentences: int, generator: torch.Generator) -> Tensor | None:
         """The mask of a batch, (B, features): zero or 1 / share kept; none without dropout."""
-        if self.dropout == 0:
+        if self.config.dropout == 0:
             return None
-        keep = 1 - self.dropout
+        keep = 1 - self.config.dropout
         mask = self.embeddings.new_empty(sentences, self.head.in_features)
         if mask.device.type != "cpu":
             return mask.bernoulli_(keep, generator=generator).div_(keep)
@@ -146,9 +134,8 @@ class SentenceModel(nn.Module):
 
     def _logits_apart(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None) -> Tensor:
         """Each output layer by itself: slower for few classes, but no matrix of zeros for many."""
-        features = self.encode(ids, lengths)
-        features = features if dropout is None else features * dropout
-        maps, rows, values = self.feature_shape
+        features = self._features(ids, lengths, dropout)
+        maps, rows, values = self.config.feature_shape
         apart = (-1, maps, self.n_ensemble, rows // self.n_ensemble, values)
         products = torch.einsum(
             "bomrk,comrk->bmc", features.view(apart), self.head.weight.view(apart)
@@ -157,7 +144,7 @@ class SentenceModel(nn.Module):
 
     def _owned(self) -> Tensor:
         """(n_ensemble, features): whether a feature belongs to the network."""
-        _, rows, values = self.feature_shape
+        _, rows, values = self.config.feature_shape
         features = torch.arange(self.head.in_features, device=self.head.weight.device)
         owner = features // values % rows // (rows // self.n_ensemble)
         return owner == torch.arange(self.n_ensemble, device=features.device)[:, None]
@@ -166,7 +153,8 @@ class SentenceModel(nn.Module):
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None, weight: Tensor, bias: Tensor
     ) -> Tensor:
         """The output layer with ``weight`` and ``bias`` on the features."""
+        return nn.functional.linear(self._features(ids, lengths, dropout), weight, bias)
+
+    def _features(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None) -> Tensor:
         features = self.encode(ids, lengths)
-        return nn.functional.linear(
-            features if dropout is None else features * dropout, weight, bias
-        )
+        return features if dropout is None else features * dropout

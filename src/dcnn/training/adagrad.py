@@ -41,16 +41,10 @@ def l2_of(name: str, config: TrainingConfig) -> float:
 class Adagrad:
     """Learning rate, schedule, L2, gradient norm, decay and moving average of every run.
 
-    Args:
-        weights: the parameters by name, each (R, ...); updated in place.
-        configs: the settings of each run.
-        n_ensemble: networks of the ensemble: the gradient norm is limited for each in the mean.
-
-    Attributes:
-        sums: sums of the squared gradients, as ``weights``.
-        averages: exponential moving averages of the weights; empty if no run keeps one. Early on
-            their decay is lower, (1 + t) / (10 + t), so that the initial values fade quickly.
-        steps: steps so far, on the device.
+    ``weights`` by name, each (R, ...), are updated in place; so are ``sums``, of their squared
+    gradients, and ``averages``, exponential moving ones, empty if no run keeps one. Early on their
+    decay is lower, (1 + t) / (10 + t), so that the initial values fade quickly. The gradient norm
+    of an ensemble is limited for each of its networks in the mean.
     """
 
     def __init__(
@@ -61,9 +55,9 @@ class Adagrad:
         self.backend = select.for_training(first.device.type) if single else "torch"
         self.weights = weights
         self.sums = {name: torch.zeros_like(value) for name, value in weights.items()}
-        averages = any(config.ema for config in configs)
-        self.averages = {name: value.detach().clone() for name, value in weights.items()}
-        self.averages = self.averages if averages else {}
+        self.averages: Weights = {}
+        if any(config.ema for config in configs):
+            self.averages = {name: value.detach().clone() for name, value in weights.items()}
         settings = [
             (
                 config.learning_rate,
@@ -86,13 +80,10 @@ class Adagrad:
     def step(self, gradients: Weights | Sequence[Weights], progress: Tensor) -> Tensor:
         """One update of every run.
 
-        Args:
-            gradients: by name, each (R, ...); for the native backend a dictionary per run, without
-                that axis, in which the gradient of the embeddings may be sparse.
-            progress: (R,) the share of each run that is done, in the dtype of the settings.
-
-        Returns:
-            (R,) the norms of the gradients; zero where the native backend had no need of them.
+        ``gradients`` are by name, each (R, ...); for the native backend a dictionary per run,
+        without that axis, in which the gradient of the embeddings may be sparse. ``progress`` (R,)
+        is the share of each run that is done. Returns the norms of the gradients (R,), zero where
+        the native backend had no need of them.
         """
         self.steps += 1
         if isinstance(gradients, dict):
@@ -162,15 +153,10 @@ class Adagrad:
 def update_with_torch(
     value: Tensor, gradient: Tensor, total: Tensor, average: Tensor | None, scalars: list[Tensor]
 ) -> None:
-    """Update ``value``, ``total`` and ``average``, each (R, ...), in place.
+    """Update ``value``, ``total`` of the squares and ``average``, each (R, ...), in place.
 
-    Args:
-        value: the parameter.
-        gradient: of the loss.
-        total: sum of the squared gradients so far.
-        average: moving average of the values, or none.
-        scalars: six values per run, (R,) each: factor of the gradient, L2, learning rate, factor of
-            the value, eps, share of the new value in the average.
+    ``scalars`` are (R,) each: factor of the gradient, L2, learning rate, factor of the value, eps,
+    share of the new value in the average.
     """
     clip, l2, rate, shrink, eps, fresh = (
         scalar.to(value.dtype).view(-1, *[1] * (value.dim() - 1)) for scalar in scalars
@@ -189,13 +175,8 @@ def update_with_native(
     """Update ``value`` and ``total`` of one run in place.
 
     Rows are spread over torch's number of threads, which changes no bit. Rows that a sparse
-    gradient does not have are not touched where neither L2 nor decay moves them.
-
-    Args:
-        value: the parameter.
-        gradient: of the loss, dense or sparse.
-        total: sum of the squared gradients so far.
-        scalars: factor of the gradient, L2, learning rate, factor of the value, eps.
+    gradient does not have are not touched where neither L2 nor decay moves them. ``scalars`` are
+    factor of the gradient, L2, learning rate, factor of the value, eps.
     """
     rows = None
     if gradient.is_sparse:
@@ -205,27 +186,15 @@ def update_with_native(
     for tensor in (value, gradient, total):
         if tensor.dtype != torch.float32 or not tensor.is_contiguous():
             raise ValueError(f"a dense float32 tensor is needed; got {tensor.dtype}")
-    places = value.data_ptr(), gradient.data_ptr()
-    no_average = None, 0.0
+    library, pointers = native.library(), [one.data_ptr() for one in (value, gradient, total)]
+    # The library could keep the average too, but rounds otherwise: it gets none, and a share of 0.
     if rows is None:
-        native.library().dcnn_adagrad(
-            *places, total.data_ptr(), no_average[0], value.numel(), *scalars, no_average[1]
-        )
+        library.dcnn_adagrad(*pointers, None, value.numel(), *scalars, 0.0)
         return
+    pointers[2:2] = rows.data_ptr(), len(rows)
     sizes = len(value), value.numel() // len(value)
-    native.check(
-        native.library().dcnn_adagrad_rows(
-            *places,
-            rows.data_ptr(),
-            len(rows),
-            total.data_ptr(),
-            no_average[0],
-            *sizes,
-            *scalars,
-            no_average[1],
-            torch.get_num_threads(),
-        )
-    )
+    threads = torch.get_num_threads()
+    native.check(library.dcnn_adagrad_rows(*pointers, None, *sizes, *scalars, 0.0, threads))
 
 
 def native_norm(gradients: Sequence[Tensor]) -> float:
@@ -237,12 +206,8 @@ def native_norm(gradients: Sequence[Tensor]) -> float:
     for tensor in dense:
         if tensor.dtype != torch.float32:
             raise ValueError(f"a float32 tensor is needed; got {tensor.dtype}")
-    pointers, numbers = (
-        native.array_of(kind, len(dense)) for kind in (ctypes.c_void_p, ctypes.c_int64)
-    )
-    places = pointers(*(tensor.data_ptr() for tensor in dense))
-    sizes = numbers(*(tensor.numel() for tensor in dense))
-    total: float = native.library().dcnn_norm(
-        ctypes.addressof(places), ctypes.addressof(sizes), len(dense)
-    )
+    places = native.array_of(ctypes.c_void_p, len(dense))(*(one.data_ptr() for one in dense))
+    sizes = native.array_of(ctypes.c_int64, len(dense))(*(one.numel() for one in dense))
+    pointers = ctypes.addressof(places), ctypes.addressof(sizes)
+    total: float = native.library().dcnn_norm(*pointers, len(dense))
     return total

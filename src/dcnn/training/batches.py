@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,11 +22,11 @@ from dcnn.data.batching import POOL_BATCHES, Batch, Examples, make_batch, make_p
 from dcnn.data.store import Corpus, Window
 from dcnn.ops import select
 from dcnn.text.vocabulary import UNKNOWN, Ints
+from dcnn.training.adagrad import Weights
 from dcnn.training.objective import (
     TensorBatch,
     class_factors,
     example_weights,
-    smoothed_indicators,
     target_distributions,
 )
 
@@ -37,64 +37,64 @@ Rank = tuple[int, int]  # the number of a process, and how many there are
 ALONE: Rank = (0, 1)
 
 
-class Batches(Protocol):
-    """The batches of every epoch, in their order."""
+@dataclass(frozen=True)
+class RunSpec:
+    """What is one run's own.
 
-    def __len__(self) -> int:
-        """Examples of an epoch."""
-        ...
+    Several runs share ``batch_size``, ``evaluations_per_epoch`` and ``class_weights`` of their
+    settings, and none of them stops early.
+    """
+
+    training: TrainingConfig
+    weights: Weights | None = None  # initial ones by name; none are those of the model
+    subset: Ints | None = None  # indices of its examples; none is all of them
+    targets: NDArray[Any] | None = None  # (N, classes) in place of the examples'
+
+    def prepare(self, examples: Examples, classes: int, multi_label: bool) -> Examples:
+        """All examples with what the network learns of them: smoothed targets, and weights."""
+        own = examples.targets if self.targets is None else self.targets
+        balanced = self.training.class_weights == "balanced"
+        return Examples(
+            examples.sentences,
+            target_distributions(own, classes, self.training.label_smoothing, multi_label),
+            example_weights(examples.targets, classes, balanced, examples.weights),
+        )
+
+
+class Batches:
+    """The batches of every epoch, in their order."""
 
     def batch(self, epoch: int, number: int) -> Batch:
         """One of the batches of an epoch, from 0."""
-        ...
+        raise NotImplementedError
 
     def done(self, epoch: int, number: int) -> tuple[int, int]:
         """How much of the epoch comes before that batch, and how much the epoch is."""
-        ...
+        raise NotImplementedError
 
     def count(self, epoch: int) -> int:
         """How many there are, as far as is known."""
-        ...
+        return self.done(epoch, 0)[1]
 
 
-def training_targets(
-    targets: NDArray[Any], classes: int, config: TrainingConfig, multi_label: bool
-) -> NDArray[Any]:
-    """(N, classes) what the network learns, smoothed."""
-    if multi_label:
-        return smoothed_indicators(targets, config.label_smoothing)
-    return target_distributions(targets, classes, config.label_smoothing)
-
-
-class MemoryBatches:
-    """Batches of examples in memory, all of them or those of ``subset``."""
+class MemoryBatches(Batches):
+    """Batches of a run's examples in memory."""
 
     def __init__(
         self,
         examples: Examples,
-        config: TrainingConfig,
+        spec: RunSpec,
         classes: int,
         rank: Rank = ALONE,
         multi_label: bool = False,
-        subset: Ints | None = None,
-        targets: NDArray[Any] | None = None,
     ) -> None:
-        self._config, self._rank = config, rank
-        balanced = config.class_weights == "balanced"
-        own = examples.targets if targets is None else targets
-        self.examples = Examples(
-            examples.sentences,
-            training_targets(own, classes, config, multi_label),
-            example_weights(examples.targets, classes, balanced, examples.weights),
-        )
-        if subset is not None:
-            self.examples = self.examples.select(subset)
+        self._config, self._rank = spec.training, rank
+        self.examples = spec.prepare(examples, classes, multi_label)
+        if spec.subset is not None:
+            self.examples = self.examples.select(spec.subset)
         self._lengths = self.examples.sentences.lengths
         self._order: list[Ints] = []
         self._order_epoch = -1
-
-    def __len__(self) -> int:
-        return len(self.examples)
 
     def batch(self, epoch: int, number: int) -> Batch:
         """See ``Batches``."""
@@ -110,10 +110,6 @@ class MemoryBatches:
         """See ``Batches``; counted in batches."""
         return number, len(self._order_of(epoch))
 
-    def count(self, epoch: int) -> int:
-        """See ``Batches``; exactly."""
-        return len(self._order_of(epoch))
-
     def _order_of(self, epoch: int) -> list[Ints]:
         if self._order_epoch != epoch:
             self._order = training_order(
@@ -123,30 +119,19 @@ class MemoryBatches:
         return self._order
 
 
-class ResidentBatches:
+class ResidentBatches(Batches):
     """Examples on the device, and a batch per run of them, padded there.
 
     All runs have as many batches of the same size. Where a run has no sentence left, its shortest
     one fills the place, with weight 0. Everything that a step reads stays in the same memory, so
     that a CUDA graph of a step can be replayed: ``start`` writes the order of an epoch there, and
     ``next`` takes its next batch.
-
-    Args:
-        examples: all that any run learns from.
-        configs: of each run.
-        subsets: for each run the indices of its examples; none is all.
-        targets: for each run its own targets in the place of the examples', or none.
-        classes: number of labels.
-        device: where to keep them.
-        multi_label: whether the targets are 0/1 (N, labels).
     """
 
     def __init__(
         self,
         examples: Examples,
-        configs: Sequence[TrainingConfig],
-        subsets: Sequence[Ints | None],
-        targets: Sequence[NDArray[Any] | None],
+        specs: Sequence[RunSpec],
         classes: int,
         device: torch.device,
         multi_label: bool = False,
@@ -154,30 +139,31 @@ class ResidentBatches:
         def on_device(array: NDArray[Any]) -> Tensor:
             return torch.from_numpy(np.array(array)).to(device)
 
-        self._configs, self._device = configs, device
+        self._configs, self._device = [spec.training for spec in specs], device
         self._triton = select.for_training(device.type) == "triton"
         sentences = examples.sentences
         self.ids, self.starts = on_device(sentences.ids), on_device(sentences.offsets[:-1])
         self.lengths = on_device(sentences.lengths)
         everything = np.arange(len(examples))
-        parts = [everything if subset is None else subset for subset in subsets]
+        parts = [everything if spec.subset is None else spec.subset for spec in specs]
         self.subsets = [on_device(part) for part in parts]
         fillers = [int(part[np.argmin(sentences.lengths[part])]) for part in parts]
         self._fillers = torch.tensor(fillers, device=device)
-        alike = len({config.label_smoothing for config in configs}) == 1
-        alike &= all(own is None for own in targets)
-        distributions = [
-            training_targets(examples.targets if own is None else own, classes, config, multi_label)
-            for own, config in list(zip(targets, configs, strict=True))[: 1 if alike else None]
+        alike = len({config.label_smoothing for config in self._configs}) == 1
+        alike &= all(spec.targets is None for spec in specs)
+        prepared = [
+            spec.prepare(examples, classes, multi_label) for spec in specs[: 1 if alike else None]
         ]
-        self.targets = on_device(np.stack(distributions))  # (R or 1, N, classes)
-        balanced = configs[0].class_weights == "balanced"
-        weights = example_weights(examples.targets, classes, balanced, examples.weights)
+        # (R or 1, N, classes)
+        self.targets = on_device(np.stack([of_run.targets for of_run in prepared]))
+        weights = prepared[0].weights
         self.weights = None if weights is None else on_device(weights)  # (N,)
-        self.word_dropout = torch.tensor([config.word_dropout for config in configs]).to(device)
-        self._drops_words = any(config.word_dropout for config in configs)
-        self.size = min(configs[0].batch_size, max(map(len, parts)))
-        shape = math.ceil(max(map(len, parts)) / self.size), len(configs), self.size
+        word_dropout = [config.word_dropout for config in self._configs]
+        self.word_dropout = on_device(np.array(word_dropout, np.float32))
+        self._drops_words = any(word_dropout)
+        most = max(map(len, parts))
+        self.size = min(self._configs[0].batch_size, most)
+        shape = math.ceil(most / self.size), len(specs), self.size
         self.order = torch.zeros(shape, dtype=torch.int64, device=device)
         self.place_weights = torch.zeros(shape, device=device)
         precision = torch.float64 if device.type == "cpu" else torch.float32
@@ -187,21 +173,9 @@ class ResidentBatches:
         self.sentences: list[int] = []  # of all runs in every batch
         self._epoch = -1
 
-    def __len__(self) -> int:
-        return sum(map(len, self.subsets))
-
-    @property
-    def longest(self) -> int:
-        """Words of the longest sentence."""
-        return int(self.lengths.max())
-
     def done(self, epoch: int, number: int) -> tuple[int, int]:  # noqa: ARG002
         """See ``Batches``; counted in batches."""
         return number, len(self.order)
-
-    def count(self, epoch: int) -> int:  # noqa: ARG002
-        """See ``Batches``; exactly."""
-        return len(self.order)
 
     def start(self, epoch: int, number: int = 0) -> None:
         """Let batch ``number`` of an epoch be the next one."""
@@ -292,10 +266,8 @@ class ResidentBatches:
             by_length = (pool * beyond + self.lengths[shuffled]).argsort(stable=True)
             order[run, : len(subset)] = shuffled[by_length]
             real[run, : len(subset)] = True
-        order, real = (
-            part.view(runs, batches, size).transpose(0, 1)[shuffle] for part in (order, real)
-        )
-        return order, real
+        shape = runs, batches, size
+        return order.view(shape).transpose(0, 1)[shuffle], real.view(shape).transpose(0, 1)[shuffle]
 
 
 def _permutation(count: int, entropy: tuple[int, ...], device: torch.device) -> Tensor:
@@ -321,7 +293,7 @@ class _LoadedWindow:
         return np.cumsum([len(indices) for indices in self.order])
 
 
-class StoreBatches:
+class StoreBatches(Batches):
     """Batches of a corpus on disk: its blocks in random order, a window of them at a time.
 
     The sentences of a window are shuffled together as those of a corpus in memory are, so that one
@@ -342,20 +314,17 @@ class StoreBatches:
         self._windows: Iterator[_LoadedWindow] = iter(())
         self._current: _LoadedWindow | None = None
 
-    def __len__(self) -> int:
-        return len(self._corpus)
-
     def batch(self, epoch: int, number: int) -> Batch:
         """See ``Batches``; a batch before those of the current window starts the epoch again."""
-        window = self._window_with(epoch, number)
-        indices = window.order[number - window.first_batch]
-        examples, first, last = window.examples, window.window.first, window.window.last
+        loaded = self._window_with(epoch, number)
+        indices, window = loaded.order[number - loaded.first_batch], loaded.window
         if self._rank == ALONE:
-            batch = make_batch(examples, indices)
+            batch = make_batch(loaded.examples, indices)
         else:
-            places = np.flatnonzero((indices >= first) & (indices < last))
-            words = int(window.window.lengths[indices].max())
-            batch = make_part(examples, indices[places] - first, places, len(indices), words)
+            places = np.flatnonzero((indices >= window.first) & (indices < window.last))
+            words = int(window.lengths[indices].max())
+            own = indices[places] - window.first
+            batch = make_part(loaded.examples, own, places, len(indices), words)
         classes, smoothing = len(self._corpus.classes), self._config.label_smoothing
         assert batch.targets is not None  # noqa: S101
         return replace(batch, targets=target_distributions(batch.targets, classes, smoothing))
@@ -363,21 +332,20 @@ class StoreBatches:
     def done(self, epoch: int, number: int) -> tuple[int, int]:
         """See ``Batches``; counted in sentences."""
         if number == 0:
-            return 0, len(self)
-        window = self._window_with(epoch, number - 1)
-        done = window.first_sentence + window.ends[number - 1 - window.first_batch]
-        return int(done), len(self)
+            return 0, len(self._corpus)
+        loaded = self._window_with(epoch, number - 1)
+        done = loaded.first_sentence + loaded.ends[number - 1 - loaded.first_batch]
+        return int(done), len(self._corpus)
 
     def count(self, epoch: int) -> int:  # noqa: ARG002
         """See ``Batches``; long sentences, which go into smaller batches, are not known ahead."""
         windows = -(-len(self._corpus.blocks) // self._window_blocks)
-        return max(1, len(self) // self._config.batch_size + windows // 2)
+        return max(1, len(self._corpus) // self._config.batch_size + windows // 2)
 
     def order_of_blocks(self, epoch: int) -> list[list[int]]:
         """The blocks of every window of an epoch."""
-        shuffled = np.random.default_rng((self._config.seed, epoch)).permutation(
-            len(self._corpus.blocks)
-        )
+        generator = np.random.default_rng((self._config.seed, epoch))
+        shuffled = generator.permutation(len(self._corpus.blocks))
         size = self._window_blocks
         return [shuffled[at : at + size].tolist() for at in range(0, len(shuffled), size)]
 
@@ -395,23 +363,17 @@ class StoreBatches:
         return current
 
     def _load(self, epoch: int) -> Iterator[_LoadedWindow]:
-        first_batch = first_sentence = 0
+        config, first_batch, first_sentence = self._config, 0, 0
         for number, places in enumerate(self.order_of_blocks(epoch)):
             window = self._corpus.window(places, self._rank)
             if not len(window.lengths):
                 continue
-            order = training_order(
-                window.lengths, self._config.batch_size, self._config.seed, epoch, number
-            )
-            yield _LoadedWindow(
-                window, self._weighed(window.examples), order, epoch, first_batch, first_sentence
-            )
+            examples = window.examples
+            if self._factors is not None:
+                ones = np.ones(len(examples)) if examples.weights is None else examples.weights
+                weights = ones.astype(np.float64) * self._factors[examples.targets]
+                examples = replace(examples, weights=weights.astype(np.float32))
+            order = training_order(window.lengths, config.batch_size, config.seed, epoch, number)
+            yield _LoadedWindow(window, examples, order, epoch, first_batch, first_sentence)
             first_batch += len(order)
             first_sentence += len(window.lengths)
-
-    def _weighed(self, given: Examples) -> Examples:
-        if self._factors is None:
-            return given
-        ones = np.ones(len(given)) if given.weights is None else given.weights.astype(np.float64)
-        weights = (ones * self._factors[given.targets]).astype(np.float32)
-        return Examples(given.sentences, given.targets, weights)

@@ -24,75 +24,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where the run stands after a step.
+    """Where the run stands after a step."""
 
-    Attributes:
-        epoch: number of the current epoch, from 1.
-        epochs: how many there will be at most.
-        step: steps done in all.
-        steps: steps there will be at most.
-        loss: mean training loss of the epoch so far.
-        sentences_per_second: measured since the run started or was resumed.
-        seconds_left: estimate for all epochs.
-        learning_rate: of the step.
-    """
-
-    epoch: int
-    epochs: int
+    epoch: int  # from 1
+    epochs: int  # at most
     step: int
-    steps: int
-    loss: float
-    sentences_per_second: float
-    seconds_left: float
+    steps: int  # at most
+    loss: float  # mean training loss of the epoch so far
+    sentences_per_second: float  # since the run started or was resumed
+    seconds_left: float  # an estimate, for all epochs
     learning_rate: float = 0.0
 
 
 @dataclass(frozen=True)
 class EvaluationRecord:
-    """One evaluation on the dev set.
+    """One evaluation on the dev set."""
 
-    Attributes:
-        epoch: number of the epoch, from 1.
-        step: steps done.
-        loss: mean training loss of the epoch so far.
-        dev_loss: cross-entropy on the dev set.
-        dev_accuracy: share of the dev set classified correctly.
-        best: whether these are the best weights so far.
-        dev_micro_f1: of multi-label targets, what decides instead of the accuracy, which is then
-            the share of texts with all their labels and no other.
-    """
-
-    epoch: int
+    epoch: int  # from 1
     step: int
-    loss: float
-    dev_loss: float
-    dev_accuracy: float
-    best: bool
-    dev_micro_f1: float | None = None
+    loss: float  # mean training loss of the epoch so far
+    dev_loss: float  # cross-entropy
+    dev_accuracy: float  # of multi-label targets the share of texts with exactly their labels
+    best: bool  # whether these are the best weights so far
+    dev_micro_f1: float | None = None  # of multi-label targets, where it decides
+
+    @property
+    def score(self) -> float:
+        """What decides."""
+        return self.dev_accuracy if self.dev_micro_f1 is None else self.dev_micro_f1
 
     @property
     def measure(self) -> str:
         """What decides, in words."""
-        if self.dev_micro_f1 is None:
-            return f"dev accuracy {100 * self.dev_accuracy:.2f} %"
-        return f"dev micro F1 {100 * self.dev_micro_f1:.2f} %"
+        name = "accuracy" if self.dev_micro_f1 is None else "micro F1"
+        return f"dev {name} {100 * self.score:.2f} %"
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """Training losses and dev accuracies of all runs when an evaluation is due.
+    """Training losses and dev accuracies of all runs when an evaluation is due."""
 
-    Attributes:
-        epoch: number of the epoch, from 1.
-        epochs: how many there will be at most.
-        losses: mean training loss of the epoch so far, of each run.
-        dev_accuracies: of each run; none without a dev set.
-    """
-
-    epoch: int
-    epochs: int
-    losses: list[float]
-    dev_accuracies: list[float] | None
+    epoch: int  # from 1
+    epochs: int  # at most
+    losses: list[float]  # mean training loss of the epoch so far, of each run
+    dev_accuracies: list[float] | None  # of each run; none without a dev set
 
 
 class Callback:
@@ -101,13 +76,13 @@ class Callback:
     stop: bool = False
 
     def on_resume(self, epoch: int, step: int) -> None:
-        """The run goes on from a checkpoint."""
+        """The run continues from a checkpoint."""
 
     def on_step(self, progress: Progress) -> None:
         """A step is done."""
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
-        """The dev set has been evaluated."""
+        """A single run has been evaluated on the dev set."""
 
     def on_epoch(self, report: EpochReport) -> None:
         """An evaluation was due, with or without a dev set, of one run or of several."""
@@ -147,11 +122,7 @@ logger = logging.getLogger("dcnn")
 
 
 def require_tensorboard() -> None:
-    """Check before any work is done that a log can be written.
-
-    Raises:
-        MissingExtraError: the package is not installed.
-    """
+    """Check before any work is done that a log can be written."""
     if importlib.util.find_spec("tensorboard") is None:
         raise MissingExtraError("--tensorboard", "tensorboard")
 
@@ -159,12 +130,8 @@ def require_tensorboard() -> None:
 class TrainingBar(Callback):
     """Shows epoch, loss, speed and time left, and prints a line per evaluation.
 
-    Where the output is not a terminal, only the lines.
-
-    Args:
-        console: where to print; by default standard error.
-        name: put before every line.
-        quiet: print no lines.
+    Where the output is not a terminal, only the lines. Each begins with ``name``; ``quiet`` prints
+    none.
     """
 
     def __init__(
@@ -216,8 +183,7 @@ class TrainingBar(Callback):
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
         """Print a line above the bar."""
-        score = record.dev_accuracy if record.dev_micro_f1 is None else record.dev_micro_f1
-        self._dev = f"  dev {100 * score:.1f} %"
+        self._dev = f"  dev {100 * record.score:.1f} %"
         if not self.quiet:
             dev = f"dev loss {record.dev_loss:.4f}  {record.measure}"
             best = "  best so far" if record.best else ""
@@ -227,21 +193,12 @@ class TrainingBar(Callback):
 
 
 class TensorBoardLog(Callback):
-    """Writes loss, learning rate, speed and evaluations, beside the settings.
-
-    Args:
-        folder: of this run; other runs have others.
-        config: the run's settings.
-
-    Raises:
-        StorageError: there can be no such folder.
-    """
+    """Writes loss, learning rate, speed, evaluations and settings to the folder of the run."""
 
     def __init__(self, folder: Path, config: Config) -> None:
         self.folder, self.config = folder, config
         self._writer: SummaryWriter | None = None
-        self._next_step = 0
-        self._failed = False
+        self._next_step, self._failed = 0, False
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -284,27 +241,23 @@ class TensorBoardLog(Callback):
         if self._failed:
             return
         try:
-            writer = self._open()
+            if self._writer is None:
+                from torch.utils.tensorboard import SummaryWriter
+
+                self._writer = SummaryWriter(
+                    str(self.folder), purge_step=self._next_step, flush_secs=FLUSH_SECONDS
+                )
+                if not self._next_step:
+                    self._writer.add_text("settings", settings_table(self.config), 0)
             for name, value in values.items():
-                writer.add_scalar(name, value, step)
+                self._writer.add_scalar(name, value, step)
         except OSError as error:  # of the thread that writes, too
             self._give_up(error)
-
-    def _open(self) -> "SummaryWriter":
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(
-                str(self.folder), purge_step=self._next_step, flush_secs=FLUSH_SECONDS
-            )
-            if not self._next_step:
-                self._writer.add_text("settings", settings_table(self.config), 0)
-        return self._writer
 
     def _give_up(self, error: OSError) -> None:
         if not self._failed:
             logger.warning(
-                "%s: the log for TensorBoard ends here (%s); training goes on",
+                "%s: the log for TensorBoard ends here (%s); training continues",
                 self.folder,
                 error.strerror or error,
             )

@@ -1,7 +1,7 @@
 """The state of an unfinished training run on disk, in one file that is replaced as a whole.
 
 Tensors and a JSON description, in safetensors: nothing is pickled. A run killed at any moment
-leaves the last complete checkpoint behind, and goes on from there to the same weights.
+leaves the last complete checkpoint behind, and continues from there to the same weights.
 """
 
 import json
@@ -24,10 +24,8 @@ FORMAT_VERSION = 2
 class Checkpoint:
     """Where a run keeps its state, and what makes it that run.
 
-    Attributes:
-        path: the file.
-        identity: settings and data fingerprint as flat plain values; a checkpoint written under
-            another identity is refused.
+    ``identity`` has the settings and a fingerprint of the data as flat plain values; a checkpoint
+    written under another one is refused.
     """
 
     path: Path
@@ -41,11 +39,7 @@ class Checkpoint:
             stream.write(safetensors.torch.save(state, {"description": json.dumps(description)}))
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return tensors and progress, or none where there is no checkpoint.
-
-        Raises:
-            UserError: the file is damaged, or belongs to a run with other settings or data.
-        """
+        """Tensors and progress, or none where there is no checkpoint."""
         if not self.path.exists():
             return None
         try:
@@ -66,7 +60,7 @@ class Checkpoint:
             raise self.unreadable(error) from error
 
     def unreadable(self, error: Exception) -> UserError:
-        """What to say of a checkpoint whose content makes no sense."""
+        """The error of a checkpoint whose content makes no sense."""
         return UserError(
             f"{self.path} is not a readable checkpoint ({error}); "
             "delete it and train from the start, without --resume"

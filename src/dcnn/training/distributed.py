@@ -5,8 +5,7 @@ takes the same step: the weights are those of a single process but for the order
 stay the same in all to the last bit, since all add up the same numbers in the same order.
 
 NCCL carries what is on GPUs, gloo all else. The gradient of the embeddings of the native backend is
-sparse, and stays so on the way: a batch has some thousand words, the table may have millions.
-
+sparse, and is sent so: a batch has some thousand words, the table may have millions.
 """
 
 import gc
@@ -28,22 +27,16 @@ from dcnn.errors import ConfigError, UserError, WorkerLostError
 # once; this is for a host that falls silent.
 PATIENCE = timedelta(hours=1)
 
-_MEETING = "dcnn/meeting"
+_GROUP_NAME = "dcnn/group"  # a key of torchrun's store
 
 
 @dataclass(frozen=True)
 class Workers:
-    """One of several processes, and its way to the others.
+    """One of several processes, and how it communicates with the others."""
 
-    Attributes:
-        rank: its number, from 0; the first one writes and prints.
-        size: how many there are.
-        local_rank: its number on this host.
-    """
-
-    rank: int
+    rank: int  # from 0; the first one writes and prints
     size: int
-    local_rank: int
+    local_rank: int  # on this host
 
     @property
     def is_first(self) -> bool:
@@ -55,8 +48,7 @@ class Workers:
     ) -> tuple[Tensor, Tensor]:
         """Replace ``gradients`` by their sums over all processes.
 
-        Returns:
-            the sum of the losses, and how many of the processes want to stop.
+        Returns the sum of the losses, and how many of the processes want to stop.
         """
         dense = [gradient for gradient in gradients.values() if not gradient.is_sparse]
         sparse = [name for name, gradient in gradients.items() if gradient.is_sparse]
@@ -67,7 +59,7 @@ class Workers:
         for number, part in enumerate(rows):
             head[2 + number * self.size + self.rank] = part._nnz()
         message = torch.cat([head, *(gradient.reshape(-1) for gradient in dense)])
-        with _with_the_others():
+        with _communication():
             dist.all_reduce(message)
         sizes = [len(head), *(gradient.numel() for gradient in dense)]
         head, *sums = torch.split(message, sizes)
@@ -86,7 +78,7 @@ class Workers:
         own[: len(part.values()), 0] = part.indices()[0].int().view(torch.float32)
         own[: len(part.values()), 1:] = part.values()
         gathered = [torch.empty_like(own) for _ in counts]
-        with _with_the_others():
+        with _communication():
             dist.all_gather(gathered, own)
         rows = torch.cat([rows[:count] for rows, count in zip(gathered, counts, strict=True)])
         ids = rows[:, 0].contiguous().view(torch.int32).long()
@@ -96,13 +88,13 @@ class Workers:
     def sums(self, *values: float) -> list[float]:
         """Each value added up over all processes."""
         total = torch.tensor(values, dtype=torch.float64)
-        with _with_the_others():
+        with _communication():
             dist.all_reduce(total)
         return [float(value) for value in total]
 
     def wait(self) -> None:
-        """Until all have come here."""
-        with _with_the_others():
+        """Until all processes are here."""
+        with _communication():
             dist.all_reduce(torch.zeros(1))  # a barrier would go through NCCL where there is one
 
     @contextmanager
@@ -119,16 +111,12 @@ class Workers:
         data = torch.zeros(1024, dtype=torch.uint8)
         encoded = text.encode()
         data[: len(encoded)] = torch.tensor(list(encoded), dtype=torch.uint8)
-        with _with_the_others():
+        with _communication():
             dist.broadcast(data, 0)
         return bytes(data.tolist()).rstrip(b"\0").decode()
 
     def require_agreement(self, what: str, value: str) -> None:
-        """Check that all processes have the same value.
-
-        Raises:
-            UserError: this one has another than the first.
-        """
+        """Check that all processes have the same value."""
         of_first = self.text_of_first(value)
         if self.sums(float(of_first != value))[0]:
             raise UserError(
@@ -139,27 +127,22 @@ class Workers:
 
 
 @contextmanager
-def _with_the_others() -> Iterator[None]:
+def _communication() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # gloo and NCCL have no other
         reason = str(error).partition("\n")[0][:200]
         raise WorkerLostError(
             f"another process of this training has ended or cannot be reached ({reason}); its own "
-            "message says why; the same command with --resume goes on from the last checkpoint"
+            "message says why; the same command with --resume continues from the last checkpoint"
         ) from error
 
 
 @contextmanager
 def joined(device: str) -> Iterator[Workers]:
-    """Meet the other processes that ``torchrun`` started, and part from them in the end.
+    """Join the other processes that ``torchrun`` started, and leave them in the end.
 
-    Args:
-        device: where to train: ``auto``, ``cpu`` or ``cuda``.
-
-    Raises:
-        ConfigError: there are more processes on this host than GPUs.
-        WorkerLostError: the others cannot be met.
+    ``device`` is where to train: ``auto``, ``cpu`` or ``cuda``.
     """
     rank, size, local_rank, local_size = (
         int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -173,8 +156,8 @@ def joined(device: str) -> Iterator[Workers]:
                 f"pass it --nproc-per-node {gpus}, or train with --device cpu"
             )
         torch.cuda.set_device(local_rank)
-    with _with_the_others():
-        _meet("cpu:gloo,cuda:nccl" if on_gpus else "gloo", rank)
+    with _communication():
+        _form_group("cpu:gloo,cuda:nccl" if on_gpus else "gloo", rank)
     workers = Workers(rank, size, local_rank)
     try:
         yield workers
@@ -186,17 +169,17 @@ def joined(device: str) -> Iterator[Workers]:
             dist.destroy_process_group()
 
 
-def _meet(backend: str, rank: int) -> None:
-    """Form the group under a name of its own.
+def _form_group(backend: str, rank: int) -> None:
+    """Form the process group under a new name.
 
-    ``torchrun`` keeps the store by which processes find one another when it starts them again, with
-    the addresses of those that were killed in it. The first process names every meeting anew; the
-    name is taken down as soon as all have met, so that nobody reads an old one.
+    ``torchrun`` keeps the store by which processes find one another when it restarts them, with the
+    addresses of those that were killed in it. So the first process chooses a new name every time,
+    and deletes it as soon as all have joined, so that nobody reads an old one.
     """
     store, _, size = next(rendezvous("env://", timeout=PATIENCE))
     if rank == 0:
-        store.set(_MEETING, uuid.uuid4().hex)
-    name = store.get(_MEETING).decode()
+        store.set(_GROUP_NAME, uuid.uuid4().hex)
+    name = store.get(_GROUP_NAME).decode()
     dist.init_process_group(
         backend,
         timeout=PATIENCE,
@@ -206,4 +189,4 @@ def _meet(backend: str, rank: int) -> None:
     )
     dist.all_reduce(torch.zeros(1))
     if rank == 0:
-        store.delete_key(_MEETING)
+        store.delete_key(_GROUP_NAME)

@@ -30,28 +30,24 @@ PREDICTED_AT_ONCE = 1 << 14  # sentences times networks on a GPU
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """A batch per run, on the device.
+    """A batch per run, on the device."""
 
-    Attributes:
-        ids: (R, B, s).
-        lengths: (R, B).
-        targets: (R, B, classes).
-        weights: (R, B) or none.
-    """
-
-    ids: Tensor
-    lengths: Tensor
-    targets: Tensor
-    weights: Tensor | None
+    ids: Tensor  # (R, B, s)
+    lengths: Tensor  # (R, B)
+    targets: Tensor  # (R, B, classes)
+    weights: Tensor | None  # (R, B)
 
 
 def target_distributions(
-    targets: NDArray[Any], classes: int, label_smoothing: float = 0.0
+    targets: NDArray[Any], classes: int, label_smoothing: float = 0.0, multi_label: bool = False
 ) -> Floats:
     """Class numbers (N,) or soft targets (N, classes) as distributions (N, classes) in float32.
 
-    Hard targets give ``label_smoothing`` of their mass away to all classes alike.
+    Hard targets give ``label_smoothing`` of their mass away to all classes alike; 0/1 targets of a
+    multi-label model are each moved towards a half by it.
     """
+    if multi_label:
+        return np.asarray(targets * (1 - label_smoothing) + label_smoothing / 2, np.float32)
     if targets.ndim == 2:
         return targets.astype(np.float32)
     distributions = np.full((len(targets), classes), label_smoothing / classes, np.float32)
@@ -59,43 +55,38 @@ def target_distributions(
     return distributions
 
 
-def smoothed_indicators(targets: NDArray[Any], label_smoothing: float = 0.0) -> Floats:
-    """0/1 targets (N, labels), each moved towards a half by ``label_smoothing``."""
-    smoothed: Floats = (targets * (1 - label_smoothing) + label_smoothing / 2).astype(np.float32)
-    return smoothed
-
-
-def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+def cross_entropy(
+    logits: Tensor, targets: Tensor, weights: Tensor | None = None, multi_label: bool = False
+) -> Tensor:
     """(..., B, classes) -> (...,): the mean over the batch, weighted by ``weights`` (..., B).
 
     The weights are not normalised over the batch: an example counts the same in any batch.
     """
-    losses = -(targets * torch.log_softmax(logits, dim=-1)).sum(dim=-1)  # (..., B)
+    if multi_label:
+        binary = torch.nn.functional.binary_cross_entropy_with_logits
+        losses = binary(logits, targets, reduction="none").sum(dim=-1)  # (..., B)
+    else:
+        losses = -(targets * torch.log_softmax(logits, dim=-1)).sum(dim=-1)
     return (losses if weights is None else losses * weights).mean(dim=-1)
 
 
-def binary_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-    """The sum over the labels, and the mean over the batch, weighted as in ``cross_entropy``."""
-    each = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-    losses = each.sum(dim=-1)  # (..., B)
-    return (losses if weights is None else losses * weights).mean(dim=-1)
-
-
-def repeat_for_ensemble(of_sentences: Tensor, n_ensemble: int, dim: int = 0) -> Tensor:
-    """The axis ``dim`` of B sentences as one of B * n_ensemble: all networks learn the same."""
-    return of_sentences if n_ensemble == 1 else of_sentences.repeat_interleave(n_ensemble, dim=dim)
+def repeat_for_ensemble(
+    targets: Tensor, weights: Tensor | None, n_ensemble: int
+) -> tuple[Tensor, Tensor | None]:
+    """(..., B, classes) and (..., B) with B * n_ensemble for B: all networks learn the same."""
+    if n_ensemble == 1:
+        return targets, weights
+    if weights is not None:
+        weights = weights.repeat_interleave(n_ensemble, dim=-1)
+    return targets.repeat_interleave(n_ensemble, dim=-2), weights
 
 
 def example_weights(
     targets: NDArray[Any], classes: int, balanced: bool, weights: Floats | None
 ) -> Floats | None:
-    """Sample weights times class weights, scaled to a mean of one; none if all are alike.
+    """Sample weights (N,) times class weights, scaled to a mean of one; none if all are alike.
 
-    Args:
-        targets: (N,) class numbers or (N, classes) soft targets.
-        classes: number of labels.
-        balanced: whether each class counts the same in total, however frequent it is.
-        weights: (N,) the user's sample weights, or none.
+    If ``balanced``, each class counts the same in total, however frequent it is.
     """
     if weights is None and not balanced:
         return None
@@ -106,20 +97,13 @@ def example_weights(
         product = product * (distributions @ (1 / np.maximum(mass, np.finfo(float).tiny)))
     if not product.any():
         raise DataError("every training example has weight 0; give at least one a weight above 0")
-    scaled: Floats = (product / product.mean()).astype(np.float32)
-    return scaled
+    return np.asarray(product / product.mean(), np.float32)
 
 
 def class_factors(mass: Floats, examples: int, balanced: bool) -> Floats | None:
-    """The factor of an example's own weight, by class; as ``example_weights`` has it.
+    """The factor (classes,) of an example's own weight, as in ``example_weights``; none if all one.
 
-    Args:
-        mass: (classes,) the sum of the weights of each class's examples.
-        examples: how many there are.
-        balanced: whether each class counts the same in total.
-
-    Returns:
-        (classes,) float64, or none if all are one.
+    ``mass`` (classes,) is the sum of the weights of each class's examples.
     """
     if balanced:
         some = mass > 0  # a class without examples weighs nothing
@@ -132,13 +116,7 @@ class Networks:
     """R networks of one architecture: their losses, gradients and logits.
 
     The native backend computes them one by one, with gradients of its own; others together, by
-    ``torch.func.vmap`` and autograd.
-
-    Args:
-        model: the architecture.
-        weights: by name, each (R, ...).
-        backend: what computes.
-        multi_label: whether targets are 0/1 (N, labels).
+    ``torch.func.vmap`` and autograd. ``weights`` are by name, each (R, ...).
     """
 
     def __init__(
@@ -159,9 +137,7 @@ class Networks:
     ) -> tuple[Tensor, Weights | list[Weights]]:
         """The losses (R,), and the gradients as ``Adagrad.step`` takes them.
 
-        Args:
-            batch: a batch per network.
-            dropout: (R, B, features), a mask on the penultimate layer, or none.
+        ``dropout`` (R, B, features) is a mask on the penultimate layer.
         """
         if self._together:
             inputs = (batch.ids, batch.lengths, *(() if dropout is None else (dropout,)))
@@ -181,8 +157,6 @@ class Networks:
         weights = None if batch.weights is None else batch.weights[run]
         inputs = batch.ids[run], batch.lengths[run], None if dropout is None else dropout[run]
         if self.backend == "native" and isinstance(model, DCNN) and model.projection is None:
-            targets = repeat_for_ensemble(targets, model.n_ensemble)
-            weights = None if weights is None else repeat_for_ensemble(weights, model.n_ensemble)
             return native_gradients(model, leaves, inputs, targets, weights, self.multi_label)
         loss = self._losses(self._call(leaves, *inputs, apart=True), targets, weights)
         return loss.detach(), self._differentiate(loss, leaves)
@@ -196,11 +170,8 @@ class Networks:
             if self._together:
                 return triton_step.cross_entropy(logits, targets, weights)
             return triton_step.cross_entropy(logits[None], targets[None], weights[None])[0]
-        objective = binary_cross_entropy if self.multi_label else cross_entropy
-        n_ensemble = self.model.n_ensemble
-        targets = repeat_for_ensemble(targets, n_ensemble, dim=-2)
-        weights = None if weights is None else repeat_for_ensemble(weights, n_ensemble, dim=-1)
-        return objective(logits, targets, weights)
+        targets, weights = repeat_for_ensemble(targets, weights, self.model.n_ensemble)
+        return cross_entropy(logits, targets, weights, self.multi_label)
 
     def _differentiate(self, losses: Tensor, weights: Weights) -> Weights:
         # A network of an ensemble learns as if it were alone: not by its share of a mean.
@@ -252,30 +223,23 @@ def native_gradients(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The mean loss, and the gradients of a DCNN on a CPU, without autograd.
 
-    The gradient of the embeddings is sparse, of the words of the batch, so that Adagrad goes
-    through the embeddings once. Nothing here wakes torch's threads, which would hold the cores that
-    the library's want: a softmax of 64 sentences does.
-
-    Args:
-        model: its sizes; every network of its ensemble gets its own gradient.
-        parameters: the weights by name.
-        batch: ids (B, s), lengths (B,) and dropout (B, features) or none.
-        targets: (B * n_ensemble, classes), as ``repeat_for_ensemble`` makes them.
-        weights: (B * n_ensemble,) or none.
-        multi_label: whether ``binary_cross_entropy`` is the objective.
+    ``batch`` is ids (B, s), lengths (B,) and dropout (B, features) or none. Every network of an
+    ensemble gets its own gradient. That of the embeddings is sparse, of the words of the batch, so
+    that Adagrad goes through the embeddings once. Nothing here wakes torch's threads, which would
+    hold the cores that the library's want: a softmax of 64 sentences does.
     """
     config, n_ensemble = model.config, model.n_ensemble
     names = ["embeddings", "head.weight", "head.bias"]
     names += [f"layers.{i}.{part}" for i in range(config.depth) for part in ("filters", "bias")]
     given = batch, config.fold, config.k_top, [parameters[name] for name in names]
     logits, pooled = native_training.forward(*given, n_ensemble)
+    targets, weights = repeat_for_ensemble(targets, weights, n_ensemble)
     objective = _binary_cross_entropy_in_numpy if multi_label else native_training.cross_entropy
     loss, gradient = objective(logits.view(len(targets), -1), targets, weights)
     if n_ensemble > 1:
         gradient *= n_ensemble
-    gradients = native_training.backward(
-        *given, pooled, gradient.view_as(logits), n_ensemble, sparse=True
-    )
+    upstream = gradient.view_as(logits)
+    gradients = native_training.backward(*given, pooled, upstream, n_ensemble, sparse=True)
     return loss, dict(zip(names, gradients, strict=True))
 
 

@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,13 +23,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dcnn.config import TrainingConfig
 from dcnn.data.batching import Batch, Examples
+from dcnn.data.store import Corpus
 from dcnn.errors import TrainingError, TrainingStoppedError
 from dcnn.models import DCNN, SentenceModel
-from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
+from dcnn.text.vocabulary import UNKNOWN, Sentences
 from dcnn.training.adagrad import Adagrad, Weights
-from dcnn.training.batches import ALONE, Batches, MemoryBatches, ResidentBatches
+from dcnn.training.batches import (
+    ALONE,
+    Batches,
+    MemoryBatches,
+    Rank,
+    ResidentBatches,
+    RunSpec,
+    StoreBatches,
+)
 from dcnn.training.callbacks import Callback, EpochReport, EvaluationRecord, Progress
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import Networks, TensorBatch, evaluate_logits
@@ -42,24 +51,6 @@ DIVERGED = 1000.0  # a mean cross-entropy from which no run of several recovers
 SHARED = ("batch_size", "evaluations_per_epoch", "class_weights")
 
 logger = logging.getLogger("dcnn")
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """What is one run's own.
-
-    Attributes:
-        training: its settings. Several runs share ``batch_size``, ``evaluations_per_epoch`` and
-            ``class_weights``, and none of them stops early.
-        weights: its initial weights by name; none are those of the model.
-        subset: indices of the examples it learns from; none is all of them.
-        targets: (N, classes) its own targets in place of the examples', or none.
-    """
-
-    training: TrainingConfig
-    weights: Weights | None = None
-    subset: Ints | None = None
-    targets: NDArray[Any] | None = None
 
 
 @dataclass
@@ -90,51 +81,32 @@ class State:
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """How a finished run went.
+    """How a finished run went; scores are of the weights that were kept."""
 
-    Attributes:
-        epochs: epochs done, the last perhaps in part.
-        dev_accuracy: of the weights that were kept; none without a dev set.
-        seconds: time spent in training, over all resumptions; without the preparation of a GPU.
-        sentences_per_second: training sentences of all runs over that time.
-        history: every evaluation on the dev set.
-        dev_micro_f1: of the weights that were kept, of multi-label targets.
-        best_epoch: epochs that led to the weights that were kept.
-        failed: whether the run diverged beside others; its weights are those before that.
-    """
-
-    epochs: int
-    dev_accuracy: float | None
-    seconds: float
-    sentences_per_second: float
+    epochs: int  # the last perhaps in part
+    dev_accuracy: float | None  # none without a dev set
+    seconds: float  # of training, over all resumptions; without the preparation of a GPU
+    sentences_per_second: float  # of all runs over that time
     history: list[EvaluationRecord]
-    dev_micro_f1: float | None = None
-    best_epoch: int = 0
-    failed: bool = False
+    dev_micro_f1: float | None = None  # of multi-label targets
+    best_epoch: int = 0  # epochs that led to the weights that were kept
+    failed: bool = False  # diverged beside others; its weights are those before that
 
 
 class Trainer:
     """R runs of one network on one set of examples, and all that changes from step to step.
 
-    Args:
-        model: the network. It gets the weights that are kept of a single run.
-        examples: what the runs learn from; batches from elsewhere are for a single run.
-        specs: one per run.
-        dev: examples to select on; without them the last weights are kept.
-        device: where to train.
-        callback: gets the progress and may stop a single run.
-        workers: the processes that train a single run together, this among them.
-        multi_label: whether targets are 0/1 (N, labels); micro F1 on ``dev`` then decides.
-
-    Attributes:
-        weights: by name, each (R, ...).
-        kept: the best weights on ``dev`` so far, likewise.
+    ``weights`` and ``kept``, the best on ``dev`` so far or without dev the last, are by name, each
+    (R, ...). The model gets the kept weights of a single run. Only a single run can have examples
+    that are not in memory, ``workers`` (the processes that train it together, this among them) and
+    a callback that stops it. If ``multi_label``, targets are 0/1 (N, labels), and micro F1 on
+    ``dev`` decides.
     """
 
     def __init__(
         self,
         model: SentenceModel,
-        examples: Examples | Batches,
+        examples: Examples | Corpus | Batches,
         specs: Sequence[RunSpec],
         dev: Examples | None = None,
         *,
@@ -171,7 +143,8 @@ class Trainer:
         self._loss_sum = torch.zeros(len(specs), device=self.device)
         self._norms = torch.zeros(len(specs), device=self.device)
         self._want_to_stop = torch.zeros((), device=self.device)
-        self._graphs: StepGraphs | None = None
+        self._graphs: dict[int, ReplayedCall] = {}  # of a step, by padded length
+        self._graph_memory: Any = None
         self._dev_logits: ReplayedCall | None = None
         self._dev_order = np.empty(0, np.int64)
         self._started = time.monotonic()
@@ -190,19 +163,15 @@ class Trainer:
             for name in own
         }
 
-    def _make_batches(
-        self, examples: Examples | Batches, rank: tuple[int, int]
-    ) -> Batches | ResidentBatches:
-        if not isinstance(examples, Examples):
+    def _make_batches(self, examples: Examples | Corpus | Batches, rank: Rank) -> Batches:
+        if isinstance(examples, Batches):
             return examples
-        classes, first = self.model.head.out_features, self.specs[0]
+        if isinstance(examples, Corpus):
+            return StoreBatches(examples, self.configs[0], rank)
+        classes, multi_label = self.model.head.out_features, self.multi_label
         if len(self.specs) == 1 and (self.workers is not None or not self._fits(examples)):
-            own = first.subset, first.targets
-            return MemoryBatches(examples, first.training, classes, rank, self.multi_label, *own)
-        subsets = [spec.subset for spec in self.specs]
-        targets = [spec.targets for spec in self.specs]
-        place = self.device, self.multi_label
-        return ResidentBatches(examples, self.configs, subsets, targets, classes, *place)
+            return MemoryBatches(examples, self.specs[0], classes, rank, multi_label)
+        return ResidentBatches(examples, self.specs, classes, self.device, multi_label)
 
     def _fits(self, examples: Examples) -> bool:
         """Whether examples and the largest batch take at most a quarter of a GPU's memory.
@@ -216,9 +185,8 @@ class Trainer:
         corpus += len(examples) * (16 + 4 * self.model.head.out_features)
         # Convolutions with their gradients, and words; in torch, the m-grams of all words.
         layers = self.model.convolutions
-        per_word = (
-            sum(3 * layer.bias.numel() for layer in layers) + 3 * self.model.embeddings.shape[1]
-        )
+        per_word = 3 * self.model.embeddings.shape[1]
+        per_word += sum(3 * layer.bias.numel() for layer in layers)
         if self.backend != "triton" or not isinstance(self.model, DCNN):
             per_word += sum(3 * layer.filters[0].numel() for layer in layers)
         words = min(self.configs[0].batch_size, len(examples)) * int(lengths.max())
@@ -234,10 +202,7 @@ class Trainer:
     ) -> list[TrainingSummary]:
         """Train every run to its end; a checkpoint is for a single run.
 
-        Raises:
-            TrainingError: the loss of every run is no longer finite.
-            TrainingStoppedError: the callback asked to stop.
-            UserError: the checkpoint to resume from is damaged or belongs to another run.
+        Of several processes the first one writes the checkpoints, and all read them.
         """
         saved = checkpoint.load() if checkpoint is not None and resume else None
         if checkpoint is not None and saved is not None:
@@ -246,7 +211,7 @@ class Trainer:
             except (LookupError, TypeError, ValueError, RuntimeError) as error:
                 raise checkpoint.unreadable(error) from error
         if self.workers is not None:
-            self.workers.require_agreement("where to go on", f"step {self.state.step}")
+            self.workers.require_agreement("where to continue", f"step {self.state.step}")
             if not self.workers.is_first:
                 checkpoint = None
         if checkpoint is not None and saved is None:
@@ -340,10 +305,17 @@ class Trainer:
         if self.device.type != "cuda":
             self._learn_next(words)
             return
-        if self._graphs is None:
-            self._prepare()
-        assert self._graphs is not None  # noqa: S101
-        self._graphs(rounded_length(words))
+        self._prepare()
+        columns = rounded_length(words)
+        if columns in self._graphs:
+            self._graphs[columns]()
+        else:
+            self._record(columns)
+
+    def _record(self, columns: int) -> None:
+        """Take a step with sentences padded to ``columns``, and record its graph."""
+        step = partial(self._learn_next, columns)
+        self._graphs[columns] = ReplayedCall(step, self.generator, self._graph_memory)
 
     def _learn_next(self, columns: int) -> None:
         """Learn from the next resident batch: reads and writes tensors that stay where they are."""
@@ -376,18 +348,18 @@ class Trainer:
         if self.dev is not None:
             self._logits_on_dev(self.dev, self.optimizer.evaluated())
         batches.start(self.state.epoch, self.state.batch)
-        self._graphs = StepGraphs(self._learn_next, self.generator)
+        self._graph_memory = torch.cuda.graph_pool_handle()
         changed = [*self.weights.values(), *self.optimizer.sums.values()]
         changed += [*self.optimizer.averages.values(), self.optimizer.steps, batches.cursor]
         changed += [self._loss_sum, self._norms]
         before = [tensor.detach().clone() for tensor in changed]
         drawn = self.generator.get_state()
-        lengths = range(min(batches.columns), batches.longest + 1)
+        lengths = range(min(batches.columns), int(batches.lengths.max()) + 1)
         padded = sorted({rounded_length(length) for length in lengths})
         shortest = int(np.argmin(batches.columns))  # its sentences fit every padded length
         for columns in padded:
             batches.cursor.fill_(shortest)
-            self._graphs.record(columns)
+            self._record(columns)
         with torch.no_grad():
             for tensor, value in zip(changed, before, strict=True):
                 tensor.copy_(value)
@@ -395,11 +367,6 @@ class Trainer:
         torch.cuda.synchronize()
         message = "compiled and recorded the training step for %d padded lengths in %.1f s"
         logger.info(message, len(padded), time.monotonic() - started)
-
-    def _mean_losses(self) -> list[float]:
-        """Of the epoch so far."""
-        losses: list[float] = (self._loss_sum / self.state.batch).tolist()
-        return losses
 
     def _report_step(self, batches: int, part: float) -> None:
         """Report a step that began when ``part`` of its epoch was done."""
@@ -431,8 +398,8 @@ class Trainer:
 
     def _evaluate(self) -> None:
         """Evaluate every run on dev, keep the weights of those that are better, and report."""
-        state, losses = self.state, self._mean_losses()
-        weights = self.optimizer.evaluated()
+        state, weights = self.state, self.optimizer.evaluated()
+        losses: list[float] = (self._loss_sum / state.batch).tolist()  # of the epoch so far
         if len(self.specs) > 1:
             for of_run, loss in zip(state.runs, losses, strict=True):
                 of_run.failed |= not loss < DIVERGED
@@ -440,7 +407,7 @@ class Trainer:
                 raise self._diverged("loss", losses[0])
         records: list[EvaluationRecord] = []
         if self.dev is None:
-            better = [run for run in range(len(self.specs)) if self._goes_on(run)]
+            better = [run for run in range(len(self.specs)) if self._still_trains(run)]
             for run in better:
                 state.runs[run].best_epoch = state.epoch + 1
             better = better if len(self.specs) > 1 else []  # a single run keeps its last weights
@@ -454,8 +421,8 @@ class Trainer:
         most_epochs = max(config.epochs for config in self.configs)
         self.callback.on_epoch(EpochReport(state.epoch + 1, most_epochs, losses, accuracies))
 
-    def _goes_on(self, run: int) -> bool:
-        """Whether a run still learns: others may have more epochs."""
+    def _still_trains(self, run: int) -> bool:
+        """Whether a run has not ended: others may have more epochs."""
         return self.state.epoch < self.configs[run].epochs and not self.state.runs[run].failed
 
     def _records(
@@ -475,7 +442,7 @@ class Trainer:
                 (accuracy, of_run.best_accuracy) if f1 is None else (f1, of_run.best_micro_f1)
             )
             # Equal accuracy is common on a small dev set; the loss then decides.
-            best = (score, -loss) > (best_score, -of_run.best_loss) and self._goes_on(run)
+            best = (score, -loss) > (best_score, -of_run.best_loss) and self._still_trains(run)
             if best:
                 of_run.best_accuracy, of_run.best_loss, of_run.best_epoch = accuracy, loss, epoch
                 of_run.best_micro_f1 = -1.0 if f1 is None else f1
@@ -483,7 +450,7 @@ class Trainer:
             else:
                 of_run.evaluations_since_best += 1
             record = EvaluationRecord(epoch, step, losses[run], loss, accuracy, best, f1)
-            if self._goes_on(run):
+            if self._still_trains(run):
                 of_run.history.append(asdict(record))
             records.append(record)
         return records
@@ -522,45 +489,39 @@ class Trainer:
         """The kept weights of one run, as a plain network has them."""
         return self.model.merged({name: value[run].clone() for name, value in self.kept.items()})
 
-    def snapshot(self) -> tuple[Weights, dict[str, Any]]:
-        """All that ``restore`` needs of a single run."""
+    def _tensors(self) -> Weights:
+        """What changes from step to step, by the names that a checkpoint has."""
         groups: dict[str, Mapping[str, Tensor]] = {
             "model": self.weights,
             "best": self.kept,
             "average": self.optimizer.averages,
             "adagrad": self.optimizer.sums,
-            "run": {"generator": self.generator.get_state(), "loss_sum": self._loss_sum},
+            "run": {"loss_sum": self._loss_sum},
         }
-        tensors = {
+        return {
             f"{group}/{name}": tensor.detach()
             for group, of_group in groups.items()
             for name, tensor in of_group.items()
         }
-        return tensors, asdict(self.state)
+
+    def snapshot(self) -> tuple[Weights, dict[str, Any]]:
+        """All that ``restore`` needs of a single run."""
+        return self._tensors() | {"run/generator": self.generator.get_state()}, asdict(self.state)
 
     def restore(self, tensors: Weights, progress: dict[str, Any]) -> None:
-        """Go back to the state of a snapshot."""
-
-        def group(prefix: str) -> Weights:
-            return {
-                name.removeprefix(f"{prefix}/"): tensor
-                for name, tensor in tensors.items()
-                if name.startswith(f"{prefix}/")
-            }
-
+        """Return to the state of a snapshot."""
         runs = [RunState(**run) for run in progress["runs"]]
         self.state = State(**progress | {"runs": runs})
-        with torch.no_grad():
-            for name, value in self.weights.items():
-                value.copy_(group("model")[name])
-                self.optimizer.sums[name].copy_(group("adagrad")[name])
-            for name, value in self.optimizer.averages.items():
-                value.copy_(group("average")[name])
+        kept = {
+            name.removeprefix("best/"): tensor
+            for name, tensor in tensors.items()
+            if name.startswith("best/")
+        }
+        self.kept = {name: tensor.to(self.device) for name, tensor in kept.items()}
+        for name, tensor in self._tensors().items():
+            tensor.copy_(tensors[name])
+        self.generator.set_state(tensors["run/generator"])
         self.optimizer.steps.fill_(self.state.step)
-        self.kept = {name: tensor.to(self.device) for name, tensor in group("best").items()}
-        run = group("run")
-        self.generator.set_state(run["generator"])
-        self._loss_sum.copy_(run["loss_sum"])
         self._sentences_at_start = self.state.sentences
         self._seconds_before = self.state.seconds
         self._resumed = True
@@ -595,87 +556,33 @@ def rounded_length(length: int) -> int:
     return -(-length // step) * step
 
 
-class StepGraphs:
-    """A training step as CUDA graphs, one per padded length.
+class ReplayedCall:
+    """A function of tensors that stay where they are, called once and recorded as a CUDA graph.
 
     A step of a small network is dozens of short kernels. Launched one by one they wait for Python;
     recorded once and replayed they follow one another without a gap.
 
     Args:
-        step: takes the padded length; reads and writes tensors that stay where they are.
-        generator: what the step draws from.
+        function: its results are overwritten by the next call.
+        generator: what it draws from.
+        memory: a pool that graphs share; none is one of its own.
     """
 
-    def __init__(self, step: Callable[[int], None], generator: torch.Generator) -> None:
-        self._step, self._generator = step, generator
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._memory = torch.cuda.graph_pool_handle()
-
-    def record(self, columns: int) -> None:
-        """Take a step, which compiles its kernels, and record another without taking it."""
-        self._step(columns)
-        graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self._generator)
-        with torch.cuda.graph(graph, pool=self._memory):
-            self._step(columns)
-        self._graphs[columns] = graph
-
-    def __call__(self, columns: int) -> None:
-        """One step."""
-        if columns in self._graphs:
-            self._graphs[columns].replay()
-        else:
-            self.record(columns)
-
-
-class ReplayedCall:
-    """A function of tensors that stay where they are, as a CUDA graph.
-
-    The results are overwritten by the next call.
-    """
-
-    def __init__(self, function: Callable[[], list[Tensor]]) -> None:
+    def __init__(
+        self,
+        function: Callable[[], Any],
+        generator: torch.Generator | None = None,
+        memory: Any = None,
+    ) -> None:
         self._function = function  # holds the tensors that the graph reads
         function()  # compiles its kernels
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        if generator is not None:
+            self._graph.register_generator_state(generator)
+        with torch.cuda.graph(self._graph, pool=memory):
             self._results = function()
 
-    def __call__(self) -> list[Tensor]:
+    def __call__(self) -> Any:
         """The results."""
         self._graph.replay()
         return self._results
-
-
-def train(
-    model: SentenceModel,
-    examples: Examples | Batches,
-    dev: Examples | None,
-    config: TrainingConfig,
-    *,
-    device: torch.device | str = "cpu",
-    checkpoint: Checkpoint | None = None,
-    resume: bool = False,
-    checkpoint_seconds: float = 15.0,
-    callback: Callback | None = None,
-    workers: "Workers | None" = None,
-    multi_label: bool = False,
-) -> TrainingSummary:
-    """Train a single run of ``model`` in place: it ends with the weights that were best on ``dev``.
-
-    With ``workers``, each of several processes calls this with the same arguments; batches that
-    are not made of ``Examples`` are then its own part. The first one writes the checkpoints, and
-    all read them. See ``Trainer`` for what is raised.
-    """
-    trainer = Trainer(
-        model,
-        examples,
-        [RunSpec(config)],
-        dev,
-        device=device,
-        callback=callback,
-        workers=workers,
-        multi_label=multi_label,
-    )
-    (summary,) = trainer.train(checkpoint, resume=resume, checkpoint_seconds=checkpoint_seconds)
-    return summary

@@ -127,20 +127,11 @@ def adagrad(
 ) -> Tensor:
     """Update ``values``, ``totals`` and ``averages``, each (R, ...), in place.
 
-    Args:
-        values: the parameters.
-        gradients: of the loss, one per parameter.
-        totals: sums of the squared gradients so far.
-        averages: moving averages of the values, or nothing.
-        decays: for each parameter whether it decays outside Adagrad.
-        settings: (6, R): rate, whether it falls to zero, eps, decay, largest norm, share of the old
-            in the average.
-        l2: (parameters, R).
-        progress: (R,) share of the run that is done.
-        steps: how many there have been, this one included.
-
-    Returns:
-        (R,) the norms of the gradients.
+    ``totals`` are sums of the squared gradients; ``averages`` are empty where no run keeps any.
+    ``decays`` says of each parameter whether it decays outside Adagrad. ``settings`` (6, R) are
+    rate, whether it falls to zero, eps, decay, largest norm, share of the old in the average.
+    ``l2`` is (parameters, R), and ``progress`` (R,) the share of the run that is done. ``steps``
+    counts this one too. Returns the norms of the gradients, (R,).
     """
     runs = len(progress)
     sizes = tuple(value[0].numel() for value in values)
@@ -206,17 +197,10 @@ def gather_batch(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Ids (R, B, columns), lengths (R, B), targets (R, B, classes) and weights (R, B) of a batch.
 
-    Args:
-        cursor: (1,) the number of the batch.
-        order: (batches, R, B) numbers of sentences.
-        place_weights: (batches, R, B).
-        examples: all words of all sentences, where each sentence starts, how long it is, and the
-            targets, (R or 1, N, classes).
-        columns: words that a sentence is padded to.
-        draws: (R, B, columns) random numbers; a word is dropped where one is below the run's share.
-            None drops nothing.
-        word_dropout: (R,) the share of words that a run drops.
-        unknown: the word in the place of a dropped one, and past the end.
+    ``order`` and ``place_weights`` are (batches, R, B), ``cursor`` (1,) the number of the batch.
+    ``examples`` are all words of all sentences, where each sentence starts, how long it is, and the
+    targets, (R or 1, N, classes). A word is dropped, which ``unknown`` replaces, where ``draws``
+    (R, B, columns) are below the ``word_dropout`` (R,) of the run; none drops nothing.
     """
     ids, starts, lengths, targets = examples
     _, runs, per_run = order.shape
@@ -297,13 +281,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """The mean loss of each run, (R,).
-
-    Args:
-        logits: (R, B * n_ensemble, classes).
-        targets: (R, B, classes) distributions.
-        weights: (R, B).
-    """
+    """(R, B * n_ensemble, classes), (R, B, classes), (R, B) -> (R,) the mean loss of each run."""
     losses: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
         logits.contiguous(), targets.contiguous(), weights.contiguous()
     )[0]

@@ -1,8 +1,4 @@
-"""The Max-TDNN sentence model (Sect. 2.3, Eq. 3).
-
-One narrow convolution per row, tanh, and the maximum over time. A sentence shorter than the filter
-is padded with zero vectors on the right (the paper pads, and does not say where).
-"""
+"""The paper's neural baselines: Max-TDNN (Sect. 2.3, Eq. 3) and Neural Bag-of-Words (Sect. 2.1)."""
 
 import torch
 from torch import Tensor
@@ -13,11 +9,13 @@ from dcnn.ops.torch_backend import wide_convolution
 
 
 class MaxTDNN(SentenceModel):
-    """One feature map; d maxima are the sentence."""
+    """One narrow convolution per row, tanh, and the maximum over time: d maxima are the sentence.
 
-    def __init__(self, config: MaxTDNNConfig, vocabulary: int, classes: int) -> None:
-        super().__init__(config, vocabulary, classes)
-        self.config = config
+    A sentence shorter than the filter is padded with zero vectors on the right (the paper pads, and
+    does not say where).
+    """
+
+    config: MaxTDNNConfig
 
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, s), (B,) -> (B, d)."""
@@ -34,3 +32,13 @@ class MaxTDNN(SentenceModel):
         c = c.masked_fill(~inside, -torch.inf)
         # tanh grows with its argument: the maximum may be taken first.
         return torch.tanh(c.amax(dim=-1) + layer.bias[0])  # (B, d)
+
+
+class NBoW(SentenceModel):
+    """The sum of the word vectors, then tanh; blind to word order by construction."""
+
+    def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """(B, s), (B,) -> (B, d)."""
+        words = self.sentence_matrix(ids)[:, 0]  # (B, d, s)
+        beyond = torch.arange(ids.shape[1], device=ids.device) >= lengths[:, None, None]
+        return torch.tanh(words.masked_fill(beyond, 0).sum(dim=-1))
