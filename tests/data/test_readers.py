@@ -19,6 +19,7 @@ from arrow_writing import NAMES, write_columns
 from dcnn.data.labels import LabelledTexts, Place, check_training_labels, number_labels
 from dcnn.data.readers import (
     Row,
+    ShardReader,
     TableOptions,
     find_shards,
     is_shard,
@@ -457,6 +458,23 @@ def test_bad_shards_can_be_left_out_whole(tmp_path: Path) -> None:
         "c.jsonl",
         "e.jsonl",
     ]
+
+
+def test_what_was_guessed_is_logged_once_where_bad_shards_are_left_out(tmp_path, caplog) -> None:
+    caplog.set_level(logging.INFO, "dcnn")
+    for name in "ab":
+        write_columns(tmp_path / f"{name}.csv", {"review": ["one"], "stars": ["x"]})
+    assert len(list(read_rows(tmp_path, labels=True, on_bad_shard=lambda _: None))) == 2
+    assert sum("(guessed;" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("on_bad_shard", [None, lambda _: None])
+def test_a_single_file_without_rows_has_its_own_error(tmp_path, on_bad_shard) -> None:
+    (tmp_path / "a.csv").write_text("text,label\n")
+    with pytest.raises(DataError, match=r"a\.csv has a header but no rows"):
+        list(read_rows(tmp_path / "a.csv", labels=True, on_bad_shard=on_bad_shard))
+    with pytest.raises(DataError, match=r"a\.csv has a header but no rows"):
+        ShardReader(TableOptions(), labels=True).find_columns([tmp_path / "a.csv"])
 
 
 def test_later_errors_name_the_shard_and_its_row(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dcnn.config import TextConfig
 from dcnn.data import encode as encoding
 from dcnn.data.encode import FileEncoder, drop_rarest
 from dcnn.data.readers import TableOptions
-from dcnn.data.split import sample_ordinals
+from dcnn.data.split import sample_rows
 from dcnn.data.store import Corpus, Store, block_name
 from dcnn.errors import ConfigError, DataError, StorageError
 from dcnn.text.encoder import Encoder
@@ -73,23 +73,23 @@ def test_the_dev_set_is_stratified_and_not_in_the_training_part(tmp_path):
 
 
 def test_the_seed_decides_what_is_held_out(tmp_path):
-    paths = write_shards(tmp_path / "s", ROWS, [40])
+    paths = write_shards(tmp_path / "s", ROWS, [25, 15])
     rows = [
         make_corpus(paths, tmp_path / "cache", split=hold_out(0.2, seed)).held_out.tolist()
         for seed in (1, 1, 2)
     ]
     assert rows[0] == rows[1] != rows[2]
-    places = {label: [i for i in range(40) if ROWS[i][1] == label] for label in ("neg", "pos")}
-    ordinals = sample_ordinals({"neg": 14, "pos": 26}, 0.2, seed=1)
-    assert rows[0] == sorted(places[label][at] for label in places for at in ordinals[label])
+    targets = np.array([label == "pos" for _, label in ROWS], np.int64)
+    together = sample_rows({"neg": 14, "pos": 26}, 0.2, 1, [(["neg", "pos"], targets)])
+    assert rows[0] == together.tolist()  # however many blocks there are
+    assert rows[0] == [5, 10, 13, 15, 18, 28, 30, 34]
 
 
 def test_a_dev_set_is_bounded_and_every_label_is_on_both_sides():
-    held_out = sample_ordinals({"often": 10_000, "rare": 2}, 0.5, seed=0, most=100)
-    assert {label: len(ordinals) for label, ordinals in held_out.items()} == {
-        "often": 100,
-        "rare": 1,
-    }
+    targets = np.array([0] * 5_000 + [1, 1] + [0] * 5_000)
+    counts = {"often": 10_000, "rare": 2}
+    held_out = sample_rows(counts, 0.5, 0, [(["often", "rare"], targets)], most=100)
+    assert np.bincount(targets[held_out]).tolist() == [100, 1]
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 50])

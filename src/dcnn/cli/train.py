@@ -30,7 +30,8 @@ from dcnn.data.arrow import ARROW
 from dcnn.data.corpora.registry import cache_folder
 from dcnn.data.encode import FileEncoder, count_labels, encode_files, prepare_corpus
 from dcnn.data.labels import LabelledTexts, check_form, sorted_labels
-from dcnn.data.readers import TableOptions, find_shards, read_dev_and_test, read_split
+from dcnn.data.readers import TableOptions, find_shards, read_evaluation_set, read_examples
+from dcnn.data.split import hold_out
 from dcnn.data.store import Corpus, EncodedFile, Store
 from dcnn.errors import (
     ConfigError,
@@ -175,9 +176,12 @@ def train(
                 )
             else:
                 with first_reads_first(workers):
-                    train_set, dev_set, test_set = read_split(
-                        data, dev, test, columns, run_config.training, multi_label=True
+                    train_set, dev_set, test_set = read_examples(
+                        data, dev, test, columns, multi_label=True
                     )
+                    if dev_set is None:
+                        share, seed = run_config.training.dev_fraction, run_config.training.seed
+                        train_set, dev_set = hold_out(train_set, share, seed)
                     cli.print_sizes(console, train_set, len(dev_set))
             try:
                 from dcnn.training.fit import RunOptions, fit
@@ -347,7 +351,7 @@ def read_corpus(
     is missing afterwards is encoded by the first process on it.
     """
     with first_reads_first(workers):
-        others = dev_set, test_set = read_dev_and_test(dev, test, columns)
+        others = dev_set, test_set = [read_evaluation_set(path, columns) for path in (dev, test)]
     paths, store = find_shards(data), Store(cache_folder())
     with first_reads_first(workers):
         encoder = FileEncoder.for_files(paths, columns, config.text, store)

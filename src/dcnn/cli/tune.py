@@ -19,7 +19,8 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.cli import console as cli
 from dcnn.config import Config, parse_setting
-from dcnn.data.readers import TableOptions, read_split
+from dcnn.data.readers import TableOptions, read_examples
+from dcnn.data.split import hold_out
 from dcnn.errors import (
     DcnnError,
     MissingExtraError,
@@ -107,7 +108,9 @@ def tune(
     model_folder.check_destination(out, replaces)
     start = cli.read_config(config, settings, seed=seed)
     columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
-    train_set, dev_set, _ = read_split(data, dev, None, columns, start.training)
+    train_set, dev_set, _ = read_examples(data, dev, None, columns)
+    if dev_set is None:
+        train_set, dev_set = hold_out(train_set, start.training.dev_fraction, start.training.seed)
     cli.print_sizes(console, train_set, len(dev_set))
     try:
         from dcnn.cli.tune_bar import SearchBar

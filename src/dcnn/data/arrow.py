@@ -5,7 +5,7 @@ file is opened. The types of the columns are checked before the first row, and e
 validated before its values are used: a damaged file must not crash the process. Rows count from 1.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from dcnn.data.columns import SAMPLED_ROWS, Columns, check_unique, shown
 from dcnn.data.labels import Place
 from dcnn.data.records import NoRowsError, Record
-from dcnn.errors import DataError, MissingExtraError
+from dcnn.errors import DataError, needs_extra
 
 PARQUET = ".parquet"
 ARROW = (PARQUET, ".arrow", ".feather")
@@ -23,6 +23,7 @@ BATCH_ROWS = 4096  # decoded, and converted to Python's values, together
 
 _FILE_MAGIC, _OLD_FEATHER_MAGIC = b"ARROW1", b"FEA1"
 _LONGEST_FAULT = 120
+_STRINGS = ("string", "large_string", "string_view")
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,13 @@ class ArrowTable:
 
     path: Path
     schema: Any
+    columns: list[str]
     hint: ClassVar[str] = ""
     typed: ClassVar[bool] = True
 
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns."""
-        return list(self.schema.names)
-
     def sample(self) -> list[Mapping[str, object]]:
         """The first rows of the columns of strings, to guess the columns from."""
-        texts = [field.name for field in self.schema if _holds_strings(field.type)]
+        texts = [field.name for field in self.schema if _is(field.type, *_STRINGS)]
         with _named_damage(self.path):
             for batch in _batches(self.path, self.schema, texts):
                 if batch.num_rows:
@@ -66,11 +63,9 @@ class ArrowTable:
 @contextmanager
 def open_arrow(path: Path) -> Iterator[ArrowTable]:
     """Open a file of columns; its suffix and its first bytes name its format."""
-    try:
+    with needs_extra(f"Reading {path.name}", "data"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError(f"Reading {path.name}", "data") from None
     with _named_damage(path):
         if not path.stat().st_size:
             raise DataError(f"{path} is empty; give a file with at least one row")
@@ -80,7 +75,7 @@ def open_arrow(path: Path) -> Iterator[ArrowTable]:
             with pyarrow.OSFile(str(path)) as file:
                 schema = _open_ipc(path, file).schema
         check_unique(path, schema.names)
-    yield ArrowTable(path, schema)
+    yield ArrowTable(path, schema, list(schema.names))
 
 
 @contextmanager
@@ -99,8 +94,7 @@ def _named_damage(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error
         fault = " ".join(str(error).split())
-        if len(fault) > _LONGEST_FAULT:
-            fault = f"{fault[:_LONGEST_FAULT]}..."
+        fault = f"{fault[:_LONGEST_FAULT]}..." if len(fault) > _LONGEST_FAULT else fault
         raise DataError(
             f"{path}: damaged, cut short or no {path.suffix.lower()} file ({fault}); "
             "download or write it again"
@@ -126,9 +120,8 @@ def _raw_batches(path: Path, schema: Any, names: Sequence[str]) -> Iterator[Any]
         with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=list(names), use_threads=False)
         return
-    options = pyarrow.ipc.IpcReadOptions(
-        included_fields=[schema.get_field_index(name) for name in names], use_threads=False
-    )
+    fields = [schema.get_field_index(name) for name in names]
+    options = pyarrow.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
     # Not mapped into memory: truncating a mapped file would kill the process.
     with pyarrow.OSFile(str(path)) as file:
         reader = _open_ipc(path, file, options)
@@ -177,35 +170,21 @@ def _open_ipc(path: Path, file: Any, options: Any = None) -> Any:
 
 def _check_types(path: Path, schema: Any, columns: Columns) -> None:
     """The columns have types that fit their use; a null is found in its row."""
-    from pyarrow import types
-
-    def is_number(kind: Any) -> bool:
-        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind))
-
-    def is_text(kind: Any) -> bool:
-        return bool(_holds_strings(kind) or types.is_null(kind))
-
-    def is_label(kind: Any) -> bool:
-        kind = _decoded(kind)
-        return bool(is_number(kind) or types.is_boolean(kind) or _holds_strings(kind))
-
-    def is_label_or_list(kind: Any) -> bool:
-        kind = _decoded(kind)
-        tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-        return is_label(kind.value_type if any(test(kind) for test in tests) else kind)
-
-    label = "strings, numbers or booleans, or lists of them"
-    uses: list[tuple[str, str | None, Callable[[Any], bool], str]] = [
-        ("text", columns.text, is_text, "strings"),
-        ("label", columns.label, is_label_or_list, label),
-        ("weight", columns.weight, lambda kind: is_number(kind) or _holds_strings(kind), "numbers"),
-        *(("label", name, is_label, "0 and 1, or booleans") for name in columns.indicators),
+    numbers, several = ("integer", "floating"), ("list", "large_list", "fixed_size_list")
+    labels = (*_STRINGS, *numbers, "boolean")
+    uses = [
+        ("text", columns.text, _STRINGS, "strings"),
+        ("label", columns.label, labels, "strings, numbers or booleans, or lists of them"),
+        ("weight", columns.weight, (*numbers, *_STRINGS), "numbers"),
+        *(("label", name, labels, "0 and 1, or booleans") for name in columns.indicators),
     ]
-    for use, name, fits, right in uses:
+    for use, name, fitting, right in uses:
         if name is None:
             continue
-        kind = schema.field(name).type
-        if not fits(kind):
+        kind = values = schema.field(name).type
+        if name == columns.label and _is(kind, *several):
+            values = _decoded(kind).value_type
+        if not _is(values, *fitting, "null"):
             raise DataError(
                 f"{path}: the {use} column {shown(name)} has the type {shown(str(kind))}; "
                 f"it must hold {right}"
@@ -219,8 +198,8 @@ def _decoded(kind: Any) -> Any:
     return kind.value_type if types.is_dictionary(kind) else kind
 
 
-def _holds_strings(kind: Any) -> bool:
+def _is(kind: Any, *names: str) -> bool:
+    """Whether a type, or that of the values of a dictionary, is one of those called ``names``."""
     from pyarrow import types
 
-    tests = (types.is_string, types.is_large_string, types.is_string_view)
-    return any(test(_decoded(kind)) for test in tests)
+    return any(getattr(types, f"is_{name}")(_decoded(kind)) for name in names)

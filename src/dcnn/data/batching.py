@@ -26,17 +26,11 @@ MAX_WORDS = 1 << 14
 
 @dataclass(frozen=True)
 class Examples:
-    """Encoded sentences with their targets.
-
-    Attributes:
-        sentences: N sentences as ids.
-        targets: (N,) class numbers, or (N, classes) probabilities; 0/1 where multi-label.
-        weights: (N,) float32, or none if all examples count the same.
-    """
+    """N encoded sentences with their targets."""
 
     sentences: Sentences
-    targets: NDArray[Any]
-    weights: Floats | None = None
+    targets: NDArray[Any]  # (N,) class numbers, or (N, classes) probabilities; 0/1 if multi-label
+    weights: Floats | None = None  # (N,) float32, or none if all examples count the same
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -48,39 +42,24 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Padded sentences; ids past a sentence's length are ignored.
+class Part:
+    """The part of a batch that one of several processes computes."""
 
-    Attributes:
-        ids: (B, s) int64.
-        lengths: (B,) int64.
-        order: (B,) the index of each sentence in the caller's order.
-        targets: (B,) or (B, classes), or none.
-        weights: (B,) or none.
-        part: which part of a batch shared by several processes this is; none is all of it.
-    """
-
-    ids: Ints
-    lengths: Ints
-    order: Ints
-    targets: NDArray[Any] | None = None
-    weights: Floats | None = None
-    part: "Part | None" = None
+    places: Ints  # (B,) the indices of its sentences in the whole batch
+    sentences: int  # of the whole batch
+    words: int  # of the longest sentence of the whole batch
 
 
 @dataclass(frozen=True)
-class Part:
-    """The part of a batch that one of several processes computes.
+class Batch:
+    """Padded sentences; ids past a sentence's length are ignored."""
 
-    Attributes:
-        places: (B,) the indices of its sentences in the whole batch.
-        sentences: of the whole batch.
-        words: of the longest sentence of the whole batch.
-    """
-
-    places: Ints
-    sentences: int
-    words: int
+    ids: Ints  # (B, s) int64
+    lengths: Ints  # (B,) int64
+    order: Ints  # (B,) the index of each sentence in the caller's order
+    targets: NDArray[Any] | None = None  # (B,) or (B, classes)
+    weights: Floats | None = None  # (B,)
+    part: Part | None = None  # none is the whole batch
 
 
 def make_batch(examples: Examples, indices: Ints) -> Batch:
@@ -109,10 +88,7 @@ def make_part(examples: Examples, indices: Ints, places: Ints, sentences: int, w
 def training_order(
     lengths: Ints, batch_size: int, seed: int, epoch: int, window: int | None = None
 ) -> list[Ints]:
-    """The batches of an epoch as arrays of indices, each index in exactly one of them.
-
-    If an epoch is read in windows, these are the batches of one.
-    """
+    """The batches of an epoch, or of one of its windows, as indices; each is in one batch."""
     generator = np.random.default_rng((seed, epoch) if window is None else (seed, epoch, window))
     shuffled = generator.permutation(len(lengths))
     pool_size = POOL_BATCHES * batch_size

@@ -70,19 +70,12 @@ Sample = Callable[[], Iterable[Mapping[str, object]]]
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns to read; ``None`` is one that is not read.
-
-    Attributes:
-        text: of the texts.
-        label: of the labels.
-        weight: of the weights.
-        indicators: one per label, 1 where it applies; there is then no column of labels.
-    """
+    """The names of the columns to read; ``None`` is one that is not read."""
 
     text: str
     label: str | None = None
     weight: str | None = None
-    indicators: tuple[str, ...] = ()
+    indicators: tuple[str, ...] = ()  # one per label, in place of a column of labels
 
     @property
     def names(self) -> list[str]:
@@ -110,20 +103,12 @@ def choose_columns(
     called: Mapping[str, str] | None = None,
     indicators: tuple[str, ...] = (),
 ) -> Columns:
-    """Find the columns that ``wanted`` asks for among ``names``.
+    """Find the columns that ``wanted`` asks for among ``names``; nameless ones are empty strings.
 
-    Args:
-        source: the file or argument that has the columns, for messages.
-        names: its columns; nameless ones are empty strings.
-        wanted: the column named by the user, or ``None`` to guess it, by option; a label is guessed
-            only if ``LABEL_OPTION`` is among them.
-        sample: gives the first rows, read only if the names do not settle the choice.
-        hint: what a file with a single column looks like instead, or nothing.
-        called: what the user calls each option; by default as on the command line.
-        indicators: the columns of ``--label-columns``.
-
-    Raises:
-        DataError: a named column does not exist, or one cannot be guessed.
+    ``wanted`` has the column that the user names, or ``None`` to guess it, by option: labels are
+    guessed only if ``LABEL_OPTION`` is among them. ``sample`` reads the first rows, if the names do
+    not settle the choice. ``hint`` is what a file with one column looks like instead. ``called`` is
+    what the user calls each option; by default as on the command line.
     """
     called = {option: option for option in wanted} if called is None else called
     labels = LABEL_OPTION in wanted
@@ -177,28 +162,20 @@ def _guess(
     if len(candidates) == 2:
         first, second = candidates
         if text is None and label is None:
-            text = _longer(first, second, sample())
+            rows = list(sample())
+            text = max(candidates, key=lambda name: _characters(rows, name))
         text = text or (second if label == first else first)
         label = label or (second if text == first else first)
     return text, label
 
 
 def _first_known(known: Sequence[str], candidates: Sequence[str], taken: str | None) -> str | None:
-    for name in known:
-        for candidate in candidates:
-            if candidate.casefold() == name and candidate != taken:
-                return candidate
-    return None
+    folded = {name.casefold(): name for name in reversed(candidates) if name != taken}
+    return next((folded[name] for name in known if name in folded), None)
 
 
-def _longer(first: str, second: str, rows: Iterable[Mapping[str, object]]) -> str:
-    """The column with more characters in ``rows``; only strings count."""
-    lead = 0
-    for row in rows:
-        for name, sign in ((first, 1), (second, -1)):
-            value = row.get(name)
-            lead += sign * len(value) if isinstance(value, str) else 0
-    return first if lead >= 0 else second
+def _characters(rows: Iterable[Mapping[str, object]], column: str) -> int:
+    return sum(len(value) for row in rows if isinstance(value := row.get(column), str))
 
 
 def _check_named(

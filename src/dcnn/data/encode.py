@@ -30,7 +30,7 @@ from dcnn.data.columns import Columns, shown, shown_names
 from dcnn.data.labels import LabelFormat, one_label_only
 from dcnn.data.readers import ShardReader, TableOptions
 from dcnn.data.records import NoRowsError
-from dcnn.data.split import rows_at, sample_ordinals
+from dcnn.data.split import sample_rows
 from dcnn.data.store import (
     HELD_OUT,
     TOKENIZER,
@@ -136,15 +136,14 @@ class FileEncoder:
                 "disk take words, tweet, whitespace or characters, or pass --no-stream"
             )
         reader = ShardReader(options, labels=True)
-        reader.find_columns(paths)
-        assert reader.first is not None and reader.columns is not None  # noqa: S101, PT018
-        if reader.label_format.multi_label or reader.columns.indicators:
+        first, columns = reader.find_columns(paths)
+        if reader.label_format.multi_label or columns.indicators:
             raise DataError(
-                f"{reader.first} has several labels per row, and a corpus on disk has one; "
+                f"{first} has several labels per row, and a corpus on disk has one; "
                 "train in memory with --no-stream, or give a column with one label per row"
             )
         tokenizer = Tokenizer(text.tokenizer, text.lowercase)
-        return cls(store, options, reader.first, reader.columns, tokenizer)
+        return cls(store, options, first, columns, tokenizer)
 
     def encode(self, path: Path, progress: Progress) -> EncodedFile:
         """Find a file in the store, or encode it.
@@ -373,12 +372,11 @@ def _hold_out(corpus: Corpus, split: TrainingConfig | None) -> Ints:
     for block in corpus.blocks:
         for label, count in zip(block.labels, block.counts, strict=True):
             counts[label] += count
-    ordinals = sample_ordinals(counts, split.dev_fraction, split.seed)
     blocks = (
         (block.labels, corpus.tensors(place)["targets"])
         for place, block in enumerate(corpus.blocks)
     )
-    return rows_at(ordinals, blocks)
+    return sample_rows(counts, split.dev_fraction, split.seed, blocks)
 
 
 def _weight_per_class(corpus: Corpus) -> list[float]:

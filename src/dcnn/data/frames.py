@@ -12,16 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dcnn.data.columns import (
-    LABEL_OPTION,
-    SAMPLED_ROWS,
-    TEXT_OPTION,
-    Columns,
-    check_unique,
-    choose_columns,
-    shown_names,
-)
-from dcnn.errors import DataError, MissingExtraError
+from dcnn.data import columns
+from dcnn.data.columns import LABEL_OPTION, SAMPLED_ROWS, TEXT_OPTION, Columns, shown_names
+from dcnn.errors import DataError, needs_extra
 
 _ARGUMENTS = {TEXT_OPTION: "text_column", LABEL_OPTION: "label_column"}
 _AS_LIST = ("to_pylist", "to_list", "tolist")  # of pyarrow, of pandas and polars, of arrays
@@ -54,21 +47,13 @@ def is_missing(value: object) -> bool:
 
 
 class Frame:
-    """A frame of any library, to be read column by column.
-
-    Args:
-        frame: one, by ``is_frame``.
-        name: the argument that it was passed as, for messages.
-
-    Raises:
-        DataError: it holds several frames, is not in memory, or two columns have one name.
-    """
+    """A frame of any library; ``name`` is the argument that it was passed as, for messages."""
 
     def __init__(self, frame: Any, name: str) -> None:
         self._frame, self._name = _in_memory(frame, name), name
         names = getattr(self._frame, "column_names", None)
         names = list(self._frame.columns if names is None else names)
-        check_unique(name, map(str, names))
+        columns.check_unique(name, map(str, names))
         self._names = {str(column): column for column in names}  # pandas has numbers as names too
 
     def choose(self, text: str | None, label: str | None, *, labels: bool) -> Columns:
@@ -76,7 +61,7 @@ class Frame:
         wanted = {TEXT_OPTION: None if text is None else str(text)}
         if labels:
             wanted[LABEL_OPTION] = None if label is None else str(label)
-        return choose_columns(
+        return columns.choose_columns(
             self._name, list(self._names), wanted, self._sample, called=_ARGUMENTS
         )
 
@@ -85,8 +70,8 @@ class Frame:
         return values_of(self._frame[self._names[name]])
 
     def _sample(self) -> list[Mapping[str, object]]:
-        columns = [islice(self.column(name), SAMPLED_ROWS) for name in self._names]
-        return [dict(zip(self._names, row, strict=True)) for row in zip(*columns, strict=True)]
+        values = [islice(self.column(name), SAMPLED_ROWS) for name in self._names]
+        return [dict(zip(self._names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def _in_memory(frame: Any, name: str) -> Any:
@@ -102,10 +87,8 @@ def _in_memory(frame: Any, name: str) -> Any:
     if not hasattr(kind, "__arrow_c_stream__"):
         remedy = f"give {name}.collect()" if hasattr(kind, "collect") else "give it as a frame"
         raise DataError(f"{name} is a {kind.__name__}, which is not in memory; {remedy}")
-    try:
+    with needs_extra(f"Reading a {kind.__name__}", "data"):
         import pyarrow
-    except ImportError:
-        raise MissingExtraError(f"Reading a {kind.__name__}", "data") from None
     try:
         return pyarrow.table(frame)
     except (pyarrow.ArrowException, TypeError, ValueError) as error:

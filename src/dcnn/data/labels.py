@@ -48,25 +48,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Examples from any reader, as training and evaluation take them.
-
-    Attributes:
-        texts: N strings.
-        targets: (N,) class numbers, or (N, classes) probabilities; 0/1 where multi-label.
-        classes: the labels, by class number.
-        weights: (N,) float32, or none if all examples count the same.
-        multi_label: whether a text may have several labels, or none.
-        source: the file, folder, pattern or argument they come from, for messages.
-        places: where each example is, or none if the examples are counted from 0.
-    """
+    """N examples from any reader, as training and evaluation take them."""
 
     texts: Sequence[str]
-    targets: NDArray[Any]
-    classes: Sequence[Label]
-    weights: NDArray[np.float32] | None = None
-    multi_label: bool = False
-    source: str = "the data"
-    places: Sequence[Place] | None = None
+    targets: NDArray[Any]  # (N,) class numbers, or (N, classes) probabilities; 0/1 if multi-label
+    classes: Sequence[Label]  # by class number
+    weights: NDArray[np.float32] | None = None  # (N,), or none if all examples count the same
+    multi_label: bool = False  # whether a text may have several labels, or none
+    source: str = "the data"  # the file, folder, pattern or argument, for messages
+    places: Sequence[Place] | None = None  # of the examples, or none if they are counted from 0
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -103,25 +93,24 @@ class LabelledTexts:
     def with_classes(self, classes: Sequence[Label]) -> "LabelledTexts":
         """The same examples, numbered by the classes of the training set, which hold all labels."""
         numbers = {label: number for number, label in enumerate(classes)}
-        places = np.array([numbers.get(label, -1) for label in self.classes], np.int64)
-        known = places >= 0
-        unknown = ~known[self.targets] if self.targets.ndim == 1 else self.targets[:, ~known] > 0
-        if unknown.any():
-            index = int(unknown.reshape(len(self), -1).any(axis=1).argmax())
-            if self.targets.ndim == 1:
-                label = self.classes[self.targets[index]]
-            else:
-                label = self.classes[np.flatnonzero(~known)[unknown[index].argmax()]]
+        new_numbers = np.array([numbers.get(label, -1) for label in self.classes], np.int64)
+        if self.targets.ndim == 1:
+            examples, old_numbers = np.arange(len(self)), self.targets
+            targets = new_numbers[old_numbers]
+        else:
+            examples, old_numbers = np.nonzero(self.targets)
+            targets = np.zeros((len(self), len(classes)), self.targets.dtype)
+            values = self.targets[examples, old_numbers]
+            targets[examples, new_numbers[old_numbers]] = values
+        unknown = np.flatnonzero(new_numbers[old_numbers] < 0)
+        if len(unknown):
+            label = self.classes[old_numbers[unknown[0]]]
             names = [str(label) for label in classes]
             raise DataError(
-                f"{self.where(index)}: the label {shown(label)} is not in the training set, which "
-                f"has {shown_names(names)}; correct it, drop the text, or train with it"
-                f"{did_you_mean(str(label), names)}"
+                f"{self.where(examples[unknown[0]])}: the label {shown(label)} is not in the "
+                f"training set, which has {shown_names(names)}; correct it, drop the text, or "
+                f"train with it{did_you_mean(str(label), names)}"
             )
-        if self.targets.ndim == 1:
-            return replace(self, targets=places[self.targets], classes=tuple(classes))
-        targets = np.zeros((len(self), len(classes)), self.targets.dtype)
-        targets[:, places[known]] = self.targets[:, known]
         return replace(self, targets=targets, classes=tuple(classes))
 
 
@@ -135,11 +124,7 @@ def number_labels(
     places: Sequence[Place] | None = None,
     weights: NDArray[np.float32] | None = None,
 ) -> LabelledTexts:
-    """Texts with their labels, or with their lists of labels where ``multi_label``.
-
-    ``classes`` hold all labels, in the order of the class numbers; by default those that occur,
-    sorted.
-    """
+    """Texts with their labels, or lists of labels; ``classes`` are by default these, sorted."""
     if classes is None:
         classes = sorted({label for one in labels for label in one} if multi_label else set(labels))
     numbers = {label: number for number, label in enumerate(classes)}
@@ -170,34 +155,17 @@ class LabelFormat:
 
     Labels are strings in CSV, but have types elsewhere: integers in one file and strings in another
     are likely two codings. A single file may mix types.
-
-    Attributes:
-        multi_label: whether rows have lists of labels; none before the first row.
-        source: the file of the first row.
-        kinds: the types of the labels, each with the file that had it first.
     """
 
-    multi_label: bool | None = None
-    source: str = ""
-    kinds: dict[type, str] = field(default_factory=dict)
+    multi_label: bool | None = None  # whether rows have lists of labels; none before the first row
+    source: str = ""  # the file of the first row
+    kinds: dict[type, str] = field(default_factory=dict)  # each with the file that had it first
 
     def parse(
         self, place: Place, column: str, value: object, separator: str | None, *, typed: bool
     ) -> str | tuple[str, ...]:
         """The label of a row, or its labels where it has a list or ``separator`` splits it."""
         multi_label = isinstance(value, list) or separator is not None
-        self._check(place, value, multi_label)
-        several: Sequence[object] = value if isinstance(value, list) else [value]
-        if typed:
-            for label in several:
-                self._check_kind(place, label)
-        if not multi_label:
-            return parse_label(place, column, value)
-        if isinstance(value, str) and separator:
-            several = [part for part in value.split(separator) if part.strip()]
-        return tuple(dict.fromkeys(parse_label(place, column, label) for label in several))
-
-    def _check(self, place: Place, value: object, multi_label: bool) -> None:
         if self.multi_label is None:
             self.multi_label, self.source = multi_label, place.source
         if self.multi_label and value is None:
@@ -211,6 +179,15 @@ class LabelFormat:
                 f"has {names[not multi_label]}; write the labels of all rows alike, or split "
                 f"strings with {SEPARATOR_OPTION}"
             )
+        several: Sequence[object] = value if isinstance(value, list) else [value]
+        if typed:
+            for label in several:
+                self._check_kind(place, label)
+        if not multi_label:
+            return parse_label(place, column, value)
+        if isinstance(value, str) and separator:
+            several = [part for part in value.split(separator) if part.strip()]
+        return tuple(dict.fromkeys(parse_label(place, column, label) for label in several))
 
     def _check_kind(self, place: Place, label: object) -> None:
         kind = type(label)
@@ -274,19 +251,14 @@ def check_unicode(place: Place, value: str) -> str:
     return value
 
 
-# Checks of a whole data set
-
-
 def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
-    """Check that a classifier can learn from these labels: two or more.
+    """Check that there are two labels or more, each twice if a dev set is split from them.
 
-    If a dev set is split from them, every label is needed twice; but a label of a multi-label set
-    with one example stays in training.
+    A label of a multi-label set with one example stays in training.
     """
-    counts = Counter(
-        chain.from_iterable(examples.labels) if examples.multi_label else examples.labels
-    )
-    if examples.multi_label:
+    multi_label = examples.multi_label
+    counts = Counter(chain.from_iterable(examples.labels) if multi_label else examples.labels)
+    if multi_label:
         if len(counts) < 2:
             found = f"the label {shown(next(iter(counts)))} alone" if counts else "no label at all"
             raise DataError(
@@ -386,7 +358,7 @@ def _from_matrix(
         raise DataError(
             f"y is a matrix, which must hold 0 and 1 only, a column per label; it holds {odd!r}"
         )
-    classes = tuple(range(matrix.shape[1])) if classes is None else classes
+    classes = classes or tuple(range(matrix.shape[1]))
     targets = matrix.astype(np.float32)
     return LabelledTexts(texts, targets, classes, multi_label=True, source=source)
 
@@ -399,7 +371,9 @@ def _from_lists(texts: Sequence[str], y: Sequence[Any], source: str) -> Labelled
                 "of labels, empty where none applies"
             )
     lists = [list(labels) for labels in y]
-    if len({len(labels) for labels in lists}) == 1 and len(lists[0]) > 1 and _are_flags(lists):
+    flags = (type(one) in (int, bool, float) and one in (0, 1) for row in lists for one in row)
+    if len({len(row) for row in lists}) == 1 and len(lists[0]) > 1 and all(flags):
+        # The rows of a matrix, as in [[0, 1], [1, 1]].
         return _from_matrix(texts, np.array(lists), None, source)
     _check_count(texts, len(lists), "lists of labels")
     for index, labels in enumerate(lists):
@@ -414,8 +388,3 @@ def _from_lists(texts: Sequence[str], y: Sequence[Any], source: str) -> Labelled
         raise DataError("some of the labels are strings and some are not; give all of one type")
     classes = np.array(sorted(distinct)).tolist()
     return number_labels(texts, lists, classes=classes, multi_label=True, source=source)
-
-
-def _are_flags(lists: Sequence[Sequence[Any]]) -> bool:
-    """Whether lists of equal length are the rows of a matrix, as in ``[[0, 1], [1, 1]]``."""
-    return all(type(flag) in (int, bool, float) and flag in (0, 1) for row in lists for flag in row)

@@ -11,8 +11,8 @@ import copy
 import glob
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -20,7 +20,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from dcnn.config import TrainingConfig
+from dcnn.data import labels as labelling
+from dcnn.data import records
 from dcnn.data.arrow import ARROW, ArrowTable, open_arrow
 from dcnn.data.columns import (
     INDICATORS_OPTION,
@@ -35,33 +36,12 @@ from dcnn.data.columns import (
     shown,
     shown_names,
 )
-from dcnn.data.labels import (
-    LabelFormat,
-    LabelledTexts,
-    Place,
-    check_form,
-    check_training_labels,
-    check_unicode,
-    number_labels,
-    parse_indicators,
-    sorted_labels,
-)
-from dcnn.data.records import (
-    JSON_LINES,
-    PLAIN,
-    PLAIN_COLUMN,
-    SEPARATORS,
-    LineTable,
-    NoRowsError,
-    Record,
-    open_lines,
-    read_line_table,
-)
-from dcnn.data.split import hold_out
+from dcnn.data.labels import LabelFormat, LabelledTexts, Place
+from dcnn.data.records import PLAIN, SEPARATORS, LineTable, NoRowsError, Record
 from dcnn.errors import DataError
 from dcnn.files import COMPRESSIONS, bare_suffix, check_readable
 
-LINES = (*SEPARATORS, *JSON_LINES, PLAIN)
+LINES = (*SEPARATORS, *records.JSON_LINES, PLAIN)
 
 # Files beside the shards: JSON of Hugging Face's ``save_to_disk``, and a sign of a model folder.
 _NO_DATA = ("dataset_info.json", "dataset_dict.json", "state.json")
@@ -73,25 +53,15 @@ _log = logging.getLogger("dcnn")
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How to read a table.
-
-    Attributes:
-        text_column: the column of the texts; ``None`` is to guess it.
-        label_column: the column of the labels; ``None`` is to guess it.
-        weight_column: the column of the examples' weights; ``None`` is no weights.
-        encoding: of the file's text.
-        header: whether CSV and TSV start with the columns' names; else they are "1", "2", ...
-        labels_separator: splits a cell that holds several labels; ``None`` is one label per cell.
-        label_columns: indicator columns, one per label, of 0 and 1; none is a column of labels.
-    """
+    """How to read a table; a column that is ``None`` is guessed, but for the weights."""
 
     text_column: str | None = None
     label_column: str | None = None
-    weight_column: str | None = None
+    weight_column: str | None = None  # None is no weights
     encoding: str = "utf-8"
-    header: bool = True
-    labels_separator: str | None = None
-    label_columns: tuple[str, ...] = ()
+    header: bool = True  # whether CSV and TSV have names of columns; else they are "1", "2", ...
+    labels_separator: str | None = None  # splits a cell that holds several labels
+    label_columns: tuple[str, ...] = ()  # indicators: one column of 0 and 1 per label
 
     def __post_init__(self) -> None:
         """The labels are given in one way."""
@@ -113,9 +83,6 @@ class TableOptions:
 _DEFAULTS = TableOptions()
 
 
-# Formats and shards
-
-
 Table = LineTable | ArrowTable
 
 
@@ -124,25 +91,28 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in ARROW or bare_suffix(path) in LINES
 
 
-def open_table(path: Path, options: TableOptions = _DEFAULTS) -> AbstractContextManager[Table]:
-    """Open a table; its suffix names its format."""
-    check_readable(path)
-    if path.suffix.lower() in ARROW:
-        return open_arrow(path)
-    if bare_suffix(path) in LINES:
-        return open_lines(path, options.encoding, header=options.header)
-    raise DataError(
-        f"{path}: the suffix {shown(bare_suffix(path))} names no format that can be read; use "
-        f"one of {' '.join(LINES)}, each alone or followed by one of {' '.join(COMPRESSIONS)}, "
+def open_table(
+    path: Path, options: TableOptions, stream: BinaryIO | None = None
+) -> AbstractContextManager[Table]:
+    """Open a table, whose suffix names its format; ``stream`` has the uncompressed bytes of one."""
+    suffix, lines = bare_suffix(path), " ".join(LINES)
+    if stream is None:
+        check_readable(path)
+        if path.suffix.lower() in ARROW:
+            return open_arrow(path)
+    if suffix in LINES:
+        return records.open_lines(path, options.encoding, header=options.header, stream=stream)
+    formats = (
+        f"; use one of {lines}, each alone or followed by one of {' '.join(COMPRESSIONS)}, "
         f"or one of {' '.join(ARROW)} alone"
+        if stream is None
+        else f" here; use one of {lines}"
     )
+    raise DataError(f"{path}: the suffix {shown(suffix)} names no format that can be read{formats}")
 
 
 def find_shards(source: Path, *, log: bool = True) -> list[Path]:
-    """The files that ``source`` names, sorted by path: one, those of a folder, or of a pattern.
-
-    ``log`` says how many there are, and which are left out.
-    """
+    """The files that ``source`` names, sorted by path: one, those of a folder, or of a pattern."""
     if source.is_dir():
         if (source / _MODEL_FILE).exists():
             raise DataError(
@@ -194,19 +164,15 @@ def _matching(pattern: Path) -> list[Path]:
         raise DataError(
             f"{pattern}: not a pattern ({error}); write ** alone, as in a/**/*.csv"
         ) from error
-    hidden = any(part.startswith(".") for part in rest)
-    return [
-        path
-        for path in found
-        if hidden or not any(part.startswith(".") for part in path.relative_to(root).parts)
-    ]
+
+    def is_hidden(parts: Iterable[str]) -> bool:
+        return any(part.startswith(".") for part in parts)
+
+    return [p for p in found if is_hidden(rest) or not is_hidden(p.relative_to(root).parts)]
 
 
 def _is_skipped(path: Path) -> bool:
     return path.name.startswith((".", "_")) or path.name in _NO_DATA
-
-
-# Rows
 
 
 class Row(NamedTuple):
@@ -220,45 +186,35 @@ class Row(NamedTuple):
 
 @dataclass
 class ShardReader:
-    """Reads one file after another; the first decides the columns and the format of the labels.
-
-    Attributes:
-        options: how to read.
-        labels: whether the labels are read.
-        first: the first file that had rows, or none yet.
-        columns: those found in it.
-        label_format: how the rows so far write their labels.
-    """
+    """Reads one file after another; the first decides the columns and the format of the labels."""
 
     options: TableOptions
-    labels: bool
-    first: Path | None = None
-    columns: Columns | None = None
-    label_format: LabelFormat = field(default_factory=LabelFormat)
+    labels: bool  # whether the labels are read; without, there need not be any
+    first: Path | None = None  # the first file that had rows
+    columns: Columns | None = None  # those found in it
+    label_format: LabelFormat = field(default_factory=LabelFormat)  # of the rows so far
 
-    def find_columns(self, paths: Sequence[Path]) -> None:
-        """Find the columns in the first of ``paths`` that has a row, without reading on."""
+    def find_columns(self, paths: Sequence[Path]) -> tuple[Path, Columns]:
+        """The first of ``paths`` that has a row, and its columns; nothing more is read."""
         for path in paths:
             try:
                 with open_table(path, self.options) as table:
                     columns = self._columns(path, table)
                     next(self._rows(path, table, columns), None)
             except NoRowsError:
+                if len(paths) == 1:
+                    raise
                 continue
             self.first, self.columns = path, columns
-            return
+            return path, columns
         raise DataError(f"{paths[0]}: no rows can be read from any of {len(paths)} files")
 
-    def rows(self, path: Path) -> Iterator[Row]:
-        """The rows of one file."""
-        with open_table(path, self.options) as table:
-            yield from self.rows_of(path, table)
-
-    def rows_of(self, path: Path, table: Table) -> Iterator[Row]:
-        """The rows of one file that is open."""
-        columns = self._columns(path, table)
-        yield from self._rows(path, table, columns)
-        self.first, self.columns = self.first or path, columns
+    def rows(self, path: Path, stream: BinaryIO | None = None) -> Iterator[Row]:
+        """The rows of one file; ``stream`` has its bytes where ``path`` only names it."""
+        with open_table(path, self.options, stream) as table:
+            columns = self._columns(path, table)
+            yield from self._rows(path, table, columns)
+            self.first, self.columns = self.first or path, columns
 
     def _rows(self, path: Path, table: Table, columns: Columns) -> Iterator[Row]:
         # A column that was guessed by elimination may be the first row of the data.
@@ -272,7 +228,7 @@ class ShardReader:
             label: str | tuple[str, ...] | None = None
             if columns.indicators:
                 values = {name: record.value(name) for name in columns.indicators}
-                label = parse_indicators(record.place, values)
+                label = labelling.parse_indicators(record.place, values)
             elif columns.label is not None:
                 label = self.label_format.parse(
                     record.place,
@@ -297,7 +253,15 @@ class ShardReader:
                 "give a .csv, .tsv, .jsonl or .parquet file with a text and a label column"
             )
         if self.columns is None:
-            return _find_columns(path, self.options, table, labels=self.labels)
+            options, indicators = self.options, self.options.label_columns if self.labels else ()
+            wanted = {TEXT_OPTION: options.text_column, WEIGHT_OPTION: options.weight_column}
+            if bare_suffix(path) == PLAIN and options.text_column is None:
+                wanted[TEXT_OPTION] = records.PLAIN_COLUMN
+            if self.labels and not indicators:
+                wanted[LABEL_OPTION] = options.label_column
+            return choose_columns(
+                path, table.columns, wanted, table.sample, table.hint, indicators=indicators
+            )
         for name in self.columns.names:
             if name not in table.columns:
                 raise DataError(
@@ -308,45 +272,27 @@ class ShardReader:
         return self.columns
 
 
-def _find_columns(path: Path, options: TableOptions, table: Table, *, labels: bool) -> Columns:
-    """The columns of an open file: those that ``options`` name, and guesses for the others."""
-    wanted = {TEXT_OPTION: options.text_column, WEIGHT_OPTION: options.weight_column}
-    if bare_suffix(path) == PLAIN and options.text_column is None:
-        wanted[TEXT_OPTION] = PLAIN_COLUMN
-    indicators = options.label_columns if labels else ()
-    if labels and not indicators:
-        wanted[LABEL_OPTION] = options.label_column
-    return choose_columns(
-        path, table.columns, wanted, table.sample, table.hint, indicators=indicators
-    )
-
-
 def _text(record: Record, column: str) -> str:
     value = record.value(column)
     if not isinstance(value, str):
         raise DataError(
             f"{record.place}: the text in {shown(column)} is {shown(value)}; it must be a string"
         )
-    return check_unicode(record.place, value)
+    return labelling.check_unicode(record.place, value)
 
 
 def _weight(record: Record, column: str) -> float:
-    value = record.value(column)
-    weight = math.nan
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        try:
-            weight = float(value)
-        except (ValueError, OverflowError):
-            weight = math.nan
+    value: Any = record.value(column)
+    try:
+        weight = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        weight = math.nan
     if not 0 <= weight <= _LARGEST_WEIGHT:
         raise DataError(
             f"{record.place}: the weight in {shown(column)} is {shown(value)}; "
             "it must be a finite number of 0 or more"
         )
     return weight
-
-
-# What commands call
 
 
 class BadShardError(DataError):
@@ -360,71 +306,51 @@ def read_rows(
     labels: bool,
     on_bad_shard: Callable[[DataError], None] | None = None,
 ) -> Iterator[Row]:
-    """Read a table row by row, in bounded memory.
+    """Read a file, folder or pattern row by row, in bounded memory.
 
     Args:
-        source: the file, whose suffix names its format; or a folder or a pattern of many.
+        source: a file, whose suffix names its format; or a folder or a pattern of many.
         options: how to read it.
         labels: whether the label column is read; without it, it need not exist.
-        on_bad_shard: called with what is wrong with a shard, which is then left out whole: each is
-            read to its end before its first row comes. Without it the first error is raised.
-
-    Raises:
-        DataError: the file, a column or a row cannot be used; ``BadShardError`` if it is one of
-            several files. It comes while the rows are taken.
+        on_bad_shard: called with what is wrong with one of several files, which is then left out
+            whole: each is read to its end before its first row comes. Without it, that is a
+            ``BadShardError``.
     """
     shards = find_shards(source)
-    reader = ShardReader(options, labels)
-    some = False
+    reader, some = ShardReader(options, labels), False
     for shard in shards:
-        if on_bad_shard is not None and (error := _fault(reader, shard)):
-            on_bad_shard(error)
-            continue
         try:
+            if on_bad_shard is not None:
+                trial = copy.deepcopy(reader)  # what a bad shard has does not count
+                for _ in trial.rows(shard):
+                    pass
+                reader = trial
             for row in reader.rows(shard):
                 some = True
                 yield row
         except DataError as error:
             if len(shards) == 1:
                 raise
-            if not isinstance(error, NoRowsError):
+            if isinstance(error, NoRowsError):
+                continue
+            if on_bad_shard is None:
                 raise BadShardError(str(error)) from error
+            on_bad_shard(error)
     if not some:
         raise DataError(f"{source}: no rows can be read from any of its {len(shards)} files")
-
-
-def _fault(reader: ShardReader, shard: Path) -> DataError | None:
-    """What is wrong with a shard that is read to its end; ``reader`` stays as it is."""
-    try:
-        for _ in copy.deepcopy(reader).rows(shard):
-            pass
-    except NoRowsError:
-        return None
-    except DataError as error:
-        return error
-    return None
 
 
 def find_text_column(shards: Sequence[Path], options: TableOptions = _DEFAULTS) -> str | None:
     """The column that all shards are read by: that of the first of them that can be read."""
     for shard in shards:
-        try:
-            with open_table(shard, options) as table:
-                return _find_columns(shard, options, table, labels=False).text
-        except DataError:  # raised again when the shard is read
-            continue
+        with suppress(DataError):  # raised again when the shard is read
+            return ShardReader(options, labels=False).find_columns([shard])[1].text
     return options.text_column
 
 
 def read_texts(path: Path, stream: BinaryIO, options: TableOptions = _DEFAULTS) -> Iterator[Row]:
     """Read the texts of uncompressed bytes row by row; ``path`` is only a name with a suffix."""
-    if bare_suffix(path) not in LINES:
-        raise DataError(
-            f"{path}: the suffix {shown(bare_suffix(path))} names no format that can be read here; "
-            f"use one of {' '.join(LINES)}"
-        )
-    table = read_line_table(path, stream, options.encoding, header=options.header)
-    yield from ShardReader(options, labels=False).rows_of(path, table)
+    return ShardReader(options, labels=False).rows(path, stream)
 
 
 def read_labelled(source: Path, options: TableOptions = _DEFAULTS) -> LabelledTexts:
@@ -444,10 +370,10 @@ def read_labelled(source: Path, options: TableOptions = _DEFAULTS) -> LabelledTe
             )
     multi_label = isinstance(labels[0], tuple)
     occurring = chain.from_iterable(labels) if multi_label else labels
-    return number_labels(
+    return labelling.number_labels(
         [row.text for row in rows],
         labels,
-        classes=sorted_labels(chain(occurring, options.label_columns)),
+        classes=labelling.sorted_labels(chain(occurring, options.label_columns)),
         multi_label=multi_label,
         source=str(source),
         places=[row.place for row in rows],
@@ -470,46 +396,12 @@ def read_examples(
             f"{train.source} is multi-label, which only `dcnn train` and `dcnn evaluate` support; "
             "give a column with one label per row"
         )
-    check_training_labels(train, splits=dev is None)
-    others = read_dev_and_test(dev, test, columns)
-    _warn_of_empty_columns(train)
-    for examples in filter(None, others):
-        check_form(examples, multi_label=train.multi_label, of=train.source)
-    dev_set, test_set = (part and part.with_classes(train.classes) for part in others)
-    return train, dev_set, test_set
-
-
-def read_split(
-    data: Path,
-    dev: Path | None,
-    test: Path | None,
-    columns: TableOptions,
-    training: TrainingConfig,
-    *,
-    multi_label: bool = False,
-) -> tuple[LabelledTexts, LabelledTexts, LabelledTexts | None]:
-    """As ``read_examples``, with a dev set held out of ``data`` where none is given."""
-    train, dev_set, test_set = read_examples(data, dev, test, columns, multi_label=multi_label)
-    if dev_set is None:
-        train, dev_set = hold_out(train, training.dev_fraction, training.seed)
-    return train, dev_set, test_set
-
-
-def read_dev_and_test(
-    dev: Path | None, test: Path | None, columns: TableOptions
-) -> tuple[LabelledTexts | None, LabelledTexts | None]:
-    """The dev and the test set, where they are given; weights are for training only."""
-    unweighted = replace(columns, weight_column=None)
-    return (
-        None if dev is None else read_labelled(dev, unweighted),
-        None if test is None else read_labelled(test, unweighted),
-    )
-
-
-def _warn_of_empty_columns(train: LabelledTexts) -> None:
-    """A label column without a 1 stays a class, as in an indicator matrix of scikit-learn."""
-    occurs = train.targets.any(axis=0) if train.multi_label else np.ones(len(train.classes))
-    empty = [str(train.classes[number]) for number in np.flatnonzero(occurs == 0).tolist()]
+    labelling.check_training_labels(train, splits=dev is None)
+    others = [read_evaluation_set(path, columns) for path in (dev, test)]
+    empty = []  # a column without a 1 stays a class, as in an indicator matrix of scikit-learn
+    if train.multi_label:
+        absent = np.flatnonzero(~train.targets.astype(bool).any(axis=0)).tolist()
+        empty = [str(train.classes[number]) for number in absent]
     if empty:
         _log.warning(
             "%s: no row has a 1 in %s of --label-columns; the model keeps such a label but learns "
@@ -517,3 +409,12 @@ def _warn_of_empty_columns(train: LabelledTexts) -> None:
             train.source,
             shown_names(empty),
         )
+    for examples in filter(None, others):
+        labelling.check_form(examples, multi_label=train.multi_label, of=train.source)
+    dev_set, test_set = (part and part.with_classes(train.classes) for part in others)
+    return train, dev_set, test_set
+
+
+def read_evaluation_set(source: Path | None, columns: TableOptions) -> LabelledTexts | None:
+    """A dev or test set, where one is given; weights are for training only."""
+    return None if source is None else read_labelled(source, replace(columns, weight_column=None))

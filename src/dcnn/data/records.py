@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -35,6 +35,10 @@ _OTHER_SEPARATOR = {
     ";": "; the file looks separated by semicolons: write it again with commas",
     "\t": "; the file looks separated by tabs: name it .tsv",
     ",": "; the file looks separated by commas: name it .csv",
+}
+_USUAL_CAUSE = {
+    ",": "; the usual cause is a text that holds a comma or a line break and is not quoted",
+    "\t": "; the usual cause is a tab or a line break inside a text: replace it by a space",
 }
 
 _Item = TypeVar("_Item")
@@ -65,19 +69,12 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class LineTable:
-    """An open text file.
+    """An open text file."""
 
-    Attributes:
-        columns: their names; nameless ones are empty strings.
-        records: all rows.
-        hint: what a file with a single column looks like instead, or nothing.
-        typed: whether values have types: ``1`` and ``"1"`` differ in JSON, not in CSV.
-    """
-
-    columns: list[str]
+    columns: list[str]  # nameless ones are empty strings
     records: Iterator[Record]
-    hint: str = ""
-    typed: bool = False
+    hint: str = ""  # what a file with a single column looks like instead
+    typed: bool = False  # whether 1 and "1" differ: they do in JSON, not in CSV
     _sampled: list[Record] = field(default_factory=list)
 
     def sample(self) -> list[Mapping[str, object]]:
@@ -91,30 +88,26 @@ class LineTable:
 
 
 @contextmanager
-def open_lines(path: Path, encoding: str, *, header: bool) -> Iterator[LineTable]:
-    """Open a text file, plain or compressed; its suffix names its format.
+def open_lines(
+    path: Path, encoding: str, *, header: bool, stream: BinaryIO | None = None
+) -> Iterator[LineTable]:
+    """Open a text file, plain or compressed, or plain bytes in ``stream`` that ``path`` only names.
 
-    ``header`` says whether CSV and TSV start with the names of the columns; else these are numbered
-    from "1".
+    The suffix is that of the format. CSV and TSV without a ``header`` have columns "1", "2", ...
     """
-    with open_bytes(path) as stream:
-        yield read_line_table(path, stream, encoding, header=header)
-
-
-def read_line_table(path: Path, stream: BinaryIO, encoding: str, *, header: bool) -> LineTable:
-    """As ``open_lines``, for bytes that are not compressed; ``path`` only names them."""
     suffix = bare_suffix(path)
-    lines = _read_lines(path, stream, encoding, cr_ends_lines=suffix == ".csv")
-    if suffix in SEPARATORS:
-        return _separated(path, suffix, lines, header=header)
-    if suffix in JSON_LINES:
-        records = _json_records(path, lines)
-        first = _first(path, records)
-        return LineTable(list(first.values), chain([first], records), typed=True)
-    # One text per line, empty ones too: prediction n is of line n.
-    texts = ((number, [_without_end(line)]) for number, line in lines)
-    rows = chain([_first(path, texts)], texts)
-    return LineTable([PLAIN_COLUMN], _records(path, [PLAIN_COLUMN], rows, ""))
+    with open_bytes(path) if stream is None else nullcontext(stream) as opened:
+        lines = _read_lines(path, opened, encoding, cr_ends_lines=suffix == ".csv")
+        if suffix in SEPARATORS:
+            yield _separated(path, suffix, lines, header=header)
+        elif suffix in JSON_LINES:
+            records = _json_records(path, lines)
+            first = _first(path, records)
+            yield LineTable(list(first.values), chain([first], records), typed=True)
+        else:  # one text per line, empty ones too: prediction n is of line n
+            texts = ((number, [_without_end(line)]) for number, line in lines)
+            rows = chain([_first(path, texts)], texts)
+            yield LineTable([PLAIN_COLUMN], _records(path, [PLAIN_COLUMN], rows, ""))
 
 
 def _first(path: Path, items: Iterator[_Item]) -> _Item:
@@ -134,49 +127,40 @@ def _read_lines(
     A lone CR counts as a line only in a file whose first line ends with one. Elsewhere it is a
     character inside a quoted field, and counting it would shift every later number.
     """
-    # "" takes CR for a line end, "\n" does not; both leave the characters as they are.
-    newline = "" if cr_ends_lines else "\n"
-    number, counted, opening = 1, "\n", True
-    with _decoder(path, stream, encoding, newline) as reader:
-        while line := _next_line(path, reader, number):
-            if opening:
-                if line.startswith(_UTF_16_MARKS):
-                    raise DataError(f"{path} looks like UTF-16; read it with --encoding utf-16")
-                line = line.removeprefix("\ufeff")
-                counted = "\r" if line.endswith("\r") else "\n"
-                opening = False
-            if not line.isascii() or "\0" in line:
-                _check_characters(path, reader.encoding, number, line)
-            yield number, line
-            number += line.endswith(("\n", counted))
-
-
-def _decoder(path: Path, stream: BinaryIO, encoding: str, newline: str) -> io.TextIOWrapper:
     try:
-        # An invalid byte becomes a lone surrogate, which _check_characters finds and locates.
-        return io.TextIOWrapper(stream, encoding, "surrogateescape", newline)
+        # "" takes CR for a line end, "\n" does not; both leave the characters as they are. An
+        # invalid byte becomes a lone surrogate, which _check_characters finds and locates.
+        newline = "" if cr_ends_lines else "\n"
+        reader = io.TextIOWrapper(stream, encoding, "surrogateescape", newline)
     except (LookupError, ValueError):
         raise DataError(
             f"{path}: --encoding {shown(encoding)} is not a text encoding; "
             "use for instance utf-8, utf-16, latin-1 or cp1252"
         ) from None
-
-
-def _next_line(path: Path, reader: io.TextIOWrapper, number: int) -> str:
-    try:
-        line = reader.readline(MAX_LINE)
-    except UnicodeError as error:  # UTF-16 and UTF-32 have faults of more than one byte
-        reason = getattr(error, "reason", error)
-        raise DataError(
-            f"{path}: not valid {reader.encoding} at line {number} or later ({reason}); "
-            "name the right encoding, for instance --encoding utf-8"
-        ) from error
-    if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
-        raise DataError(
-            f"{path}, line {number}: longer than {MAX_LINE} characters; "
-            "is this a text file with line ends?"
-        )
-    return line
+    number, counted = 1, ""
+    with reader:
+        try:
+            while line := reader.readline(MAX_LINE):
+                if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
+                    raise DataError(
+                        f"{path}, line {number}: longer than {MAX_LINE} characters; "
+                        "is this a text file with line ends?"
+                    )
+                if not counted:  # the first line
+                    if line.startswith(_UTF_16_MARKS):
+                        raise DataError(f"{path} looks like UTF-16; read it with --encoding utf-16")
+                    line = line.removeprefix("\ufeff")
+                    counted = "\r" if line.endswith("\r") else "\n"
+                if not line.isascii() or "\0" in line:
+                    _check_characters(path, reader.encoding, number, line)
+                yield number, line
+                number += line.endswith(("\n", counted))
+        except UnicodeError as error:  # UTF-16 and UTF-32 have faults of more than one byte
+            reason = getattr(error, "reason", error)
+            raise DataError(
+                f"{path}: not valid {reader.encoding} at line {number} or later ({reason}); "
+                "name the right encoding, for instance --encoding utf-8"
+            ) from error
 
 
 def _check_characters(path: Path, encoding: str, number: int, line: str) -> None:
@@ -207,9 +191,17 @@ def _separated(
     path: Path, suffix: str, lines: Iterator[tuple[int, str]], *, header: bool
 ) -> LineTable:
     rows = _csv_rows(path, lines) if suffix == ".csv" else _tsv_rows(lines)
-    blank: list[_Fields] = []
-    first = _first(path, _skip_blank(path, rows, None if header else blank))
-    line, fields = first
+    blank: list[_Fields] = []  # without a header, a blank row may be a text
+    line, fields = first = _first(path, rows)
+    while _is_blank(fields):
+        if not header:
+            blank.append(first)
+        if len(blank) > MAX_BLANK_ROWS:
+            raise DataError(
+                f"{path}: the first {MAX_BLANK_ROWS:,} rows are blank; remove the blank lines "
+                "at the start of the file"
+            )
+        line, fields = first = _first(path, rows)
     hint = ""
     if len(fields) == 1:
         others = (mark for mark in _OTHER_SEPARATOR if mark != SEPARATORS[suffix])
@@ -220,29 +212,8 @@ def _separated(
     else:
         columns = [str(place) for place in range(1, len(fields) + 1)]
         rows = chain(blank, [first], rows)
-    if hint:
-        cause = hint
-    elif suffix == ".csv":
-        cause = "; the usual cause is a text that holds a comma or a line break and is not quoted"
-    else:
-        cause = "; the usual cause is a tab or a line break inside a text: replace it by a space"
+    cause = hint or _USUAL_CAUSE[SEPARATORS[suffix]]
     return LineTable(columns, _records(path, columns, rows, cause), hint)
-
-
-def _skip_blank(
-    path: Path, rows: Iterator[_Fields], blank: list[_Fields] | None
-) -> Iterator[_Fields]:
-    """The rows that are not blank; those before them are put into ``blank``, if it is given."""
-    for row in rows:
-        if not _is_blank(row[1]):
-            yield row
-        elif blank is not None:
-            blank.append(row)
-            if len(blank) > MAX_BLANK_ROWS:
-                raise DataError(
-                    f"{path}: the first {MAX_BLANK_ROWS:,} rows are blank; remove the blank lines "
-                    "at the start of the file"
-                )
 
 
 def _is_blank(fields: list[str]) -> bool:

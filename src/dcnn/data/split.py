@@ -1,10 +1,9 @@
 """Holding out a dev set: seeded, and stratified by label.
 
 Every label keeps its share, to the nearest whole example, with at least one example on each side; a
-label with one example stays in training. ``hold_out`` splits examples in memory;
-``sample_ordinals`` and ``rows_at`` split a corpus on disk, in two passes over its blocks and in
-bounded memory. Its dev set has at most 50,000 examples: enough to measure accuracies to a few
-tenths of a per cent.
+label with one example stays in training. ``hold_out`` splits examples in memory, ``sample_rows`` a
+corpus on disk, in bounded memory. Its dev set has at most 50,000 examples: enough to measure
+accuracies to a few tenths of a per cent.
 """
 
 from collections import Counter, defaultdict
@@ -23,11 +22,7 @@ MAX_DEV = 50_000  # examples of a corpus on disk
 def hold_out(
     examples: LabelledTexts, fraction: float, seed: int
 ) -> tuple[LabelledTexts, LabelledTexts]:
-    """Split ``examples`` into a training set and a dev set, which has no weights.
-
-    Raises:
-        DataError: no example can be held out.
-    """
+    """Split ``examples`` into a training set and a dev set, which has no weights."""
     split = split_label_sets if examples.multi_label else stratified_split
     kept, held_out = split(examples.labels, fraction, seed)
     if not len(held_out):
@@ -53,10 +48,7 @@ def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> 
 def split_label_sets(
     sets: Sequence[Sequence[Hashable]], fraction: float, seed: int
 ) -> tuple[Ints, Ints]:
-    """As ``stratified_split``, for several labels each: stratified by the rarest of them.
-
-    Every label keeps an example in training.
-    """
+    """As ``stratified_split``, by the rarest of several labels; all keep an example in training."""
     counts = Counter(label for labels in sets for label in labels)
     keys = [min(labels, key=lambda one: (counts[one], str(one)), default=None) for labels in sets]
     kept, held_out = stratified_split(keys, fraction, seed)
@@ -73,33 +65,31 @@ def _share(count: int, fraction: float) -> int:
     return min(max(1, round(fraction * count)), count - 1)
 
 
-def sample_ordinals(
-    counts: Mapping[str, int], fraction: float, seed: int, most: int = MAX_DEV
-) -> dict[str, Ints]:
-    """Which examples of each label are held out: the first, the third, ..., ascending."""
+def sample_rows(
+    counts: Mapping[str, int],
+    fraction: float,
+    seed: int,
+    blocks: Iterable[tuple[list[str], Ints]],
+    most: int = MAX_DEV,
+) -> Ints:
+    """The rows of a corpus on disk that are held out, ascending, counted over all blocks.
+
+    ``counts`` has the examples of each label; ``blocks`` have their labels and (rows,) targets,
+    which index these.
+    """
     generator = np.random.default_rng(seed)
     fraction = min(fraction, most / sum(counts.values()))
-    return {
+    ordinals = {  # which examples of a label are held out, of those that are still to come
         label: np.sort(generator.choice(count, _share(count, fraction), replace=False))
         for label, count in sorted(counts.items())
     }
-
-
-def rows_at(ordinals: Mapping[str, Ints], blocks: Iterable[tuple[list[str], Ints]]) -> Ints:
-    """The rows of these examples, ascending, counted over all blocks from 0.
-
-    Args:
-        ordinals: of each label, as ``sample_ordinals`` gives them.
-        blocks: of each block in order, its labels and (rows,) the index of each row's label.
-    """
-    seen = dict.fromkeys(ordinals, 0)
     rows: list[Ints] = [np.empty(0, np.int64)]
     first_row = 0
     for labels, targets in blocks:
         for place, label in enumerate(labels):
             here = np.flatnonzero(targets == place)
-            first, last = np.searchsorted(ordinals[label], (seen[label], seen[label] + len(here)))
-            rows.append(first_row + here[ordinals[label][first:last] - seen[label]])
-            seen[label] += len(here)
+            inside = ordinals[label] < len(here)
+            rows.append(first_row + here[ordinals[label][inside]])
+            ordinals[label] = ordinals[label][~inside] - len(here)
         first_row += len(targets)
     return np.sort(np.concatenate(rows))
