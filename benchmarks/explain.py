@@ -1,4 +1,4 @@
-"""Explaining one sentence: trace, graph, relevance, and the formats it is written in.
+"""Explaining one sentence: trace, graph, attributions, and the formats it is written in.
 
     python benchmarks/explain.py [--out FILE]
 
@@ -47,11 +47,11 @@ def steps(predictor: Predictor) -> dict[str, Callable[[], object]]:
     return {
         "trace": lambda: trace_sentence(predictor.artifact, words),
         "graph": lambda: build_graph(trace),
-        "relevance of words and n-grams": lambda: (
+        "attributions of words and n-grams": lambda: (
             word_attributions(trace, 0),
             strongest_ngrams(trace, 0),
         ),
-        "trace, graph and relevance": core,
+        "trace, graph and attributions": core,
         "deletions": lambda: deletions(predictor, words),
         "explain(), all of it": lambda: explain(predictor, " ".join(words)),
         "SVG": lambda: to_svg(make_picture(trace, 0)),

@@ -38,10 +38,10 @@ def ngrams_with(index: DetectorIndex, detector: Detector, word: str) -> tuple[in
 def detector_for_word(index: DetectorIndex, word: str) -> Detector | None:
     """The first-layer detector in whose n-grams a word most often contributes most.
 
-    None if there is no detector that has the word in more than half of its n-grams, or only faint
+    None if there is no detector that has the word in more than half of its n-grams, or only weak
     ones.
     """
-    heard = [d for d in index.find(word) if d.layer == 1 and not index.is_faint(d)]
+    heard = [d for d in index.find(word) if d.layer == 1 and not index.is_weak(d)]
     counts = {detector: ngrams_with(index, detector, word) for detector in heard}
     enough = [detector for detector in heard if 2 * counts[detector][1] > index.shown]
     return max(enough, key=counts.__getitem__, default=None)  # among equals the clearest

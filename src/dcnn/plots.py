@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
 
-from dcnn.errors import MissingExtraError
+from dcnn.errors import needs_extra
 from dcnn.metrics import Bin, calibration_error
 
 GREEN, RED, BLUE, GREY = "#0b6e4f", "#c1554d", "#2f6db3", "#8a8f98"
@@ -30,17 +30,11 @@ _STYLE: dict[Any, Any] = {
 
 
 def draw_svg(draw: Callable[[Any], None], width: float = 6.4, height: float = 3.4) -> str:
-    """An SVG element of what ``draw`` puts on the axes that it is given; sizes in inches.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    try:
+    """An SVG element of what ``draw`` puts on the axes that it is given; sizes in inches."""
+    with needs_extra("A chart", "tune"):
         import matplotlib
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("A chart", "tune") from None
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="tight")
         draw(figure.add_subplot())

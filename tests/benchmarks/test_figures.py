@@ -139,11 +139,11 @@ def index():
 def test_figure_4_finds_the_detector_of_a_word_and_says_where_there_is_none(index):
     assert detector_for_word(index, "not") == NOT_DETECTOR
     artifact = artifact_with_a_not_detector()
-    artifact.weights["layers.0.filters"][:, 0, NOT_DETECTOR.row] /= 5  # the others are not faint
+    artifact.weights["layers.0.filters"][:, 0, NOT_DETECTOR.row] /= 5  # the others are not weak
     index = rank_detectors(Predictor(artifact), corpus_with_not(), top=30, layers=[1])
     lacking = 0
     for word in index.predictor.artifact.encoder.vocabulary.words:
-        heard = [detector for detector in index.find(word) if not index.is_faint(detector)]
+        heard = [detector for detector in index.find(word) if not index.is_weak(detector)]
         holding = [ngrams_with(index, detector, word)[1] for detector in heard]
         enough = any(2 * count > index.shown for count in holding)
         assert (detector_for_word(index, word) is not None) == enough

@@ -11,10 +11,10 @@ from dcnn.inspection import attribution
 from dcnn.inspection.attribution import (
     NGRAM_SHARE,
     NGram,
+    backward_step,
     logit_coefficients,
     node_word_contributions,
     phrase_attribution,
-    push_down,
     strongest_ngrams,
     strongest_nodes,
     word_attributions,
@@ -42,7 +42,7 @@ def test_every_layer_of_nodes_and_edges_adds_up_to_the_logit(seen):
             if coefficients.layer == 0:
                 break
             biases += bias_contribution(seen.trace, coefficients)
-            coefficients, edges = push_down(seen.trace, coefficients)
+            coefficients, edges = backward_step(seen.trace, coefficients)
             assert edges.contribution.sum() + biases == pytest.approx(
                 seen.trace.logits[of_class], abs=1e-5
             )
@@ -74,7 +74,7 @@ def test_words_and_biases_add_up_to_the_value_of_every_node(seen, layer):
         )
         while coefficients.layer > 0:
             biases[node] += bias_contribution(seen.trace, coefficients)
-            coefficients, _ = push_down(seen.trace, coefficients)
+            coefficients, _ = backward_step(seen.trace, coefficients)
     np.testing.assert_allclose(words.sum(axis=1) + biases, values.ravel(), atol=1e-5)
 
 

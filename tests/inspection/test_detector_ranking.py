@@ -154,16 +154,16 @@ def test_a_text_that_repeats_itself_offers_each_mgram_once_per_block():
 def test_the_receptive_field_is_the_words_with_a_path_to_the_node(seen, backend):
     graph = to_networkx(seen.graph)
     depth = seen.artifact.config.model.depth
-    batch = pooled(seen.artifact, [*BATCH_MATES, seen.words], [depth], backend)
+    layers = pooled(seen.artifact, [*BATCH_MATES, seen.words], [depth], backend)
     number = len(BATCH_MATES)
     for node, at in graph.nodes(data=True):
         if node == "root" or at["layer"] == 0:
             continue
         below = networkx.ancestors(graph, node)
         words = {graph.nodes[n]["position"] for n in below if graph.nodes[n]["layer"] == 0}
-        here = batch.layers[at["layer"] - 1]
+        here = layers[at["layer"] - 1]
         place = here.positions[number, at["map"], at["row"]].tolist().index(at["position"])
-        got = batch.receptive_field(number, at["layer"], at["map"], at["row"], place)
+        got = here.receptive_field(number, at["map"], at["row"], place)
         assert got.tolist() == sorted(words)
         value = here.values[number, at["map"], at["row"], place]
         assert value == pytest.approx(at["value"], abs=1e-5)
@@ -174,12 +174,12 @@ def strongest_nodes(artifact, sentences, layer):
     found = {}
     for words in sentences:
         trace = trace_sentence(artifact, words)
-        batch = pooled(artifact, [words], [layer])
+        here = pooled(artifact, [words], [layer])[-1]
         ids = artifact.encoder.vocabulary.ids(words)
         for o, r, k in np.ndindex(trace.layers[layer - 1].values.shape):
-            at = batch.receptive_field(0, layer, o, r, k)
+            at = here.receptive_field(0, o, r, k)
             key = tuple(ids[i] for i in at), tuple((at - at[0]).tolist())
-            value = float(batch.layers[layer - 1].values[0, o, r, k])
+            value = float(here.values[0, o, r, k])
             best = found.setdefault((o, r), {})
             best[key] = max(value, best.get(key, value))
     return found

@@ -93,7 +93,7 @@ def test_a_detector_is_named_and_found_by_its_word(index):
     for detector in index.find("not"):
         assert "not" in {w.word for w in index.distinctive_words(detector)}
     assert index.find("plot") == []
-    assert not index.is_faint(NOT_DETECTOR)
+    assert not index.is_weak(NOT_DETECTOR)
 
 
 def test_several_words_must_all_be_distinctive(index):
@@ -101,16 +101,16 @@ def test_several_words_must_all_be_distinctive(index):
     assert both == set(index.find("not")) & set(index.find("good"))
 
 
-def test_faint_detectors_come_last():
+def test_weak_detectors_come_last():
     artifact = artifact_with_a_not_detector()
     artifact.weights["layers.0.filters"][0, 0, 0] = 1e-9
     index = rank_detectors(Predictor(artifact), TEXTS, layers=[1])
-    assert index.is_faint(Detector(1, 0, 0))
-    assert not index.is_faint(NOT_DETECTOR)
-    order = [index.is_faint(detector) for detector in index.by_distinctiveness()]
+    assert index.is_weak(Detector(1, 0, 0))
+    assert not index.is_weak(NOT_DETECTOR)
+    order = [index.is_weak(detector) for detector in index.by_distinctiveness()]
     assert order == sorted(order)
-    assert [index.is_faint(d) for d in index.find("not")] == sorted(
-        index.is_faint(d) for d in index.find("not")
+    assert [index.is_weak(d) for d in index.find("not")] == sorted(
+        index.is_weak(d) for d in index.find("not")
     )
 
 
@@ -148,7 +148,7 @@ def test_labels_of_a_multi_label_model_have_contributions_of_their_own():
 def test_detectors_of_a_text_are_sorted_by_strength(index):
     reactions = index.for_text("the plot was not bad at all")
     assert {reaction.detector for reaction in reactions} == set(index.detectors)
-    order = [(index.is_faint(r.detector), -r.strength) for r in reactions]
+    order = [(index.is_weak(r.detector), -r.strength) for r in reactions]
     assert order == sorted(order)
     (of_not,) = (r for r in reactions if r.detector == NOT_DETECTOR)
     assert of_not.strength == pytest.approx(1)  # as strong as in the corpus

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcnn.inspection.attribution import logit_coefficients, push_down, word_attributions
+from dcnn.inspection.attribution import backward_step, logit_coefficients, word_attributions
 from dcnn.inspection.feature_graph import to_networkx
 from dcnn.inspection.picture import MANY_WORDS, caption, make_picture, place, shortened, spread
 from small_networks import example, inspected
@@ -54,7 +54,7 @@ def test_the_strongest_edges_are_the_ones_kept():
     (top,) = (edge.source for edge in one.edges if edge.target == "root")
     (kept,) = (edge for edge in one.edges if edge.target == top)
     every = logit_coefficients(trace, [0], trace.depth)
-    _, edges = push_down(trace, every)
+    _, edges = backward_step(trace, every)
     node = int(np.argmax(np.abs(trace.contributions[0])))
     largest = np.abs(edges.contribution[edges.target == node]).max()
     assert abs(kept.contribution) == pytest.approx(largest)

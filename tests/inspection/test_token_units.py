@@ -1,4 +1,4 @@
-"""A model that reads characters or pieces of words is not said to read words."""
+"""A model that reads characters or subwords is not said to read words."""
 
 import io
 import re

@@ -13,14 +13,8 @@ from dcnn.config import DCNNConfig
 from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import UserError
 from dcnn.files import check_place, standard_output, write_atomically
-from dcnn.inspection.detector_ranking import Detection, Detector
-from dcnn.inspection.detectors import (
-    DetectorIndex,
-    SelectedDetector,
-    check_dcnn,
-    known_words,
-    rank_detectors,
-)
+from dcnn.inspection.detector_ranking import Detection, Detector, check_dcnn
+from dcnn.inspection.detectors import DetectorIndex, SelectedDetector, known_words, rank_detectors
 from dcnn.inspection.explanation import class_number
 from dcnn.inspection.render import class_contributions, corpus_summary, report_writer
 from dcnn.predictor import Predictor
@@ -100,28 +94,17 @@ def detectors(
     with cli.count_progress(stderr, "reading the corpus: {count} texts") as report:
         texts = (row.text for row in read_rows(corpus, columns, labels=False))
         index = rank_detectors(predictor, texts, top, None if layer is None else [layer], report)
+    chosen: Sequence[SelectedDetector]
     if one is not None:
         chosen, order = [SelectedDetector(one)], ""
     elif find is not None:
         chosen = [SelectedDetector(found) for found in index.find(find)]
         order = f"how much more of {cli.printable(find)!r} they hold than the corpus does"
     elif of_class is not None:
-        chosen = [
-            SelectedDetector(
-                contribution.detector, "", {"class": of_class, "amount": contribution.amount}
-            )
-            for contribution in index.for_class(of_class)
-        ]
+        chosen = index.for_class(of_class)
         order = f"their contribution to {cli.printable(of_class)}"
     elif like is not None:
-        chosen = [
-            SelectedDetector(
-                reaction.detector,
-                f"strength {reaction.strength:.2f} on: {reaction.detection}",
-                {"strength": reaction.strength, "on": str(reaction.detection)},
-            )
-            for reaction in index.for_text(like)
-        ]
+        chosen = index.for_text(like)
         order = "how strongly they fire on the text"
     else:
         chosen = [SelectedDetector(found) for found in index.by_distinctiveness()]

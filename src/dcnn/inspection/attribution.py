@@ -5,10 +5,10 @@ weight times value over its edges, plus the bias. So a logit is a sum over paths
 graph: a path that starts at a word, or at a node's bias, and ends at the root contributes the
 product of what it starts from, the weights of its edges and the gains of its nodes.
 
-One pass computes all of it: ``push_down`` takes coefficients, what one unit of a node's value
-contributes to an output, from some nodes of a layer to the nodes below that they read. The outputs
-may be a logit (word attributions, edges of a picture), single nodes (n-grams, words of a node),
-groups of nodes (comparison of two texts) or all logits (detectors).
+One backward pass computes all of it: ``backward_step`` takes coefficients, what one unit of a
+node's value contributes to an output, from some nodes of a layer to the nodes below that they read.
+The outputs may be a logit (word attributions, edges of a picture), single nodes (n-grams, words of
+a node), groups of nodes (comparison of two texts) or all logits (detectors).
 
 - The attribution of a word for a class is the sum over all paths that start at it. All words, all
   biases of nodes and the root's own bias add up to the logit.
@@ -19,8 +19,8 @@ groups of nodes (comparison of two texts) or all logits (detectors).
   word that is its attribution; for words that never meet below the root it is 0.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,28 +51,21 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class ContributingEdges:
-    """The edges that a push follows, each array (E,)."""
+    """The edges that a backward step follows, each array (E,)."""
 
     target: Ints  # index into the nodes of the upper layer's ``Coefficients``
     source: Ints  # number of the node in the flattened lower layer
     contribution: Doubles  # of the paths through the edge to the output of its target
 
 
-KeepEdges = Callable[[ContributingEdges], Ints]  # indices of the edges to follow
-
-
-def push_down(
-    trace: Trace, above: Coefficients, keep: KeepEdges | None = None
+def backward_step(
+    trace: Trace,
+    above: Coefficients,
+    keep: Callable[[ContributingEdges], Ints] | None = None,
 ) -> tuple[Coefficients, ContributingEdges]:
-    """Push coefficients down by one layer.
+    """The coefficients of the nodes that some nodes of layer 1 or above read, and the edges.
 
-    Args:
-        trace: the sentence.
-        above: coefficients of nodes of layer 1 or above.
-        keep: chooses among the edges; paths through the others end there.
-
-    Returns:
-        The coefficients of the nodes below that are read, and the edges that were followed.
+    ``keep`` gives the indices of the edges to follow; paths through the others end there.
     """
     layer, below = trace.layers[above.layer - 1], trace.values(above.layer - 1)
     target, source, weight = incoming_edges(
@@ -99,11 +92,7 @@ def logit_coefficients(
 ) -> Coefficients:
     """Of the nodes of a layer with a path to the root; output i is the logit of ``classes[i]``.
 
-    Args:
-        trace: the sentence.
-        classes: numbers of the classes.
-        layer: of the nodes.
-        row: of the nodes; all rows if not given.
+    With ``row``, of the nodes of that row alone.
     """
     _, rows, kept = trace.values(trace.depth).shape
     top = np.arange(trace.head_weight.shape[1])
@@ -113,7 +102,7 @@ def logit_coefficients(
     nodes, outputs = np.tile(top, len(classes)), np.repeat(np.arange(len(classes)), len(top))
     coefficients = Coefficients(trace.depth, nodes, outputs, weights)
     while coefficients.layer > layer:
-        coefficients, _ = push_down(trace, coefficients)
+        coefficients, _ = backward_step(trace, coefficients)
     return coefficients
 
 
@@ -121,7 +110,7 @@ def word_contributions(trace: Trace, coefficients: Coefficients) -> Doubles:
     """(outputs, s) the contribution of every word to every output; the rest is biases."""
     count, words = int(coefficients.outputs.max()) + 1, len(trace.words)
     while coefficients.layer > 0:
-        coefficients, _ = push_down(trace, coefficients)
+        coefficients, _ = backward_step(trace, coefficients)
     place = coefficients.outputs * words + coefficients.nodes % words
     flat = np.bincount(place, coefficients.contributions(trace), minlength=count * words)
     return flat.astype(np.float64).reshape(count, words)
@@ -161,10 +150,9 @@ def phrase_attribution(trace: Trace, of_class: int, positions: Iterable[int]) ->
     meet = np.logical_and.reduce([_reached_from(trace, position) for position in phrase])
     if not meet.any():
         return 0.0
-    every = logit_coefficients(trace, [of_class], trace.depth)
-    through = replace(
-        every, nodes=every.nodes[meet], outputs=every.outputs[meet], values=every.values[meet]
-    )
+    nodes = np.flatnonzero(meet)
+    weights = trace.head_weight[of_class, nodes].astype(np.float64)
+    through = Coefficients(trace.depth, nodes, np.zeros_like(nodes), weights)
     return float(word_contributions(trace, through)[0, phrase].sum())
 
 
@@ -182,27 +170,27 @@ def _reached_from(trace: Trace, position: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class NGram:
-    """Words, next to each other or apart, that topmost nodes come from.
+    """Words, next to each other or apart, that topmost nodes come from."""
 
-    Attributes:
-        positions: of the words in the sentence, ascending.
-        words: the words.
-        attribution: contribution of the paths from these words through these nodes to the logit.
-        nodes: how many topmost nodes have this n-gram.
-    """
-
-    positions: tuple[int, ...]
+    positions: tuple[int, ...]  # in the sentence, ascending
     words: tuple[str, ...]
-    attribution: float
-    nodes: int
+    attribution: float  # of the paths from these words through these nodes
+    nodes: int  # number of topmost nodes with this n-gram
 
     def __str__(self) -> str:
-        parts = [self.words[0]]
-        for before, here, word in zip(
-            self.positions, self.positions[1:], self.words[1:], strict=False
-        ):
-            parts.append(word if here == before + 1 else f"... {word}")
-        return " ".join(parts)
+        return " ".join(part for part, _ in words_and_gaps(self.words, self.positions, "..."))
+
+
+def words_and_gaps(
+    words: Sequence[str], positions: Sequence[int], gap: str
+) -> Iterator[tuple[str, int | None]]:
+    """Every word with its position; ``gap`` with none where words of the sentence are left out."""
+    before = positions[0] - 1
+    for word, position in zip(words, positions, strict=True):
+        if position != before + 1:
+            yield gap, None
+        yield word, position
+        before = position
 
 
 def strongest_nodes(trace: Trace, of_class: int, count: int) -> Ints:
@@ -228,11 +216,7 @@ def strongest_ngrams(trace: Trace, of_class: int, count: int = TOP_NODES) -> lis
 
 
 def fewest_words(contributions: Doubles) -> tuple[int, ...]:
-    """Positions of the fewest words that make up ``NGRAM_SHARE`` of all positive contributions.
-
-    Args:
-        contributions: (s,) of each word; those below 0 are ignored.
-    """
+    """Positions of the fewest words that make up ``NGRAM_SHARE`` of all positive contributions."""
     order = np.argsort(-contributions, kind="stable")
     total = np.cumsum(np.maximum(contributions[order], 0))
     if total[-1] == 0:  # only biases contribute

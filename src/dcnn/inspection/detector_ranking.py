@@ -18,23 +18,22 @@ harder to enter, and the same n-gram has the same value everywhere. So the count
 nothing is stored about n-grams that were dropped. Among equal values the first one stays.
 """
 
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import chain, pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact
 from dcnn.config import DCNNConfig
+from dcnn.errors import UserError
+from dcnn.inspection.attribution import words_and_gaps
 from dcnn.inspection.feature_graph import incoming_edges
-from dcnn.inspection.trace import Doubles, Floats
+from dcnn.inspection.trace import Floats
 from dcnn.ops import native, reference
-from dcnn.ops.reference import dynamic_k
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 
@@ -53,17 +52,11 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, order=True)
 class Detector:
-    """One feature detector.
+    """One feature detector."""
 
-    Attributes:
-        layer: from 1.
-        map: feature map, from 0.
-        row: row of the map, from 0: before folding in the first layer, after it above.
-    """
-
-    layer: int
-    map: int
-    row: int
+    layer: int  # from 1
+    map: int  # from 0
+    row: int  # from 0: before folding in the first layer, after it above
 
     def __str__(self) -> str:
         return f"{self.layer}:{self.map}:{self.row}"
@@ -71,27 +64,18 @@ class Detector:
 
 @dataclass(frozen=True)
 class Detection:
-    """An n-gram on which a detector has a large value.
+    """An n-gram on which a detector has a large value."""
 
-    Attributes:
-        words: the words, as in the first occurrence.
-        positions: of the words, ascending: in the m-gram for the first layer, in the sentence
-            above it, where there may be gaps.
-        value: of the detector: the dot product in the first layer, the node after tanh above it.
-        count: how often this n-gram with this value occurs in the corpus.
-        strongest: those of ``positions`` whose words, the fewest, contribute at least half of what
-            all words contribute to make the value large; empty if none does.
-        sentence: the whole sentence of the first occurrence; empty if it is too long to be traced.
-        column: first layer: where the n-gram starts in the sentence; above it: the place of the
-            value among the k that its row kept.
-    """
-
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # as in the first occurrence
+    # Ascending: in the m-gram for the first layer, in the sentence, with gaps, above it.
     positions: tuple[int, ...]
-    value: float
-    count: int
+    value: float  # the dot product in the first layer, the node after tanh above it
+    count: int  # how often this n-gram with this value occurs in the corpus
+    # Positions of the fewest words that contribute half of what makes the value large.
     strongest: tuple[int, ...] = ()
+    # Of the first occurrence; empty if it is too long to be traced.
     sentence: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    # First layer: where the n-gram starts in the sentence; above: among the k that its row kept.
     column: int = field(default=0, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -99,45 +83,29 @@ class Detection:
 
     def parts(self) -> Iterator[tuple[str, bool]]:
         """The words, with an ellipsis for every gap, and whether each is one of the strongest."""
-        before = self.positions[0] - 1
-        for word, position in zip(self.words, self.positions, strict=True):
-            if position != before + 1:
-                yield "\u2026", False
-            yield word, position in self.strongest
-            before = position
-
-
-class Candidates(Protocol):
-    """N-grams of a part of the corpus, each identified by its place."""
-
-    def key(self, detector: int, place: int) -> Hashable:
-        """Equal for n-grams that are the same for a detector."""
-
-    def detection(self, detector: int, place: int, value: float, count: int) -> Detection:
-        """The n-gram; called only when it enters a list."""
+        for part, position in words_and_gaps(self.words, self.positions, "\u2026"):
+            yield part, position in self.strongest
 
 
 class StrongestLists:
-    """The n-grams with the largest values of each of D detectors.
-
-    Args:
-        detectors: D.
-        length: number of distinct n-grams per list.
-    """
+    """The distinct n-grams with the largest values of each of D detectors."""
 
     def __init__(self, detectors: int, length: int) -> None:
         self.length = length
         self._threshold: Floats = np.full(detectors, -np.inf, np.float32)
-        self._lists = [_ShortList() for _ in range(detectors)]
+        # By key; the largest value first, and among equal ones the first occurrence.
+        self._lists: list[dict[Hashable, Detection]] = [{} for _ in range(detectors)]
 
-    def update(self, values: Floats, counts: Ints, candidates: Candidates, start: int = 0) -> None:
+    def update(
+        self, values: Floats, counts: Ints, ngrams: "MGrams | PooledLayer", start: int = 0
+    ) -> None:
         """Take what is strong enough.
 
         Args:
             values: (D, M) of M n-grams, in the order of the corpus.
             counts: (M,) how often each occurs; 0 is not at all.
-            candidates: the n-grams.
-            start: place of the first of them.
+            ngrams: gives each its key, equal for n-grams that are the same for a detector.
+            start: place of the first of them in ``ngrams``.
         """
         # After a while few detectors find anything: search the places of those alone.
         hopeful = np.flatnonzero(values.max(axis=1) >= self._threshold)
@@ -154,57 +122,40 @@ class StrongestLists:
         for first, last in pairwise([*starts.tolist(), len(rows)]):
             at = places[first:last]
             columns = (at + start).tolist(), found[first:last].tolist(), counts[at].tolist()
-            self._update_one(int(rows[first]), zip(*columns, strict=True), candidates)
+            self._update_one(int(rows[first]), zip(*columns, strict=True), ngrams)
 
     def _update_one(
-        self, number: int, found: Iterable[tuple[int, float, int]], candidates: Candidates
+        self,
+        number: int,
+        found: Iterable[tuple[int, float, int]],
+        ngrams: "MGrams | PooledLayer",
     ) -> None:
-        """Offer places, values and counts to one list until the values are too small for it."""
-        short, threshold = self._lists[number], float(self._threshold[number])
+        """Add places, values and counts, the largest value first, to the list of one detector."""
+        detections, threshold = self._lists[number], float(self._threshold[number])
+        new: set[Hashable] = set()
         for place, value, count in found:
             if value < threshold:
                 break
-            key = candidates.key(number, place)
-            known = short.detections.get(key)
+            key = ngrams.key(number, place)
+            known = detections.get(key)
             if known is not None and known.value >= value:
                 if known.value == value:
-                    short.detections[key] = replace(known, count=known.count + count)
-                continue
-            if known is not None:
-                short.remove(key)
-            elif len(short.ranked) == self.length:
-                if value == threshold:  # equal to the last one, and later
-                    continue
-                short.remove(short.ranked[-1][2])
-            short.add(key, candidates.detection(number, place, value, count))
-            if len(short.ranked) == self.length:
-                threshold = -short.ranked[-1][0]
-        self._threshold[number] = threshold
+                    detections[key] = replace(known, count=known.count + count)
+            elif value > threshold:  # equal to the last of a full list is too late
+                detections.pop(key, None)  # so that it comes after those of equal value
+                detections[key] = ngrams.detection(number, place, value, count)
+                new.add(key)
+                if len(new) == self.length:
+                    threshold = value
+        if new:
+            ranked = sorted(detections.items(), key=lambda item: -item[1].value)[: self.length]
+            self._lists[number] = dict(ranked)
+            if len(ranked) == self.length:
+                self._threshold[number] = ranked[-1][1].value
 
     def detections(self, number: int) -> list[Detection]:
         """The list of a detector, the largest value first."""
-        short = self._lists[number]
-        return [short.detections[key] for _, _, key in short.ranked]
-
-
-class _ShortList:
-    """The n-grams of one detector, sorted by descending value and then by first occurrence."""
-
-    def __init__(self) -> None:
-        self.detections: dict[Hashable, Detection] = {}
-        self.ranked: list[tuple[float, int, Hashable]] = []  # -value, order of arrival, key
-        self._added = 0
-
-    def add(self, key: Hashable, detection: Detection) -> None:
-        self._added += 1
-        self.detections[key] = detection
-        insort(self.ranked, (-detection.value, self._added, key))
-
-    def remove(self, key: Hashable) -> None:
-        at = bisect_left(self.ranked, -self.detections.pop(key).value, key=lambda entry: entry[0])
-        while self.ranked[at][2] != key:  # among equal values
-            at += 1
-        del self.ranked[at]
+        return list(self._lists[number].values())
 
 
 class DistinctSentences(NamedTuple):
@@ -213,9 +164,6 @@ class DistinctSentences(NamedTuple):
     words: Sequence[Words]
     ids: Sentences
     counts: Ints
-
-
-Results = Iterator[tuple[Detector, list[Detection], float]]  # with the mean value
 
 
 @dataclass(frozen=True)
@@ -245,7 +193,7 @@ class MGrams:
         np.add.at(merged, inside[first[same]], counts[inside])
         return merged
 
-    def key(self, _: int, place: int) -> bytes:
+    def key(self, _: int, place: int) -> Hashable:
         """The ids of the m-gram."""
         return self.ids[place : place + self.width].tobytes()
 
@@ -254,186 +202,138 @@ class MGrams:
         number = int(np.searchsorted(self.starts, place, side="right")) - 1
         sentence, at = self.sentences[number], place - int(self.starts[number])
         words = tuple(sentence[at : at + self.width])
-        positions = tuple(range(len(words)))
-        return Detection(words, positions, value, count, (), _traceable(sentence), at)
+        return Detection(words, tuple(range(len(words))), value, count, (), traced(sentence), at)
 
 
-def _traceable(sentence: Words) -> tuple[str, ...]:
+def traced(sentence: Words) -> tuple[str, ...]:
+    """``sentence``; empty if it is too long to be traced."""
     return tuple(sentence) if len(sentence) <= MOST_WORDS else ()
 
 
 class FirstLayer:
-    """The detectors of the first layer.
-
-    Args:
-        artifact: a DCNN.
-        length: number of n-grams per detector.
-        block: m-grams computed together; it changes no result.
-    """
+    """The detectors of the first layer; ``block`` m-grams are computed together."""
 
     def __init__(self, artifact: Artifact, length: int, block: int = BLOCK) -> None:
         embeddings = artifact.weights["embeddings"]
-        self.filters: Floats = artifact.weights["layers.0.filters"][:, 0]  # (maps, d, m)
-        self.maps, self.rows, self.width = map(int, self.filters.shape)
-        self.padding = len(embeddings)  # an id of its own, with zeros
-        zeros = np.zeros((1, self.rows), np.float32)
-        self._embeddings = np.concatenate([embeddings, zeros])
+        self._filters: Floats = artifact.weights["layers.0.filters"][:, 0]  # (maps, d, m)
+        self._maps, self._rows, self._width = map(int, self._filters.shape)
+        self._padding = len(embeddings)  # an id of its own, with zeros
+        self._embeddings = np.pad(embeddings, ((0, 1), (0, 0)))
         self._block = block
-        self.lists = StrongestLists(self.maps * self.rows, length)
+        self.lists = StrongestLists(self._maps * self._rows, length)
         # How often a word is at a place of an m-gram: mean values are linear in it.
-        self._word_counts = np.zeros((self.width, self.padding + 1), np.int64)
+        self._word_counts = np.zeros((self._width, self._padding + 1), np.int64)
 
     def read(self, sentences: DistinctSentences) -> None:
         """Rank the m-grams of some sentences."""
-        grams = self.mgrams(sentences)
-        places = len(grams.ids) - self.width + 1
+        grams = self._mgrams(sentences)
+        places = len(grams.ids) - self._width + 1
         for start in range(0, places, self._block):
             end = min(start + self._block, places)
-            words = self._embeddings[grams.ids[start : end + self.width - 1]]
+            words = self._embeddings[grams.ids[start : end + self._width - 1]]
             values = self._values(np.ascontiguousarray(words.T))
             self.lists.update(values, grams.merged_counts(start, end), grams, start)
         starts = np.flatnonzero(grams.counts)
         for place, counts in enumerate(self._word_counts):
-            counts += _weighted_counts(grams.ids[starts + place], grams.counts[starts], len(counts))
+            counts += weighted_counts(grams.ids[starts + place], grams.counts[starts], len(counts))
 
-    def mgrams(self, sentences: DistinctSentences) -> MGrams:
-        """Lay sentences end to end."""
+    def _mgrams(self, sentences: DistinctSentences) -> MGrams:
         encoded = sentences.ids
-        lengths = np.maximum(encoded.lengths, self.width)
+        lengths = np.maximum(encoded.lengths, self._width)
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        ids = np.full(int(starts[-1]), self.padding, np.int64)
+        ids = np.full(int(starts[-1]), self._padding, np.int64)
         shift = np.repeat(starts[:-1] - encoded.offsets[:-1], encoded.lengths)
         ids[shift + np.arange(len(encoded.ids))] = encoded.ids
         counts = np.repeat(sentences.counts, lengths)
-        counts[(starts[1:, None] - np.arange(1, self.width)).ravel()] = 0
-        return MGrams(sentences.words, ids, starts, counts, self.width)
+        counts[(starts[1:, None] - np.arange(1, self._width)).ravel()] = 0
+        return MGrams(sentences.words, ids, starts, counts, self._width)
 
     def _values(self, matrix: Floats) -> Floats:
         """(d, M + m - 1) -> (maps * d, M)."""
-        columns = matrix.shape[1] - self.width + 1
-        values = np.empty((self.maps, self.rows, columns), np.float32)
-        product = np.empty((self.rows, columns), np.float32)
-        for total, filters in zip(values, self.filters, strict=True):
+        columns = matrix.shape[1] - self._width + 1
+        values = np.empty((self._maps, self._rows, columns), np.float32)
+        product = np.empty((self._rows, columns), np.float32)
+        for total, filters in zip(values, self._filters, strict=True):
             np.multiply(matrix[:, :columns], filters[:, :1], out=total)
-            for i in range(1, self.width):
+            for i in range(1, self._width):
                 np.multiply(matrix[:, i : i + columns], filters[:, i : i + 1], out=product)
                 total += product
         return values.reshape(-1, columns)
 
-    def results(self) -> Results:
+    def results(self) -> Iterator[tuple[Detector, list[Detection], float]]:
         """Every detector with its n-grams and its mean over all m-grams."""
         counts = self._word_counts
         words = counts @ self._embeddings.astype(np.float64) / counts[0].sum()  # (m, d)
-        means: Doubles = np.einsum("id,odi->od", words, self.filters).ravel()
+        means = np.einsum("id,odi->od", words, self._filters).ravel()
         for number, mean in enumerate(means.tolist()):
-            detector = Detector(1, *divmod(number, self.rows))
+            detector = Detector(1, *divmod(number, self._rows))
             yield detector, self.lists.detections(number), mean
 
 
-class PooledLayer(NamedTuple):
-    """A layer of B sentences: values (B, o, d', K) after tanh, and positions (B, o, d', K).
-
-    Past a sentence's own k positions are -1.
-    """
-
-    values: Floats
-    positions: Ints
-    filters: Floats
-
-
 @dataclass(frozen=True)
-class PooledBatch:
-    """B sentences and their layers, from the first one."""
+class PooledLayer:
+    """A layer of B sentences; of n-grams, a place is a sentence and one of the K of its rows."""
 
     sentences: Sequence[Words]
-    ids: Ints
-    layers: Sequence[PooledLayer]
-    _fields: dict[tuple[int, int, int, int], Ints] = field(default_factory=dict, init=False)
+    ids: Ints  # (B, s)
+    filters: Floats  # (o, n, d, m)
+    values: Floats  # (B, o, d', K) after tanh
+    positions: Ints  # (B, o, d', K); -1 past a sentence's own k
+    below: "PooledLayer | None"
+    _fields: dict[tuple[int, int, int], Ints] = field(default_factory=dict, init=False)
 
-    def receptive_field(self, sentence: int, layer: int, map_: int, row: int, place: int) -> Ints:
+    def receptive_field(self, sentence: int, map_: int, row: int, place: int) -> Ints:
         """Positions of the words with a path to a node, ascending.
 
         The row is that after folding; ``place`` is among the values that the row kept.
         """
-        position = int(self.layers[layer - 1].positions[sentence, map_, row, place])
-        key = sentence, layer, row, position  # all maps of a layer read the same
+        position = int(self.positions[sentence, map_, row, place])
+        key = sentence, row, position  # all maps read the same
         if key not in self._fields:
-            at = [self._positions(sentence, number) for number in range(1, layer + 1)]
-            length = len(self.sentences[sentence])
-            columns = [length, *(positions.shape[-1] for positions in at)]
-            nodes: Ints = np.array([np.ravel_multi_index((map_, row, place), at[-1].shape)])
-            for i in range(layer - 1, -1, -1):
-                edges = incoming_edges(at[i], self.layers[i].filters, columns[i], nodes)
-                nodes = np.unique(edges[1])
-            self._fields[key] = np.unique(nodes % length)
+            shape = self._own_positions(sentence).shape
+            node = np.ravel_multi_index((map_, row, place), shape)
+            self._fields[key] = self._words_below(sentence, np.array([node]))
         return self._fields[key]
 
-    def _positions(self, sentence: int, layer: int) -> Ints:
+    def _words_below(self, sentence: int, nodes: Ints) -> Ints:
+        length, below = len(self.sentences[sentence]), self.below
+        columns = below._own_positions(sentence).shape[-1] if below else length
+        own = self._own_positions(sentence)
+        read = np.unique(incoming_edges(own, self.filters, columns, nodes)[1])
+        return below._words_below(sentence, read) if below else np.unique(read % length)
+
+    def _own_positions(self, sentence: int) -> Ints:
         """(o, d', k) of a sentence alone."""
-        positions: Ints = self.layers[layer - 1].positions[sentence]
-        own: Ints = positions[..., : np.count_nonzero(positions[0, 0] >= 0)]
-        return own
+        positions: Ints = self.positions[sentence]
+        return positions[..., : np.count_nonzero(positions[0, 0] >= 0)]
 
-
-@dataclass(frozen=True)
-class LayerNodes:
-    """The nodes of one layer of a batch; a place is a sentence's and one of its K."""
-
-    batch: PooledBatch
-    layer: int
-
-    @cached_property
-    def _pooled(self) -> PooledLayer:
-        return self.batch.layers[self.layer - 1]
-
-    def values(self) -> Floats:
-        """(o * d', B * K), sentence by sentence."""
-        values = self._pooled.values  # (B, o, d', K)
-        maps, rows = values.shape[1:3]
-        return np.ascontiguousarray(values.transpose(1, 2, 0, 3)).reshape(maps * rows, -1)
-
-    def counts(self, of_sentences: Ints) -> Ints:
-        """(B * K,) how often each node occurs; 0 past a sentence's own k."""
-        return np.where(self._pooled.positions[:, 0, 0] >= 0, of_sentences[:, None], 0).ravel()
-
-    def key(self, detector: int, place: int) -> tuple[bytes, bytes]:
+    def key(self, detector: int, place: int) -> Hashable:
         """Ids of the words of the receptive field, and the gaps between them."""
-        sentence, positions = self._receptive_field(detector, place)
-        ids = self.batch.ids[sentence][positions]
-        return ids.tobytes(), (positions - positions[0]).tobytes()
+        sentence, _, positions = self._node(detector, place)
+        return self.ids[sentence][positions].tobytes(), (positions - positions[0]).tobytes()
 
     def detection(self, detector: int, place: int, value: float, count: int) -> Detection:
         """The words of the receptive field."""
-        sentence, positions = self._receptive_field(detector, place)
-        words, at = self.batch.sentences[sentence], tuple(positions.tolist())
-        kept = place % self._pooled.values.shape[-1]
-        ngram = tuple(words[i] for i in at)
-        return Detection(ngram, at, value, count, (), _traceable(words), kept)
+        sentence, kept, positions = self._node(detector, place)
+        words, at = self.sentences[sentence], tuple(positions.tolist())
+        return Detection(tuple(words[i] for i in at), at, value, count, (), traced(words), kept)
 
-    def _receptive_field(self, detector: int, place: int) -> tuple[int, Ints]:
-        _, _, rows, kept = self._pooled.values.shape
-        sentence, at = divmod(place, kept)
-        map_, row = divmod(detector, rows)
-        return sentence, self.batch.receptive_field(sentence, self.layer, map_, row, at)
+    def _node(self, detector: int, place: int) -> tuple[int, int, Ints]:
+        """The sentence of a place, which of its K it is, and the receptive field."""
+        sentence, kept = divmod(place, self.values.shape[-1])
+        map_, row = divmod(detector, self.values.shape[2])
+        return sentence, kept, self.receptive_field(sentence, map_, row, kept)
 
 
 class HigherLayers:
-    """The detectors above the first layer.
-
-    Args:
-        predictor: a DCNN.
-        layers: which layers, ascending.
-        length: number of n-grams per detector.
-    """
+    """The detectors of some layers above the first, ascending."""
 
     def __init__(self, predictor: Predictor, layers: Sequence[int], length: int) -> None:
-        artifact = predictor.artifact
-        config = artifact.config.model
-        if not isinstance(config, DCNNConfig):
-            raise TypeError(f"a {config.kind} has no pooled layers")
-        self._config, self._weights, self._layers = config, artifact.weights, layers
+        self._config, self._weights = check_dcnn(predictor), predictor.artifact.weights
+        self._layers = layers
         backend = native if predictor.backend == "native" else reference
         self._layer: Callable[..., tuple[Floats, Ints]] = backend.layer
+        config = self._config
         sizes = {layer: config.maps[layer - 1] * config.rows(layer) for layer in layers}
         self._lists = {layer: StrongestLists(size, length) for layer, size in sizes.items()}
         self._sums = {layer: np.zeros(size) for layer, size in sizes.items()}
@@ -442,30 +342,34 @@ class HigherLayers:
     def read(self, sentences: DistinctSentences) -> None:
         """Rank the nodes of some sentences; those of more than ``MOST_WORDS`` are skipped."""
         for indices in batches(sentences.ids.lengths):
-            batch = self.pool(sentences, indices)
-            for layer in self._layers:
-                nodes = LayerNodes(batch, layer)
-                values, counts = nodes.values(), nodes.counts(sentences.counts[indices])
-                self._lists[layer].update(values, counts, nodes)
-                self._sums[layer] += values @ counts.astype(np.float64)
-                self._nodes[layer] += int(counts.sum())
+            pooled, counts = self.pool(sentences, indices), sentences.counts[indices]
+            for number in self._layers:
+                layer = pooled[number - 1]
+                values = np.moveaxis(layer.values, 0, 2)  # (o, d', B, K)
+                values = values.reshape(values.shape[0] * values.shape[1], -1)
+                # 0 past a sentence's own k.
+                each = np.where(layer.positions[:, 0, 0] >= 0, counts[:, None], 0).ravel()
+                self._lists[number].update(values, each, layer)
+                self._sums[number] += values @ each.astype(np.float64)
+                self._nodes[number] += int(each.sum())
 
-    def pool(self, sentences: DistinctSentences, indices: Ints) -> PooledBatch:
+    def pool(self, sentences: DistinctSentences, indices: Ints) -> list[PooledLayer]:
         """Run the layers on some of the sentences."""
         ids, lengths = sentences.ids.padded(indices, UNKNOWN)
+        words = [sentences.words[i] for i in indices.tolist()]
         x = self._weights["embeddings"][ids].transpose(0, 2, 1)[:, None]  # (B, 1, d, s)
-        valid, layers = lengths, []
-        for number in range(1, self._layers[-1] + 1):
-            k = dynamic_k(lengths, number, self._config.depth, self._config.k_top)
-            filters, bias = (
-                self._weights[f"layers.{number - 1}.{part}"] for part in ("filters", "bias")
-            )
+        valid, pooled, below = lengths, [], None
+        for number in range(self._layers[-1]):
+            k = reference.dynamic_k(lengths, number + 1, self._config.depth, self._config.k_top)
+            filters = self._weights[f"layers.{number}.filters"]
+            bias = self._weights[f"layers.{number}.bias"]
             x, positions = self._layer(x, valid, filters, bias, k, self._config.fold)
-            layers.append(PooledLayer(x, positions, filters))
+            below = PooledLayer(words, ids, filters, x, positions, below)
+            pooled.append(below)
             valid = k
-        return PooledBatch([sentences.words[i] for i in indices.tolist()], ids, layers)
+        return pooled
 
-    def results(self) -> Results:
+    def results(self) -> Iterator[tuple[Detector, list[Detection], float]]:
         """Every detector with its n-grams and its mean over all nodes."""
         for layer in self._layers:
             if not self._nodes[layer]:  # every sentence was too long
@@ -474,6 +378,17 @@ class HigherLayers:
             for number, mean in enumerate(means.tolist()):
                 detector = Detector(layer, *divmod(number, self._config.rows(layer)))
                 yield detector, self._lists[layer].detections(number), mean
+
+
+def check_dcnn(predictor: Predictor) -> DCNNConfig:
+    """The settings of a DCNN; an error if the model is of another kind."""
+    config = predictor.artifact.config.model
+    if not isinstance(config, DCNNConfig):
+        raise UserError(
+            f"the model is of the kind {config.kind}, whose detectors cannot be ranked; "
+            "only those of dcnn can"
+        )
+    return config
 
 
 def batches(lengths: Ints) -> Iterator[Ints]:
@@ -524,12 +439,11 @@ def rank_corpus(
         progress: called with the number of sentences read so far.
         chunk: sentences read together; it changes no result.
     """
-    artifact = predictor.artifact
-    vocabulary = artifact.encoder.vocabulary
+    vocabulary = predictor.artifact.encoder.vocabulary
     counts = np.zeros(len(vocabulary), np.int64)
     passes: list[FirstLayer | HigherLayers] = []
     if layers[0] == 1:
-        passes.append(FirstLayer(artifact, max(top, NAMED_BY)))
+        passes.append(FirstLayer(predictor.artifact, max(top, NAMED_BY)))
     if higher := [layer for layer in layers if layer > 1]:
         passes.append(HigherLayers(predictor, higher, max(top, NAMED_BY_HIGHER)))
     read = present = 0
@@ -539,9 +453,11 @@ def rank_corpus(
         found = Counter(tuple(words) for words in texts if words)
         if found:
             present += found.total()
-            distinct = _distinct_sentences(artifact, found)
-            each = np.repeat(distinct.counts, distinct.ids.lengths)
-            counts += _weighted_counts(distinct.ids.ids, each, len(counts))
+            ids = np.array(vocabulary.ids(chain.from_iterable(found)), np.int32)
+            lengths = np.array([len(words) for words in found])
+            each = np.array(list(found.values()))
+            distinct = DistinctSentences(list(found), Sentences.from_flat(ids, lengths), each)
+            counts += weighted_counts(ids, np.repeat(each, lengths), len(counts))
             for one in passes:
                 one.read(distinct)
         if progress is not None:
@@ -570,16 +486,6 @@ def _chunks(sentences: Iterable[Words], most: int) -> Iterator[list[Words]]:
         yield chunk
 
 
-def _distinct_sentences(
-    artifact: Artifact, sentences: Counter[tuple[str, ...]]
-) -> DistinctSentences:
-    words = list(sentences)
-    ids = artifact.encoder.vocabulary.ids(chain.from_iterable(words))
-    lengths = np.fromiter(map(len, words), np.int64, len(words))
-    counts = np.fromiter(sentences.values(), np.int64, len(words))
-    return DistinctSentences(words, Sentences.from_flat(np.array(ids, np.int32), lengths), counts)
-
-
-def _weighted_counts(ids: Ints, counts: Ints, size: int) -> NDArray[np.int64]:
+def weighted_counts(ids: Ints, counts: Ints, size: int) -> NDArray[np.int64]:
     """How often each id occurs; sums of whole numbers below 2**53 are exact."""
     return np.bincount(ids, counts, minlength=size).astype(np.int64)

@@ -18,9 +18,9 @@ is "not" as the third of five.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from math import log, sqrt
 from typing import Any
@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 
 from dcnn.artifact import Artifact, Label
-from dcnn.config import DCNNConfig
 from dcnn.errors import DataError, UserError
 from dcnn.inspection.attribution import fewest_words, logit_coefficients, node_word_contributions
 from dcnn.inspection.detector_ranking import (
@@ -39,6 +38,7 @@ from dcnn.inspection.detector_ranking import (
     Detector,
     Progress,
     RankedCorpus,
+    check_dcnn,
     rank_corpus,
 )
 from dcnn.inspection.explanation import class_number
@@ -47,7 +47,7 @@ from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import UNKNOWN
 
 MOST_SHOWN = 200  # n-grams per detector: all detectors keep as many
-FAINT = 0.1  # of the widest span in a layer
+WEAK = 0.1  # of the widest span in a layer
 CACHED_TRACES = 64  # detectors of a map often have the same sentences
 PRIOR = 10.0
 LEAST_Z_SCORE = 3.0
@@ -57,29 +57,26 @@ MOST_NAMED = 4  # words in a name
 
 
 @dataclass(frozen=True)
-class ClassContribution:
-    """The mean contribution of a detector's n-grams to the logit of a class."""
-
-    detector: Detector
-    amount: float
-
-
-@dataclass(frozen=True)
-class Activation:
-    """A detector on an example."""
-
-    detector: Detector
-    strength: float  # 0 is its mean over the corpus, 1 its largest value there
-    detection: Detection  # the n-gram of the example with the largest value
-
-
-@dataclass(frozen=True)
 class SelectedDetector:
-    """A detector of a report."""
+    """A detector, and why a search selected it."""
 
     detector: Detector
-    note: str = ""  # why it was selected, for people
-    values: dict[str, Any] = field(default_factory=dict)  # the same for programs
+    label: Label | None = None  # ``for_class``: the class,
+    amount: float = 0.0  # and the mean contribution of the detector's n-grams to its logit
+    detection: Detection | None = None  # ``for_text``: the n-gram with the largest value,
+    strength: float = 0.0  # from 0, its mean over the corpus, to 1, its largest value there
+
+    @property
+    def note(self) -> str:
+        """For people."""
+        return f"strength {self.strength:.2f} on: {self.detection}" if self.detection else ""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """For JSON."""
+        if self.detection:
+            return {"strength": self.strength, "on": str(self.detection)}
+        return {} if self.label is None else {"class": self.label, "amount": self.amount}
 
 
 @dataclass(frozen=True)
@@ -104,12 +101,9 @@ def log_odds_z_score(count: float, total: float, corpus_count: float, corpus_tot
 def score_words(
     ngrams: Sequence[Sequence[tuple[int, str]]], corpus: Counter[str], total: int
 ) -> list[WordScore]:
-    """The words of some n-grams, the largest z-score first.
+    """The words of some n-grams, given with their places, the largest z-score first.
 
-    Args:
-        ngrams: each as its words with their places.
-        corpus: how often each word occurs; words that are not in it are left out.
-        total: number of words of the corpus.
+    ``corpus`` is how often each word occurs; words that are not in it are left out.
     """
     places: dict[str, Counter[int]] = {}
     containing: Counter[str] = Counter()
@@ -135,13 +129,7 @@ def distinctive(scores: Sequence[WordScore], ngrams: int) -> list[WordScore]:
 
 
 def name_by_words(words: Sequence[WordScore], width: int | None, unit: str = "word") -> str:
-    """A name for a detector.
-
-    Args:
-        words: its distinctive words; the first ``MOST_NAMED`` are in the name.
-        width: places of an n-gram; None if an n-gram has no fixed places.
-        unit: what a token is: ``word``, ``subword`` or ``character``.
-    """
+    """A name for a detector, of its distinctive words; ``width`` if an n-gram has fixed places."""
     words = words[:MOST_NAMED]
     placed = {w.word: w.place for w in words if w.place is not None} if width else {}
     elsewhere = "/".join(w.word for w in words if w.word not in placed)
@@ -215,7 +203,7 @@ class DetectorDescription:
     row: int
     name: str
     mean: float  # of its values over the corpus
-    faint: bool  # whether its values vary little compared with those of its layer
+    weak: bool  # whether its values vary little compared with those of its layer
     contributions: dict[str, float]  # mean over its n-grams, to the logit of each class
     top: tuple[DescribedNGram, ...]
 
@@ -224,15 +212,11 @@ class DetectorIndex:
     """The detectors of a network with their n-grams of a corpus; made by ``rank_detectors``.
 
     Methods raise ``UserError`` for a detector that does not exist or was not ranked.
-
-    Attributes:
-        predictor: the network.
-        corpus: the ranking of the corpus.
-        shown: number of n-grams per detector in ``top``.
     """
 
     def __init__(self, predictor: Predictor, corpus: RankedCorpus, shown: int) -> None:
-        self.predictor, self.corpus, self.shown = predictor, corpus, shown
+        self.predictor, self.corpus = predictor, corpus
+        self.shown = shown  # n-grams per detector in ``top``
         self._word_scores: dict[Detector, list[WordScore]] = {}
         self._class_contributions: dict[Detector, tuple[float, ...]] = {}
         self._occurrences = _Occurrences(predictor.artifact)
@@ -270,31 +254,31 @@ class DetectorIndex:
         if detector not in self._word_scores:
             ngrams = []
             for found in self._naming(detector):
-                words = dict(zip(found.positions, found.words, strict=True))
+                words = list(zip(found.positions, found.words, strict=True))
                 if detector.layer > 1:
                     strongest = self._occurrences.strongest_words(detector, found)
-                    words = {position: words[position] for position in strongest}
-                ngrams.append(list(words.items()))
+                    words = [(position, word) for position, word in words if position in strongest]
+                ngrams.append(words)
             scores = score_words(ngrams, self.corpus.words, self.corpus.total)
             self._word_scores[detector] = scores
         return self._word_scores[detector]
 
     def by_distinctiveness(self) -> Sequence[Detector]:
-        """All detectors, those first whose words are most distinctive; the faint ones last."""
+        """All detectors, those first whose words are most distinctive; weak ones last."""
 
         def clearest(detector: Detector) -> tuple[bool, float]:
             words = self.distinctive_words(detector)
-            return not self.is_faint(detector), words[0].z_score if words else 0.0
+            return not self.is_weak(detector), words[0].z_score if words else 0.0
 
         return sorted(self.corpus.detections, key=clearest, reverse=True)
 
-    def is_faint(self, detector: Detector) -> bool:
+    def is_weak(self, detector: Detector) -> bool:
         """Whether its span is below a tenth of the widest in its layer.
 
         L2 and folding leave many rows of a trained network with next to no weight. Such a detector
         ranks n-grams as any other does, but hardly contributes to anything.
         """
-        return self.span(detector) < FAINT * self._widest[detector.layer]
+        return self.span(detector) < WEAK * self._widest[detector.layer]
 
     def span(self, detector: Detector) -> float:
         """From its mean over the corpus to its largest value there."""
@@ -302,13 +286,13 @@ class DetectorIndex:
 
     @cached_property
     def _widest(self) -> dict[int, float]:
-        widest: dict[int, float] = {}
+        widest: defaultdict[int, float] = defaultdict(float)
         for detector in self.corpus.detections:
-            widest[detector.layer] = max(self.span(detector), widest.get(detector.layer, 0.0))
+            widest[detector.layer] = max(self.span(detector), widest[detector.layer])
         return widest
 
     def find(self, word: str) -> Sequence[Detector]:
-        """The detectors with a distinctive word, best first; the faint ones come last.
+        """The detectors with a distinctive word, best first; weak ones come last.
 
         Args:
             word: a word, or several that must all be distinctive.
@@ -322,10 +306,10 @@ class DetectorIndex:
             found = {w.word: w.z_score for w in self.distinctive_words(detector)}
             if all(word in found for word in words):
                 score = min(found[word] for word in words)
-                scores[detector] = (not self.is_faint(detector), score)
+                scores[detector] = (not self.is_weak(detector), score)
         return sorted(scores, key=scores.__getitem__, reverse=True)
 
-    def for_class(self, label: Label) -> Sequence[ClassContribution]:
+    def for_class(self, label: Label) -> Sequence[SelectedDetector]:
         """All detectors by their contribution to a class, the largest first.
 
         Raises:
@@ -333,8 +317,8 @@ class DetectorIndex:
         """
         number = class_number(self.predictor, label)
         found = [
-            ClassContribution(detector, self.class_contributions(detector)[number])
-            for detector in self.corpus.detections
+            SelectedDetector(one, label=label, amount=self.class_contributions(one)[number])
+            for one in self.corpus.detections
         ]
         return sorted(found, key=lambda one: -one.amount)
 
@@ -361,12 +345,12 @@ class DetectorIndex:
             return [logits.tolist() for logits in contributions]
         return [(logits - logits.mean()).tolist() for logits in contributions]
 
-    def for_text(self, text: str) -> Sequence[Activation]:
+    def for_text(self, text: str) -> Sequence[SelectedDetector]:
         """The detectors by their activation on an example, the strongest first.
 
         Strengths are relative to the detector's values in the corpus, so a detector with large
-        weights does not always come first; above 1 it is stronger than anywhere there. The faint
-        ones come last.
+        weights does not always come first; above 1 it is stronger than anywhere there. Weak ones
+        come last.
 
         Raises:
             UserError: the text has no words.
@@ -375,33 +359,30 @@ class DetectorIndex:
         if not words:
             raise UserError("the text has no words, so no detector can react; give at least one")
         layers = sorted({detector.layer for detector in self.corpus.detections})
-        activations = []
-        ranked = rank_corpus([words], self.predictor, layers, 1)
-        for detector, (strongest, *_) in ranked.detections.items():
-            span = self.span(detector)
-            above = strongest.value - self.corpus.means[detector]
-            detection = self._with_strongest_words(detector, strongest)
-            activations.append(Activation(detector, above / span if span > 0 else 0.0, detection))
-        return sorted(activations, key=lambda one: (self.is_faint(one.detector), -one.strength))
+        selected = []
+        for detector, (found, *_) in rank_corpus(
+            [words], self.predictor, layers, 1
+        ).detections.items():
+            span, above = self.span(detector), found.value - self.corpus.means[detector]
+            detection = self._with_strongest_words(detector, found)
+            strength = above / span if span > 0 else 0.0
+            selected.append(SelectedDetector(detector, detection=detection, strength=strength))
+        return sorted(selected, key=lambda one: (self.is_weak(one.detector), -one.strength))
 
     def to_dict(self, selected: Iterable[SelectedDetector] | None = None) -> dict[str, Any]:
         """The selected detectors, or all, as plain values: see ``describe`` for their fields."""
         if selected is None:
             selected = map(SelectedDetector, self.corpus.detections)
-        detectors = [asdict(self.describe(one.detector)) | one.values for one in selected]
-        return self.summary() | {"detectors": detectors}
-
-    def to_json(self, selected: Iterable[SelectedDetector] | None = None) -> str:
-        """``to_dict`` as JSON."""
-        return json.dumps(self.to_dict(selected), ensure_ascii=False)
-
-    def summary(self) -> dict[str, Any]:
-        """Classes, and the numbers of sentences and words of the corpus."""
         return {
             "classes": list(self.predictor.classes),
             "sentences": self.corpus.sentences,
             "words": self.corpus.total,
+            "detectors": [asdict(self.describe(one.detector)) | one.values for one in selected],
         }
+
+    def to_json(self, selected: Iterable[SelectedDetector] | None = None) -> str:
+        """``to_dict`` as JSON."""
+        return json.dumps(self.to_dict(selected), ensure_ascii=False)
 
     def describe(self, detector: Detector) -> DetectorDescription:
         """One detector as plain values."""
@@ -412,7 +393,7 @@ class DetectorIndex:
             row=detector.row,
             name=self.name(detector),
             mean=self.corpus.means[detector],
-            faint=self.is_faint(detector),
+            weak=self.is_weak(detector),
             contributions=dict(zip(names, self.class_contributions(detector), strict=True)),
             top=tuple(
                 DescribedNGram(
@@ -440,11 +421,7 @@ class DetectorIndex:
 
 
 def known_words(predictor: Predictor, text: str) -> list[str]:
-    """The words of a search.
-
-    Raises:
-        UserError: there is no word in it, or one is not in the vocabulary.
-    """
+    """The words of a search; an error if there is none, or one is not in the vocabulary."""
     encoder = predictor.artifact.encoder
     words = encoder.tokenizer(text)
     if not words:
@@ -456,21 +433,6 @@ def known_words(predictor: Predictor, text: str) -> list[str]:
                 f"it from other unknown {encoder.unit}s; find another one"
             )
     return words
-
-
-def check_dcnn(predictor: Predictor) -> DCNNConfig:
-    """The settings of a DCNN.
-
-    Raises:
-        UserError: the model is of another kind.
-    """
-    config = predictor.artifact.config.model
-    if not isinstance(config, DCNNConfig):
-        raise UserError(
-            f"the model is of the kind {config.kind}, whose detectors cannot be ranked; "
-            "only those of dcnn can"
-        )
-    return config
 
 
 def _checked(texts: Iterable[str]) -> Iterator[str]:

@@ -19,14 +19,8 @@ import numpy as np
 from dcnn.artifact import Label
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
-from dcnn.inspection.attribution import (
-    Coefficients,
-    NGram,
-    phrase_attribution,
-    strongest_ngrams,
-    word_attributions,
-    word_contributions,
-)
+from dcnn.inspection import attribution
+from dcnn.inspection.attribution import Coefficients, NGram
 from dcnn.inspection.feature_graph import FeatureGraph, build_graph
 from dcnn.inspection.picture import Picture, make_picture
 from dcnn.inspection.render import graph_writer
@@ -42,85 +36,51 @@ CHANGES = 12  # detectors of a comparison; the rest is one number
 
 @dataclass(frozen=True)
 class Deletion:
-    """The sentence without one word.
+    """The sentence without one word."""
 
-    Attributes:
-        position: of the word in the sentence.
-        word: the word.
-        label: the prediction without it; of a multi-label model, the label that is explained.
-        probability: of that label.
-        changes: whether the label differs from that of the whole sentence; of a multi-label model,
-            whether the explained label is predicted only with the word, or only without it.
-    """
-
-    position: int
+    position: int  # of the word in the sentence
     word: str
-    label: Label
-    probability: float
+    label: Label  # predicted without it; of a multi-label model, the label that is explained
+    probability: float  # of that label
+    # Whether the label is another one; of a multi-label model, whether the explained label is
+    # predicted only with the word, or only without it.
     changes: bool
 
 
 @dataclass(frozen=True)
 class PoolingChoice:
-    """A value that pooling kept, and how close it was to being dropped.
+    """A value that pooling kept, and how close it was to being dropped."""
 
-    Attributes:
-        layer: from 1.
-        map: feature map.
-        row: row of the map.
-        position: column of the convolution that was kept.
-        rival: column that replaces it when the value falls by more than the margin.
-        margin: the value less the rival's.
-    """
-
-    layer: int
+    layer: int  # from 1
     map: int
     row: int
-    position: int
-    rival: int
-    margin: float
+    position: int  # column of the convolution that was kept
+    rival: int  # column that replaces it when the value falls by more than the margin
+    margin: float  # the value less the rival's
 
 
 @dataclass(frozen=True)
 class DescribedWord:
-    """A token of the text.
-
-    Attributes:
-        word: the token.
-        spelled: what it adds to a text, with the space before it if it has one.
-        attribution: for the class.
-        known: whether it is in the vocabulary.
-    """
+    """A token of the text."""
 
     word: str
-    spelled: str
-    attribution: float
-    known: bool
+    spelled: str  # what it adds to a text, with the space before it if it has one
+    attribution: float  # for the class
+    known: bool  # whether it is in the vocabulary
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation of one class of one text.
-
-    Attributes:
-        prediction: the labels of the text and their probabilities.
-        of_class: number of the class that is explained.
-        trace: the forward pass.
-        attributions: of every word for the class; see ``dcnn.inspection.attribution``.
-        ngrams: of the strongest topmost nodes, the largest attribution first.
-        deletions: the prediction without each of the words.
-        unknown: positions of the words outside the vocabulary.
-        spelled: what each of the words adds to a text, with the space before it if it has one.
-    """
+    """The explanation of one class of one text."""
 
     prediction: Prediction
-    of_class: int
+    of_class: int  # number of the class
     trace: Trace
-    attributions: tuple[float, ...]
-    ngrams: tuple[NGram, ...]
-    deletions: tuple[Deletion, ...]
-    unknown: tuple[int, ...]
-    spelled: tuple[str, ...]
+    attributions: tuple[float, ...]  # of every word for the class; see ``attribution``
+    ngrams: tuple[NGram, ...]  # of the strongest topmost nodes, the largest attribution first
+    deletions: tuple[Deletion, ...]  # of every word
+    unknown: tuple[int, ...]  # positions of the words outside the vocabulary
+    spelled: tuple[str, ...]  # what each word adds to a text, with the space before it
 
     @cached_property
     def graph(self) -> FeatureGraph:
@@ -158,7 +118,7 @@ class Explanation:
         Raises:
             ValueError: there is no position, or one is outside the sentence.
         """
-        return phrase_attribution(self.trace, self.of_class, positions)
+        return attribution.phrase_attribution(self.trace, self.of_class, positions)
 
     def closest_choices(self, count: int | None = None) -> list[PoolingChoice]:
         """The pooled values closest to being dropped, the closest first."""
@@ -183,11 +143,8 @@ class Explanation:
 
     def described_words(self) -> list[DescribedWord]:
         """Every word with its spelling and attribution."""
-        columns = zip(self.words, self.spelled, self.attributions, strict=True)
-        return [
-            DescribedWord(word, spelled, attribution, position not in self.unknown)
-            for position, (word, spelled, attribution) in enumerate(columns)
-        ]
+        known = [position not in self.unknown for position in range(len(self.words))]
+        return list(map(DescribedWord, self.words, self.spelled, self.attributions, known))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; the graph itself is not among them."""
@@ -241,8 +198,8 @@ def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> E
         prediction=prediction,
         of_class=number,
         trace=trace,
-        attributions=tuple(word_attributions(trace, number).tolist()),
-        ngrams=tuple(strongest_ngrams(trace, number)),
+        attributions=tuple(attribution.word_attributions(trace, number).tolist()),
+        ngrams=tuple(attribution.strongest_ngrams(trace, number)),
         deletions=tuple(deletions(predictor, words, number)),
         unknown=tuple(i for i, id_ in enumerate(encoder.vocabulary.ids(words)) if id_ == UNKNOWN),
         spelled=tuple(map(encoder.tokenizer.spell, words)),
@@ -259,11 +216,7 @@ def explain_each(predictor: Predictor, text: str) -> list[Explanation]:
 
 
 def class_number(predictor: Predictor, label: Label) -> int:
-    """The number of a class, given as it is or as its text: ``1`` and ``"1"`` are the same.
-
-    Raises:
-        UserError: there is no such class.
-    """
+    """The number of a class, given as it is or as its text: ``1`` and ``"1"`` are the same."""
     names = [str(known) for known in predictor.classes]
     if str(label) not in names:
         raise UserError(
@@ -276,12 +229,8 @@ def deletions(predictor: Predictor, words: Sequence[str], of_class: int = 0) -> 
     """Predict the sentence without each of its words in turn.
 
     That is the network's own answer to the shorter sentence, pooled again with the k of its length.
-    Without its only word a sentence is one unknown word, as an empty text is.
-
-    Args:
-        predictor: the network.
-        words: the sentence.
-        of_class: the label that is explained; used by multi-label models only.
+    Without its only word a sentence is one unknown word, as an empty text is. ``of_class`` is used
+    by multi-label models only.
     """
     ids = predictor.artifact.encoder.vocabulary.ids(words)
     shorter = [ids[:i] + ids[i + 1 :] or [UNKNOWN] for i in range(len(ids))]
@@ -306,11 +255,9 @@ def deletions(predictor: Predictor, words: Sequence[str], of_class: int = 0) -> 
 
 
 def closest_choices(trace: Trace, count: int | None = None) -> list[PoolingChoice]:
-    """Pooled values of rows that dropped something, by their margins, the smallest first.
+    """The first ``count`` pooled values of rows that dropped something, the smallest margin first.
 
-    Args:
-        trace: the sentence.
-        count: how many; all of them if not given.
+    All of them without ``count``.
     """
     choices = []
     for number, layer in enumerate(trace.layers, start=1):
@@ -318,16 +265,9 @@ def closest_choices(trace: Trace, count: int | None = None) -> list[PoolingChoic
             continue
         for place in np.argsort(layer.margins, axis=None, kind="stable")[:count]:
             map_, row, _ = at = np.unravel_index(place, layer.margins.shape)
-            choices.append(
-                PoolingChoice(
-                    layer=number,
-                    map=int(map_),
-                    row=int(row),
-                    position=int(layer.positions[at]),
-                    rival=int(layer.rivals[map_, row]),
-                    margin=float(layer.margins[at]),
-                )
-            )
+            position, rival = int(layer.positions[at]), int(layer.rivals[map_, row])
+            margin = float(layer.margins[at])
+            choices.append(PoolingChoice(number, int(map_), int(row), position, rival, margin))
     return sorted(choices, key=lambda choice: choice.margin)[:count]
 
 
@@ -360,43 +300,56 @@ class Comparison:
 
 
 def compare(first: Explanation, second: Explanation, count: int = CHANGES) -> Comparison:
-    """Find what changes from one sentence to another.
-
-    Args:
-        first: by any DCNN.
-        second: by the same network, for the same class.
-        count: how many changes to list.
+    """Find the ``count`` largest changes from one sentence to another, by the same network.
 
     Raises:
-        UserError: the classes differ.
+        UserError: the explanations are of different classes.
     """
     if first.label != second.label:
         raise UserError(
             f"the first explanation is of {first.label!r} and the second of {second.label!r}; "
             "explain the same class of both"
         )
-    both = (first, second)
-    before, after = (_detector_contributions(one) for one in both)  # (maps, rows)
+    shape = first.trace.values(first.trace.depth).shape
+    before, after = (
+        one.trace.contributions[one.of_class].astype(np.float64).reshape(shape).sum(axis=-1)
+        for one in (first, second)
+    )  # (maps, rows)
     change = (after - before).ravel()
     largest = np.argsort(-np.abs(change), kind="stable")[:count]
-    maps, rows = np.unravel_index(largest, before.shape)
-    words = [_detector_word_contributions(one, largest) for one in both]
-    changes = tuple(
-        DetectorChange(
-            layer=first.trace.depth,
-            map=int(map_),
-            row=int(row),
-            contributions=(float(before[map_, row]), float(after[map_, row])),
-            word_contributions=(tuple(words[0][i].tolist()), tuple(words[1][i].tolist())),
+    changes = []
+    for number, *words in zip(
+        largest,
+        *(_detector_word_contributions(one, largest) for one in (first, second)),
+        strict=True,
+    ):
+        map_, row = np.unravel_index(number, shape[:2])
+        changes.append(
+            DetectorChange(
+                layer=first.trace.depth,
+                map=int(map_),
+                row=int(row),
+                contributions=(float(before[map_, row]), float(after[map_, row])),
+                word_contributions=(tuple(words[0].tolist()), tuple(words[1].tolist())),
+            )
         )
-        for i, (map_, row) in enumerate(zip(maps, rows, strict=True))
-    )
     return Comparison(
         difference=second.logit - first.logit,
-        changes=changes,
+        changes=tuple(changes),
         others=float(change.sum() - change[largest].sum()),
         aligned=tuple(align(first.words, second.words)),
     )
+
+
+def _detector_word_contributions(explanation: Explanation, detectors: Ints) -> Doubles:
+    """(detectors, s) of every word to the contribution of each of some rows."""
+    trace = explanation.trace
+    kept = trace.values(trace.depth).shape[-1]
+    nodes = (detectors[:, None] * kept + np.arange(kept)).ravel()
+    weights = trace.head_weight[explanation.of_class, nodes].astype(np.float64)
+    outputs = np.repeat(np.arange(len(detectors)), kept)
+    coefficients = Coefficients(trace.depth, nodes, outputs, weights)
+    return attribution.word_contributions(trace, coefficients)
 
 
 def align(first: tuple[str, ...], second: tuple[str, ...]) -> list[tuple[int | None, int | None]]:
@@ -407,21 +360,3 @@ def align(first: tuple[str, ...], second: tuple[str, ...]) -> list[tuple[int | N
     for _, start, end, other_start, other_end in matcher.get_opcodes():
         pairs += zip_longest(range(start, end), range(other_start, other_end))
     return pairs
-
-
-def _detector_contributions(explanation: Explanation) -> Doubles:
-    """(maps, rows) of each row of the topmost maps."""
-    trace = explanation.trace
-    contributions = trace.contributions[explanation.of_class].astype(np.float64)
-    sums: Doubles = contributions.reshape(trace.values(trace.depth).shape).sum(axis=-1)
-    return sums
-
-
-def _detector_word_contributions(explanation: Explanation, detectors: Ints) -> Doubles:
-    """(detectors, s) of every word to the contribution of each of some rows."""
-    trace = explanation.trace
-    kept = trace.values(trace.depth).shape[-1]
-    nodes = (detectors[:, None] * kept + np.arange(kept)).ravel()
-    weights = trace.head_weight[explanation.of_class, nodes].astype(np.float64)
-    outputs = np.repeat(np.arange(len(detectors)), kept)
-    return word_contributions(trace, Coefficients(trace.depth, nodes, outputs, weights))

@@ -29,6 +29,7 @@ from dcnn.inspection.trace import Floats, Trace
 from dcnn.text.vocabulary import Ints
 
 ROOT = "root"
+NODE_FIELDS = ("layer", "row", "map", "position", "value", "margin", "id")
 
 
 def incoming_edges(
@@ -89,17 +90,11 @@ class Edges:
 
 @dataclass(frozen=True)
 class FeatureGraph:
-    """The graph of one sentence.
-
-    Attributes:
-        trace: the forward pass; the topmost nodes are all in the graph, in the trace's order.
-        nodes: every node but the root; those of the topmost layer are the last.
-        edges: every edge but those into the root.
-    """
+    """The graph of one sentence."""
 
     trace: Trace
-    nodes: Nodes
-    edges: Edges
+    nodes: Nodes  # but the root; the last are all topmost nodes, in the trace's order
+    edges: Edges  # but those into the root
 
 
 def build_graph(trace: Trace) -> FeatureGraph:
@@ -107,8 +102,7 @@ def build_graph(trace: Trace) -> FeatureGraph:
     nodes = [np.arange(trace.values(trace.depth).size)]  # per layer, from the topmost down
     found = []  # the edges into each layer of them
     for number in range(trace.depth, 0, -1):
-        below = trace.values(number - 1)
-        layer = trace.layers[number - 1]
+        below, layer = trace.values(number - 1), trace.layers[number - 1]
         edges = incoming_edges(layer.positions, layer.filters, below.shape[-1], nodes[-1])
         read = np.zeros(below.size, bool)
         read[edges[1]] = True
@@ -128,26 +122,38 @@ def build_graph(trace: Trace) -> FeatureGraph:
 
 
 def _nodes(trace: Trace, nodes: Sequence[Ints]) -> Nodes:
-    at = [np.unravel_index(of, trace.values(i).shape) for i, of in enumerate(nodes)]
-    maps, rows, _ = map(np.concatenate, zip(*at, strict=True))
-    positions = [at[0][2], *(trace.layers[i].positions[at[i + 1]] for i in range(trace.depth))]
-    no_margin = np.full(len(nodes[0]), np.inf, np.float32)
-    margins = [no_margin, *(trace.layers[i].margins[at[i + 1]] for i in range(trace.depth))]
-    return Nodes(
-        layer=np.repeat(np.arange(len(nodes)), [len(of) for of in nodes]),
-        map=maps,
-        row=rows,
-        position=np.concatenate(positions),
-        value=np.concatenate([trace.values(i)[of] for i, of in enumerate(at)]),
-        margin=np.concatenate(margins),
-    )
+    columns = []
+    for number, of_layer in enumerate(nodes):
+        map_, row, place = at = np.unravel_index(of_layer, trace.values(number).shape)
+        position: Ints = place
+        margin = np.full(len(of_layer), np.inf, np.float32)
+        if number:
+            layer = trace.layers[number - 1]
+            position, margin = layer.positions[at], layer.margins[at]
+        layers = np.full(len(of_layer), number)
+        columns.append((layers, map_, row, position, trace.values(number)[at], margin))
+    return Nodes(*map(np.concatenate, zip(*columns, strict=True)))
 
 
 def to_node_link(graph: FeatureGraph) -> dict[str, Any]:
     """Plain values that ``networkx.node_link_graph(data, edges="edges")`` reads."""
-    trace, nodes = graph.trace, graph.nodes
-    columns = (a.tolist() for a in (nodes.layer, nodes.map, nodes.row, nodes.position))
-    ids = [":".join(map(str, parts)) for parts in zip(*columns, strict=True)]
+    trace, nodes, edges = graph.trace, graph.nodes, graph.edges
+    arrays = (nodes.layer, nodes.row, nodes.map, nodes.position, nodes.value)
+    columns = [array.tolist() for array in arrays]
+    margins = [margin if np.isfinite(margin) else None for margin in nodes.margin.tolist()]
+    layers, rows, maps, positions, _ = columns
+    ids = list(map("{}:{}:{}:{}".format, layers, maps, rows, positions))
+    described: list[dict[str, Any]] = [
+        dict(zip(NODE_FIELDS, values, strict=True))
+        for values in zip(*columns, margins, ids, strict=True)
+    ]
+    for node in described[: layers.count(0)]:
+        node["word"] = trace.words[node["position"]]
+    root = {"layer": trace.depth + 1, **dict.fromkeys(NODE_FIELDS[1:-1]), "id": ROOT}
+    weights = trace.head_weight[int(trace.logits.argmax())].tolist()
+    contributions = trace.contributions.T.tolist()
+    between = (array.tolist() for array in (edges.weight, edges.source, edges.target))
+    into_root = zip(weights, contributions, ids[-len(weights) :], strict=True)
     return {
         "directed": True,
         "multigraph": False,
@@ -157,41 +163,18 @@ def to_node_link(graph: FeatureGraph) -> dict[str, Any]:
             "logits": trace.logits.tolist(),
             "words": list(trace.words),
         },
-        "nodes": _described_nodes(graph, ids),
-        "edges": _described_edges(graph, ids),
+        "nodes": [*described, root],
+        "edges": [
+            *(
+                {"weight": weight, "source": ids[source], "target": ids[target]}
+                for weight, source, target in zip(*between, strict=True)
+            ),
+            *(
+                {"weight": weight, "contribution": amounts, "source": source, "target": ROOT}
+                for weight, amounts, source in into_root
+            ),
+        ],
     }
-
-
-def _described_nodes(graph: FeatureGraph, ids: list[str]) -> list[dict[str, Any]]:
-    nodes = graph.nodes
-    names = ("layer", "row", "map", "position", "value")
-    columns = [getattr(nodes, name).tolist() for name in names]
-    margins = [margin if np.isfinite(margin) else None for margin in nodes.margin.tolist()]
-    described: list[dict[str, Any]] = [
-        dict(zip((*names, "margin", "id"), values, strict=True))
-        for values in zip(*columns, margins, ids, strict=True)
-    ]
-    for node in described[: int(np.count_nonzero(nodes.layer == 0))]:
-        node["word"] = graph.trace.words[node["position"]]
-    unset = dict.fromkeys(("row", "map", "position", "value", "margin"))
-    return [*described, {"layer": graph.trace.depth + 1} | unset | {"id": ROOT}]
-
-
-def _described_edges(graph: FeatureGraph, ids: list[str]) -> list[dict[str, Any]]:
-    edges, trace = graph.edges, graph.trace
-    columns = (a.tolist() for a in (edges.weight, edges.source, edges.target))
-    described: list[dict[str, Any]] = [
-        {"weight": weight, "source": ids[source], "target": ids[target]}
-        for weight, source, target in zip(*columns, strict=True)
-    ]
-    weights = trace.head_weight[int(trace.logits.argmax())].tolist()
-    contributions = trace.contributions.T.tolist()
-    return described + [
-        {"weight": weight, "contribution": contribution, "source": source, "target": ROOT}
-        for weight, contribution, source in zip(
-            weights, contributions, ids[-len(weights) :], strict=True
-        )
-    ]
 
 
 def to_json(graph: FeatureGraph) -> bytes:

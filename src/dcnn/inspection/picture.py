@@ -19,15 +19,10 @@ from math import isfinite, sqrt
 import numpy as np
 
 from dcnn.artifact import Label
-from dcnn.inspection.attribution import (
-    Coefficients,
-    ContributingEdges,
-    push_down,
-    strongest_nodes,
-    word_attributions,
-)
+from dcnn.inspection import attribution
+from dcnn.inspection.attribution import Coefficients, ContributingEdges
 from dcnn.inspection.feature_graph import ROOT
-from dcnn.inspection.trace import Trace
+from dcnn.inspection.trace import Doubles, Trace
 from dcnn.ops.reference import sigmoid, softmax
 from dcnn.text.vocabulary import Ints
 
@@ -113,25 +108,13 @@ class Picture:
         return self.node_contributions / self.logit if self.logit else 0.0
 
 
-def word_id(position: int) -> str:
-    """The id of a word in a picture."""
-    return f"word:{position}"
-
-
 def make_picture(
     trace: Trace, of_class: int, top: int = TOP_NODES, edges: int = EDGES_PER_NODE
 ) -> Picture:
-    """Choose what to draw.
-
-    Args:
-        trace: the sentence.
-        of_class: number of the class.
-        top: number of topmost nodes, those with the largest contributions.
-        edges: number of edges into every node, those with the largest contributions.
-    """
-    chosen = np.sort(strongest_nodes(trace, of_class, top))
+    """The ``top`` topmost nodes and the ``edges`` edges into every node that contribute most."""
+    chosen = np.sort(attribution.strongest_nodes(trace, of_class, top))
     weights = trace.head_weight[of_class, chosen].astype(np.float64)
-    front = Coefficients(trace.depth, chosen, np.zeros(len(chosen), np.int64), weights)
+    front = Coefficients(trace.depth, chosen, np.zeros_like(chosen), weights)
     contributions = front.contributions(trace)
     drawn = [
         PictureEdge(node_id(trace, trace.depth, node), ROOT, amount)
@@ -140,8 +123,12 @@ def make_picture(
     numbers: list[tuple[int, int]] = []  # layer and number of every drawn node
     for layer in range(trace.depth, 0, -1):
         numbers += [(layer, node) for node in front.nodes.tolist()]
-        below, followed = push_down(trace, front, partial(_strongest_edges, trace, layer, edges))
-        drawn += _joined_edges(trace, front, followed)
+        keep = partial(_strongest_edges, trace, layer, edges)
+        below, followed = attribution.backward_step(trace, front, keep)
+        targets, sources, amounts, _ = _joined(trace, layer, followed)
+        lower = [node_id(trace, layer - 1, node) for node in sources.tolist()]
+        upper = [node_id(trace, layer, node) for node in front.nodes[targets].tolist()]
+        drawn += map(PictureEdge, lower, upper, amounts.tolist())
         front = below
     out: defaultdict[str, float] = defaultdict(float)
     for edge in drawn:
@@ -149,7 +136,7 @@ def make_picture(
     return Picture(
         trace=trace,
         of_class=of_class,
-        attributions=tuple(word_attributions(trace, of_class).tolist()),
+        attributions=tuple(attribution.word_attributions(trace, of_class).tolist()),
         nodes=tuple(_picture_node(trace, *number, out) for number in sorted(numbers)),
         edges=tuple(drawn),
         node_contributions=float(contributions.sum()),
@@ -158,7 +145,9 @@ def make_picture(
 
 
 def node_id(trace: Trace, layer: int, number: int) -> str:
-    """The id of a node of layer 1 or above, as in the node-link data."""
+    """The id of a node, as in the node-link data; in layer 0, of the word at a position."""
+    if layer == 0:
+        return f"word:{number}"
     positions = trace.layers[layer - 1].positions
     map_, row, _ = at = np.unravel_index(number, positions.shape)
     return f"{layer}:{map_}:{row}:{positions[at]}"
@@ -180,34 +169,25 @@ def _picture_node(trace: Trace, layer: int, number: int, out: dict[str, float]) 
     )
 
 
-def _joined(trace: Trace, layer: int, edges: ContributingEdges) -> tuple[Ints, Ints, Ints]:
-    """Edges that are drawn as one: (J,) targets and sources, and (E,) which one each edge is of.
+def _joined(trace: Trace, layer: int, edges: ContributingEdges) -> tuple[Ints, Ints, Doubles, Ints]:
+    """Edges that are drawn as one: (J,) targets, sources, contributions; (E,) which each is of.
 
     In layer 0 the rows of a word are one source, its position.
     """
     below = trace.values(layer - 1)
     source = edges.source if layer > 1 else edges.source % below.shape[-1]
     pairs, of_pair = np.unique(edges.target * below.size + source, return_inverse=True)
-    return *np.divmod(pairs, below.size), of_pair
+    amounts = np.bincount(of_pair, edges.contribution).astype(np.float64)
+    return *np.divmod(pairs, below.size), amounts, of_pair
 
 
 def _strongest_edges(trace: Trace, layer: int, count: int, edges: ContributingEdges) -> Ints:
     """Indices of the edges into each node with the largest contributions, for or against."""
-    targets, _, of_pair = _joined(trace, layer, edges)
-    strength = np.abs(np.bincount(of_pair, edges.contribution, minlength=len(targets)))
-    order = np.lexsort((-strength, targets))
+    targets, _, amounts, of_pair = _joined(trace, layer, edges)
+    order = np.lexsort((-np.abs(amounts), targets))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order)) - np.searchsorted(targets, targets)[order]
     return np.flatnonzero((rank < count)[of_pair])
-
-
-def _joined_edges(trace: Trace, front: Coefficients, edges: ContributingEdges) -> list[PictureEdge]:
-    layer = front.layer
-    targets, sources, of_pair = _joined(trace, layer, edges)
-    amounts = np.bincount(of_pair, edges.contribution)
-    lower = [word_id(n) if layer == 1 else node_id(trace, layer - 1, n) for n in sources.tolist()]
-    upper = [node_id(trace, layer, n) for n in front.nodes[targets].tolist()]
-    return list(map(PictureEdge, lower, upper, amounts.tolist()))
 
 
 @dataclass(frozen=True)
@@ -226,7 +206,7 @@ class PlacedWord:
     @property
     def id(self) -> str:
         """As in the edges; empty for a gap."""
-        return "" if self.position is None else word_id(self.position)
+        return "" if self.position is None else f"word:{self.position}"
 
     @property
     def opacity(self) -> float:
@@ -252,12 +232,6 @@ class PlacedEdge:
     start: tuple[float, float]
     end: tuple[float, float]
     width: float
-
-    @property
-    def controls(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """The two inner points of the cubic curve."""
-        middle = (self.start[1] + self.end[1]) / 2
-        return (self.start[0], middle), (self.end[0], middle)
 
 
 @dataclass(frozen=True)
@@ -297,9 +271,9 @@ def place(picture: Picture) -> Layout:
     x = {word.id: word.x for word in words}
     largest = max(abs(node.contribution) for node in picture.nodes) or 1.0
     nodes = []
-    for layer, members in of_layer.items():
-        x |= _place_layer(picture, members, x, inner)
-        for node in members:
+    for layer, drawn in of_layer.items():
+        x |= _place_layer(picture, drawn, x, inner)
+        for node in drawn:
             radius = SMALLEST + (LARGEST - SMALLEST) * sqrt(abs(node.contribution) / largest)
             nodes.append(PlacedNode(node, x[node.id], height[layer], radius))
     x[ROOT] = LEFT + inner / 2
@@ -351,7 +325,7 @@ def _place_words(picture: Picture, y: float) -> list[PlacedWord]:
         here: int | None = position
         text, number, strength = shortened(word), f"{amount:+.2f}", amount / largest
         description = f"{word}: {amount:+.3f}"
-        if len(words) > MANY_WORDS and word_id(position) not in drawn:
+        if len(words) > MANY_WORDS and f"word:{position}" not in drawn:
             if placed and placed[-1].position is None:
                 continue
             here, text, number, strength = None, "\u2026", "", 0.0

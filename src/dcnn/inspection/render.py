@@ -6,6 +6,7 @@ anything.
 
 - SVG: every element has its style in its own attributes, so the file looks the same in a browser,
   in a README and in print. The ids in ``data-`` attributes let the HTML page follow the edges.
+- PNG: the elements of the SVG, drawn by matplotlib.
 - GraphML has neither lists nor null: each class has a ``contribution`` attribute of its own;
   ``classes``, ``bias``, ``logits`` and ``words`` are JSON; null values are left out.
 """
@@ -21,38 +22,18 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dcnn.errors import MissingExtraError, UserError
+from dcnn.errors import UserError, needs_extra
+from dcnn.inspection import picture as pictures
 from dcnn.inspection.feature_graph import ROOT, FeatureGraph, build_graph, to_json, to_networkx
-from dcnn.inspection.picture import (
-    CAPTION_FONT,
-    FONT,
-    GREY,
-    INK,
-    LINE,
-    ROOT_HEIGHT,
-    ROOT_WIDTH,
-    WORD_HEIGHT,
-    Layout,
-    Picture,
-    PlacedEdge,
-    PlacedNode,
-    PlacedWord,
-    make_picture,
-    place,
-    sign_colour,
-)
+from dcnn.inspection.picture import GREY, INK, Picture, make_picture, sign_colour
 from dcnn.inspection.trace import Trace
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from dcnn.inspection.detector_ranking import Detection, Detector
     from dcnn.inspection.detectors import DetectorIndex, SelectedDetector
 
 FAMILY = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 PIXELS_PER_INCH = 96  # of the layout
-POINTS_PER_PIXEL = 72 / PIXELS_PER_INCH
-PNG_DPI = 192
 NEEDED_PACKAGES = {".png": "matplotlib", ".graphml": "networkx"}
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -65,26 +46,17 @@ ReportWriter = Callable[["DetectorIndex", Sequence["SelectedDetector"]], str]
 def graph_writer(path: Path) -> GraphWriter:
     """The function that makes the content of a graph file named ``path``.
 
-    Raises:
-        UserError: the ending is not one of ``GRAPH_WRITERS``.
-        MissingExtraError: the format needs a package that is not installed.
+    A wrong ending, or a package that its format needs and that is not installed, raises an error.
     """
     writer = _choose(path, GRAPH_WRITERS)
-    ending = path.suffix.lower()
-    if ending in NEEDED_PACKAGES:
-        try:
-            import_module(NEEDED_PACKAGES[ending])
-        except ImportError:
-            raise MissingExtraError(f"Writing {path.name}", "explain") from None
+    with needs_extra(f"Writing {path.name}", "explain"):
+        if package := NEEDED_PACKAGES.get(path.suffix.lower()):
+            import_module(package)
     return writer
 
 
 def report_writer(path: Path) -> ReportWriter:
-    """The function that makes the text of a file of detectors named ``path``.
-
-    Raises:
-        UserError: the ending is not one of ``REPORT_WRITERS``.
-    """
+    """The function that makes the text of a file of detectors named ``path``."""
     return _choose(path, REPORT_WRITERS)
 
 
@@ -109,7 +81,7 @@ def xml_characters(text: str) -> str:
 
 def to_svg(picture: Picture) -> str:
     """The picture as an SVG document."""
-    layout = place(picture)
+    layout = pictures.place(picture)
     width, height = round(layout.width), round(layout.height)
     sentence = escaped(" ".join(picture.trace.words))
     parts = [
@@ -117,91 +89,89 @@ def to_svg(picture: Picture) -> str:
         f'width="{width}" height="{height}" role="img" font-family="{FAMILY}" '
         f'aria-label="Feature graph of: {sentence}">',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        *(_layer_line(layout, y, name) for y, name in layout.layers),
-        *map(_edge, layout.edges),
-        *map(_node, layout.nodes),
-        *map(_word, layout.words),
-        _root(layout),
-        *(
-            f'<text x="{width / 2:.1f}" y="{y:.1f}" font-size="{CAPTION_FONT}" '
-            f'fill="{GREY}" text-anchor="middle">{escaped(line)}</text>'
-            for y, line in layout.caption
-        ),
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    for y, name in layout.layers:
+        parts.append(
+            f'<line x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}" stroke="{pictures.LINE}"/>'
+            + _text(16, y - 6, name, 12.5, anchor="start")
+        )
+    for placed in layout.edges:
+        edge, (x1, y1), (x2, y2) = placed.edge, placed.start, placed.end
+        middle = (y1 + y2) / 2  # vertical at both ends
+        parts.append(
+            f'<path class="edge" data-from="{edge.source}" data-to="{edge.target}" '
+            f'd="M{x1:.1f} {y1:.1f}C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}" '
+            f'fill="none" stroke="{sign_colour(edge.contribution)}" '
+            f'stroke-width="{placed.width:.2f}" stroke-opacity="0.55">'
+            f"<title>contributes {edge.contribution:+.3f}</title></path>"
+        )
+    for disc in layout.nodes:
+        node = disc.node
+        parts.append(
+            f'<g class="node" data-id="{node.id}"><circle cx="{disc.x:.1f}" cy="{disc.y:.1f}" '
+            f'r="{disc.radius:.1f}" fill="{sign_colour(node.contribution)}" stroke="#ffffff" '
+            f'stroke-width="1.6"/><title>{node.description}</title></g>'
+        )
+    for word in layout.words:
+        identity = f' class="node" data-id="{word.id}"' if word.id else ""
+        box = word.x, word.y, word.width, pictures.WORD_HEIGHT, 6
+        parts += [
+            f"<g{identity}>{_box(*box, '#ffffff')}",
+            _box(*box, sign_colour(word.strength), word.opacity),
+            _text(word.x, word.y + 5, word.text, pictures.FONT, INK),
+            _text(word.x, word.y + pictures.WORD_HEIGHT / 2 + 14, word.number, 11),
+            f"<title>{escaped(word.description)}</title></g>",
+        ]
+    (x, y), (label, numbers) = layout.root, layout.root_text
+    parts += [
+        f'<g class="node" data-id="{ROOT}">',
+        _box(x, y, pictures.ROOT_WIDTH, pictures.ROOT_HEIGHT, 10, INK),
+        _text(x, y - 2, label, 16, "#ffffff", weight=600),
+        f"{_text(x, y + 15, numbers, 11.5, '#cfd6de')}</g>",
+        *(_text(width / 2, y, line, pictures.CAPTION_FONT) for y, line in layout.caption),
+    ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _layer_line(layout: Layout, y: float, name: str) -> str:
+def _box(
+    x: float, y: float, width: float, height: float, radius: float, fill: str, opacity: float = 1
+) -> str:
+    """A rounded rectangle around a point."""
     return (
-        f'<line x1="0" x2="{layout.width:.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{LINE}"/>'
-        f'<text x="16" y="{y - 6:.1f}" font-size="12.5" fill="{GREY}">{name}</text>'
+        f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" '
+        f'height="{height}" rx="{radius}" fill="{fill}" fill-opacity="{opacity:.2f}"/>'
     )
 
 
-def _edge(placed: PlacedEdge) -> str:
-    edge, (x1, y1), (x2, y2) = placed.edge, placed.start, placed.end
-    (cx1, cy1), (cx2, cy2) = placed.controls
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    size: float,
+    colour: str = GREY,
+    anchor: str = "middle",
+    weight: int = 400,
+) -> str:
     return (
-        f'<path class="edge" data-from="{edge.source}" data-to="{edge.target}" '
-        f'd="M{x1:.1f} {y1:.1f}C{cx1:.1f} {cy1:.1f} {cx2:.1f} {cy2:.1f} {x2:.1f} {y2:.1f}" '
-        f'fill="none" stroke="{sign_colour(edge.contribution)}" '
-        f'stroke-width="{placed.width:.2f}" stroke-opacity="0.55">'
-        f"<title>contributes {edge.contribution:+.3f}</title></path>"
-    )
-
-
-def _node(placed: PlacedNode) -> str:
-    node = placed.node
-    return (
-        f'<g class="node" data-id="{node.id}"><circle cx="{placed.x:.1f}" cy="{placed.y:.1f}" '
-        f'r="{placed.radius:.1f}" fill="{sign_colour(node.contribution)}" stroke="#ffffff" '
-        f'stroke-width="1.6"/><title>{node.description}</title></g>'
-    )
-
-
-def _word(word: PlacedWord) -> str:
-    left, top = word.x - word.width / 2, word.y - WORD_HEIGHT / 2
-    colour = sign_colour(word.strength)
-    identity = f' class="node" data-id="{word.id}"' if word.id else ""
-    return (
-        f'<g{identity}><rect x="{left:.1f}" y="{top:.1f}" width="{word.width:.1f}" '
-        f'height="{WORD_HEIGHT}" rx="6" fill="#ffffff"/>'
-        f'<rect x="{left:.1f}" y="{top:.1f}" width="{word.width:.1f}" height="{WORD_HEIGHT}" '
-        f'rx="6" fill="{colour}" fill-opacity="{word.opacity:.2f}"/>'
-        f'<text x="{word.x:.1f}" y="{word.y + 5:.1f}" font-size="{FONT}" fill="{INK}" '
-        f'text-anchor="middle">{escaped(word.text)}</text>'
-        f'<text x="{word.x:.1f}" y="{word.y + WORD_HEIGHT / 2 + 14:.1f}" font-size="11" '
-        f'fill="{GREY}" text-anchor="middle">{word.number}</text>'
-        f"<title>{escaped(word.description)}</title></g>"
-    )
-
-
-def _root(layout: Layout) -> str:
-    x, y = layout.root
-    label, numbers = layout.root_text
-    return (
-        f'<g class="node" data-id="{ROOT}"><rect x="{x - ROOT_WIDTH / 2:.1f}" '
-        f'y="{y - ROOT_HEIGHT / 2:.1f}" width="{ROOT_WIDTH}" height="{ROOT_HEIGHT}" rx="10" '
-        f'fill="{INK}"/><text x="{x:.1f}" y="{y - 2:.1f}" font-size="16" font-weight="600" '
-        f'fill="#ffffff" text-anchor="middle">{escaped(label)}</text>'
-        f'<text x="{x:.1f}" y="{y + 15:.1f}" font-size="11.5" fill="#cfd6de" '
-        f'text-anchor="middle">{numbers}</text></g>'
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" '
+        f'fill="{colour}" text-anchor="{anchor}">{escaped(text)}</text>'
     )
 
 
 def to_png(picture: Picture) -> bytes:
     """The picture as a PNG, two dots for every pixel of the SVG."""
+    from xml.etree import ElementTree
+
     from matplotlib.figure import Figure
 
-    layout = place(picture)
-    size = layout.width / PIXELS_PER_INCH, layout.height / PIXELS_PER_INCH
-    figure = Figure(size, dpi=PNG_DPI, facecolor="white")
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, layout.width)
-    axes.set_ylim(layout.height, 0)
+    root = ElementTree.fromstring(to_svg(picture))  # noqa: S314 our own
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    size = width / PIXELS_PER_INCH, height / PIXELS_PER_INCH
+    figure = Figure(size, dpi=2 * PIXELS_PER_INCH, facecolor="white")
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
     axes.axis("off")
-    _draw(axes, layout)
+    for order, element in enumerate(root.iter()):
+        _draw(axes, element.tag.rpartition("}")[2], element.attrib, element.text or "", order)
     stream = io.BytesIO()
     with warnings.catch_warnings():
         # A font that lacks a letter draws a box: no reason to warn the user.
@@ -210,51 +180,49 @@ def to_png(picture: Picture) -> bytes:
     return stream.getvalue()
 
 
-def _draw(axes: "Axes", layout: Layout) -> None:
-    from matplotlib.patches import Circle, FancyBboxPatch, PathPatch
+def _draw(axes: Any, tag: str, at: dict[str, str], text: str, order: int) -> None:
+    """Draw one element of the SVG above those before it."""
+    from matplotlib.patches import Circle, FancyBboxPatch, Patch, PathPatch
     from matplotlib.path import Path as Curve
 
-    above = len(layout.edges) + 1  # z-order: edges, then nodes and boxes, then their text
+    def number(name: str, default: float = 0) -> float:
+        return float(at.get(name, default))
 
-    def text(x: float, y: float, string: str, size: float, **style: Any) -> None:
-        options: dict[str, Any] = {"color": GREY, "ha": "center", "va": "center", "zorder": 0}
-        # A word such as $x$ is not a formula.
+    points = 72 / PIXELS_PER_INCH
+    style: dict[str, Any] = {
+        "facecolor": at.get("fill", "none"),
+        "edgecolor": at.get("stroke", "none"),
+        "alpha": number("fill-opacity", number("stroke-opacity", 1)),
+        "linewidth": number("stroke-width", 1) * points,
+        "zorder": order,
+    }
+    patch: Patch | None = None
+    if tag == "rect":
+        corner, box = (number("x"), number("y")), f"round,pad=0,rounding_size={number('rx')}"
+        patch = FancyBboxPatch(corner, number("width"), number("height"), boxstyle=box, **style)
+    elif tag == "circle":
+        patch = Circle((number("cx"), number("cy")), number("r"), **style)
+    elif tag == "line":
+        ends = [(number("x1"), number("y1")), (number("x2"), number("y2"))]
+        patch = PathPatch(Curve(ends), **style)
+    elif tag == "path":
+        numbers = [float(part) for part in re.findall(r"[-.\d]+", at["d"])]
+        curve = list(zip(numbers[::2], numbers[1::2], strict=True))
+        patch = PathPatch(Curve(curve, [Curve.MOVETO, *[Curve.CURVE4] * 3]), **style)
+    elif tag == "text":
         axes.text(
-            x, y, string, fontsize=size * POINTS_PER_PIXEL, parse_math=False, **(options | style)
+            number("x"),
+            number("y"),
+            text,
+            color=at["fill"],
+            fontsize=number("font-size") * points,
+            weight="bold" if at["font-weight"] == "600" else "normal",
+            ha="center" if at["text-anchor"] == "middle" else "left",
+            parse_math=False,  # a word such as $x$ is not a formula
+            zorder=order,
         )
-
-    def box(x: float, y: float, width: float, height: float, radius: float, **style: Any) -> None:
-        corner = x - width / 2, y - height / 2
-        shape = f"round,pad=0,rounding_size={radius}"
-        axes.add_patch(
-            FancyBboxPatch(corner, width, height, boxstyle=shape, ec="none", zorder=above, **style)
-        )
-
-    for y, name in layout.layers:
-        axes.plot([0, layout.width], [y, y], color=LINE, linewidth=POINTS_PER_PIXEL, zorder=0)
-        text(16, y - 10, name, 12.5, ha="left")
-    for order, edge in enumerate(layout.edges, start=1):
-        curve = Curve([edge.start, *edge.controls, edge.end], [Curve.MOVETO, *[Curve.CURVE4] * 3])
-        width, colour = edge.width * POINTS_PER_PIXEL, sign_colour(edge.edge.contribution)
-        axes.add_patch(
-            PathPatch(curve, fc="none", ec=colour, linewidth=width, alpha=0.55, zorder=order)
-        )
-    for node in layout.nodes:
-        centre, colour = (node.x, node.y), sign_colour(node.node.contribution)
-        axes.add_patch(Circle(centre, node.radius, fc=colour, ec="white", zorder=above))
-    for word in layout.words:
-        colour = sign_colour(word.strength)
-        box(word.x, word.y, word.width, WORD_HEIGHT, 6, fc="white")
-        box(word.x, word.y, word.width, WORD_HEIGHT, 6, fc=colour, alpha=word.opacity)
-        text(word.x, word.y, word.text, FONT, color=INK, zorder=above + 1)
-        text(word.x, word.y + WORD_HEIGHT / 2 + 10, word.number, 11)
-    x, y = layout.root
-    box(x, y, ROOT_WIDTH, ROOT_HEIGHT, 10, fc=INK)
-    label, numbers = layout.root_text
-    text(x, y - 8, label, 16, color="white", weight="bold", zorder=above + 1)
-    text(x, y + 11, numbers, 11.5, color="#cfd6de", zorder=above + 1)
-    for y, line in layout.caption:
-        text(layout.width / 2, y - 4, line, CAPTION_FONT)
+    if patch is not None:
+        axes.add_patch(patch)
 
 
 def to_graphml(graph: FeatureGraph) -> bytes:

@@ -47,28 +47,17 @@ class Trace:
 
     A node is a value of a layer, numbered as in its flattened array (o, d', k). Layer 0 is the
     sentence matrix.
-
-    Attributes:
-        words: the tokens of the sentence.
-        classes: the labels.
-        matrix: (d, s) the sentence matrix (Eq. 2).
-        layers: from the first to the topmost.
-        head_weight: (classes, features) of the fully connected layer.
-        head_bias: (classes,) of the fully connected layer.
-        logits: (classes,).
-        multi_label: whether a text may have several labels.
-        unit: what a token is: ``word``, ``subword`` or ``character``.
     """
 
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # the tokens
     classes: tuple[Label, ...]
-    matrix: Floats
-    layers: tuple[TracedLayer, ...]
-    head_weight: Floats
-    head_bias: Floats
-    logits: Floats
-    multi_label: bool = False
-    unit: str = "word"
+    matrix: Floats  # (d, s) the sentence matrix (Eq. 2)
+    layers: tuple[TracedLayer, ...]  # from the first to the topmost
+    head_weight: Floats  # (classes, features) of the fully connected layer
+    head_bias: Floats  # (classes,)
+    logits: Floats  # (classes,)
+    multi_label: bool
+    unit: str  # what a token is: ``word``, ``subword`` or ``character``
 
     @property
     def depth(self) -> int:
@@ -86,11 +75,7 @@ class Trace:
 
 
 def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
-    """Run the network on one sentence.
-
-    Args:
-        artifact: a DCNN.
-        words: the tokens of the sentence, one or more.
+    """Run a DCNN on one sentence of one or more tokens.
 
     Raises:
         UserError: the model is of another kind, or there is no word.
@@ -109,27 +94,24 @@ def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
     passes = reference.forward(
         matrix[None, None], np.array([len(words)]), parameters, config.fold, config.k_top
     )
-    layers = [
-        _traced_layer(*of_layer, result)
-        for of_layer, result in zip(parameters, passes, strict=True)
-    ]
-    top = layers[-1].values  # (o, d', k_top)
-    logits = weights["head.weight"] @ top.ravel() + weights["head.bias"]
+    layers = tuple(map(_traced_layer, parameters, passes))
+    top = layers[-1].values.ravel()  # (o, d', k_top)
     return Trace(
         words=tuple(words),
         classes=artifact.classes,
         matrix=matrix,
-        layers=tuple(layers),
+        layers=layers,
         head_weight=weights["head.weight"],
         head_bias=weights["head.bias"],
-        logits=logits,
+        logits=weights["head.weight"] @ top + weights["head.bias"],
         multi_label=artifact.multi_label,
         unit=artifact.encoder.unit,
     )
 
 
-def _traced_layer(filters: Floats, bias: Floats, result: reference.LayerPass) -> TracedLayer:
+def _traced_layer(parameters: tuple[Floats, Floats], result: reference.LayerPass) -> TracedLayer:
     """The layer of one sentence, with the best value that each row dropped."""
+    filters, bias = parameters
     values, positions, pooled, convolution = (part[0] for part in result)
     if pooled.shape[-1] == convolution.shape[-1]:
         rivals = np.full(bias.shape, -1)

@@ -59,7 +59,7 @@ export function ofDetectors(answer) {
       const [label, amount] = Object.entries(detector.contributions).sort((a, b) => b[1] - a[1])[0];
       return make("div", { class: "detector" },
         make("div", { class: "title" }, detector.name || "no distinctive word"),
-        make("div", { class: "where" }, `detector ${detector.layer}:${detector.map}:${detector.row}, contributes ${signed(amount, 3)} to ${label}${detector.faint ? ", weights near zero" : ""}`),
+        make("div", { class: "where" }, `detector ${detector.layer}:${detector.map}:${detector.row}, contributes ${signed(amount, 3)} to ${label}${detector.weak ? ", weights near zero" : ""}`),
         make("ol", {}, ...detector.top.map((ngram) => make("li", {}, detection(ngram), make("span", { class: "number" }, signed(ngram.value))))),
       );
     }),
