@@ -11,7 +11,6 @@ from functools import partial
 import numpy as np
 import torch
 
-from dcnn.compare import TimedCall, time_in_turns
 from dcnn.config import TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.ops import select as backends
@@ -22,6 +21,7 @@ from dcnn.training.trainer import Trainer
 from eager_torch import torch_model
 from layer import LayerCall
 from report import MICROSECONDS, Outcome, Row
+from timing import TimedCall, time_interleaved
 from training import ENDLESS
 from workload import CLASSES, TORCH, Workload, computing_with
 
@@ -60,7 +60,7 @@ def _step_row(workload: Workload, examples: Examples, batch: int, chosen: str) -
         TimedCall("ours", _repeated(ours.step), partial(computing_with, chosen)),
         TimedCall(TORCH, _repeated(theirs.step), partial(computing_with, "torch")),
     ]
-    measures = time_in_turns(timed, workload.rounds)
+    measures = time_interleaved(timed, workload.rounds)
     own, other = (measures[key].rate(STEPS * batch) for key in ("ours", TORCH))
     name = f"training step of {batch:,} sentences of {WORDS} words"
     return Row.compare(name, "sentences/s", own, other, TORCH)
@@ -78,7 +78,7 @@ def _layer_rows(workload: Workload, number: int, chosen: str) -> list[Row]:
             TimedCall(TORCH, _repeated(timed), partial(computing_with, "torch")),
             TimedCall("a copy of the input", _repeated(partial(copy.copy_, call.x.detach()))),
         ]
-        measures = time_in_turns(timed, workload.rounds)
+        measures = time_interleaved(timed, workload.rounds)
         name = f"layer {number}, {what}, batch of {BATCHES[-1]:,}, {WORDS} words"
         own, *others = (measures[one.name].times(MICROSECONDS / STEPS) for one in timed)
         rows += [

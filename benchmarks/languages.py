@@ -30,10 +30,8 @@ from dcnn import artifact as model_folder
 from dcnn.compare import (
     ComparisonData,
     Fitted,
-    TimedCall,
     all_candidates,
     size_on_disk,
-    time_in_turns,
     warm_up,
 )
 from dcnn.config import DEFAULT
@@ -45,6 +43,7 @@ from dcnn.text.tokenizer import Tokenizer
 from dcnn.training.fit import RunOptions as TrainingOptions
 from dcnn.training.fit import fit
 from results import ROOT, make_parser, provenance, read_json, write_json
+from timing import TimedCall, time_interleaved
 
 RESULTS = ROOT / "results" / "languages"
 TOKENS = ("words", "bpe", "unigram", "characters")
@@ -112,7 +111,7 @@ def one_run(data: ComparisonData, model: str, seed: int) -> dict[str, object]:
             for name, part in (("dev", data.dev), ("test", data.test))
         }
         turn = cycle(data.dev.texts)  # another one each time: no cache may remember the answer
-        latency = time_in_turns(
+        latency = time_interleaved(
             [TimedCall(model, lambda: fitted.probabilities([next(turn)]))],
             5,
             40,

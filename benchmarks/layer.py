@@ -5,12 +5,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dcnn.compare import TimedCall, time_in_turns
 from dcnn.config import DCNNConfig
 from dcnn.ops import select as backends
 from dcnn.ops.reference import dynamic_k
 from dcnn.ops.select import choose_layer
 from report import MICROSECONDS, Outcome, Row
+from timing import TimedCall, time_interleaved
 from training import training_backend
 from workload import TORCH, Workload, computing_with, describe_backend
 
@@ -79,7 +79,7 @@ def layer(workload: Workload) -> Outcome:
                 TimedCall("ours", timed, partial(computing_with, chosen)),
                 TimedCall(TORCH, timed, partial(computing_with, "torch")),
             ]
-            measures = time_in_turns(timed, workload.rounds, CALLS)
+            measures = time_interleaved(timed, workload.rounds, CALLS)
             name = f"layer {number}, {what}, batch of {BATCH}, {WORDS} words"
             ours, theirs = (measures[key].times(MICROSECONDS) for key in ("ours", TORCH))
             rows.append(Row.compare(name, "us", ours, theirs, TORCH))

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from dcnn.artifact import Artifact
-from dcnn.compare import TimedCall, time_in_turns
 from dcnn.data.readers import read_rows
 from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
@@ -17,6 +16,7 @@ from dcnn.text.vocabulary import Sentences
 from eager_torch import EagerTorchPredictor, torch_model
 from report import MICROSECONDS, Outcome, Row, plural
 from rivals import KIM, KIM_MAPS, KIM_WIDTHS, KimCNN, text_rivals
+from timing import TimedCall, time_interleaved
 from workload import CLASSES, TORCH, Workload, computing_with, describe_backend, too_few_cores
 
 ONE_WORDS, BATCH, BATCH_WORDS = 18, 256, 20
@@ -32,7 +32,7 @@ def predict_one(workload: Workload) -> Outcome:
         *ids_to_probabilities(artifact, workload.sentences(1, ONE_WORDS), threads=1),
         _kim(workload),
     ]
-    ours, *baselines = time_in_turns(timed, workload.rounds, workload.calls).items()
+    ours, *baselines = time_interleaved(timed, workload.rounds, workload.calls).items()
     name = f"one sentence of {ONE_WORDS} words, ids to probabilities"
     rows = [
         Row.compare(name, "us", ours[1].times(MICROSECONDS), b.times(MICROSECONDS), baseline_name)
@@ -44,7 +44,7 @@ def predict_one(workload: Workload) -> Outcome:
         TimedCall("ours", lambda: predictor.probabilities([text])),
         *(TimedCall(rival.name, partial(rival.classify, text)) for rival in rivals),
     ]
-    our_text, *others = time_in_turns(from_text, workload.rounds, workload.calls).items()
+    our_text, *others = time_interleaved(from_text, workload.rounds, workload.calls).items()
     name = f"one text of {ONE_WORDS} words to probabilities"
     rows += [
         Row.compare(name, "us", our_text[1].times(MICROSECONDS), m.times(MICROSECONDS), other)
@@ -62,7 +62,7 @@ def predict_batch(workload: Workload) -> Outcome:
     rows, notes = [], []
     for threads in THREADS:
         timed = ids_to_probabilities(artifact, sentences, threads)
-        measures = time_in_turns(timed, workload.rounds, calls=3)
+        measures = time_interleaved(timed, workload.rounds, calls=3)
         ours, theirs = (measures[timed_call.name].rate(BATCH) for timed_call in timed)
         setup = f"batch of {BATCH}, {BATCH_WORDS} words, ids to probabilities"
         name = f"{setup}, {plural(threads, 'thread')}"
@@ -117,7 +117,7 @@ def _file_row(workload: Workload, artifact: Artifact) -> Row:
             TimedCall(name, partial(label_file, predictor, source, Path(folder) / "labels.tsv"))
             for name, predictor in predictors.items()
         ]
-        measures = time_in_turns(timed, workload.slow_rounds, warm_up=False)
+        measures = time_interleaved(timed, workload.slow_rounds, warm_up=False)
     ours, theirs = (measures[name].rate(workload.file_texts) for name in predictors)
     name = f"file of {workload.file_texts:,} texts of {BATCH_WORDS} words to labels, 1 thread"
     return Row.compare(name, "sentences/s", ours, theirs, TORCH)

@@ -17,9 +17,7 @@ from dcnn.errors import DataError, StorageError
 from dcnn.experiments import results as provenance
 from dcnn.experiments.results import read_field
 from dcnn.files import open_bytes, write_atomically
-
-if typing.TYPE_CHECKING:
-    from dcnn.compare import Measure  # imports torch, which rendering the tables does not need
+from timing import Measure
 
 CASES = ("predict-one", "predict-batch", "train-step", "startup", "layer", "gpu")  # table order
 MICROSECONDS, MILLISECONDS, MEGABYTE = 1e6, 1e3, 1e6
@@ -71,7 +69,7 @@ class Row:
 
     @classmethod
     def compare(
-        cls, name: str, unit: str, ours: "Measure", baseline: "Measure", baseline_name: str
+        cls, name: str, unit: str, ours: Measure, baseline: Measure, baseline_name: str
     ) -> Self:
         """A row of two measures in the same ``unit``."""
         better = baseline.median / ours.median if UNITS[unit] else ours.median / baseline.median

@@ -110,7 +110,10 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         case.add_argument("--json", action="store_true", help="print JSON instead of a table")
         case.add_argument("--out", type=Path, help="write the JSON to this file too")
         case.add_argument(
-            "--rounds", type=int, default=20, help="turns per contestant; slow ones take fewer"
+            "--rounds",
+            type=int,
+            default=20,
+            help="rounds of interleaved calls; slow ones take fewer",
         )
     tables = commands.add_parser("tables", help="render the tables; measure nothing")
     tables.add_argument("--results", type=Path, default=RESULTS, help="folder of the reports")

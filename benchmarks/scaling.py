@@ -20,12 +20,12 @@ from pathlib import Path
 
 from curves import AXES, PICTURES, SCALING, Axis, Curve, Scaling, read_scaling, write_scaling
 from dcnn.artifact import Artifact
-from dcnn.compare import TimedCall, time_in_turns
 from dcnn.experiments import results as provenance
 from dcnn.predictor import Predictor
 from prediction import eager_prediction, our_prediction
 from report import MEGABYTE, MILLISECONDS, machine_load
 from startup import run
+from timing import TimedCall, time_interleaved
 from workload import Workload, cores, describe_backend
 
 ROOT = Path(__file__).parent.parent
@@ -95,7 +95,7 @@ def _times(situation: Situation) -> tuple[float, ...]:
     artifact = situation.workload.artifact()
     timed = [situation.timed_call(backend, artifact) for backend in ("ours", "torch")]
     calls = max(min(CALLS_WORDS // (situation.sentences * situation.words), 50), 1)
-    measures = time_in_turns(timed, situation.workload.rounds, calls)
+    measures = time_interleaved(timed, situation.workload.rounds, calls)
     return tuple(measure.median * MILLISECONDS for measure in measures.values())
 
 
@@ -216,7 +216,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--draw", action="store_true", help="draw the figures that exist")
-    parser.add_argument("--rounds", type=int, default=10, help="turns per side (default 10)")
+    parser.add_argument(
+        "--rounds", type=int, default=10, help="rounds of calls per side (default 10)"
+    )
     parser.add_argument("--largest", type=int, default=4096, help="longest sentence")
     parser.add_argument("--out", type=Path, default=RESULT, help="file of the figures")
     parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / PICTURES)

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from dcnn import artifact as model_folder
-from dcnn.compare import Measure, TimedCall, time_in_turns
 from dcnn.errors import DcnnError
 from dcnn.predictor import Predictor
 from report import MEGABYTE, MILLISECONDS, Outcome, Row
+from timing import Measure, TimedCall, time_interleaved
 from workload import TORCH, Workload, describe_backend
 
 WORDS = 18
@@ -63,7 +63,7 @@ def _time_rows(commands: dict[str, list[str]], rounds: int) -> list[Row]:
     timed = [TimedCall(name, partial(run, command)) for name, command in commands.items()]
     for timed_call in timed:  # once, so that bytecode is written and files are cached
         timed_call.call()
-    measures = time_in_turns(timed, rounds, warm_up=False)
+    measures = time_interleaved(timed, rounds, warm_up=False)
     ours, *others = ((name, m.times(MILLISECONDS)) for name, m in measures.items())
     return [
         Row.compare("dcnn predict MODEL TEXT, whole process", "ms", ours[1], measure, name)

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 
-from dcnn.compare import TimedCall, time_in_turns
 from dcnn.config import Config, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.opinions import Opinion, generate
@@ -15,6 +14,7 @@ from dcnn.training.fit import RunOptions, choose_device, fit
 from dcnn.training.trainer import Trainer
 from eager_torch import torch_model
 from report import Outcome, Row, plural
+from timing import TimedCall, time_interleaved
 from workload import CLASSES, TORCH, Workload, computing_with, describe_backend, too_few_cores
 
 BATCH, WORDS, EXAMPLES = 64, 18, 1024
@@ -32,7 +32,7 @@ def train_step(workload: Workload) -> Outcome:
             step_timed_call(workload, name, backend, threads)
             for name, backend in (("ours", chosen), (TORCH, "torch"))
         ]
-        measures = time_in_turns(timed, workload.rounds, CALLS)
+        measures = time_interleaved(timed, workload.rounds, CALLS)
         ours, theirs = (measures[timed_call.name].rate(BATCH) for timed_call in timed)
         setup = f"training step of {BATCH} sentences of {WORDS} words"
         name = f"{setup}, {plural(threads, 'thread')}"
@@ -79,7 +79,7 @@ def _whole_training(workload: Workload, chosen: str) -> Row:
         TimedCall(name, train, partial(computing_with, backend))
         for name, backend in (("ours", chosen), (TORCH, "torch"))
     ]
-    measures = time_in_turns(timed, workload.slowest_rounds, warm_up=False)
+    measures = time_interleaved(timed, workload.slowest_rounds, warm_up=False)
     name = (
         f"training on the built-in corpus: {len(data.texts):,} sentences, "
         f"{workload.epochs} epochs, 1 thread"

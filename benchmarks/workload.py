@@ -29,8 +29,8 @@ class Workload:
     Attributes:
         model: the network.
         vocabulary: words it knows, the unknown one included.
-        rounds: turns per contestant.
-        calls: calls per turn, for calls that take microseconds.
+        rounds: rounds of interleaved calls.
+        calls: calls per round, for calls that take microseconds.
         file_texts: texts in the file that is classified.
         training_texts: sentences of the built-in corpus for training and for dev.
         epochs: of the whole training.
@@ -46,12 +46,12 @@ class Workload:
 
     @property
     def slow_rounds(self) -> int:
-        """Turns of a contestant whose call takes about a second."""
+        """Rounds of calls that take about a second."""
         return max(self.rounds // 4, 1)
 
     @property
     def slowest_rounds(self) -> int:
-        """Turns of a contestant whose call takes about a minute."""
+        """Rounds of calls that take about a minute."""
         return max(self.rounds // 10, 1)
 
     def sentences(self, count: int, words: int) -> Sentences:

@@ -1,23 +1,22 @@
-"""Several classifiers on one test set: trained, scored, timed in turns, and ranked.
+"""Several classifiers on one test set: trained, scored, timed and ranked.
 
 The candidates are our networks with the default settings, the n-gram models, and fastText and
 SetFit where they are installed. The ranking marks what the test set cannot tell from the best. It
-is shown as a table, in Markdown and as a plot. Calls are timed in turns, so that other load on the
-machine slows all candidates alike.
+is shown as a table, in Markdown and as a plot. Timed calls are interleaved, so that other load on
+the machine slows all candidates alike.
 """
 
 import importlib.util
 import logging
 import pickle
 import random
-import statistics
 import tempfile
 import time
+import timeit
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,8 @@ from dcnn import artifact as model_folder
 from dcnn.config import DEFAULT, MODEL_KINDS, Config, NBoWConfig
 from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.data.split import hold_out
+from dcnn.experiments import statistics
 from dcnn.experiments.ngrams import NGRAM_MODELS, ngram_classifier
-from dcnn.experiments.statistics import (
-    Correct,
-    Interval,
-    Summary,
-    bootstrap_difference,
-    bootstrap_mean,
-    summarize,
-)
 from dcnn.metrics import evaluate
 from dcnn.plots import GREEN, RED, draw_svg
 from dcnn.predictor import Predictor
@@ -54,78 +46,23 @@ TIED = "="
 # The settings of fastText's own tutorial. Each of ten threads of fastText 0.9.2 initializes a tenth
 # of its vectors: fewer leave the rest uninitialized, and training may end with "Encountered NaN".
 FASTTEXT_SETTINGS = {"lr": 1.0, "epoch": 25, "wordNgrams": 2, "dim": 50, "bucket": 200_000}
-FASTTEXT_THREADS = 10
+FASTTEXT_SETTINGS |= {"minCount": 1, "thread": 10, "verbose": 0}
 FASTTEXT = "fasttext-numpy2-wheel"  # `fasttext` and `fasttext-wheel` fail with numpy 2
 SETFIT_BASE = "sentence-transformers/paraphrase-MiniLM-L6-v2"
 SETFIT_EXAMPLES = 16  # per class: SetFit is meant for few examples
 _LABEL = "__label__"
 
 
-@dataclass(frozen=True)
-class Measure:
-    """Repeated measurements: the median, and the quartiles as spread."""
-
-    median: float
-    low: float
-    high: float
-    repetitions: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Measure":
-        """Summarize one or more ``values``."""
-        if len(values) == 1:
-            return cls(values[0], values[0], values[0], 1)
-        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-        return cls(median, low, high, len(values))
-
-    def times(self, factor: float) -> "Measure":
-        """The same in another unit."""
-        ends = (self.median * factor, self.low * factor, self.high * factor)
-        return Measure(*ends, self.repetitions)
-
-    def rate(self, count: int) -> "Measure":
-        """Seconds for ``count`` items as items per second: the slowest is the lowest."""
-        return Measure(count / self.median, count / self.high, count / self.low, self.repetitions)
-
-
-@dataclass(frozen=True)
-class TimedCall:
-    """A call to time, and the context of each of its turns, such as a backend."""
-
-    name: str
-    call: Callable[[], object]
-    context: Callable[[], AbstractContextManager[object]] = nullcontext
-
-
-def time_in_turns(
-    timed: Sequence[TimedCall],
-    rounds: int,
-    calls: int = 1,
-    *,
-    warm_up: bool = True,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, Measure]:
-    """Seconds per call of each.
-
-    Args:
-        timed: what is timed, in the order of their turns.
-        rounds: turns of each.
-        calls: timed calls per turn.
-        warm_up: whether a turn starts with a call that does not count, since the turns of others
-            have filled the caches.
-        clock: seconds, from any start.
-    """
-    times: dict[str, list[float]] = {one.name: [] for one in timed}
+def time_interleaved(
+    calls: Mapping[str, Callable[[], object]], rounds: int, repeats: int = 1
+) -> dict[str, float]:
+    """Median seconds of each call; a call that does not count goes before its repeats."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
-        for one in timed:
-            with one.context():
-                if warm_up:
-                    one.call()
-                for _ in range(calls):
-                    started = clock()
-                    one.call()
-                    times[one.name].append(clock() - started)
-    return {name: Measure.of(values) for name, values in times.items()}
+        for name, call in calls.items():
+            call()  # the calls of others have filled the caches
+            times[name] += timeit.repeat(call, repeat=repeats, number=1)
+    return {name: float(np.median(seconds)) for name, seconds in times.items()}
 
 
 @dataclass(frozen=True)
@@ -155,21 +92,13 @@ Fit = Callable[[ComparisonData, int, Path], Fitted]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that can be trained.
+    """A model that can be trained."""
 
-    Attributes:
-        name: as in ``--models``.
-        recipe: how it is trained, in a few words.
-        fit: trains it with a seed; its files go to a folder that it makes.
-        seeded: whether another seed gives another model.
-        install: the command that installs it, where it is not part of ``dcnn[train]``.
-    """
-
-    name: str
-    recipe: str
-    fit: Fit
-    seeded: bool = True
-    install: str = ""
+    name: str  # as in ``--models``
+    recipe: str  # how it is trained, in a few words
+    fit: Fit  # with a seed; its files go to a folder that it makes
+    seeded: bool = True  # whether another seed gives another model
+    install: str = ""  # the command that installs it, where it is not part of ``dcnn[train]``
 
     @property
     def is_installed(self) -> bool:
@@ -180,26 +109,16 @@ class Candidate:
 def all_candidates() -> dict[str, Candidate]:
     """All that can be compared, installed or not, by name."""
     found = [
-        *(
-            Candidate(name, "default settings, stopped by dev", _network(name))
-            for name in MODEL_KINDS
-        ),
-        *(
-            Candidate(
-                name, "unigrams" if model.longest == 1 else "uni- and bigrams", _ngrams(name), False
-            )
-            for name, model in NGRAM_MODELS.items()
-        ),
-        Candidate(
-            "fasttext",
-            "bigrams, 25 epochs, as its tutorial",
-            _fasttext,
-            install=f"pip install {FASTTEXT}",
-        ),
-        Candidate(
-            "setfit", f"{SETFIT_EXAMPLES} examples per class", _setfit, install="pip install setfit"
-        ),
+        Candidate(kind, "default settings, stopped by dev", partial(_network, kind))
+        for kind in MODEL_KINDS
     ]
+    for name, model in NGRAM_MODELS.items():
+        recipe = "unigrams" if model.longest == 1 else "uni- and bigrams"
+        found.append(Candidate(name, recipe, partial(_ngrams, name), seeded=False))
+    recipe, install = "bigrams, 25 epochs, as its tutorial", f"pip install {FASTTEXT}"
+    found.append(Candidate("fasttext", recipe, _fasttext, install=install))
+    recipe = f"{SETFIT_EXAMPLES} examples per class"
+    found.append(Candidate("setfit", recipe, _setfit, install="pip install setfit"))
     return {candidate.name: candidate for candidate in found}
 
 
@@ -220,28 +139,22 @@ def size_on_disk(path: Path) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def _network(kind: str) -> Fit:
-    def train(data: ComparisonData, seed: int, folder: Path) -> Fitted:
-        config = DEFAULT.with_settings([f"model.kind={kind}"]).with_training(seed=seed)
-        # As `dcnn train` would: the same split for the same seed, hence the same model.
-        train_set, dev = data.train, data.dev
-        if dev is None:
-            train_set, dev = hold_out(train_set, config.training.dev_fraction, seed)
-        artifact, _ = fit(train_set, dev, config, RunOptions(device="cpu"))
-        model_folder.save(folder, artifact)
-        return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
-
-    return train
+def _network(kind: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:
+    config = DEFAULT.with_settings([f"model.kind={kind}"]).with_training(seed=seed)
+    # As `dcnn train` would: the same split for the same seed, hence the same model.
+    train_set, dev = data.train, data.dev
+    if dev is None:
+        train_set, dev = hold_out(train_set, config.training.dev_fraction, seed)
+    artifact, _ = fit(train_set, dev, config, RunOptions(device="cpu"))
+    model_folder.save(folder, artifact)
+    return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 
 
-def _ngrams(name: str) -> Fit:
-    def train(data: ComparisonData, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
-        model = ngram_classifier(name).fit(data.train.texts, data.train.targets)
-        certain = np.eye(len(data.classes))  # it predicts a class and no probabilities
-        # It has no file format of its own; people store such a model as a pickle.
-        return Fitted(lambda texts: certain[model.predict(texts)], len(pickle.dumps(model)))
-
-    return train
+def _ngrams(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
+    model = ngram_classifier(name).fit(data.train.texts, data.train.targets)
+    certain = np.eye(len(data.classes))  # it predicts a class and no probabilities
+    # It has no file format of its own; people store such a model as a pickle.
+    return Fitted(lambda texts: certain[model.predict(texts)], len(pickle.dumps(model)))
 
 
 def _fasttext(data: ComparisonData, seed: int, folder: Path) -> Fitted:
@@ -258,10 +171,7 @@ def _fasttext(data: ComparisonData, seed: int, folder: Path) -> Fitted:
         pairs = zip(data.train.targets, data.train.texts, strict=True)
         lines = (f"{_LABEL}{number} {line(text)}\n" for number, text in pairs)
         file.write_text("".join(lines), encoding="utf-8")
-        model = fasttext.train_supervised(
-            str(file), minCount=1, thread=FASTTEXT_THREADS, verbose=0, seed=seed,
-            **FASTTEXT_SETTINGS,
-        )  # fmt: skip
+        model = fasttext.train_supervised(str(file), seed=seed, **FASTTEXT_SETTINGS)
     saved = folder / "model.bin"
     model.save_model(str(saved))
 
@@ -302,27 +212,67 @@ def _setfit(data: ComparisonData, seed: int, folder: Path) -> Fitted:
 
 @dataclass(frozen=True)
 class Score:
-    """The measurements of one candidate.
-
-    Attributes:
-        name: the model.
-        recipe: how it was trained.
-        correct: (runs, test examples), right or wrong.
-        macro_f1: mean over the runs.
-        train_seconds: mean over the runs.
-        size: bytes on disk, of the first run.
-        latency: seconds for one text.
-        texts_per_second: of many texts at a time.
-    """
+    """The measurements of one candidate, and its place in the ranking."""
 
     name: str
-    recipe: str
-    correct: Correct
-    macro_f1: float
-    train_seconds: float
-    size: int
-    latency: Measure
-    texts_per_second: float
+    recipe: str  # how it was trained
+    correct: statistics.Correct  # (runs, test examples), right or wrong
+    macro_f1: float  # mean over the runs
+    train_seconds: float  # mean over the runs
+    size: int  # bytes on disk, of the first run
+    latency: float  # seconds for one text
+    texts_per_second: float  # of many texts at a time
+    behind: statistics.Interval | None = (
+        None  # the best's accuracy minus its own; none for the best
+    )
+
+    @cached_property
+    def accuracy(self) -> statistics.Summary:
+        """Over its runs."""
+        return statistics.summarize([float(run.mean()) for run in self.correct])
+
+    @cached_property
+    def interval(self) -> statistics.Interval:
+        """Of its mean accuracy."""
+        return statistics.bootstrap_mean(self.correct)
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the test set cannot tell it from the best."""
+        return self.behind is not None and self.behind.low <= 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "model": self.name,
+            "recipe": self.recipe,
+            "accuracy": self.accuracy._asdict() | {"interval": self.interval._asdict()},
+            "macro_f1": self.macro_f1,
+            "behind_best": None if self.behind is None else self.behind._asdict(),
+            "tied_with_best": self.is_tied,
+            "train_seconds": self.train_seconds,
+            "bytes": self.size,
+            "latency_us": 1e6 * self.latency,
+            "texts_per_second": self.texts_per_second,
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row of the table."""
+        accuracy, spread, behind = f"{100 * self.accuracy.mean:.2f}", "", ""
+        if self.accuracy.deviation is not None:
+            spread = f" ± {100 * self.accuracy.deviation:.2f}"
+        if self.behind is not None:
+            behind = f"{100 * self.behind.low:.1f} to {100 * self.behind.high:.1f}"
+        return (
+            self.name,
+            f"{accuracy}{spread}",
+            f"{behind} {TIED}" if self.is_tied else behind,
+            f"{100 * self.macro_f1:.2f}",
+            f"{self.train_seconds:.1f}",
+            f"{self.size / 1e6:.{2 if self.size < 1e7 else 1}f}",
+            f"{1e6 * self.latency:,.0f}",
+            f"{self.texts_per_second:,.0f}",
+        )
 
 
 def measure(
@@ -332,13 +282,12 @@ def measure(
     folder: Path,
     report: Callable[[str], None],
 ) -> list[Score]:
-    """Train and score all, then time them in turns; models are left in ``folder``."""
+    """Train and score all, then time them; models are left in ``folder``."""
     warm_up()
     first: dict[str, Fitted] = {}
-    runs: dict[str, list[tuple[Correct, float, float]]] = {}
+    runs: dict[str, list[tuple[statistics.Correct, float, float]]] = defaultdict(list)
     truth, texts = data.test.targets, list(data.test.texts)
     for one in candidates:
-        runs[one.name] = []
         for seed in range(seeds if one.seeded else 1):
             started = time.perf_counter()
             fitted = one.fit(data, seed, folder / f"{one.name}-seed{seed}")
@@ -351,139 +300,72 @@ def measure(
             which = f" seed {seed}" if one.seeded else ""
             report(f"{one.name}{which}: {100 * scores.accuracy:.2f} % on test, {seconds:.1f} s")
     many = (texts * (MANY_TEXTS // len(texts) + 1))[:MANY_TEXTS]
-    latency = time_in_turns(
-        [_one_text(name, fitted, texts) for name, fitted in first.items()], ONE_ROUNDS, ONE_CALLS
-    )
-    throughput = time_in_turns(
-        [TimedCall(name, partial(one.probabilities, many)) for name, one in first.items()],
-        MANY_ROUNDS,
-    )
-    return [
-        Score(
-            name=one.name,
-            recipe=one.recipe,
-            correct=np.array([correct for correct, _, _ in runs[one.name]]),
-            macro_f1=statistics.fmean(f1 for _, f1, _ in runs[one.name]),
-            train_seconds=statistics.fmean(seconds for _, _, seconds in runs[one.name]),
-            size=first[one.name].size,
-            latency=latency[one.name],
-            texts_per_second=throughput[one.name].rate(len(many)).median,
+    one_text = {name: _one_text(fitted, texts) for name, fitted in first.items()}
+    latency = time_interleaved(one_text, ONE_ROUNDS, ONE_CALLS)
+    many_texts = {name: partial(one.probabilities, many) for name, one in first.items()}
+    seconds_of_many = time_interleaved(many_texts, MANY_ROUNDS)
+    found = []
+    for one in candidates:
+        marks, f1, times = zip(*runs[one.name], strict=True)
+        found.append(
+            Score(
+                name=one.name,
+                recipe=one.recipe,
+                correct=np.array(marks),
+                macro_f1=statistics.summarize(f1).mean,
+                train_seconds=statistics.summarize(times).mean,
+                size=first[one.name].size,
+                latency=latency[one.name],
+                texts_per_second=len(many) / seconds_of_many[one.name],
+            )
         )
-        for one in candidates
-    ]
+    return found
 
 
-def _one_text(name: str, fitted: Fitted, texts: Sequence[str]) -> TimedCall:
+def _one_text(fitted: Fitted, texts: Sequence[str]) -> Callable[[], object]:
     upcoming = cycle(texts)  # another one each time, so that no cache helps
-    return TimedCall(name, lambda: fitted.probabilities([next(upcoming)]))
+    return lambda: fitted.probabilities([next(upcoming)])
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """A candidate in the ranking.
-
-    Attributes:
-        score: its measurements.
-        accuracy: over its runs.
-        interval: of its mean accuracy.
-        behind: interval of the best's accuracy minus its own; none for the best.
-    """
-
-    score: Score
-    accuracy: Summary
-    interval: Interval
-    behind: Interval | None
-
-    @property
-    def is_tied(self) -> bool:
-        """Whether the test set cannot tell it from the best."""
-        return self.behind is not None and self.behind.low <= 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "model": self.score.name,
-            "recipe": self.score.recipe,
-            "accuracy": self.accuracy._asdict() | {"interval": self.interval._asdict()},
-            "macro_f1": self.score.macro_f1,
-            "behind_best": None if self.behind is None else self.behind._asdict(),
-            "tied_with_best": self.is_tied,
-            "train_seconds": self.score.train_seconds,
-            "bytes": self.score.size,
-            "latency_us": 1e6 * self.score.latency.median,
-            "texts_per_second": self.score.texts_per_second,
-        }
-
-    def cells(self) -> tuple[str, ...]:
-        """Its row of the table."""
-        score, accuracy, behind = self.score, self.accuracy, ""
-        spread = f" ± {100 * accuracy.deviation:.2f}" if accuracy.deviation is not None else ""
-        if self.behind is not None:
-            behind = f"{100 * self.behind.low:.1f} to {100 * self.behind.high:.1f}"
-        return (
-            score.name,
-            f"{100 * accuracy.mean:.2f}{spread}",
-            f"{behind} {TIED}" if self.is_tied else behind,
-            f"{100 * score.macro_f1:.2f}",
-            f"{score.train_seconds:.1f}",
-            f"{score.size / 1e6:.{2 if score.size < 1e7 else 1}f}",
-            f"{1e6 * score.latency.median:,.0f}",
-            f"{score.texts_per_second:,.0f}",
-        )
-
-
-def rank(scores: Sequence[Score]) -> list[Ranked]:
+def rank(scores: Sequence[Score]) -> list[Score]:
     """Best first by mean accuracy; of equals, the faster."""
-    order = sorted(scores, key=lambda one: (-float(np.mean(one.correct)), one.latency.median))
-    return [
-        Ranked(
-            score=score,
-            accuracy=summarize([float(run.mean()) for run in score.correct]),
-            interval=bootstrap_mean(score.correct),
-            behind=bootstrap_difference(order[0].correct, score.correct)[0] if number else None,
-        )
-        for number, score in enumerate(order)
+    best, *others = sorted(scores, key=lambda one: (-float(np.mean(one.correct)), one.latency))
+    return [best] + [
+        replace(one, behind=statistics.bootstrap_difference(best.correct, one.correct)[0])
+        for one in others
     ]
 
 
-def remarks(ranking: Sequence[Ranked], examples: int, seeds: int) -> list[str]:
+def remarks(ranking: Sequence[Score], examples: int, seeds: int) -> list[str]:
     """Notes below the table."""
-    tied = [one.score.name for one in ranking if one.is_tied]
+    tied = [one.name for one in ranking if one.is_tied]
     runs = f"the mean of {seeds} seeds where there are any" if seeds > 1 else "one seed each"
     lines = [
         f"Accuracy and macro F1 on {examples:,} test examples, %, {runs}; behind the best: 95 % "
         "bootstrap interval of the difference, in points."
     ]
     if tied:
-        lines.append(
-            f"{TIED} the test set cannot tell {', '.join(tied)} from {ranking[0].score.name}."
-        )
+        lines.append(f"{TIED} the test set cannot tell {', '.join(tied)} from {ranking[0].name}.")
     return lines
 
 
-def markdown(ranking: Sequence[Ranked], lines: Sequence[str]) -> str:
+def markdown(ranking: Sequence[Score], lines: Sequence[str]) -> str:
     """The table as a document."""
     rows = [COLUMNS, ("---",) * len(COLUMNS), *(one.cells() for one in ranking)]
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     return "\n\n".join([table, *lines]) + "\n"
 
 
-def plot(ranking: Sequence[Ranked]) -> str:
-    """Accuracy, with its interval, against the time for one text, as SVG.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+def plot(ranking: Sequence[Score]) -> str:
+    """Accuracy, with its interval, against the time for one text, as SVG."""
 
     def draw(axes: Any) -> None:
         for one in ranking:
-            time, mean = 1e6 * one.score.latency.median, 100 * one.accuracy.mean
+            time, mean = 1e6 * one.latency, 100 * one.accuracy.mean
             ends = [[mean - 100 * one.interval.low], [100 * one.interval.high - mean]]
-            color = GREEN if one.score.name in MODEL_KINDS else RED
+            color = GREEN if one.name in MODEL_KINDS else RED
             axes.errorbar(time, mean, yerr=ends, fmt="o", color=color, capsize=3, linewidth=1)
-            axes.annotate(
-                one.score.name, (time, mean), (6, 4), textcoords="offset points", fontsize=9
-            )
+            axes.annotate(one.name, (time, mean), (6, 4), textcoords="offset points", fontsize=9)
         axes.set_xscale("log")
         axes.margins(x=0.15)
         axes.set(xlabel="one text, microseconds", ylabel="test accuracy, %")

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from dcnn.compare import Measure
 from dcnn.errors import DataError, StorageError
 from report import (
     CASES,
@@ -20,6 +19,7 @@ from report import (
     summary_table,
     write_report,
 )
+from timing import Measure
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "bench.schema.json").read_text(encoding="utf-8"))

@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from dcnn.compare import Measure
 from dcnn.experiments.tables import replace_block
 from report import CASES, Outcome, Report, Row
 from run import blocks, load_cases, main, print_report
+from timing import Measure
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "bench.schema.json").read_text(encoding="utf-8"))

@@ -8,8 +8,7 @@ from dcnn.config import Config, TextConfig
 from dcnn.data.corpora.registry import Source
 from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, DistillationConfig, Recipe
-from dcnn.experiments.tasks import load_task, without_unknown
-from dcnn.text.vocabulary import Sentences
+from dcnn.experiments.tasks import load_task
 
 TREES = {
     "train": "(3 (2 It) (4 (2 's) (4 good-natured)))\n(1 (2 so) (0 bad))\n(2 (2 a) (2 film))\n",
@@ -108,11 +107,12 @@ def test_the_paper_recipe_has_the_vocabulary_of_the_paper(corpora):
     assert not (task.train.sentences.ids == 0).any()
 
 
-def test_dropping_unknown_words_leaves_no_sentence_empty():
-    sentences = Sentences.from_lists([[0, 3, 0, 4], [0, 0], [5]])
-    dropped = without_unknown(sentences)
-    assert dropped.ids.tolist() == [3, 4, 0, 5]
-    assert dropped.lengths.tolist() == [2, 1, 1]
+def test_dropping_unknown_words_leaves_no_sentence_empty(sst):
+    sst["dev"].path.write_text("(4 (4 new) (2 good))\n(0 (0 awful) (2 thing))\n(4 good)\n")
+    task = load("sst2", sst, authors_tokens=True)
+    good = task.encoder.vocabulary.ids(["good"])[0]
+    assert task.dev.sentences.ids.tolist() == [good, 0, good]
+    assert task.dev.sentences.lengths.tolist() == [1, 1, 1]
 
 
 def test_trec_is_selected_by_cross_validation(tmp_path):

@@ -13,7 +13,7 @@ from dcnn.tuning.report import SearchSummary, parse_size, write_report
 from dcnn.tuning.search import Limits, Search, SearchSpace
 from fake_training import FakeTraining
 
-SUMMARY = SearchSummary("<reviews>.csv", 90, 10, "a tenth", 0, 61.0, 2000, "dcnn train 'a & b.csv'")
+SUMMARY = SearchSummary("<reviews>.csv", 90, 10, "a tenth", 2000, "dcnn train 'a & b.csv'")
 
 
 def searched(trials):
@@ -30,7 +30,7 @@ def searched(trials):
 @pytest.mark.parametrize("trials", [1, 14])
 def test_the_report_is_one_self_contained_page_with_charts(tmp_path, trials):
     search = searched(trials)
-    write_report(tmp_path, search.study, search.records, search.best, SUMMARY)
+    write_report(tmp_path, search, SUMMARY)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     charts = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert len(charts) == (4 if trials == 14 else 3)  # importance needs several trials
@@ -46,13 +46,13 @@ def test_the_report_is_one_self_contained_page_with_charts(tmp_path, trials):
 
 def test_the_best_settings_are_a_config_file(tmp_path):
     search = searched(9)
-    write_report(tmp_path, search.study, search.records, search.best, SUMMARY)
+    write_report(tmp_path, search, SUMMARY)
     assert load_toml(tmp_path / "best.toml") == search.best.config
 
 
 def test_every_trial_has_a_row(tmp_path):
     search = searched(14)
-    write_report(tmp_path, search.study, search.records, search.best, SUMMARY)
+    write_report(tmp_path, search, SUMMARY)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "trials.csv").read_text())))
     assert [int(row["trial"]) for row in rows] == list(range(14))
     assert [row["outcome"] for row in rows] == [record.outcome for record in search.records]
@@ -64,7 +64,7 @@ def test_every_trial_has_a_row(tmp_path):
 def test_charts_leave_no_state_of_matplotlib_behind(tmp_path):
     before = dict(pyplot.rcParams)
     search = searched(8)
-    write_report(tmp_path, search.study, search.records, search.best, SUMMARY)
+    write_report(tmp_path, search, SUMMARY)
     assert pyplot.get_fignums() == []
     assert dict(pyplot.rcParams) == before
 

@@ -23,10 +23,10 @@ from dcnn.tuning.search import (
     SearchSpace,
     Trained,
     TrialRecord,
-    best_trial,
     finished,
     is_study,
     open_study,
+    ranked_trials,
     study_identity,
 )
 from fake_training import FakeClock, FakeTraining, goodness
@@ -44,7 +44,7 @@ def make_search(
         training,
         Limits(**limits),
         seed,
-        callback,
+        callback or SearchCallback(),
         training.clock,
     )
 
@@ -102,8 +102,8 @@ def test_a_pruned_trial_cannot_be_the_best():
     config, nothing = Config(), {}
     pruned = TrialRecord(0, "pruned", config, nothing, 1.0, (0.99,), None)
     complete = TrialRecord(1, "complete", config, nothing, 1.0, (0.5,), Trained(0.5, 0.7, 1, 1))
-    assert best_trial([pruned, complete]) is complete
-    assert best_trial([pruned]) is None
+    assert [record for record, _ in ranked_trials([pruned, complete])] == [complete]
+    assert ranked_trials([pruned]) == []
 
 
 def test_of_equally_accurate_trials_the_lower_loss_wins_then_the_earlier():
@@ -111,7 +111,7 @@ def test_of_equally_accurate_trials_the_lower_loss_wins_then_the_earlier():
         return TrialRecord(number, "complete", Config(), {}, 1.0, (), Trained(0.5, loss, 1, 1))
 
     records = [record(0, 0.3), record(1, 0.2), record(2, 0.2)]
-    assert best_trial(records).number == 1
+    assert [record.number for record, _ in ranked_trials(records)] == [1, 2, 0]
 
 
 def test_the_seed_decides_the_trials():

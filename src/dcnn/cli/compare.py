@@ -15,7 +15,7 @@ from dcnn.errors import MissingExtraError, StorageError, UserError
 from dcnn.files import write_atomically
 
 if TYPE_CHECKING:
-    from dcnn.compare import Candidate, Ranked
+    from dcnn.compare import Candidate, Score
 
 JSON, TABLE, PLOT = "comparison.json", "comparison.md", "comparison.svg"
 
@@ -125,7 +125,7 @@ def _models_folder(out: Path | None) -> AbstractContextManager[str | Path]:
     return nullcontext(out)
 
 
-def _print(console: Console, ranking: "list[Ranked]", lines: list[str]) -> None:
+def _print(console: Console, ranking: "list[Score]", lines: list[str]) -> None:
     from dcnn.compare import COLUMNS
 
     table = cli.make_table(*COLUMNS)
@@ -140,7 +140,7 @@ def _print(console: Console, ranking: "list[Ranked]", lines: list[str]) -> None:
 
 
 def _write(
-    console: Console, folder: Path, ranking: "list[Ranked]", table: str, described: dict[str, Any]
+    console: Console, folder: Path, ranking: "list[Score]", table: str, described: dict[str, Any]
 ) -> None:
     from dcnn.compare import plot
 

@@ -180,19 +180,16 @@ def tune(
     size = model_folder.folder_size(out.resolve().name, artifact)
     if limit is not None and size > limit:
         raise DcnnError(f"the folder would take {size:,} bytes, above --max-size {limit:,}")
-    assert search.best is not None  # noqa: S101
     given_dev = f" --dev {dev}" if dev else ""
     summary = SearchSummary(
         data=data.name,
         train=len(train_set),
         dev=len(dev_set),
         dev_source=dev.name if dev else f"{start.training.dev_fraction:.0%} held out",
-        seed=search.best.config.training.seed,
-        seconds=search.seconds,
         max_size=limit,
         command=f"dcnn train {data}{given_dev} --config {report_folder / BEST} --out MODEL",
     )
-    write_report(report_folder, search.study, search.records, search.best, summary)
+    write_report(report_folder, search, summary)
     model_folder.save(out, artifact, replaces)
     console.print(
         f"The model is in {out} ({show_size(size)}), the report in {report_folder / REPORT}; "

@@ -72,7 +72,6 @@ class _Reports(Callback):
         self._report, self._title = report, title
 
     def on_epoch(self, report: EpochReport) -> None:
-        """Pass it on."""
         self._report(self._title, report)
 
 

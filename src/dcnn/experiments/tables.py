@@ -85,17 +85,13 @@ def compare(experiment: str, results: Iterable[Result]) -> list[list[str]]:
         start = [MODELS.get(name, name), f"{published[name]:.1f}" if name in published else NOTHING]
         rows += [
             [*start, recipe, *_measure(runs[name][recipe], reference)]
-            for recipe in sorted(runs[name], key=_place)
+            for recipe in (*RECIPES, *sorted(runs[name].keys() - set(RECIPES)))
+            if recipe in runs[name]
         ]
         if not runs[name] and name in published:
             ours = NOT_RUN if name in MODELS else NOTHING
             rows.append([*start, NOTHING, ours, *[NOTHING] * 6])
     return rows
-
-
-def _place(recipe: str) -> tuple[int, str]:
-    """Our recipes in their order, then others by name."""
-    return RECIPES.index(recipe) if recipe in RECIPES else len(RECIPES), recipe
 
 
 def _by_model(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
@@ -117,10 +113,11 @@ def _by_model(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
 
 def _measure(runs: Sequence[Result], reference: Sequence[Result] | None) -> list[str]:
     """The cells of a model's runs; the reference itself has nothing to be compared with."""
-    correct, accuracies = _correct(runs), [run.test_accuracy for run in runs]
+    accuracies = [run.test_accuracy for run in runs]
+    correct = np.array([run.test_correct for run in runs])
     difference = [NOTHING] * 3
     if reference is not None and reference is not runs:
-        theirs = _correct(reference)
+        theirs = np.array([run.test_correct for run in reference])
         interval, p = statistics.bootstrap_difference(correct, theirs)
         difference = [
             f"{100 * (correct.mean() - theirs.mean()):+.1f}",
@@ -134,10 +131,6 @@ def _measure(runs: Sequence[Result], reference: Sequence[Result] | None) -> list
         _interval(statistics.bootstrap_mean(correct), ".1f"),
         *difference,
     ]
-
-
-def _correct(runs: Sequence[Result]) -> statistics.Correct:
-    return np.array([run.test_correct for run in runs], dtype=np.bool_)
 
 
 def _mean(accuracies: Sequence[float]) -> str:

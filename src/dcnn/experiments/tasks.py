@@ -4,7 +4,7 @@ Selection is on dev: SST has its own dev set, for Twitter a seeded part of the t
 held out, and TREC is cross-validated over its training questions (the paper has no dev set there).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,19 @@ def _load_sst(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> Ta
     whole = np.array([is_whole for _, is_whole in phrases])
     weights = np.where(whole, data.sentence_weight, 1.0) if data.sentence_weight != 1 else None
     if data.authors_tokens:
-        encoder, encode = _authors_encoding(trees)
+        # 15,447 types of the training sentences, by first occurrence. One is the empty string, so
+        # tokens are encoded and not a text. Unknown words, which only dev and test have, are
+        # dropped; a sentence without any other keeps one.
+        types = dict.fromkeys(token for tree in trees for token in authors_tokens(tree[0].words))
+        encoder = Encoder(Tokenizer("whitespace"), Vocabulary(list(types)))
+
+        def encode(phrases: Sequence[Phrase]) -> Sentences:
+            ids = [encoder.vocabulary.ids(authors_tokens(phrase.words)) for phrase in phrases]
+            known = [[one for one in sentence if one != UNKNOWN] for sentence in ids]
+            return Sentences.from_lists(
+                [some or every[:1] for some, every in zip(known, ids, strict=True)]
+            )
+
         sentences = encode([phrase for phrase, _ in phrases])
     else:
         encoder, sentences = Encoder.learn([_text(phrase) for phrase, _ in phrases], text)
@@ -125,24 +137,6 @@ def _load_sst(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> Ta
 
 def _text(phrase: Phrase) -> str:
     return " ".join(phrase.words)
-
-
-def _authors_encoding(
-    trees: Sequence[Sequence[Phrase]],
-) -> tuple[Encoder, Callable[[Sequence[Phrase]], Sentences]]:
-    """The authors' vocabulary, 15,447 types of the training sentences, and how they encoded.
-
-    Ids are by first occurrence. One type is the empty string, so tokens are encoded and not a text.
-    Unknown words, which only dev and test have, are dropped.
-    """
-    types = dict.fromkeys(token for tree in trees for token in authors_tokens(tree[0].words))
-    vocabulary = Vocabulary(list(types))
-
-    def encode(phrases: Sequence[Phrase]) -> Sentences:
-        ids = [vocabulary.ids(authors_tokens(phrase.words)) for phrase in phrases]
-        return without_unknown(Sentences.from_lists(ids))
-
-    return Encoder(Tokenizer("whitespace"), vocabulary), encode
 
 
 def _targets(labels: Ints, data: DataConfig, *, binary: bool) -> NDArray[Any]:
@@ -203,14 +197,3 @@ def _load_twitter(
         tweets.select(np.sort(dev)),
         Examples(sentences, np.array([target for _, target in test])),
     )
-
-
-def without_unknown(sentences: Sentences) -> Sentences:
-    """The sentences without their unknown words; one without any other word keeps one."""
-    known = sentences.ids != UNKNOWN
-    owners = np.repeat(np.arange(len(sentences)), sentences.lengths)
-    counts = np.bincount(owners[known], minlength=len(sentences))
-    first = np.zeros(len(known), np.bool_)
-    first[sentences.offsets[:-1]] = True
-    kept = known | (first & (counts[owners] == 0))
-    return Sentences.from_flat(sentences.ids[kept], np.maximum(counts, 1))

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import optuna
@@ -22,10 +23,10 @@ from optuna.importance import FanovaImportanceEvaluator
 from optuna.trial import TrialState
 
 from dcnn.config import to_toml
-from dcnn.errors import MissingExtraError, UserError
+from dcnn.errors import UserError, needs_extra
 from dcnn.files import write_atomically
 from dcnn.plots import GREEN, GREY, RED, draw_svg
-from dcnn.tuning.search import TrialRecord, finished, ranked_trials
+from dcnn.tuning.search import Search, Trained, TrialRecord, finished, ranked_trials
 
 REPORT, TRIALS, BEST = "report.html", "trials.csv", "best.toml"
 MIN_TRIALS_FOR_IMPORTANCE = 6  # complete ones; with fewer, importance is chance
@@ -33,40 +34,18 @@ _SHOWN = 20
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _COLUMNS = ("trial", "outcome", "dev_accuracy", "dev_loss", "epochs_done", "seconds", "bytes")
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: #1c2430; background: #fff }
-h1, h2 { line-height: 1.2 } table { border-collapse: collapse; font-size: 13px }
-th, td { text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #e3e6ea }
-table.numbers td { text-align: right; white-space: nowrap } svg { max-width: 100%; height: auto }
-pre { overflow-x: auto }
-tr.best { font-weight: 600 } .wide { overflow-x: auto }
-"""
 
 
 @dataclass(frozen=True)
 class SearchSummary:
-    """What the report says about the search as a whole.
+    """What the report says about the search as a whole."""
 
-    Attributes:
-        data: the training file's name.
-        train: training examples.
-        dev: dev examples.
-        dev_source: where they come from.
-        seed: of the search.
-        seconds: time spent, over all resumptions.
-        max_size: the size limit of the folder, in bytes.
-        command: that trains the same model again.
-    """
-
-    data: str
-    train: int
+    data: str  # the training file's name
+    train: int  # examples
     dev: int
-    dev_source: str
-    seed: int
-    seconds: float
-    max_size: int | None
-    command: str
+    dev_source: str  # where the dev examples come from
+    max_size: int | None  # bytes of the folder
+    command: str  # that trains the same model again
 
 
 def parse_size(text: str) -> int:
@@ -82,19 +61,15 @@ def show_size(size: float) -> str:
     return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.0f} KB"
 
 
-def write_report(
-    folder: Path,
-    study: Study,
-    records: Sequence[TrialRecord],
-    best: TrialRecord,
-    summary: SearchSummary,
-) -> None:
+def write_report(folder: Path, search: Search, summary: SearchSummary) -> None:
     """Write the three files into ``folder``, each atomically."""
+    ranked = ranked_trials(search.records)
+    best = ranked[0][0]
     settings = f"# Trial {best.number} of `dcnn tune`: {summary.command}\n{to_toml(best.config)}"
     contents = {
-        TRIALS: trials_csv(records),
+        TRIALS: trials_csv(search.records),
         BEST: settings,
-        REPORT: render_report(study, records, best, summary),
+        REPORT: render_report(search, ranked, summary),
     }
     for name, text in contents.items():
         with write_atomically(folder / name) as stream:
@@ -118,83 +93,63 @@ def trials_csv(records: Sequence[TrialRecord]) -> str:
     return stream.getvalue()
 
 
-def _importance_is_known(study: Study) -> bool:
-    """Whether enough trials are complete, and not all of them equally good."""
-    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    return len(complete) >= MIN_TRIALS_FOR_IMPORTANCE and len({one.value for one in complete}) > 1
-
-
 def render_report(
-    study: Study, records: Sequence[TrialRecord], best: TrialRecord, summary: SearchSummary
+    search: Search, ranked: list[tuple[TrialRecord, Trained]], summary: SearchSummary
 ) -> str:
     """The page, self-contained."""
     # Trials that were cut off are left out, and the others numbered as everywhere else.
     shown = optuna.create_study(direction="maximize")
-    shown.add_trials(finished(study))
+    shown.add_trials(finished(search.study))
+    records, (best, trained) = search.records, ranked[0]
     importance = f"<p>It takes {MIN_TRIALS_FOR_IMPORTANCE} complete trials that differ.</p>"
-    if _importance_is_known(shown):
+    complete = shown.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if len(complete) >= MIN_TRIALS_FOR_IMPORTANCE and len({one.value for one in complete}) > 1:
         evaluator = FanovaImportanceEvaluator(seed=0)
         importance = _optuna_chart(
             "plot_param_importances", shown, evaluator=evaluator, target_name="dev accuracy"
         )
-    before, after = records[0].config.to_flat(), best.config.to_flat()
-    changes = [
-        (name, str(before.get(name)), str(value))
-        for name, value in after.items()
-        if before.get(name) != value
-    ]
-    sections = [
-        f"<h1>{html.escape(summary.data)}: {len(records)} trials</h1>",
-        *(f"<p>{html.escape(line)}</p>" for line in _summary(records, best, summary)),
-        "<h2>What changed</h2>",
-        _table(("setting", "start", "best"), changes)
-        if best.number
-        else "<p>Nothing: no trial was better than the start.</p>",
-        f"<p>The same model again:</p><pre>{html.escape(summary.command)}</pre>",
-        "<h2>Trials in order</h2>",
-        _optuna_chart("plot_optimization_history", shown, target_name="dev accuracy"),
-        "<h2>Learning curves</h2>",
-        _optuna_chart("plot_intermediate_values", shown),
-        "<h2>Importance of the settings</h2>",
-        importance,
-        "<h2>Accuracy against size</h2>",
-        size_chart(records, best, summary.max_size),
-        f"<h2>The best {_SHOWN} trials</h2>",
-        _trial_table(records),
-        f"<p>All of them are in {TRIALS}.</p>",
-    ]
-    title = f"dcnn tune: {html.escape(summary.data)}"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>"
-        + "\n".join(sections)
-        + "</body></html>\n"
-    )
+    changes = "<p>Nothing: no trial was better than the start.</p>"
+    if best.number:
+        before, after = records[0].config.to_flat(), best.config.to_flat()
+        changed = [name for name, value in after.items() if before.get(name) != value]
+        rows = [(name, str(before.get(name)), str(after[name])) for name in changed]
+        changes = _table(("setting", "start", "best"), rows)
+    start, outcomes = records[0].trained, Counter(record.outcome for record in records)
+    accuracy = trained.dev_accuracy
+    texts = {
+        "data": summary.data,
+        "trials": len(records),
+        "best": best.number,
+        "accuracy": f"{100 * accuracy:.2f}",
+        "start": f"the start has {100 * start.dev_accuracy:.2f} %"
+        if start
+        else "the start diverged",
+        "size": show_size(trained.size),
+        "train": f"{summary.train:,}",
+        "dev": f"{summary.dev:,}",
+        "dev_source": summary.dev_source,
+        "outcomes": ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()),
+        "minutes": f"{search.seconds / 60:.1f}",
+        "seed": best.config.training.seed,
+        "error": f"{100 * math.sqrt(accuracy * (1 - accuracy) / summary.dev):.1f}",
+        "command": summary.command,
+        "shown": _SHOWN,
+        "csv": TRIALS,
+    }
+    elements = {
+        "changes": changes,
+        "history": _optuna_chart("plot_optimization_history", shown, target_name="dev accuracy"),
+        "curves": _optuna_chart("plot_intermediate_values", shown),
+        "importance": importance,
+        "sizes": size_chart(records, best, summary.max_size),
+        "table": _trial_table(ranked[:_SHOWN]),
+    }
+    page = Template(Path(__file__).with_name(REPORT).read_text(encoding="utf-8"))
+    escaped = {name: html.escape(str(text)) for name, text in texts.items()}
+    return page.substitute(escaped | elements)
 
 
-def _summary(
-    records: Sequence[TrialRecord], best: TrialRecord, summary: SearchSummary
-) -> list[str]:
-    counts = Counter(record.outcome for record in records)
-    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-    start = records[0].trained
-    before = f"the start has {100 * start.dev_accuracy:.2f} %" if start else "the start diverged"
-    assert best.trained is not None  # noqa: S101
-    accuracy = best.trained.dev_accuracy
-    error = math.sqrt(accuracy * (1 - accuracy) / summary.dev)
-    return [
-        f"Best is trial {best.number}: dev accuracy {100 * accuracy:.2f} %; {before}. "
-        f"Its folder takes {show_size(best.trained.size)}.",
-        f"{summary.train:,} training and {summary.dev:,} dev examples ({summary.dev_source}); "
-        f"{outcomes}; {summary.seconds / 60:.1f} minutes; seed {summary.seed}.",
-        f"The best of many is partly luck: on {summary.dev:,} examples the standard error of an "
-        f"accuracy is {100 * error:.1f} points, and every trial was evaluated on them. Evaluate "
-        "the model on examples that the search has not seen: dcnn evaluate MODEL test.csv.",
-    ]
-
-
-def _trial_table(records: Sequence[TrialRecord]) -> str:
-    ranked = ranked_trials(records)[:_SHOWN]
+def _trial_table(ranked: Sequence[tuple[TrialRecord, Trained]]) -> str:
     names = list(dict.fromkeys(name for record, _ in ranked for name in record.parameters))
     header = ("trial", "dev, %", "dev loss", "epochs done", "seconds", "size", *names)
     rows = [
@@ -224,17 +179,11 @@ def _shortened(value: object) -> str:
 
 
 def _optuna_chart(name: str, study: Study, **options: Any) -> str:
-    """A chart of ``optuna.visualization.matplotlib`` as SVG.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    try:
+    """A chart of ``optuna.visualization.matplotlib`` as SVG."""
+    with needs_extra("A chart", "tune"):
         import matplotlib
         from matplotlib import pyplot
         from optuna.visualization import matplotlib as charts
-    except ImportError:
-        raise MissingExtraError("A chart", "tune") from None
     # Optuna sets a style of its own; text stays text, and the same study gives the same file.
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # experimental; a range without width

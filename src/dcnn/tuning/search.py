@@ -13,8 +13,9 @@ import json
 import math
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,11 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna import Study, Trial
-from optuna.pruners import MedianPruner
-from optuna.samplers import TPESampler
-from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from dcnn.artifact import Artifact, Label, folder_size
-from dcnn.config import RENAMED_SETTINGS, Config, DCNNConfig, MaxTDNNConfig
+from dcnn.config import RENAMED_SETTINGS, Config, DCNNConfig
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
 from dcnn.text.encoder import Encoder, learn_tokenizer
@@ -52,27 +50,16 @@ OUTCOME, SETTINGS, SECONDS, TRAINED = "outcome", "settings", "seconds", "trained
 
 @dataclass(frozen=True)
 class Parameter:
-    """A setting that is searched.
+    """A setting that is searched: one of ``choices``, or a number from ``low`` to ``high``."""
 
-    Attributes:
-        name: in the study and the report.
-        setting: ``section.key`` that it sets.
-        start: its value in the start.
-        choices: the values to choose from; none for a range.
-        low: the lowest of a range.
-        high: the highest.
-        log: whether the range is sampled on a logarithmic scale.
-        layer: the layer it belongs to; a network with fewer layers does not have it.
-    """
-
-    name: str
-    setting: str
-    start: Value
+    name: str  # in the study and the report
+    setting: str  # section.key
+    start: Value  # its value in the start
     choices: tuple[Value, ...] = ()
     low: float = 0.0
     high: float = 0.0
-    log: bool = False
-    layer: int = 0
+    log: bool = False  # sample the range on a logarithmic scale
+    layer: int = 0  # that it belongs to; a network with fewer layers does not have it
 
     def suggest(self, trial: Trial) -> Value:
         """A value of the trial; of a range with three digits, as people write settings."""
@@ -98,6 +85,23 @@ def _choice(
     return Parameter(name or setting.rpartition(".")[2], setting, start, choices, layer=layer)
 
 
+_CHOICES = {
+    "training.epochs": (6, 9, 12, 18),
+    "training.batch_size": (16, 32, 64),
+    "text.min_count": (1, 2, 3),
+    "model.dim": (16, 32, 48, 64, 96, 144),
+    "training.n_ensemble": (1, 4, 8),
+    "model.width": (3, 4, 5, 6, 8),  # of Max-TDNN
+}
+_RANGES = {  # to its highest value, and from the lowest of a logarithmic scale
+    "training.learning_rate": (0.4, 0.02),
+    "training.l2_embeddings": (1e-3, 1e-6),
+    "training.word_dropout": (0.4,),
+    "training.label_smoothing": (0.2,),
+    "model.dropout": (0.7,),
+}
+
+
 @dataclass(frozen=True)
 class SearchSpace:
     """All settings around ``start``, apart from those in ``fixed`` (``section.key``)."""
@@ -108,26 +112,11 @@ class SearchSpace:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What may change; the depth comes first, since other parameters depend on it."""
-        training, model = self.start.training, self.start.model
-        ranges = [
-            _range("training.learning_rate", training.learning_rate, 0.4, log_low=0.02),
-            _range("training.l2_embeddings", training.l2_embeddings, 1e-3, log_low=1e-6),
-            _range("training.word_dropout", training.word_dropout, 0.4),
-            _range("training.label_smoothing", training.label_smoothing, 0.2),
-            _range("model.dropout", model.dropout, 0.7),
-        ]
-        choices = [
-            _choice("training.epochs", training.epochs, (6, 9, 12, 18)),
-            _choice("training.batch_size", training.batch_size, (16, 32, 64)),
-            _choice("text.min_count", self.start.text.min_count, (1, 2, 3)),
-            _choice("model.dim", model.dim, (16, 32, 48, 64, 96, 144)),
-            _choice("training.n_ensemble", training.n_ensemble, (1, 4, 8)),
-        ]
-        if isinstance(model, DCNNConfig):
-            choices = [*self._layers(model), *choices]
-        elif isinstance(model, MaxTDNNConfig):
-            choices.append(_choice("model.width", model.width, (3, 4, 5, 6, 8)))
-        return tuple(one for one in (*choices, *ranges) if one.setting not in self.fixed)
+        start, model = self.start.to_flat(), self.start.model
+        parameters = self._layers(model) if isinstance(model, DCNNConfig) else []
+        parameters += [_choice(one, start[one], _CHOICES[one]) for one in _CHOICES if one in start]
+        parameters += [_range(one, start[one], *_RANGES[one]) for one in _RANGES]
+        return tuple(one for one in parameters if one.setting not in self.fixed)
 
     def _layers(self, model: DCNNConfig) -> list[Parameter]:
         fixed_layers = not self.fixed.isdisjoint(("model.widths", "model.maps"))
@@ -168,19 +157,16 @@ class SearchSpace:
         """
         sections = self.start.to_dict()
         for one in self.parameters:
-            if one.name in values and not one.layer and one.name != "depth":
+            if one.name in values and one.name != "depth":
                 section, key = one.setting.split(".")
-                sections[section][key] = values[one.name]
+                if one.layer:
+                    sections[section][key][one.layer - 1 : one.layer] = [values[one.name]]
+                else:
+                    sections[section][key] = values[one.name]
         model = sections["model"]
         if model["kind"] == DCNNConfig.kind:
             depth = int(values.get("depth", self.start.model.depth))
-            for key, name in (("widths", "width"), ("maps", "maps")):
-                model[key] = [
-                    int(values[f"{name}_{layer}"])
-                    if f"{name}_{layer}" in values
-                    else model[key][layer - 1]
-                    for layer in range(1, depth + 1)
-                ]
+            model["widths"], model["maps"] = model["widths"][:depth], model["maps"][:depth]
             if "model.k_top" not in self.fixed:
                 model["k_top"] = min(model["k_top"], model["widths"][0])
             else:
@@ -196,17 +182,11 @@ _TENSOR_HEADER = 160
 
 
 class FolderSizes:
-    """The sizes of the model folders of these texts, before anything is trained.
+    """The sizes of the model folders of the training set ``texts``, before anything is trained.
 
     The weights follow from the shapes, the vocabulary from the word counts; with an allowance for
-    the metadata, a size is an upper bound.
-
-    Args:
-        name: of the folder.
-        texts: the training set.
-        config: its tokenizer splits them; a search does not change the tokenizer.
-        classes: the labels.
-        limit: the maximum bytes of a folder, or none.
+    the metadata, a size is an upper bound. ``config`` splits the texts: a search does not change
+    the tokenizer. ``limit`` is the maximum bytes of a folder.
     """
 
     def __init__(
@@ -246,13 +226,11 @@ class FolderSizes:
         """
         if self.limit is None or self.of(config) <= self.limit:
             return config
-        low, high = 0, self.words(config)  # what fits, and what does not
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.of(config, middle) <= self.limit else (low, middle)
-        if low < min(MIN_WORDS, self.words(config)):
+        sizes = range(self.words(config))
+        words = bisect_right(sizes, self.limit, key=lambda count: self.of(config, count)) - 1
+        if words < min(MIN_WORDS, len(sizes)):
             return None
-        return replace(config, text=replace(config.text, max_size=low))
+        return replace(config, text=replace(config.text, max_size=words))
 
 
 def study_identity(
@@ -305,16 +283,12 @@ class _Journal(JournalFileBackend):
 
 
 def open_study(path: Path, identity: dict[str, Any]) -> Study:
-    """The study in ``path``, or a new one.
-
-    Raises:
-        UserError: the file is damaged, or belongs to another search.
-    """
+    """The study in ``path``, or a new one."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     identity = json.loads(json.dumps(identity))
     try:
         study = optuna.create_study(
-            storage=JournalStorage(_Journal(str(path))),
+            storage=optuna.storages.JournalStorage(_Journal(str(path))),
             study_name="dcnn",
             direction="maximize",
             load_if_exists=True,
@@ -355,25 +329,15 @@ Train = Callable[[Config, Callback], Trained]
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """A finished trial.
+    """A finished trial."""
 
-    Attributes:
-        number: among the finished ones, from 0, the start.
-        outcome: complete, pruned, diverged or too large.
-        config: its settings.
-        parameters: the sampled values.
-        seconds: time it took.
-        curve: the best dev accuracy so far, per evaluation.
-        trained: none unless it is complete.
-    """
-
-    number: int
-    outcome: str
+    number: int  # among the finished ones, from 0, the start
+    outcome: str  # complete, pruned, diverged or too large
     config: Config
-    parameters: dict[str, Any]
+    parameters: dict[str, Any]  # the sampled values
     seconds: float
-    curve: tuple[float, ...]
-    trained: Trained | None
+    curve: tuple[float, ...]  # the best dev accuracy so far, per evaluation
+    trained: Trained | None  # none unless it is complete
 
 
 def finished(study: Study) -> list[FrozenTrial]:
@@ -408,23 +372,12 @@ def ranked_trials(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Tra
     return sorted(complete, key=lambda one: (-one[1].dev_accuracy, one[1].dev_loss, one[0].number))
 
 
-def best_trial(records: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The best complete trial; none if there is none."""
-    ranked = ranked_trials(records)
-    return ranked[0][0] if ranked else None
-
-
 @dataclass(frozen=True)
 class Limits:
-    """When a search ends, whichever comes first; none means no limit.
+    """When a search ends, whichever comes first; none means no limit."""
 
-    Attributes:
-        seconds: of all trials, over all resumptions, with the refit of the best.
-        trials: how many, the start included.
-    """
-
-    seconds: float | None = None
-    trials: int | None = None
+    seconds: float | None = None  # of all trials, over all resumptions, with the refit of the best
+    trials: int | None = None  # how many, the start included
 
 
 class SearchCallback(Callback):
@@ -440,47 +393,34 @@ class SearchCallback(Callback):
         """The time left for trials; none where there is no limit."""
 
 
+@dataclass
 class Search:
-    """A study, and what is needed to continue it.
+    """A study, and what is needed to continue it."""
 
-    Args:
-        study: where trials are stored.
-        space: what may change.
-        fitted: changes a config to fit the size limit, or returns none.
-        train: trains a config.
-        limits: when to end.
-        seed: of the sampler.
-        callback: follows the search.
-        clock: seconds, from any start.
-    """
+    study: Study
+    space: SearchSpace
+    fitted: Callable[[Config], Config | None]  # makes a config fit the size limit, if it can
+    train: Train
+    limits: Limits
+    seed: int = 0
+    callback: SearchCallback = field(default_factory=SearchCallback)
+    clock: Callable[[], float] = time.monotonic
 
-    def __init__(
-        self,
-        study: Study,
-        space: SearchSpace,
-        fitted: Callable[[Config], Config | None],
-        train: Train,
-        limits: Limits,
-        seed: int = 0,
-        callback: SearchCallback | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.study, self.space, self.fitted, self.train = study, space, fitted, train
-        self.limits, self.seed, self.clock = limits, seed, clock
-        self.callback = callback or SearchCallback()
-        for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            study.tell(trial.number, state=TrialState.FAIL)  # left by a search that was killed
-        self.records = [_record(trial, number) for number, trial in enumerate(finished(study))]
-        self.study.pruner = MedianPruner(UNPRUNED_TRIALS, UNPRUNED_EVALUATIONS + 1)
-        trials = study.get_trials(deepcopy=False)
+    def __post_init__(self) -> None:
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            self.study.tell(trial.number, state=TrialState.FAIL)  # left by a killed search
+        self.records = [_record(trial, number) for number, trial in enumerate(finished(self.study))]
+        self.study.pruner = optuna.pruners.MedianPruner(UNPRUNED_TRIALS, UNPRUNED_EVALUATIONS + 1)
+        trials = self.study.get_trials(deepcopy=False)
         self._seconds_before = sum(float(one.user_attrs.get(SECONDS, 0.0)) for one in trials)
-        self._began = clock()
+        self._began = self.clock()
         self._out_of_time = False
 
     @property
     def best(self) -> TrialRecord | None:
-        """The best trial so far."""
-        return best_trial(self.records)
+        """The best complete trial so far."""
+        ranked = ranked_trials(self.records)
+        return ranked[0][0] if ranked else None
 
     @property
     def seconds(self) -> float:
@@ -504,11 +444,7 @@ class Search:
         return left <= min(trainings, default=0.0)  # too little for the fastest
 
     def run(self) -> None:
-        """Try until a limit is reached.
-
-        Raises:
-            TrainingStoppedError: the callback asked to stop; finished trials are kept.
-        """
+        """Try until a limit is reached, or the callback stops the training; trials are kept."""
         while not self.is_done:
             self._try(len(self.records))
 
@@ -520,16 +456,15 @@ class Search:
         refit = max(trial_seconds, best.seconds if best is not None else 0.0)
         return self.limits.seconds - self.seconds - REFIT_MARGIN * refit
 
-    def _ask(self, number: int) -> Trial:
+    def _try(self, number: int) -> None:
         state = np.random.SeedSequence((self.seed, number)).generate_state(1)
-        self.study.sampler = TPESampler(seed=int(state[0]), n_startup_trials=RANDOM_TRIALS)
+        self.study.sampler = optuna.samplers.TPESampler(
+            seed=int(state[0]), n_startup_trials=RANDOM_TRIALS
+        )
         waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
         if number == 0 and not waiting:  # a killed search may have left it waiting
             self.study.enqueue_trial(self.space.start_values())
-        return self.study.ask()
-
-    def _try(self, number: int) -> None:
-        trial = self._ask(number)
+        trial = self.study.ask()
         began = self.clock()
         suggested = self.space.suggest(trial)
         config = self.fitted(suggested)
@@ -539,35 +474,34 @@ class Search:
             return
         self.callback.on_trial(number)
         watch = _TrialCallback(self, trial, number, began)
+        outcome, accuracy = None, None  # of a trial that is cut off
         try:
             trained = self.train(config, watch)
+            trial.set_user_attr(TRAINED, asdict(trained))
+            outcome, accuracy = COMPLETE, trained.dev_accuracy
         except TrainingStoppedError:
             if watch.pruned:
-                self._finish(trial, PRUNED, began)
-                return
-            self._cut_off(trial, began)
-            if not watch.out_of_time:
+                outcome = PRUNED
+            elif watch.out_of_time:
+                self._out_of_time = True
+            else:
                 raise
-            self._out_of_time = True
         except TrainingError:
-            self._finish(trial, DIVERGED, began)
-        except BaseException:
-            self._cut_off(trial, began)
-            raise
-        else:
-            trial.set_user_attr(TRAINED, asdict(trained))
-            self._finish(trial, COMPLETE, began, trained.dev_accuracy)
+            outcome = DIVERGED
+        finally:
+            self._finish(trial, outcome, began, accuracy)
 
-    def _finish(self, trial: Trial, outcome: str, began: float, value: float | None = None) -> None:
+    def _finish(
+        self, trial: Trial, outcome: str | None, began: float, value: float | None = None
+    ) -> None:
         trial.set_user_attr(SECONDS, self.clock() - began)
+        if outcome is None:
+            self.study.tell(trial, state=TrialState.FAIL)
+            return
         trial.set_user_attr(OUTCOME, outcome)
         state = TrialState.COMPLETE if outcome == COMPLETE else TrialState.PRUNED
         self.records.append(_record(self.study.tell(trial, value, state), len(self.records)))
         self.callback.on_finished(self.records[-1], self.best)
-
-    def _cut_off(self, trial: Trial, began: float) -> None:
-        trial.set_user_attr(SECONDS, self.clock() - began)
-        self.study.tell(trial, state=TrialState.FAIL)
 
 
 class _TrialCallback(Callback):
@@ -580,11 +514,9 @@ class _TrialCallback(Callback):
 
     @property
     def stop(self) -> bool:  # type: ignore[override]
-        """Whether to end after this step, for whatever reason."""
         return self.pruned or self.out_of_time or self.search.callback.stop
 
     def on_step(self, progress: Progress) -> None:
-        """Check the time."""
         self.search.callback.on_step(progress)
         left = self.search.seconds_left(self.search.clock() - self.began)
         self.search.callback.on_time(left)
@@ -592,7 +524,6 @@ class _TrialCallback(Callback):
             self.out_of_time = True
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
-        """Report, and compare with the other trials after as many evaluations."""
         self.search.callback.on_evaluation(record)
         self._evaluations += 1
         # Training keeps its best weights, so its best is what it has reached.
