@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
-from dcnn.errors import DataError, MissingExtraError, StorageError, UserError
+from dcnn.errors import DataError, StorageError, UserError, needs_extra
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
@@ -34,12 +34,7 @@ def bare_suffix(path: Path) -> str:
 def open_bytes(path: Path, member: str = "") -> Iterator[BinaryIO]:
     """Open ``path`` for reading, decompressing by its suffix (gz, bz2, xz, zst, zip).
 
-    Args:
-        path: the file.
-        member: the file to read in a zip archive; not needed if it holds a single file.
-
-    Raises:
-        DataError: the file is missing, is a folder, cannot be read, or is damaged.
+    ``member`` is the file to read in a zip archive; not needed if it holds a single file.
     """
     check_readable(path)
     try:
@@ -55,11 +50,7 @@ def open_bytes(path: Path, member: str = "") -> Iterator[BinaryIO]:
 
 
 def check_readable(path: Path) -> None:
-    """Check that ``path`` is a file.
-
-    Raises:
-        DataError: it is missing, or a folder.
-    """
+    """Check that ``path`` is a file."""
     if not path.exists():
         raise DataError(f"{path}: no such file")
     if path.is_dir():
@@ -80,10 +71,8 @@ def _decompressed(path: Path, member: str) -> AbstractContextManager[BinaryIO]:
 
 @contextmanager
 def _open_zstandard(path: Path) -> Iterator[BinaryIO]:
-    try:
+    with needs_extra(f"Reading {path.name}", "data"):
         import zstandard
-    except ImportError:
-        raise MissingExtraError(f"Reading {path.name}", "data") from None
     try:
         with path.open("rb") as raw:
             yield io.BufferedReader(_ZstandardFrames(raw, zstandard.ZstdDecompressor()))
@@ -107,10 +96,9 @@ class _ZstandardFrames(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._ready:
+            compressed = b""
             if self._frame is not None and self._frame.eof:
                 compressed, self._frame = self._frame.unused_data, None
-            else:
-                compressed = b""
             compressed = compressed or self._raw.read(1 << 16)
             if not compressed:
                 if self._frame is not None:
@@ -143,17 +131,22 @@ def _open_member(path: Path, member: str) -> Iterator[BinaryIO]:
 
 
 def check_place(option: str, path: Path) -> None:
-    """Check before any work is done that an output file can be written.
-
-    Raises:
-        UserError: it is a folder, or its folder does not exist; the message names ``option``.
-    """
+    """Check before any work is done that an output file can be written; errors name ``option``."""
     if path.is_dir():
         raise UserError(f"{option} {path} is a folder; name a file")
     if not path.parent.is_dir():
         raise UserError(
             f"{option} {path}: there is no folder {path.parent}; create it or name another"
         )
+
+
+def make_folder(path: Path) -> Path:
+    """``path`` itself, created with its parents if it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be created ({error.strerror})") from error
+    return path
 
 
 def _temporary(path: Path) -> Path:
@@ -165,13 +158,8 @@ def _temporary(path: Path) -> Path:
 def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces ``path`` only when it is complete.
 
-    Args:
-        path: the file.
-        shared: whether another process may write it too. The temporary file then has a unique
-            name, and stays if the process is killed.
-
-    Raises:
-        StorageError: the disk refused; ``path`` is as it was before.
+    Where another process may write it too (``shared``), the temporary file has a unique name, and
+    stays if the process is killed.
     """
     named, path = path, path.resolve()  # a link keeps pointing where it points
     if path.exists() and not path.is_file():
@@ -195,11 +183,7 @@ def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
 
 @contextmanager
 def write_folder_atomically(path: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces ``path`` only when the block succeeds.
-
-    Raises:
-        StorageError: the disk refused; ``path`` is as it was before.
-    """
+    """Yield an empty folder that replaces ``path`` only when the block succeeds."""
     named, path = path, path.resolve()
     temporary = _temporary(path)
     replaced = temporary.with_suffix(".old")
@@ -240,8 +224,7 @@ def _named_failure(path: Path) -> Iterator[None]:
 def standard_output(remedy: str) -> TextIO:
     """Standard output in UTF-8; what cannot be encoded, such as a lone surrogate, is replaced.
 
-    Raises:
-        UserError: it is closed; the message ends with ``remedy``.
+    If it is closed, the error ends with ``remedy``.
     """
     if sys.stdout is None:
         raise UserError(f"standard output is closed; {remedy}")
@@ -250,11 +233,7 @@ def standard_output(remedy: str) -> TextIO:
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
+    """The SHA-256 of a file's bytes, in hexadecimal."""
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

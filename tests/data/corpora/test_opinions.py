@@ -10,21 +10,15 @@ from functools import cache
 
 import pytest
 
-from dcnn.data.corpora.opinions import (
-    PERCENT,
-    SIZES,
-    Opinion,
-    generate,
-    lexicon,
-    skeletons,
-)
+from dcnn.data.corpora.opinions import Opinion, generate, lexicon, skeletons
 from dcnn.text.tokenizer import Tokenizer
 
 LEXICON = lexicon()
 POLARITY = {
     word: polarity
     for noun in LEXICON.all_nouns
-    for kind, polarity in LEXICON.words
+    for kind in LEXICON.words
+    for polarity in (1, -1)
     for word in LEXICON.words_about(noun, kind, polarity)
 }
 SEEDS = (0, 1)
@@ -46,7 +40,7 @@ def bag(opinion: Opinion) -> tuple[str, ...]:
 
 
 def everything(seed: int = 0) -> list[Opinion]:
-    return [opinion for split in SIZES for opinion in corpus(seed)[split]]
+    return [opinion for split in LEXICON.sizes for opinion in corpus(seed)[split]]
 
 
 def test_a_seed_gives_the_same_corpus_again_whatever_the_hash_seed() -> None:
@@ -62,6 +56,7 @@ def test_a_seed_gives_the_same_corpus_again_whatever_the_hash_seed() -> None:
         check=True,
     ).stdout
     assert digest.strip() == hashlib.sha256(repr(corpus(1)).encode()).hexdigest()
+    assert digest.startswith("f05fb3a57dffa98b")  # the words and patterns decide it too
 
 
 def test_another_seed_gives_another_corpus() -> None:
@@ -69,17 +64,18 @@ def test_another_seed_gives_another_corpus() -> None:
     assert len(ours & other) < 0.1 * len(ours)
 
 
-@pytest.mark.parametrize("split", SIZES)
+@pytest.mark.parametrize("split", LEXICON.sizes)
 def test_sizes_labels_and_constructs_are_as_stated(split: str) -> None:
     opinions = corpus()[split]
-    assert len(opinions) == SIZES[split]
+    assert len(opinions) == LEXICON.sizes[split]
     assert Counter(o.label for o in opinions) == dict.fromkeys(
-        ("positive", "negative"), SIZES[split] / 2
+        ("positive", "negative"), LEXICON.sizes[split] / 2
     )
     assert Counter(o.construct for o in opinions) == {
-        construct: SIZES[split] * percent / 100 for construct, percent in PERCENT[split].items()
+        construct: LEXICON.sizes[split] * percent / 100
+        for construct, percent in LEXICON.percent[split].items()
     }
-    assert set(PERCENT[split]) == set(LEXICON.patterns)
+    assert set(LEXICON.percent[split]) == set(LEXICON.patterns)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -150,7 +146,7 @@ def test_no_skeleton_comes_from_two_patterns() -> None:
     assert max(map(len, owners.values())) == 1
 
 
-@pytest.mark.parametrize("split", SIZES)
+@pytest.mark.parametrize("split", LEXICON.sizes)
 def test_nothing_but_opinions_and_structure_tells_the_label(split: str) -> None:
     """Lengths, punctuation and function words are the same for both labels, to the last one."""
     counts: dict[str, Counter[str]] = {"positive": Counter(), "negative": Counter()}
@@ -194,9 +190,9 @@ def test_half_of_the_sentences_have_a_twin_with_the_same_words_and_the_other_lab
         (r"too (\w+) to be", 1),
         (r"could not be less (\w+)", -1),
         (r"What \w+ have been an? \w+ \w+ turned out an? (\w+) one", 1),
-        (rf"he (?:{'|'.join(LEXICON.works)}) (?:is|was) (\w+) than the", 1),
-        (rf"he (?:{'|'.join(LEXICON.rivals)}) (?:is|was) (\w+) than the", -1),
-        (rf"he (?:{'|'.join(LEXICON.rivals)}) (?:is|was) less (\w+) than the", 1),
+        (rf"he (?:{'|'.join(LEXICON.nouns['works'])}) (?:is|was) (\w+) than the", 1),
+        (rf"he (?:{'|'.join(LEXICON.nouns['rivals'])}) (?:is|was) (\w+) than the", -1),
+        (rf"he (?:{'|'.join(LEXICON.nouns['rivals'])}) (?:is|was) less (\w+) than the", 1),
     ],
 )
 def test_the_label_is_what_the_sentence_says(pattern: str, sign: int) -> None:

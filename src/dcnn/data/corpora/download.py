@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import cast
 
 from dcnn import __version__
-from dcnn.data.corpora.registry import UNFINISHED, Corpus, Download, KnownFile
+from dcnn.data.corpora.registry import UNFINISHED, Corpus, Download
 from dcnn.errors import FetchError, StorageError
-from dcnn.files import file_sha256, open_bytes, write_atomically
+from dcnn.files import file_sha256, make_folder, open_bytes, write_atomically
 
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 16
@@ -31,39 +31,17 @@ Progress = Callable[[str, int], None]
 def fetch_corpus(
     corpus: Corpus, data: Path, progress: Progress, timeout: float = TIMEOUT
 ) -> list[Path]:
-    """Download what the first form of ``corpus`` lacks.
+    """Download what the first form of ``corpus`` lacks into the data folder.
 
-    Args:
-        corpus: what to download.
-        data: the data folder, created if it does not exist.
-        progress: called after every block.
-        timeout: seconds without a byte from the server.
-
-    Returns:
-        The files, complete and checked.
-
-    Raises:
-        FetchError: the network or the server failed, or the file is another one.
-        StorageError: the disk refused.
+    Returns the files, complete and checked. ``progress`` is called after every block.
     """
-    folder = data / corpus.folder
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be created ({error.strerror})") from error
+    folder = make_folder(data / corpus.folder)
     paths: list[Path] = []
     for download in corpus.downloads:
-        wanted = list(download.unpack.values()) or [download.file]
-        if not all(_is_right(folder / file.name, file) for file in wanted):
+        if not all(file.is_at(folder / file.name) for file in download.result):
             _Transfer(download, folder, progress, timeout).run()
-        paths += (folder / file.name for file in wanted)
+        paths += (folder / file.name for file in download.result)
     return paths
-
-
-def _is_right(path: Path, known: KnownFile) -> bool:
-    return (
-        path.is_file() and path.stat().st_size == known.size and file_sha256(path) == known.sha256
-    )
 
 
 class _CutError(Exception):
@@ -86,7 +64,7 @@ class _Transfer:
     def run(self) -> None:
         """Download the file unless it is here, and unpack it if it is an archive."""
         path = self.folder / self.download.file.name
-        if not _is_right(path, self.download.file):
+        if not self.download.file.is_at(path):
             self._install(path)
         if self.download.unpack:
             self._unpack(path)
@@ -159,8 +137,10 @@ class _Transfer:
         """Unpack the wanted members of an archive, each whole or not at all."""
         for member, known in self.download.unpack.items():
             digest = hashlib.sha256()
-            path = self.folder / known.name
-            with open_bytes(archive, member) as source, write_atomically(path) as target:
+            with (
+                open_bytes(archive, member) as source,
+                write_atomically(self.folder / known.name) as target,
+            ):
                 while block := source.read(BLOCK):
                     digest.update(block)
                     target.write(block)
@@ -171,8 +151,7 @@ class _Transfer:
                     )
 
     def _failed(self, reason: str) -> FetchError:
-        wanted = [known.name for known in self.download.unpack.values()]
-        names = ", ".join(wanted or [self.download.file.name])
+        names = ", ".join(known.name for known in self.download.result)
         return FetchError(
             f"{self.download.url} could not be downloaded: {reason}; "
             f"try again, or put {names} into {self.folder} by hand"
@@ -181,10 +160,9 @@ class _Transfer:
 
 def _offered_size(response: http.client.HTTPResponse) -> int | None:
     """The size of the whole file according to the server, or none if it does not say."""
-    if response.status == http.HTTPStatus.PARTIAL_CONTENT:
-        total = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
-    else:
-        total = re.search(r"^(\d+)$", response.headers.get("Content-Length", ""))
+    partial = response.status == http.HTTPStatus.PARTIAL_CONTENT
+    stated = response.headers.get("Content-Range" if partial else "Content-Length", "")
+    total = re.search(r"/(\d+)$" if partial else r"^(\d+)$", stated)
     return int(total[1]) if total else None
 
 

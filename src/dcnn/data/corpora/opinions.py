@@ -1,8 +1,8 @@
 """The built-in corpus: English opinions whose label depends on the order of the words.
 
-Every sentence is generated, none was collected: patterns are filled with words (``opinions.toml``)
-by a seeded generator, so that a model can be trained and shown without a download. It is a
-demonstration, not a benchmark of sentiment.
+Every sentence is generated, none was collected: patterns are filled with words (``opinions.toml``,
+which explains them) by a seeded generator, so that a model can be trained and shown without a
+download. It is a demonstration, not a benchmark of sentiment.
 
 Design. The label of a sentence follows from its structure: what a negator reaches ("nobody would
 call the plot dull", but "not only clever but funny"), which clause a connective lets win, whether a
@@ -13,136 +13,84 @@ same opening and ending: neither length nor punctuation nor a function word give
 Where the pattern allows it the two are twins, with the same bag of words. Opinion words occur with
 both labels, only somewhat more often with their own, since some sentences are plain.
 
-Split. Train, dev and test share neither
-
-- skeletons, which are sentences without opening and ending, their nouns and opinion words blanked,
-- nor pairs of a noun and a word said of it, such as (plot, dull).
-
-So a test sentence is a new skeleton filled with new pairs. Its parts are not new: every option of
-every pattern, and every word, is in the training sentences. The dev set is made like the test set,
-because a dev set like the training set would prefer the epoch that remembers pairs best.
-
-Patterns. ``(a|b|)`` is a choice, possibly of nothing; every combination of choices is one skeleton.
-``{...}`` is a slot. Slots for what is reviewed: ``n`` an aspect or the work, ``m`` an aspect that
-takes no article, ``w`` the work, ``r`` a rival of the work. Slots for what is said: ``a``
-adjective, ``v`` verdict, ``d`` verb in the past, ``i`` verb in the base form, ``c`` comparative. A
-digit distinguishes slots of a kind, and ties ``{+a1}`` to ``{n1}``.
-
-The sign of an opinion slot is the whole semantics: a word in ``+`` has the sentence's polarity, a
-word in ``-`` the opposite one. "The {n} is not {-a}" says that the label is what the word is not.
-Sentences come as twins where a pattern allows it:
-
-- a pattern with a rival is its own twin, the work and the rival exchanged;
-- a pattern with words of both signs, numbered 1 and 2, is its own twin with 1 and 2 exchanged;
-- otherwise the twin may be written out after ``||``, with its choices in the same order.
+Split. Train, dev and test share neither skeletons, which are sentences without opening and ending,
+their nouns and opinion words blanked, nor pairs of a noun and a word said of it, such as (plot,
+dull). So a test sentence is a new skeleton filled with new pairs. Its parts are not new: every
+option of every pattern, and every word, is in the training sentences. The dev set is made like the
+test set, because a dev set like the training set would prefer the epoch that remembers pairs best.
 """
 
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import cycle, product
+from itertools import chain, cycle, product
 from pathlib import Path
 from random import Random
 
-_POLARITIES = {"positive": 1, "negative": -1}
-_LABELS = {polarity: label for label, polarity in _POLARITIES.items()}
-
-_Words = dict[tuple[str, int], tuple[str, ...]]  # by kind of slot and polarity
+_LABELS = {1: "positive", -1: "negative"}  # by polarity
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """The content of ``opinions.toml``.
+    """The content of ``opinions.toml``."""
 
-    Attributes:
-        works: what is reviewed.
-        rivals: what it is compared with.
-        nouns: what fills a slot for a noun, by the kind of the slot.
-        all_nouns: each once.
-        telling: nouns that tell something, of which more words can be said.
-        words: what fills a slot for an opinion.
-        telling_words: what more can be said of ``telling``.
-        patterns: by the construct that decides the label.
-        openers: what a sentence may start with.
-        closers: what it may end with.
-    """
+    sizes: dict[str, int]
+    percent: dict[str, dict[str, int]]
+    nouns: dict[str, list[str]]
+    words: dict[str, dict[str, list[str]]]  # by kind of slot and label
+    telling_words: dict[str, dict[str, list[str]]]
+    frame: dict[str, list[str]]
+    patterns: dict[str, list[str]]  # by the construct that decides the label
 
-    works: tuple[str, ...]
-    rivals: tuple[str, ...]
-    nouns: dict[str, tuple[str, ...]]
-    all_nouns: tuple[str, ...]
-    telling: frozenset[str]
-    words: _Words
-    telling_words: _Words
-    patterns: dict[str, tuple[str, ...]]
-    openers: tuple[str, ...]
-    closers: tuple[str, ...]
+    @cached_property
+    def nouns_by_kind(self) -> dict[str, list[str]]:
+        """What fills a slot for a noun, by the kind of the slot."""
+        in_order = ("telling_mass", "telling", "craft_mass", "craft", "works_beside_aspects")
+        return {
+            "n": [noun for group in in_order for noun in self.nouns[group]],
+            "m": self.nouns["telling_mass"] + self.nouns["craft_mass"],
+            "w": self.nouns["works"],
+            "r": self.nouns["rivals"],
+        }
 
-    def words_about(self, noun: str, kind: str, polarity: int) -> tuple[str, ...]:
+    @property
+    def all_nouns(self) -> list[str]:
+        """Each once."""
+        return list(dict.fromkeys(chain.from_iterable(self.nouns_by_kind.values())))
+
+    def words_about(self, noun: str, kind: str, polarity: int) -> list[str]:
         """The words of a kind and polarity (1 or -1) that go with ``noun``."""
-        more = self.telling_words.get((kind, polarity), ()) if noun in self.telling else ()
-        return (*self.words[kind, polarity], *more)
+        label = _LABELS[polarity]
+        telling = noun not in self.nouns["craft_mass"] + self.nouns["craft"]
+        more = self.telling_words.get(kind, {}).get(label, []) if telling else []
+        return self.words[kind][label] + more
 
 
 @cache
 def lexicon() -> Lexicon:
     """The words and patterns of the corpus."""
-    content = tomllib.loads(Path(__file__).with_name("opinions.toml").read_text(encoding="utf-8"))
-    nouns = {name: tuple(values) for name, values in content["nouns"].items()}
-    telling = (*nouns["telling_mass"], *nouns["telling"])
-    aspects = (*telling, *nouns["craft_mass"], *nouns["craft"])
-    works, rivals = nouns["works"], nouns["rivals"]
-
-    def words(name: str) -> _Words:
-        return {
-            (kind, _POLARITIES[label]): tuple(values)
-            for kind, by_label in content[name].items()
-            for label, values in by_label.items()
-        }
-
-    return Lexicon(
-        works=works,
-        rivals=rivals,
-        nouns={
-            "n": (*aspects, *nouns["works_beside_aspects"]),
-            "m": (*nouns["telling_mass"], *nouns["craft_mass"]),
-            "w": works,
-            "r": rivals,
-        },
-        all_nouns=(*aspects, *works, *rivals),
-        telling=frozenset((*telling, *works, *rivals)),
-        words=words("words"),
-        telling_words=words("telling_words"),
-        patterns={name: tuple(values) for name, values in content["patterns"].items()},
-        openers=tuple(content["frame"]["openers"]),
-        closers=tuple(content["frame"]["closers"]),
-    )
+    path = Path(__file__).with_suffix(".toml")
+    return Lexicon(**tomllib.loads(path.read_text(encoding="utf-8")))
 
 
 _CHOICE = re.compile(r"\(([^()]*)\)")
 _SLOT = re.compile(r"\{(?P<sign>[+-]?)(?P<kind>[a-z])(?P<number>\d?)\}")
+_SIGNS = {"+": 1, "-": -1, "": 0}
 _BLANKS = {"a": "adjective", "v": "verdict", "d": "verb", "i": "verb", "c": "comparative"}
 _OTHER = {"w": "r", "r": "w", "+": "-", "-": "+", "1": "2", "2": "1"}
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A gap in a form.
+    """A gap in a form."""
 
-    Attributes:
-        sign: 0 for a noun; 1 for a word of the sentence's polarity, -1 for one of the opposite.
-        kind: the letter that says what fits.
-        key: kind and number, the slot's name within its form.
-        subjects: keys of the nouns that an opinion is about; empty for a noun.
-    """
-
-    sign: int
-    kind: str
-    key: str
-    subjects: tuple[str, ...]
+    sign: int  # 0 for a noun; 1 for a word of the sentence's polarity, -1 for the opposite one
+    kind: str  # the letter that says what fits
+    key: str  # kind and number, the slot's name within its form
+    subjects: tuple[str, ...]  # keys of the nouns that an opinion is about; empty for a noun
 
 
 @dataclass(frozen=True)
@@ -154,8 +102,8 @@ class Form:
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
         """The slots from left to right."""
-        found = [match.groupdict() for match in _SLOT.finditer(self.text)]
-        nouns = [slot["kind"] + slot["number"] for slot in found if not slot["sign"]]
+        found = [match.groups() for match in _SLOT.finditer(self.text)]
+        nouns = [kind + number for sign, kind, number in found if not sign]
 
         def subjects(number: str) -> tuple[str, ...]:
             tied = tuple(noun for noun in nouns if number and noun.endswith(number))
@@ -163,13 +111,8 @@ class Form:
             return tied or aspects or tuple(noun for noun in nouns if noun in ("w", "r"))
 
         return tuple(
-            Slot(
-                sign={"+": 1, "-": -1, "": 0}[slot["sign"]],
-                kind=slot["kind"],
-                key=slot["kind"] + slot["number"],
-                subjects=subjects(slot["number"]) if slot["sign"] else (),
-            )
-            for slot in found
+            Slot(_SIGNS[sign], kind, kind + number, subjects(number) if sign else ())
+            for sign, kind, number in found
         )
 
     @property
@@ -182,84 +125,53 @@ class Form:
         text = _SLOT.sub(lambda slot: filling[slot["kind"] + slot["number"]], self.text)
         return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text)
 
+    @property
+    def own_twin(self) -> "Form | None":
+        """The form with its work and rival, or its numbers 1 and 2, exchanged."""
+        if any(slot.kind == "r" for slot in self.slots):
+            return self._exchanged("sign", "kind")
+        if {slot.sign for slot in self.slots if slot.key[1:]} >= {1, -1}:
+            return self._exchanged("number")
+        return None
+
+    def _exchanged(self, *parts: str) -> "Form":
+        def exchange(slot: re.Match[str]) -> str:
+            values = slot.groupdict()
+            others = {part: _OTHER.get(values[part], values[part]) for part in parts}
+            return "{" + "".join((values | others).values()) + "}"
+
+        return Form(_SLOT.sub(exchange, self.text))
+
 
 @dataclass(frozen=True)
 class Skeleton:
-    """One combination of a pattern's choices.
+    """One combination of a pattern's choices."""
 
-    Attributes:
-        choices: what was chosen, with the place of the choice in the pattern.
-        form: the sentence.
-        twin: the sentence that says the opposite in the same words, if there is one.
-    """
-
-    choices: tuple[tuple[int, str], ...]
+    choices: tuple[tuple[int, str], ...]  # with the place of each in the pattern
     form: Form
-    twin: Form | None
+    twin: Form | None  # says the opposite in the same words
 
 
 def skeletons(pattern: str) -> Iterator[Skeleton]:
     """Every skeleton of ``pattern``, in a fixed order."""
     first, _, second = pattern.partition(" || ")
     for options in product(*(choice.split("|") for choice in _CHOICE.findall(first))):
-        form = Form(_choose(first, options))
-        twin = Form(_choose(second, options)) if second else _own_twin(form)
+        form = _choose(first, options)
+        twin = _choose(second, options) if second else form.own_twin
         yield Skeleton(tuple(enumerate(options)), form, twin)
 
 
-def _choose(pattern: str, options: tuple[str, ...]) -> str:
+def _choose(pattern: str, options: tuple[str, ...]) -> Form:
     remaining = iter(options)
-    return " ".join(_CHOICE.sub(lambda _: next(remaining), pattern).split())
+    return Form(" ".join(_CHOICE.sub(lambda _: next(remaining), pattern).split()))
 
-
-def _own_twin(form: Form) -> Form | None:
-    slots = form.slots
-    if any(slot.kind == "r" for slot in slots):
-        return Form(_SLOT.sub(lambda slot: _exchanged(slot, "sign", "kind"), form.text))
-    if {slot.sign for slot in slots if slot.key[1:]} >= {1, -1}:
-        return Form(_SLOT.sub(lambda slot: _exchanged(slot, "number"), form.text))
-    return None
-
-
-def _exchanged(slot: re.Match[str], *parts: str) -> str:
-    values = (
-        _OTHER.get(value, value) if part in parts else value
-        for part, value in slot.groupdict().items()
-    )
-    return "{" + "".join(values) + "}"
-
-
-SIZES = {"train": 6000, "dev": 800, "test": 1200}
-# Sentences of each construct in a hundred. Plain ones, from which the network learns what the words
-# mean, are more frequent in training; dev and test ask more about structure.
-_HELD_OUT_PERCENT = {
-    "plain": 10,
-    "negation": 24,
-    "degree": 15,
-    "concession": 18,
-    "comparison": 18,
-    "expectation": 15,
-}
-PERCENT = {
-    "train": {
-        "plain": 25,
-        "negation": 18,
-        "degree": 12,
-        "concession": 14,
-        "comparison": 19,
-        "expectation": 12,
-    },
-    "dev": _HELD_OUT_PERCENT,
-    "test": _HELD_OUT_PERCENT,
-}
 
 _HELD_OUT_SKELETONS = {"test": 0.2, "dev": 0.12}
 _HELD_OUT_PAIRS = {"test": 0.2, "dev": 0.2}
-_OPENER_RATE = 0.15
-_CLOSER_RATE = 0.15
+_FRAME_RATE = 0.15  # of sentences with an opener, and of those with a closer
 
 # The words of one split: (noun, kind of slot, polarity) -> the words said of the noun in it.
-_Pairs = dict[tuple[str, str, int], tuple[str, ...]]
+_Pairs = dict[tuple[str, str, int], list[str]]
 
 
 @dataclass(frozen=True)
@@ -269,7 +181,7 @@ class Opinion:
     Attributes:
         text: the sentence.
         label: ``positive`` or ``negative``, what it says of the reviewed work.
-        construct: the phenomenon that decides the label, a key of ``Lexicon.patterns``.
+        construct: the phenomenon that decides the label, such as ``negation``.
         skeleton: the sentence without opening and ending, nouns and opinion words blanked.
         pairs: every noun with every word said of it.
     """
@@ -290,11 +202,11 @@ def generate(seed: int = 0) -> dict[str, list[Opinion]]:
         for construct, patterns in lexicon().patterns.items()
     }
     corpus: dict[str, list[Opinion]] = {}
-    for split, size in SIZES.items():
+    for split, size in lexicon().sizes.items():
         writer = _Writer(rng, pairs[split])
         corpus[split] = [
             opinion
-            for construct, percent in PERCENT[split].items()
+            for construct, percent in lexicon().percent[split].items()
             for opinion in writer.write(
                 construct, by_construct[construct][split], size * percent // 100
             )
@@ -305,33 +217,33 @@ def generate(seed: int = 0) -> dict[str, list[Opinion]]:
 
 def _split_pairs(rng: Random) -> dict[str, _Pairs]:
     """Give every pair of a noun and an opinion word to one split."""
-    pairs: dict[str, _Pairs] = {split: {} for split in SIZES}
+    pairs: dict[str, _Pairs] = {split: {} for split in lexicon().sizes}
     for noun in lexicon().all_nouns:
-        for kind, polarity in lexicon().words:
-            words = list(lexicon().words_about(noun, kind, polarity))
+        for kind, polarity in product(lexicon().words, _LABELS):
+            words = lexicon().words_about(noun, kind, polarity)
             rng.shuffle(words)
             size = len(words)
             for split, share in _HELD_OUT_PAIRS.items():
                 count = max(1, round(size * share))
-                pairs[split][noun, kind, polarity] = tuple(words[:count])
+                pairs[split][noun, kind, polarity] = words[:count]
                 del words[:count]
-            pairs["train"][noun, kind, polarity] = tuple(words)
+            pairs["train"][noun, kind, polarity] = words
     return pairs
 
 
-def _split_skeletons(rng: Random, patterns: tuple[str, ...]) -> dict[str, list[list[Skeleton]]]:
+def _split_skeletons(rng: Random, patterns: Sequence[str]) -> dict[str, list[list[Skeleton]]]:
     """Give every skeleton of a construct to one split, by pattern.
 
     Whatever can be chosen in a pattern stays in training with at least two skeletons, and with at
     least half of those that it is in.
     """
-    splits: dict[str, list[list[Skeleton]]] = {split: [] for split in SIZES}
+    splits: dict[str, list[list[Skeleton]]] = {split: [] for split in lexicon().sizes}
     for pattern in patterns:
         shuffled = list(skeletons(pattern))
         rng.shuffle(shuffled)
         kept = Counter(choice for skeleton in shuffled for choice in skeleton.choices)
         floor = {choice: max(2, count / 2) for choice, count in kept.items()}
-        own: dict[str, list[Skeleton]] = {split: [] for split in SIZES}
+        own: dict[str, list[Skeleton]] = {split: [] for split in splits}
         limits = {
             split: max(1, share * len(shuffled)) for split, share in _HELD_OUT_SKELETONS.items()
         }
@@ -360,78 +272,63 @@ class _Writer:
     def write(self, construct: str, patterns: list[list[Skeleton]], count: int) -> list[Opinion]:
         """``count`` different sentences, half of each label, patterns and skeletons in turn."""
         opinions: list[Opinion] = []
-        for skeleton in _in_turn(patterns):
-            couple = self._couple(construct, skeleton)
+        in_turn = cycle([cycle(skeletons) for skeletons in patterns])
+        while len(opinions) < count:
+            couple = self._couple(construct, next(next(in_turn)))
             texts = {opinion.text for opinion in couple}
-            if len(texts) < 2 or texts & self.written:
-                continue
-            self.written |= texts
-            opinions.extend(couple)
-            if len(opinions) >= count:
-                break
+            if len(texts) == 2 and not texts & self.written:
+                self.written |= texts
+                opinions.extend(couple)
         return opinions
 
-    def _couple(self, construct: str, skeleton: Skeleton) -> tuple[Opinion, ...]:
+    def _couple(self, construct: str, skeleton: Skeleton) -> list[Opinion]:
         """A sentence of each label; none if the words of this split do not fit together."""
         label = self.rng.choice((1, -1))
-        opener = self.rng.choice(lexicon().openers) if self.rng.random() < _OPENER_RATE else ""
-        closer = self.rng.choice(lexicon().closers) if self.rng.random() < _CLOSER_RATE else ""
+        opener, closer = (
+            self.rng.choice(choices) if self.rng.random() < _FRAME_RATE else ""
+            for choices in (lexicon().frame["openers"], lexicon().frame["closers"])
+        )
         filling = self._fill(skeleton.form, label)
         other = filling if skeleton.twin else self._fill(skeleton.form, -label)
         if not filling or not other:
-            return ()
-        couple = (
+            return []
+        couple = []
+        for form, words, polarity in (
             (skeleton.form, filling, label),
             (skeleton.twin or skeleton.form, other, -label),
-        )
-        for form, words, polarity in couple:
+        ):
             self.uses.update((words[slot.key], polarity) for slot in form.slots if slot.sign)
-        return tuple(
-            Opinion(
-                text=_sentence(form.filled(words), opener, closer),
-                label=_LABELS[polarity],
-                construct=construct,
-                skeleton=form.blanked,
-                pairs=tuple(
-                    (words[noun], words[slot.key]) for slot in form.slots for noun in slot.subjects
-                ),
+            text = _sentence(form.filled(words), opener, closer)
+            pairs = (
+                (words[noun], words[slot.key]) for slot in form.slots for noun in slot.subjects
             )
-            for form, words, polarity in couple
-        )
+            couple.append(Opinion(text, _LABELS[polarity], construct, form.blanked, tuple(pairs)))
+        return couple
 
     def _fill(self, form: Form, label: int) -> dict[str, str]:
         """Words for the slots, by key; nothing if some slot has none left."""
         filling: dict[str, str] = {}
-        for slot in form.slots:
+        for slot in sorted(form.slots, key=lambda slot: slot.sign != 0):  # nouns first
+            taken = filling.values()
             if not slot.sign:
-                nouns = [
-                    noun for noun in lexicon().nouns[slot.kind] if noun not in filling.values()
-                ]
+                nouns = [noun for noun in lexicon().nouns_by_kind[slot.kind] if noun not in taken]
                 filling[slot.key] = self.rng.choice(nouns)
-        for slot in form.slots:
-            if slot.sign:
-                allowed = [
-                    self.pairs[filling[noun], slot.kind, slot.sign * label]
-                    for noun in slot.subjects
-                ]
-                words = [
-                    word
-                    for word in allowed[0]
-                    if word not in filling.values() and all(word in others for others in allowed)
-                ]
-                if not words:
-                    return {}
-                # The word least used with this label so far: every word comes to be seen often
-                # enough, and none gives the label away more than the others do.
-                self.rng.shuffle(words)
-                filling[slot.key] = min(words, key=lambda word: self.uses[word, label])
+                continue
+            allowed = [
+                self.pairs[filling[noun], slot.kind, slot.sign * label] for noun in slot.subjects
+            ]
+            words = [
+                word
+                for word in allowed[0]
+                if word not in taken and all(word in others for others in allowed)
+            ]
+            if not words:
+                return {}
+            # The word least used with this label so far: every word comes to be seen often enough,
+            # and none gives the label away more than the others do.
+            self.rng.shuffle(words)
+            filling[slot.key] = min(words, key=lambda word: self.uses[word, label])
         return filling
-
-
-def _in_turn(patterns: list[list[Skeleton]]) -> Iterator[Skeleton]:
-    """Endlessly one skeleton per pattern, then the next of each."""
-    for pattern in cycle([cycle(skeletons) for skeletons in patterns]):
-        yield next(pattern)
 
 
 def _sentence(body: str, opener: str, closer: str) -> str:

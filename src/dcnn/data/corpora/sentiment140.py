@@ -22,7 +22,6 @@ from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError
 from dcnn.files import open_bytes
 
-NEGATIVE, POSITIVE = 0, 1
 CLASSES = ("negative", "positive")
 
 
@@ -36,39 +35,45 @@ class _Form(NamedTuple):
 
 
 _FORMS = (
-    _Form(6, "latin-1", {"0": NEGATIVE, "2": None, "4": POSITIVE}, strict=False),
-    _Form(2, "utf-8", {"0": NEGATIVE, "1": POSITIVE}, strict=True),
+    _Form(6, "latin-1", {"0": 0, "2": None, "4": 1}, strict=False),
+    _Form(2, "utf-8", {"0": 0, "1": 1}, strict=True),
 )
 
 
 def read_sentiment140(path: Path, member: str = "") -> LabelledTexts:
-    """Read a whole file; see ``iterate_sentiment140``."""
+    """Read a whole file, plain or compressed; see ``iterate_sentiment140``.
+
+    Args:
+        path: the file.
+        member: the file to read inside a zip archive that holds several.
+
+    Raises:
+        DataError: the file or a row cannot be used.
+    """
     tweets = list(iterate_sentiment140(path, member))
     targets = np.array([target for _, target in tweets], np.int64)
     return LabelledTexts([text for text, _ in tweets], targets, CLASSES, source=str(path))
 
 
 def iterate_sentiment140(path: Path, member: str = "") -> Iterator[tuple[str, int]]:
-    """The tweets of a file and their class numbers, one by one.
-
-    Args:
-        path: the file, plain or compressed.
-        member: the file to read inside a zip archive that holds several.
-
-    Raises:
-        DataError: the file or a row cannot be used; raised while the tweets are read.
-    """
+    """The tweets of a file and their class numbers, one by one."""
     with open_bytes(path, member) as stream:
         where = f"{path} ({member})" if member else str(path)
         first = stream.readline()
         form = _form_of(where, first)
         # A lone CR belongs to the tweet; the csv module wants the characters as they are.
         lines = io.TextIOWrapper(stream, form.encoding, newline="")
-        reader = csv.reader(chain([_decoded(where, first, form)], lines), strict=form.strict)
+        decoded_first = (line.decode(form.encoding) for line in [first])
+        reader = csv.reader(chain(decoded_first, lines), strict=form.strict)
         try:
             for row in reader:
                 if len(row) != form.columns or row[0] not in form.classes:
-                    raise _malformed(where, reader.line_num, form, row)
+                    raise DataError(
+                        f"{where}, line {reader.line_num}: expected {form.columns} columns with "
+                        f"the label first, one of {', '.join(form.classes)}; got {len(row)} "
+                        f"starting with {shown(row[0] if row else '')}; "
+                        "download the file again, or fix the line"
+                    )
                 target = form.classes[row[0]]
                 if target is not None:
                     text = row[-1]
@@ -77,8 +82,11 @@ def iterate_sentiment140(path: Path, member: str = "") -> Iterator[tuple[str, in
             raise DataError(
                 f"{where}, line {reader.line_num}: not valid CSV ({error}); download the file again"
             ) from error
-        except UnicodeDecodeError as error:  # found a block ahead of the row
-            raise _undecodable(where, f"line {reader.line_num + 1} or later", error) from error
+        except UnicodeDecodeError as error:  # after the first line, found a block ahead of the row
+            line = f"line {reader.line_num + 1} or later" if reader.line_num else "line 1"
+            raise DataError(
+                f"{where}, {line}: not valid {error.encoding} ({error.reason}); convert it"
+            ) from error
 
 
 def _form_of(where: str, first: bytes) -> _Form:
@@ -90,24 +98,4 @@ def _form_of(where: str, first: bytes) -> _Form:
         f"{where}, line 1: {shown(first.decode('latin-1'))} is not the first line of a file of "
         'labelled tweets; expected six columns as in "0","id","date","query","user","tweet", '
         "or two as in 0,tweet"
-    )
-
-
-def _decoded(where: str, first: bytes, form: _Form) -> str:
-    try:
-        return first.decode(form.encoding)
-    except UnicodeDecodeError as error:
-        raise _undecodable(where, "line 1", error) from error
-
-
-def _undecodable(where: str, line: str, error: UnicodeDecodeError) -> DataError:
-    return DataError(f"{where}, {line}: not valid {error.encoding} ({error.reason}); convert it")
-
-
-def _malformed(where: str, line: int, form: _Form, row: list[str]) -> DataError:
-    labels = ", ".join(form.classes)
-    return DataError(
-        f"{where}, line {line}: expected {form.columns} columns with the label first, one of "
-        f"{labels}; got {len(row)} starting with {shown(row[0] if row else '')}; "
-        "download the file again, or fix the line"
     )
