@@ -21,7 +21,7 @@ from dcnn.serve import Limits
 from dcnn.serve.explanations import check_words
 from dcnn.serve.registry import ServedModel
 from dcnn.text.encoder import Encoder
-from dcnn.text.subwords import BPE, SubwordTokenizer
+from dcnn.text.subwords import SubwordTokenizer
 from dcnn.text.tokenizer import GAP, Tokenizer
 from dcnn.text.vocabulary import Vocabulary
 from untrained import make_artifact
@@ -30,7 +30,7 @@ TEXT = "bad plot, lot"
 ENCODERS = {
     "character": Encoder(Tokenizer("characters"), Vocabulary([*"abdlopt", GAP])),
     "subword": Encoder(
-        SubwordTokenizer("bpe", True, BPE((("l", "o"), ("b", "a")))),
+        SubwordTokenizer("bpe", True, (("l", "o"), ("b", "a"))),
         Vocabulary(["p", "ba", "lo", "##d", "##lo", "##t"]),
     ),
     "word": Encoder(Tokenizer("words"), Vocabulary(["bad", "plot", "lot"])),

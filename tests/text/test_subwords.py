@@ -1,6 +1,7 @@
 """Subwords: learned, split, stored and loaded."""
 
 import json
+import pickle
 import subprocess
 import sys
 
@@ -11,12 +12,7 @@ from hypothesis import strategies as st
 from dcnn.config import TextConfig
 from dcnn.errors import MissingExtraError
 from dcnn.text.encoder import Encoder, learn_tokenizer
-from dcnn.text.subwords import (
-    BPE,
-    MAX_WORD_LENGTH,
-    SubwordTokenizer,
-    Unigram,
-)
+from dcnn.text.subwords import MAX_WORD_LENGTH, SubwordTokenizer
 from dcnn.text.vocabulary import UNKNOWN
 
 TEXTS = [
@@ -69,16 +65,15 @@ def learned_once(kind):
 @given(word=st.text("abcdelnrstu", min_size=1, max_size=20))
 def test_a_word_is_split_as_the_library_splits_it(kind, word):
     tokenizers = pytest.importorskip("tokenizers")
-    ours = learned_once(kind).model
+    entries = learned_once(kind).entries
     if kind == "bpe":
-        merged = [left + right for left, right in ours.merges]
+        merged = [left + right for left, right in entries]
         known = dict.fromkeys([*"abcdelnrstu", *"".join(merged), *merged])
-        model = tokenizers.models.BPE(
-            {subword: i for i, subword in enumerate(known)}, [*ours.merges]
-        )
+        model = tokenizers.models.BPE({subword: i for i, subword in enumerate(known)}, [*entries])
     else:
-        model = tokenizers.models.Unigram([("?", -99.0), *ours.subwords], 0)
-    assert ours.split(word) == [token.value for token in model.tokenize(word)]
+        model = tokenizers.models.Unigram([("?", -99.0), *entries], 0)
+    ours = [token.removeprefix("##") for token in learned_once(kind).split_word(word)]
+    assert ours == [token.value for token in model.tokenize(word)]
 
 
 def test_frequent_words_are_subwords_and_subwords_inside_a_word_are_marked():
@@ -171,16 +166,28 @@ def test_damaged_subwords_are_explained(changed, message):
         Encoder.from_json(json.dumps(values))
 
 
+def split(kind, entries, word):
+    """The tokens of a word, joined."""
+    return " ".join(SubwordTokenizer(kind, True, entries).split_word(word))
+
+
 def test_bpe_merges_the_most_important_pair_first():
-    model = BPE((("b", "c"), ("a", "b"), ("bc", "d")))
-    assert model.split("abcd") == ["a", "bcd"]
-    assert model.split("abab") == ["ab", "ab"]
-    assert SubwordTokenizer("bpe", True, model)("ABCD x") == ["a", "##bcd", "x"]
+    merges = (("b", "c"), ("a", "b"), ("bc", "d"))
+    assert split("bpe", merges, "abcd") == "a ##bcd"
+    assert split("bpe", merges, "abab") == "ab ##ab"
+    assert SubwordTokenizer("bpe", True, merges)("ABCD x") == ["a", "##bcd", "x"]
 
 
 def test_unigram_takes_the_most_likely_subwords():
-    model = Unigram((("a", -2.0), ("b", -2.0), ("ab", -3.0), ("aba", -8.0)))
-    assert model.split("aba") == ["ab", "a"]
-    assert model.split("a?b") == ["a", "?", "b"]
+    scored = (("a", -2.0), ("b", -2.0), ("ab", -3.0), ("aba", -8.0))
+    assert split("unigram", scored, "aba") == "ab ##a"
+    assert split("unigram", scored, "a?b") == "a ##? ##b"
     # An unknown character costs more than any subword that holds it.
-    assert Unigram((("ab", -3.0), ("b", -1.0))).split("ab") == ["ab"]
+    assert split("unigram", (("ab", -3.0), ("b", -1.0)), "ab") == "ab"
+
+
+def test_a_tokenizer_that_was_used_can_be_sent_to_another_process():
+    for kind in LEARNED:
+        tokenizer = learned_once(kind)
+        tokens = tokenizer("unreadable")
+        assert pickle.loads(pickle.dumps(tokenizer))("unreadable") == tokens

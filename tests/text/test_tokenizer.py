@@ -100,3 +100,11 @@ def test_no_visible_character_is_lost(text):
 
 def test_a_long_text_takes_no_longer_than_its_length():
     assert len(words("word, " * 10_000)) == 20_000
+
+
+def test_the_time_of_a_run_of_combining_marks_grows_with_its_length_alone():
+    # Sorting the whole run as NFC asks would take minutes.
+    text = "a" + "\u0315\u0300" * 200_000
+    tokens = words(text)
+    assert len(tokens) == 1
+    assert words(tokens[0]) == tokens

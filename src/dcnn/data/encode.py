@@ -1,8 +1,8 @@
 """Encoding corpora into the store (``dcnn.data.store``): tokenize once, train many times.
 
 - ``encode_files`` encodes the files of a corpus that is larger than memory, one file per process.
-  A file that was encoded for one corpus serves another, an encoding that was stopped goes on with
-  the files that are missing, and a file that cannot be read does not affect the others.
+  A file that was encoded for one corpus serves another, an encoding that was stopped continues
+  with the files that are missing, and a file that cannot be read does not affect the others.
 - ``prepare_corpus`` gives encoded files one vocabulary and one dev set. It goes through the blocks
   up to three times and reads labels and words only.
 - ``load_or_encode`` does both for a corpus that fits into memory, as the experiments need it.
@@ -14,7 +14,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -25,23 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.config import TextConfig, TrainingConfig
+from dcnn.data import store as stored
 from dcnn.data.batching import Examples
-from dcnn.data.columns import Columns, shown, shown_names
+from dcnn.data.columns import shown, shown_names
 from dcnn.data.labels import LabelFormat, one_label_only
 from dcnn.data.readers import ShardReader, TableOptions
 from dcnn.data.records import NoRowsError
 from dcnn.data.split import sample_rows
-from dcnn.data.store import (
-    HELD_OUT,
-    TOKENIZER,
-    Block,
-    Corpus,
-    EncodedFile,
-    Store,
-    block_name,
-    hash_key,
-    save_tensors,
-)
+from dcnn.data.store import Block, Corpus, EncodedFile, Store, block_name, hash_key, save_tensors
 from dcnn.errors import ConfigError, DataError, DcnnError, StorageError
 from dcnn.files import file_sha256
 from dcnn.text.encoder import Encoder, learn_tokenizer
@@ -53,8 +44,8 @@ from dcnn.text.vocabulary import (
     Sentences,
     TokenizedTexts,
     Vocabulary,
-    most_frequent,
     tokenize_chunk,
+    worker_pool,
 )
 
 BLOCK_ROWS = 1 << 16  # a block of so many tweets has fewer than 2**16 distinct words
@@ -77,8 +68,7 @@ def save_block(
     weights: Sequence[float] | None = None,
 ) -> Block:
     """Write one block of an entry: texts with the label and, where given, the weight of each."""
-    counts = np.bincount(texts.ids, minlength=len(texts.words))
-    texts = texts.without_empty()
+    counts, texts = texts.counts, texts.without_empty()
     label_ids: dict[str, int] = {}
     targets = np.array([label_ids.setdefault(label, len(label_ids)) for label in labels], np.int64)
     tensors: dict[str, NDArray[Any]] = {
@@ -102,21 +92,10 @@ def _words(corpus: Corpus, place: int) -> list[str]:
 
 @dataclass(frozen=True)
 class FileEncoder:
-    """Encodes the files of one corpus; may be sent to another process.
-
-    Attributes:
-        store: where to.
-        options: how to read, as the user gave it.
-        first: the file whose columns are used for all.
-        columns: those.
-        tokenizer: splits a text.
-        block_rows: examples per block.
-    """
+    """Encodes the files of one corpus; may be sent to another process."""
 
     store: Store
-    options: TableOptions
-    first: Path
-    columns: Columns
+    reader: ShardReader  # that knows the columns, which are those of its first file
     tokenizer: Tokenizer
     block_rows: int = BLOCK_ROWS
 
@@ -124,12 +103,7 @@ class FileEncoder:
     def for_files(
         cls, paths: Sequence[Path], options: TableOptions, text: TextConfig, store: Store
     ) -> "FileEncoder":
-        """Find the columns in the first of ``paths`` that has rows.
-
-        Raises:
-            ConfigError: the subwords would have to be learned from all files first.
-            DataError: a column cannot be found, or rows have several labels.
-        """
+        """Find the columns in the first of ``paths`` that has rows."""
         if text.tokenizer == "bpe" or text.tokenizer == "unigram":
             raise ConfigError(
                 f"text.tokenizer={text.tokenizer} is learned from texts in memory; for a corpus on "
@@ -142,33 +116,28 @@ class FileEncoder:
                 f"{first} has several labels per row, and a corpus on disk has one; "
                 "train in memory with --no-stream, or give a column with one label per row"
             )
-        tokenizer = Tokenizer(text.tokenizer, text.lowercase)
-        return cls(store, options, first, columns, tokenizer)
+        return cls(store, reader, Tokenizer(text.tokenizer, text.lowercase))
 
     def encode(self, path: Path, progress: Progress) -> EncodedFile:
         """Find a file in the store, or encode it.
 
-        Args:
-            path: the file.
-            progress: called with the number of examples of each block, and with 0 while another
-                process encodes the same file; may raise.
+        ``progress`` is called with the number of examples of each block, and with 0 while another
+        process encodes the same file; it may raise.
         """
+        options, columns = self.reader.options, self.reader.columns
         key = hash_key(
             suffixes=path.suffixes[-2:],
-            encoding=self.options.encoding,
-            header=self.options.header,
-            columns=asdict(self.columns),
+            encoding=options.encoding,
+            header=options.header,
+            columns=columns and asdict(columns),
             tokenizer=asdict(self.tokenizer),
             block_rows=self.block_rows,
             source=file_sha256(path),
         )
 
         def write(folder: Path) -> dict[str, Any]:
-            label_format = LabelFormat(multi_label=False, source=str(self.first))
-            reader = ShardReader(
-                self.options, True, self.first, self.columns, label_format=label_format
-            )
-            rows = reader.rows(path)
+            label_format = LabelFormat(multi_label=False, source=str(self.reader.first))
+            rows = replace(self.reader, label_format=label_format).rows(path)
             blocks: list[Block] = []
             with suppress(NoRowsError):
                 while chunk := list(islice(rows, self.block_rows)):
@@ -178,7 +147,7 @@ class FileEncoder:
                     weights = [row.weight or 0.0 for row in chunk] if weighted else None
                     blocks.append(save_block(folder, key, len(blocks), texts, labels, weights))
                     progress(len(chunk))
-            label_types = [kind.__name__ for kind in reader.label_format.kinds]
+            label_types = [kind.__name__ for kind in label_format.kinds]
             return {"blocks": [asdict(block) for block in blocks], "label_types": label_types}
 
         metadata = self.store.load_or_write(key, write, lambda: progress(0))
@@ -198,15 +167,9 @@ def encode_files(
 ) -> list[EncodedFile]:
     """Every file in the store: found there, or else encoded.
 
-    Args:
-        paths: the files of a corpus.
-        encoder: for these.
-        processes: how many to use, each for one file at a time; see ``tokenize_texts``.
-        progress: called with the number of examples encoded so far, now and then.
-
-    Raises:
-        DataError: some files cannot be used; all others are encoded and kept.
-        StorageError: the disk refused; what was complete before is kept.
+    Each of the ``processes`` encodes one file at a time; see ``tokenize_texts``. ``progress`` is
+    called with the number of examples encoded so far, now and then. Where some files cannot be
+    used, all others are encoded and kept.
     """
     if processes < 2 or len(paths) < 2 or multiprocessing.current_process().daemon:
         total = 0
@@ -222,20 +185,16 @@ def encode_files(
     files = [outcome for outcome in outcomes if isinstance(outcome, EncodedFile)]
     faults = [outcome for outcome in outcomes if isinstance(outcome, str)]
     if faults:
-        others = (
-            f" (and {len(faults) - 1} more files: {'; '.join(faults[1:])})" if faults[1:] else ""
-        )
+        more = f" (and {len(faults) - 1} more files: {'; '.join(faults[1:])})" if faults[1:] else ""
         raise DataError(
-            f"{faults[0]}{others}; {len(files)} of {len(paths)} files are encoded and kept: fix "
-            "the others or remove them, and the same command goes on from there"
+            f"{faults[0]}{more}; {len(files)} of {len(paths)} files are encoded and kept: fix "
+            "the others or remove them, and the same command continues from there"
         )
     return files
 
 
-_Outcome = EncodedFile | str  # a string says what is wrong with the file
-
-
-def _outcome(encoder: FileEncoder, path: Path, progress: Progress) -> _Outcome:
+def _outcome(encoder: FileEncoder, path: Path, progress: Progress) -> EncodedFile | str:
+    """The encoded file, or what is wrong with it."""
     try:
         return encoder.encode(path, progress)
     except StorageError:
@@ -267,7 +226,7 @@ def _add(count: int) -> None:
         raise _StoppedError
 
 
-def _encode_in_worker(encoder: FileEncoder, path: Path) -> _Outcome:
+def _encode_in_worker(encoder: FileEncoder, path: Path) -> EncodedFile | str:
     _add(0)
     return _outcome(encoder, path, _add)
 
@@ -287,27 +246,25 @@ def _interrupts_blocked() -> Iterator[None]:
 
 def _encode_in_processes(
     encoder: FileEncoder, paths: Sequence[Path], processes: int, progress: Progress
-) -> list[_Outcome]:
-    # A fork of a process with threads, such as torch's, may hang.
-    context = multiprocessing.get_context("spawn")
-    shared = context.Array("q", 2)
-    pool = ProcessPoolExecutor(processes, context, _start_worker, (shared,))
+) -> list[EncodedFile | str]:
+    shared = multiprocessing.get_context("spawn").Array("q", 2)
     try:
-        with _interrupts_blocked():
-            results = [pool.submit(_encode_in_worker, encoder, path) for path in paths]
-        running: set[Future[_Outcome]] = set(results)
-        while running:
-            _, running = wait(running, _SECONDS_BETWEEN_REPORTS, FIRST_COMPLETED)
-            progress(shared[0])
-        return [result.result() for result in results]
+        with worker_pool(processes, _start_worker, shared) as pool:
+            try:
+                with _interrupts_blocked():
+                    results = [pool.submit(_encode_in_worker, encoder, path) for path in paths]
+                running = set(results)
+                while running:
+                    _, running = wait(running, _SECONDS_BETWEEN_REPORTS, FIRST_COMPLETED)
+                    progress(shared[0])
+                return [result.result() for result in results]
+            finally:
+                shared[1] = 1
     except BrokenExecutor as error:
         raise StorageError(
             f"a process that encoded the corpus was killed ({error}); the files that were complete "
-            "are kept: make room in memory, and the same command goes on from there"
+            "are kept: make room in memory, and the same command continues from there"
         ) from error
-    finally:
-        shared[1] = 1
-        pool.shutdown(cancel_futures=True)
 
 
 def prepare_corpus(
@@ -318,19 +275,10 @@ def prepare_corpus(
     classes: Sequence[str],
     store: Store,
 ) -> Corpus:
-    """The corpus of ``files`` from the store; prepared first if it is not there.
+    """The corpus of ``files`` from their store; prepared first if it is not there.
 
-    Args:
-        files: encoded, in their order.
-        tokenizer: that they were encoded with.
-        text: which words are kept.
-        split: the share and the seed of a dev set to hold out; none holds out nothing.
-        classes: the labels by class number.
-        store: that holds the files.
-
-    Raises:
-        DataError: a block cannot be read, or every weight is zero.
-        StorageError: the disk refused.
+    ``text`` says which words are kept; ``split`` has the share and the seed of a dev set to hold
+    out, and none holds out nothing.
     """
     key = hash_key(
         files=[file.key for file in files],
@@ -350,9 +298,9 @@ def prepare_corpus(
         for place in range(len(blocks)):
             ids = np.array([*vocabulary.ids(_words(corpus, place)), UNKNOWN])  # last: an empty text
             save_tensors(folder / block_name(place), {"ids": ids})
-        save_tensors(folder / HELD_OUT, {"rows": corpus.held_out})
+        save_tensors(folder / stored.HELD_OUT, {"rows": corpus.held_out})
         encoder = Encoder(tokenizer, vocabulary)
-        (folder / TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
+        (folder / stored.TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
         return {
             "classes": classes,
             "weight_per_class": weights,
@@ -368,31 +316,24 @@ _NO_ROWS = np.empty(0, np.int64)
 def _hold_out(corpus: Corpus, split: TrainingConfig | None) -> Ints:
     if split is None:
         return _NO_ROWS
-    counts = dict.fromkeys(corpus.classes, 0)
-    for block in corpus.blocks:
-        for label, count in zip(block.labels, block.counts, strict=True):
-            counts[label] += count
     blocks = (
         (block.labels, corpus.tensors(place)["targets"])
         for place, block in enumerate(corpus.blocks)
     )
-    return sample_rows(counts, split.dev_fraction, split.seed, blocks)
+    return sample_rows(_label_counts(corpus.blocks), split.dev_fraction, split.seed, blocks)
 
 
 def _weight_per_class(corpus: Corpus) -> list[float]:
     """Total weight of the training examples per class."""
-    total = dict.fromkeys(corpus.classes, 0.0)
+    total = np.zeros(len(corpus.classes))
     for place, block in enumerate(corpus.blocks):
-        tensors = corpus.tensors(place)
-        targets, weights = tensors["targets"], tensors.get("weights")
+        weights = corpus.tensors(place).get("weights")
         values = np.ones(block.rows) if weights is None else weights.astype(np.float64)
         values[corpus.held_out_in(place)] = 0
-        sums = np.bincount(targets, values, len(block.labels))
-        for label, value in zip(block.labels, sums.tolist(), strict=True):
-            total[label] += value
-    if len(corpus) and not any(total.values()):
+        total += np.bincount(corpus.targets(place), values, len(total))
+    if len(corpus) and not total.any():
         raise DataError("every training example has weight 0; give at least one a weight above 0")
-    return list(total.values())
+    return total.tolist()
 
 
 def _learn_vocabulary(corpus: Corpus, config: TextConfig) -> Vocabulary:
@@ -409,9 +350,8 @@ def _learn_vocabulary(corpus: Corpus, config: TextConfig) -> Vocabulary:
         total.update(dict(zip(_words(corpus, place), counts.tolist(), strict=True)))
         if len(total) > MAX_COUNTED_WORDS:
             total = drop_rarest(total, MAX_COUNTED_WORDS // 2)
-    words = list(total)
-    kept = most_frequent(np.fromiter(total.values(), np.int64, len(words)), config)
-    return Vocabulary([words[index] for index in kept])
+    counts = np.fromiter(total.values(), np.int64, len(total))
+    return Vocabulary.most_frequent(list(total), counts, config)
 
 
 def drop_rarest(counts: Counter[str], limit: int) -> Counter[str]:
@@ -436,17 +376,9 @@ def load_or_encode(
 ) -> tuple[Encoder, Examples]:
     """A corpus in memory, and its encoder: from the store, or else read and encoded.
 
-    Args:
-        sources: every file that ``read`` reads.
-        reading: names what is read from them and how; another way of reading has another name.
-        read: starts reading texts and class numbers; they are taken one by one.
-        config: how a text becomes ids.
-        classes: the labels by class number.
-        store: where it is kept. One that cannot be written to is done without.
-        processes: how many to tokenize in; see ``dcnn.text.vocabulary``.
-
-    Raises:
-        DataError: a source cannot be read.
+    ``read`` starts reading texts and class numbers from the files ``sources``; they are taken one
+    by one. ``reading`` names what is read and how: another way of reading has another name. A store
+    that cannot be written to is done without.
     """
     key = hash_key(
         sources=[file_sha256(source) for source in sources],
@@ -467,13 +399,13 @@ def load_or_encode(
         labels = (classes[target] for target in targets)
         block = save_block(folder, key, 0, tokenized, labels)
         encoder = Encoder(tokenizer, Vocabulary([]))
-        (folder / TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
+        (folder / stored.TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
         return {"blocks": [asdict(block)], "label_types": []}
 
     try:
         file = _encoded_file(reading, key, store.load_or_write(key, write))
-        stored = (store.folder(key) / TOKENIZER).read_text(encoding="utf-8")
-        tokenizer = Encoder.from_json(stored).tokenizer
+        description = (store.folder(key) / stored.TOKENIZER).read_text(encoding="utf-8")
+        tokenizer = Encoder.from_json(description).tokenizer
         corpus = prepare_corpus([file], tokenizer, config, None, classes, store)
         return corpus.encoder, corpus.window([0]).examples
     except StorageError as error:
@@ -486,28 +418,21 @@ _LABEL_TYPES = {"str": "strings", "bool": "booleans", "int": "integers", "float"
 
 
 def count_labels(files: Sequence[EncodedFile], source: str, *, splits: bool) -> Counter[str]:
-    """Examples per label of files that were encoded separately.
+    """Examples per label of files that were encoded separately, checked over all of them.
 
-    Args:
-        files: of one corpus, in their order.
-        source: what the user named, for messages.
-        splits: whether a dev set is held out, so that every label needs two examples.
-
-    Raises:
-        DataError: labels differ in kind between files, or nothing can be learned from them.
+    ``source`` is what the user named. ``splits`` says whether a dev set is held out, so that every
+    label needs two examples.
     """
     _check_label_types(files)
     _check_shared_labels(files)
-    counts: Counter[str] = Counter()
-    for file in files:
-        counts.update(_labels(file))
+    counts = _label_counts(block for file in files for block in file.blocks)
     if not counts:
         raise DataError(f"{source}: no rows can be read from any of its {len(files)} files")
     if len(counts) == 1:
         raise one_label_only(source, next(iter(counts)))
     single = [label for label, count in counts.items() if count == 1]
     if splits and single:
-        where = next(file.source for file in files if single[0] in _labels(file))
+        where = next(file.source for file in files if single[0] in _label_counts(file.blocks))
         raise DataError(
             f"{where}: the label {shown(single[0])} has a single example in all files, too few for "
             "both training and the dev set held out from it; add examples, drop the label, or give "
@@ -516,24 +441,24 @@ def count_labels(files: Sequence[EncodedFile], source: str, *, splits: bool) -> 
     return counts
 
 
-def _labels(file: EncodedFile) -> Counter[str]:
+def _label_counts(blocks: Iterable[Block]) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for block in file.blocks:
+    for block in blocks:
         counts.update(dict(zip(block.labels, block.counts, strict=True)))
     return counts
 
 
 def _check_label_types(files: Sequence[EncodedFile]) -> None:
     """Integers in one file and strings in another are likely two codings."""
-    known: dict[str, str] = {}
+    known: dict[str, str] = {}  # and the first file of each
     for file in files:
         for kind in file.label_types:
-            others = {source: other for other, source in known.items() if source != file.source}
+            others = [other for other, source in known.items() if source != file.source]
             if kind not in known and others:
-                source, other = next(iter(others.items()))
                 raise DataError(
-                    f"{file.source}: its labels are {_LABEL_TYPES[kind]}, where those of {source} "
-                    f"are {_LABEL_TYPES[other]}; write the labels of all files alike"
+                    f"{file.source}: its labels are {_LABEL_TYPES[kind]}, where those of "
+                    f"{known[others[0]]} are {_LABEL_TYPES[others[0]]}; write the labels of all "
+                    "files alike"
                 )
             known.setdefault(kind, file.source)
 
@@ -546,14 +471,14 @@ def _check_shared_labels(files: Sequence[EncodedFile]) -> None:
     first: EncodedFile | None = None
     known: set[str] = set()
     for file in files:
-        labels = _labels(file)
+        labels = _label_counts(file.blocks)
         if len(labels) < 2:
             continue
         if first is not None and known.isdisjoint(labels):
             raise DataError(
                 f"{file.source}: its labels are {shown_names(labels)}, and {first.source} has "
-                f"{shown_names(_labels(first))} and none of these; write the labels of all files "
-                "alike, or leave out the files that are not of this corpus"
+                f"{shown_names(_label_counts(first.blocks))} and none of these; write the labels "
+                "of all files alike, or leave out the files that are not of this corpus"
             )
         first = first or file
         known |= set(labels)

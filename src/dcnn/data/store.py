@@ -69,35 +69,27 @@ def hashed_code() -> list[Path]:
 
 @cache
 def _code_hash() -> str:
-    versions = [
-        dcnn.__version__,
-        *sys.version_info[:2],
-        unicodedata.unidata_version,
-        np.__version__,
-    ]
-    return "/".join([*map(str, versions), *sorted(map(file_sha256, hashed_code()))])
+    python = (*sys.version_info[:2], unicodedata.unidata_version)
+    versions = map(str, (dcnn.__version__, *python, np.__version__))
+    return "/".join([*versions, *sorted(map(file_sha256, hashed_code()))])
 
 
 def save_tensors(path: Path, tensors: dict[str, NDArray[Any]]) -> None:
     """Write arrays to a file, integers with as few bytes as their values need."""
-    path.write_bytes(safetensors.numpy.save({name: _compact(t) for name, t in tensors.items()}))
+    compact = {
+        name: values.astype(np.min_scalar_type(values.max()))
+        if values.dtype.kind == "i" and len(values)
+        else values
+        for name, values in tensors.items()
+    }
+    path.write_bytes(safetensors.numpy.save(compact))
 
 
-def _compact(values: NDArray[Any]) -> NDArray[Any]:
-    if values.dtype.kind != "i" or not len(values):
-        return values
-    return values.astype(np.min_scalar_type(values.max()))
-
-
+@dataclass(frozen=True)
 class TensorFile:
-    """Arrays on disk, each read when it is asked for.
+    """Arrays on disk, each read when it is asked for."""
 
-    Raises:
-        DataError: the file is missing or damaged.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         with self._open() as tensors:
@@ -127,11 +119,7 @@ class TensorFile:
 
 @dataclass(frozen=True)
 class Store:
-    """The entries in a cache folder.
-
-    Attributes:
-        cache: that folder, which the user names.
-    """
+    """The entries in a cache folder, which the user names."""
 
     cache: Path
 
@@ -148,14 +136,12 @@ class Store:
         folder = self.folder(key)
         try:
             entry = json.loads((folder / ENTRY).read_bytes())
-            if entry["key"] != key:
-                return None
-            if any(file_sha256(folder / name) != sum_ for name, sum_ in entry["sha256"].items()):
-                return None
-            metadata: dict[str, Any] = json.loads((folder / METADATA).read_bytes())
+            undamaged = entry["key"] == key and all(
+                file_sha256(folder / name) == expected for name, expected in entry["sha256"].items()
+            )
+            return json.loads((folder / METADATA).read_bytes()) if undamaged else None
         except (OSError, DataError, ValueError, LookupError, TypeError, RecursionError):
             return None
-        return metadata
 
     def load_or_write(
         self,
@@ -165,30 +151,23 @@ class Store:
     ) -> dict[str, Any]:
         """The metadata of an entry, which is written first if it is not there.
 
-        Args:
-            key: of the entry.
-            write: writes the files of the entry into an empty folder and returns its metadata.
-            waiting: called now and then while another process writes the entry; may raise.
-
-        Raises:
-            StorageError: the disk refused.
+        ``write`` writes the files of the entry into an empty folder and returns its metadata.
+        ``waiting`` is called now and then while another process writes the entry; it may raise.
         """
         metadata = self.load(key)
-        if metadata is None:
-            with self.lock(key, waiting):
-                metadata = self.load(key)  # another process may have written it
-                if metadata is None:
-                    metadata = self._write(key, write)
-        return metadata
-
-    def _write(self, key: str, write: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-        with write_folder_atomically(self.folder(key)) as folder:
-            metadata = write(folder)
-            (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
-            checksums = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
-            entry = json.dumps({"key": key, "sha256": checksums})
-            (folder / ENTRY).write_text(entry, encoding="utf-8")
-        return metadata
+        if metadata is not None:
+            return metadata
+        with self.lock(key, waiting):
+            metadata = self.load(key)  # another process may have written it
+            if metadata is not None:
+                return metadata
+            with write_folder_atomically(self.folder(key)) as folder:
+                metadata = write(folder)
+                (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
+                checksums = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
+                entry = json.dumps({"key": key, "sha256": checksums})
+                (folder / ENTRY).write_text(entry, encoding="utf-8")
+            return metadata
 
     @contextmanager
     def lock(self, key: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -203,7 +182,10 @@ class Store:
                 except Timeout:
                     waiting()
         except OSError as error:
-            raise StorageError(f"{path} could not be written ({error.strerror})") from error
+            raise StorageError(
+                f"{path} could not be written ({error.strerror}); make room, or set DCNN_CACHE to "
+                "a folder for encoded corpora that can be written"
+            ) from error
         try:
             yield
         finally:
@@ -217,87 +199,52 @@ def block_name(index: int) -> str:
 
 @dataclass(frozen=True)
 class Block:
-    """What is known about a block without opening it.
+    """What is known about a block without opening it."""
 
-    Attributes:
-        key: of the entry that holds it.
-        index: in that entry.
-        rows: number of examples.
-        labels: its labels in the order of first occurrence; stored targets index this list.
-        counts: examples per label.
-    """
-
-    key: str
-    index: int
+    key: str  # of the entry that holds it
+    index: int  # in that entry
     rows: int
-    labels: list[str]
-    counts: list[int]
+    labels: list[str]  # in the order of first occurrence; stored targets index this list
+    counts: list[int]  # examples per label
 
 
 @dataclass(frozen=True)
 class EncodedFile:
-    """A file of a corpus in the store.
+    """A file of a corpus in the store."""
 
-    Attributes:
-        source: the file, for messages.
-        key: of its entry.
-        blocks: none if the file has no rows.
-        label_types: the types of its labels, where the file format has types.
-    """
-
-    source: str
-    key: str
-    blocks: list[Block]
-    label_types: list[str]
+    source: str  # the file, for messages
+    key: str  # of its entry
+    blocks: list[Block]  # none if the file has no rows
+    label_types: list[str]  # of its labels, where the file format has types
 
 
 @dataclass(frozen=True)
 class Window:
-    """The training examples of some blocks, of which this process may read a part.
+    """The training examples of some blocks, of which this process may read a part."""
 
-    Attributes:
-        lengths: (sentences,) tokens of every sentence of the window.
-        first: index of the first sentence that was read.
-        last: index after the last sentence of this process; may be ``first``.
-        examples: the sentences from ``first`` on, with targets and weights. At least one, also
-            where this process has none: there must be something to compute with.
-    """
-
-    lengths: Ints
-    first: int
-    last: int
+    lengths: Ints  # (sentences,) tokens of every sentence of the window
+    first: int  # index of the first sentence that was read
+    last: int  # index after the last sentence of this process; may be ``first``
+    # The sentences from ``first`` on, with targets and weights. At least one, also where this
+    # process has none: there must be something to compute with.
     examples: Examples
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Encoded files with one vocabulary and one dev set.
-
-    Attributes:
-        store: holds the corpus and its files.
-        key: of the entry.
-        classes: the labels by class number.
-        encoder: with the vocabulary of the training part.
-        held_out: rows of the dev set, ascending, counted over all blocks.
-        weight_per_class: total weight of the training examples per class.
-        blocks: in their order.
-    """
+    """Encoded files with one vocabulary and one dev set."""
 
     store: Store
     key: str
     classes: tuple[str, ...]
-    encoder: Encoder
-    held_out: Ints
-    weight_per_class: tuple[float, ...]
+    encoder: Encoder  # with the vocabulary of the training part
+    held_out: Ints  # rows of the dev set, ascending, counted over all blocks
+    weight_per_class: tuple[float, ...]  # of the training examples
     blocks: list[Block]
 
     @classmethod
     def load(cls, store: Store, key: str) -> "Corpus":
-        """A corpus that was prepared before.
-
-        Raises:
-            DataError: it is missing or damaged.
-        """
+        """A corpus that was prepared before."""
         metadata = store.load(key)
         if metadata is None:
             raise DataError(
@@ -340,23 +287,23 @@ class Corpus:
         rows: Ints = self.held_out[first:last] - bounds[0]
         return rows
 
+    def targets(self, place: int) -> Ints:
+        """(rows,) class numbers of all examples of a block."""
+        labels = self.blocks[place].labels
+        to_class = np.array([self.classes.index(label) for label in labels], np.int64)
+        return np.take(to_class, self.tensors(place)["targets"])
+
     def dev(self) -> Examples:
         """The examples that are held out."""
-        rows = [self.held_out_in(place) for place in range(len(self.blocks))]
+        rows = enumerate(map(self.held_out_in, range(len(self.blocks))))
         return _concatenated(
-            [
-                self._examples(place, chosen, self._lengths(place))
-                for place, chosen in enumerate(rows)
-                if len(chosen)
-            ]
+            [self._examples(place, own, self._lengths(place)) for place, own in rows if len(own)]
         )
 
     def window(self, places: Sequence[int], part: tuple[int, int] = (0, 1)) -> Window:
         """The training examples of the blocks at ``places``.
 
-        Args:
-            places: indices of blocks.
-            part: the rank of this process and the number of processes; each reads its share.
+        ``part`` is the rank of this process and the number of processes; each reads its share.
         """
         lengths = [self._lengths(place) for place in places]
         kept = [
@@ -387,18 +334,16 @@ class Corpus:
         sentences = Sentences(to_vocabulary[ids], offsets[first : last + 1] - offsets[first])
         if len(rows) < last - first:
             sentences = sentences.select(rows - first)
-        to_class = np.array(
-            [self.classes.index(label) for label in self.blocks[place].labels], np.int64
-        )
         weights = block.get("weights")
-        return Examples(
-            sentences, to_class[block["targets"][rows]], None if weights is None else weights[rows]
-        )
+        weights = None if weights is None else weights[rows]
+        return Examples(sentences, self.targets(place)[rows], weights)
 
 
 def _concatenated(parts: Sequence[Examples]) -> Examples:
     if not parts:
         return Examples(Sentences.from_lists([]), np.empty(0, np.int64))
+    if len(parts) == 1:
+        return parts[0]
     weights = [part.weights for part in parts if part.weights is not None]
     return Examples(
         Sentences.from_flat(

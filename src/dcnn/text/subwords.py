@@ -16,13 +16,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from dcnn.config import TextConfig
-from dcnn.errors import MissingExtraError
+from dcnn.errors import needs_extra
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vocabulary import Sentences, TokenizedTexts
 
@@ -40,137 +41,24 @@ UNKNOWN_PENALTY = 10.0
 
 _CACHED_WORDS = 1 << 17  # words repeat
 
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class BPE:
-    """Byte-pair encoding (Sennrich et al., 2016), on code points.
-
-    Attributes:
-        merges: pairs of neighbours that become one subword, the most important first.
-    """
-
-    merges: tuple[tuple[str, str], ...]
-    _ranks: dict[tuple[str, str], int] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        ranks = {pair: rank for rank, pair in enumerate(self.merges)}
-        if len(ranks) != len(self.merges):
-            raise ValueError("a pair occurs twice in merges")
-        object.__setattr__(self, "_ranks", ranks)
-
-    def split(self, word: str) -> list[str]:
-        """The subwords of ``word``: the most important pair is merged until none is left."""
-        parts, ranks, none = list(word), self._ranks, len(self._ranks)
-        while len(parts) > 1:
-            rank, at = min((ranks.get(pair, none), at) for at, pair in enumerate(pairwise(parts)))
-            if rank == none:
-                break
-            parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        return parts
-
-    def to_values(self) -> dict[str, Any]:
-        """What ``from_values`` reads; no subword has a space in it."""
-        return {"merges": [f"{left} {right}" for left, right in self.merges]}
-
-    @classmethod
-    def from_values(cls, values: dict[str, Any]) -> Self:
-        """Read what ``to_values`` wrote; raises ``ValueError`` if it is damaged."""
-        return cls(_parsed(values, "merges", _pair, "two subwords separated by a space"))
-
-
-@dataclass(frozen=True)
-class Unigram:
-    """The unigram language model (Kudo, 2018): the most likely sequence of subwords.
-
-    Attributes:
-        subwords: each with its logarithmic probability.
-    """
-
-    subwords: tuple[tuple[str, float], ...]
-    _scores: dict[str, float] = field(init=False, repr=False, compare=False)
-    _longest: int = field(init=False, repr=False, compare=False)
-    _unknown: float = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        scores = dict(self.subwords)
-        if len(scores) != len(self.subwords):
-            raise ValueError("a subword occurs twice in pieces")
-        object.__setattr__(self, "_scores", scores)
-        object.__setattr__(self, "_longest", max(map(len, scores), default=1))
-        object.__setattr__(self, "_unknown", min(scores.values(), default=0.0) - UNKNOWN_PENALTY)
-
-    def split(self, word: str) -> list[str]:
-        """The subwords of ``word`` whose probabilities have the largest product (Viterbi)."""
-        best = [0.0] + [-math.inf] * len(word)  # score of the first n code points
-        came_from = [0] * (len(word) + 1)
-        for start in range(len(word)):
-            for end in range(start + 1, min(start + self._longest, len(word)) + 1):
-                score = self._scores.get(word[start:end])
-                if score is None:
-                    if end > start + 1:
-                        continue
-                    score = self._unknown
-                if best[start] + score > best[end]:
-                    best[end], came_from[end] = best[start] + score, start
-        parts, end = [], len(word)
-        while end:
-            parts.append(word[came_from[end] : end])
-            end = came_from[end]
-        return parts[::-1]
-
-    def to_values(self) -> dict[str, Any]:
-        """What ``from_values`` reads."""
-        return {"pieces": [f"{subword} {score!r}" for subword, score in self.subwords]}
-
-    @classmethod
-    def from_values(cls, values: dict[str, Any]) -> Self:
-        """Read what ``to_values`` wrote; raises ``ValueError`` if it is damaged."""
-        return cls(_parsed(values, "pieces", _scored, "a subword, a space and a finite number"))
-
-
-def _parsed(
-    values: dict[str, Any], name: str, parse: Callable[[str], _T | None], rule: str
-) -> tuple[_T, ...]:
-    """The entries of a list; ``parse`` gives none for one that breaks the rule."""
-    lines = values.get(name)
-    if not isinstance(lines, list):
-        raise ValueError(f"{name} must be a list; each entry is {rule}")  # noqa: TRY004
-    entries = []
-    for line in lines:
-        entry = parse(line) if isinstance(line, str) else None
-        if entry is None:
-            raise ValueError(f"{name}: {line!r:.60} must be {rule}")
-        entries.append(entry)
-    return tuple(entries)
-
-
-def _pair(line: str) -> tuple[str, str] | None:
-    left, _, right = line.partition(" ")
-    return (left, right) if left and right and " " not in right else None
-
-
-def _scored(line: str) -> tuple[str, float] | None:
-    subword, _, number = line.partition(" ")
-    try:
-        score = float(number)
-    except ValueError:
-        return None
-    return (subword, score) if subword and math.isfinite(score) else None
-
-
-SubwordModel = BPE | Unigram
-MODELS: dict[Learned, type[BPE] | type[Unigram]] = {"bpe": BPE, "unigram": Unigram}
+# How a model folder writes what was learned: under which name, what may not occur twice, and how.
+_FORMATS: dict[Learned, tuple[str, str, str]] = {
+    "bpe": ("merges", "a pair", "two subwords separated by a space"),
+    "unigram": ("pieces", "a subword", "a subword, a space and a finite number"),
+}
 
 
 @dataclass(frozen=True)
 class SubwordTokenizer:
-    """Splits a text into subwords; callers use it as they use ``Tokenizer``."""
+    """Splits a text into subwords; callers use it as they use ``Tokenizer``.
+
+    The entries of byte-pair encoding are pairs of neighbours that become one subword, the most
+    important first; those of the unigram model are subwords with their logarithmic probabilities.
+    """
 
     preset: Learned
     lowercase: bool
-    model: SubwordModel
+    entries: tuple[tuple[str, Any], ...]
     _known: dict[str, list[str]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -193,10 +81,84 @@ class SubwordTokenizer:
         if tokens is None:
             if len(self._known) >= _CACHED_WORDS:
                 self._known.clear()
-            first, *others = (sub for part in _parts(word) for sub in self.model.split(part))
+            first, *others = (sub for part in _parts(word) for sub in self._split(part))
             tokens = [first, *(CONTINUES + subword for subword in others)]
             self._known[word] = tokens
         return tokens
+
+    @cached_property
+    def _split(self) -> Callable[[str], list[str]]:
+        if self.preset == "bpe":
+            return partial(split_bpe, {pair: rank for rank, pair in enumerate(self.entries)})
+        scores = dict(self.entries)
+        unknown = min(scores.values(), default=0.0) - UNKNOWN_PENALTY
+        return partial(split_unigram, scores, unknown, max(map(len, scores), default=1))
+
+    def to_values(self) -> dict[str, Any]:
+        """What was learned, as ``from_values`` reads it; no subword has a space in it."""
+        return {_FORMATS[self.preset][0]: [f"{left} {right}" for left, right in self.entries]}
+
+    @classmethod
+    def from_values(cls, preset: Learned, lowercase: bool, values: dict[str, Any]) -> Self:
+        """Read what ``to_values`` wrote; raises ``ValueError`` if it is damaged."""
+        name, key, rule = _FORMATS[preset]
+        lines = values.get(name)
+        if not isinstance(lines, list):
+            raise ValueError(f"{name} must be a list; each entry is {rule}")  # noqa: TRY004
+        entries: list[tuple[str, Any]] = []
+        for line in lines:
+            left, _, right = line.partition(" ") if isinstance(line, str) else ("", "", "")
+            value = _pair_end(right) if preset == "bpe" else _score(right)
+            if not left or value is None:
+                raise ValueError(f"{name}: {line!r:.60} must be {rule}")
+            entries.append((left, value))
+        if len(set(entries) if preset == "bpe" else dict(entries)) != len(entries):
+            raise ValueError(f"{key} occurs twice in {name}")
+        return cls(preset, lowercase, tuple(entries))
+
+
+def _pair_end(text: str) -> str | None:
+    return text if text and " " not in text else None
+
+
+def _score(text: str) -> float | None:
+    try:
+        return float(text) if math.isfinite(float(text)) else None
+    except ValueError:
+        return None
+
+
+def split_bpe(ranks: dict[tuple[str, str], int], word: str) -> list[str]:
+    """The subwords of ``word`` by byte-pair encoding (Sennrich et al., 2016), on code points.
+
+    The most important pair is merged until none is left.
+    """
+    parts, none = list(word), len(ranks)
+    while len(parts) > 1:
+        rank, at = min((ranks.get(pair, none), at) for at, pair in enumerate(pairwise(parts)))
+        if rank == none:
+            break
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+    return parts
+
+
+def split_unigram(scores: dict[str, float], unknown: float, longest: int, word: str) -> list[str]:
+    """The subwords of ``word`` whose probabilities have the largest product (Kudo, 2018; Viterbi).
+
+    ``unknown`` is the score of an unknown character, ``longest`` the length of a subword.
+    """
+    best = [0.0] + [-math.inf] * len(word)  # score of the first n code points
+    came_from = [0] * (len(word) + 1)
+    for start in range(len(word)):
+        for end in range(start + 1, min(start + longest, len(word)) + 1):
+            score = scores.get(word[start:end], unknown if end == start + 1 else -math.inf)
+            if best[start] + score > best[end]:
+                best[end], came_from[end] = best[start] + score, start
+    parts, end = [], len(word)
+    while end:
+        parts.append(word[came_from[end] : end])
+        end = came_from[end]
+    return parts[::-1]
 
 
 AnyTokenizer = Tokenizer | SubwordTokenizer
@@ -212,22 +174,29 @@ def _parts(word: str) -> list[str]:
 
 
 def learn_subwords(config: TextConfig, texts: TokenizedTexts) -> SubwordTokenizer:
-    """Learn ``config.n_subwords`` subwords from the words of texts and their counts.
-
-    Raises:
-        MissingExtraError: the library is not installed.
-    """
-    if library_version() is None:
-        raise MissingExtraError(f"text.tokenizer={config.tokenizer}", "subwords")
-    counts = np.bincount(texts.ids, minlength=len(texts.words)).tolist()
-    parts = [
-        (part, count)
-        for word, count in zip(texts.words, counts, strict=True)
-        for part in _parts(word)
-    ]
-    learn = _learn_bpe if config.tokenizer == "bpe" else _learn_unigram
-    preset = cast("Learned", config.tokenizer)
-    return SubwordTokenizer(preset, config.lowercase, learn(config.n_subwords, parts))
+    """Learn ``config.n_subwords`` subwords from the words of texts and their counts."""
+    with needs_extra(f"text.tokenizer={config.tokenizer}", "subwords"):
+        from tokenizers import models, trainers
+    words = zip(texts.words, texts.counts.tolist(), strict=True)
+    parts = [(part, count) for word, count in words for part in _parts(word)]
+    size = config.n_subwords
+    if config.tokenizer == "bpe":
+        # A pair that occurs once teaches nothing.
+        trainer = trainers.BpeTrainer(vocab_size=size, min_frequency=2, show_progress=False)
+        merges = _train(models.BPE(), trainer, parts)["merges"]
+        return SubwordTokenizer("bpe", config.lowercase, tuple((a, b) for a, b in merges))
+    if not parts:
+        return SubwordTokenizer("unigram", config.lowercase, ())
+    # With no more subwords than characters the library fails, or never ends.
+    size = max(size, len({character for part, _ in parts for character in part}) + 1)
+    unigram_trainer = trainers.UnigramTrainer(
+        vocab_size=size, max_piece_length=MAX_SUBWORD_LENGTH, show_progress=False
+    )
+    # The library proposes what occurs in two distinct words, and so no whole word unless it is
+    # part of another: written twice in a row it is.
+    twice = [(part + part, 1) for part, count in parts if count > 1 and len(part) > 1]
+    scored = _train(models.Unigram(), unigram_trainer, parts + twice)["vocab"]
+    return SubwordTokenizer("unigram", config.lowercase, _repeatable(scored))
 
 
 def library_version() -> str | None:
@@ -237,31 +206,6 @@ def library_version() -> str | None:
     except ImportError:
         return None
     return str(tokenizers.__version__)
-
-
-def _learn_bpe(size: int, parts: list[tuple[str, int]]) -> SubwordModel:
-    from tokenizers import models, trainers
-
-    # A pair that occurs once teaches nothing.
-    trainer = trainers.BpeTrainer(vocab_size=size, min_frequency=2, show_progress=False)
-    merges = _train(models.BPE(), trainer, parts)["merges"]
-    return BPE(tuple((left, right) for left, right in merges))
-
-
-def _learn_unigram(size: int, parts: list[tuple[str, int]]) -> SubwordModel:
-    from tokenizers import models, trainers
-
-    if not parts:
-        return Unigram(())
-    # With no more subwords than characters the library fails, or never ends.
-    size = max(size, len({character for part, _ in parts for character in part}) + 1)
-    trainer = trainers.UnigramTrainer(
-        vocab_size=size, max_piece_length=MAX_SUBWORD_LENGTH, show_progress=False
-    )
-    # The library proposes what occurs in two distinct words, and so no whole word unless it is
-    # part of another: written twice in a row it is.
-    twice = [(part + part, 1) for part, count in parts if count > 1 and len(part) > 1]
-    return Unigram(_repeatable(_train(models.Unigram(), trainer, parts + twice)["vocab"]))
 
 
 def _repeatable(scored: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
@@ -283,17 +227,14 @@ def _repeatable(scored: list[tuple[str, float]]) -> tuple[tuple[str, float], ...
 def split_texts(tokenizer: SubwordTokenizer, texts: TokenizedTexts) -> TokenizedTexts:
     """Texts of words as texts of subwords; each distinct word is split once."""
     index: dict[str, int] = {}
+    split = map(tokenizer.split_word, texts.words)
     subwords = Sentences.from_lists(
-        [
-            [index.setdefault(subword, len(index)) for subword in tokenizer.split_word(word)]
-            for word in texts.words
-        ]
+        [[index.setdefault(subword, len(index)) for subword in word] for word in split]
     )
-    ends = np.cumsum(texts.lengths)
+    tokens = subwords.select(texts.ids)
     # Subwords up to the end of each text; a text without words ends where it starts.
-    done = np.concatenate([[0], np.cumsum(subwords.lengths[texts.ids])])[ends]
-    lengths = np.diff(done, prepend=0).astype(np.int32)
-    return TokenizedTexts(list(index), subwords.select(texts.ids).ids, lengths)
+    lengths = np.diff(tokens.offsets[np.cumsum(texts.lengths)], prepend=0).astype(np.int32)
+    return TokenizedTexts(list(index), tokens.ids, lengths)
 
 
 def _train(model: Any, trainer: Any, parts: list[tuple[str, int]]) -> dict[str, Any]:
@@ -312,12 +253,11 @@ def _train(model: Any, trainer: Any, parts: list[tuple[str, int]]) -> dict[str, 
 def _one_thread() -> Iterator[None]:
     """Several threads sum probabilities in an order that changes from run to run."""
     name = "TOKENIZERS_PARALLELISM"
-    before = os.environ.get(name)
+    before = os.environ.pop(name, None)
     os.environ[name] = "false"
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
+        del os.environ[name]
+        if before is not None:
             os.environ[name] = before

@@ -21,9 +21,9 @@ directional marks, lone surrogates) separate tokens and are dropped.
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Literal
 
 Preset = Literal["words", "tweet", "whitespace", "characters"]
@@ -55,22 +55,30 @@ _FLAG_LETTERS = "\U0001f1e6-\U0001f1ff"
 _SKIN_TONES = "\U0001f3fb-\U0001f3ff"
 # Combining marks are in the first two planes; variation selectors at the start of the fifteenth.
 _MARK_PLANES = (range(0x0300, 0x20000), range(0xE0100, 0xE01F0))
-
-
 _GAPS = re.compile(f"[{_INVISIBLE}]+")
 
 
 @cache
-def _unicode_token(runs: bool = False) -> re.Pattern[str]:
-    r"""The pattern for text beyond ASCII, compiled on first use: finding the marks takes a moment.
+def _marks() -> str:
+    r"""All combining marks as ranges of a regular expression; finding them takes a moment.
 
-    ``\w`` leaves out combining marks, without which Hindi and Thai words would be split.
-
-    Args:
-        runs: whether neighbouring letters of scripts without spaces are one token.
+    ``\w`` leaves them out, and without them Hindi and Thai words would be split.
     """
-    codes = (code for plane in _MARK_PLANES for code in plane)
-    marks = _ranges(code for code in codes if unicodedata.category(chr(code)).startswith("M"))
+    ranges: list[list[int]] = []
+    for code in chain.from_iterable(_MARK_PLANES):
+        if not unicodedata.category(chr(code)).startswith("M"):
+            continue
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+
+
+@cache
+def _unicode_token(runs: bool = False) -> re.Pattern[str]:
+    """The pattern for text beyond ASCII; ``runs`` as in ``Tokenizer``."""
+    marks = _marks()
     letter = rf"(?: (?![{_SPACELESS}]) [\w{marks}{_JOINERS}] )"
     return re.compile(
         rf"""
@@ -84,37 +92,25 @@ def _unicode_token(runs: bool = False) -> re.Pattern[str]:
     )
 
 
-def _ranges(codes: Iterable[int]) -> str:
-    """Ascending code points as the ranges of a regular-expression class."""
-    ranges: list[list[int]] = []
-    for code in codes:
-        if ranges and code == ranges[-1][1] + 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
-
-
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _LINK = re.compile(r"(?<!\w)(?:https?://|www\.)\S+", re.IGNORECASE)
 _MENTION = re.compile(r"(?<!\w)@\w+")
 _REPEATED_LETTER = re.compile(r"([^\W\d_])\1{2,}")
 _PLACEHOLDERS = ("USER", "URL")
+_LONG_TEXT = 10_000  # above it, runs of combining marks are cut as in Unicode's stream-safe format
+_GRAPHEME_JOINER = "\u034f"
 
 
 @dataclass(frozen=True)
 class Tokenizer:
     """One of the presets; calling it splits a text.
 
-    Attributes:
-        preset: see the module.
-        lowercase: whether case is dropped; ``tweet`` always drops it.
-        runs: whether ``words`` keeps neighbouring letters of a script without spaces together, for
-            ``dcnn.text.subwords`` to split.
+    ``runs`` keeps neighbouring letters of a script without spaces together in ``words``, for
+    ``dcnn.text.subwords`` to split.
     """
 
     preset: Preset = "words"
-    lowercase: bool = True
+    lowercase: bool = True  # ``tweet`` always drops the case
     runs: bool = False
 
     def __call__(self, text: str) -> list[str]:
@@ -158,6 +154,9 @@ def _tweet_word(token: str) -> str:
 def _composed(text: str) -> str:
     if text.isascii():
         return text
+    if len(text) > _LONG_TEXT:  # the time to sort a run of marks is quadratic in its length
+        mark = f"(?:(?!{_GRAPHEME_JOINER})[{_marks()}])"
+        text = re.sub(f"({mark}{{30}})(?={mark})", rf"\1{_GRAPHEME_JOINER}", text)
     return unicodedata.normalize("NFC", _LONE_SURROGATE.sub(" ", text))
 
 

@@ -24,22 +24,16 @@ logger = logging.getLogger("dcnn")
 
 Floats = NDArray[np.floating[Any]]
 Wanted = dict[bytes, int]  # words as UTF-8 and their ids
-Entry = tuple[int, Floats]  # the id of a wanted word and its vector
+Entries = Iterator[tuple[int, Floats]]  # ids of wanted words and their vectors
 
 
 @dataclass(frozen=True)
 class WordVectors:
-    """The vectors that a file has for the words of a vocabulary.
+    """The vectors that a file has for the words of a vocabulary."""
 
-    Attributes:
-        source: the file, for messages.
-        ids: (found,) ids of the words that were found.
-        values: (found, dimensions of the file) float32.
-    """
-
-    source: str
-    ids: Ints
-    values: Floats
+    source: str  # the file, for messages
+    ids: Ints  # (found,) of the words that were found
+    values: Floats  # (found, dimensions of the file) float32
 
     @property
     def centred(self) -> Floats:
@@ -57,9 +51,6 @@ class WordVectors:
 
         PCA, then a random rotation: rows are convolved separately, so no row should hold all of
         the variance.
-
-        Raises:
-            ConfigError: the vectors have fewer dimensions than ``dim``.
         """
         dimensions = self.values.shape[1]
         if dimensions < dim:
@@ -73,11 +64,7 @@ class WordVectors:
 
 
 def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
-    """Find the vectors of a vocabulary.
-
-    Raises:
-        DataError: the file is malformed, or holds none of the words.
-    """
+    """Find the vectors of a vocabulary."""
     wanted = {
         word.encode("utf-8", "replace"): index for index, word in enumerate(vocabulary.words, 1)
     }
@@ -88,13 +75,8 @@ def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
     words = len(vocabulary) - 1
     if not found:
         raise DataError(f"{path} has a vector for none of the {words} words of the vocabulary")
-    logger.info(
-        "%s covers %s of %s words of the vocabulary (%.1f %%)",
-        path.name,
-        f"{len(found):,}",
-        f"{words:,}",
-        100 * len(found) / words,
-    )
+    covered = f"{len(found):,} of {words:,} words of the vocabulary"
+    logger.info("%s covers %s (%.1f %%)", path.name, covered, 100 * len(found) / words)
     values = np.stack(list(found.values())).astype(np.float32)
     return WordVectors(str(path), np.fromiter(found, np.int64), values)
 
@@ -122,26 +104,22 @@ class _EveryWord(dict[bytes, int]):
         return self.setdefault(word, len(self))
 
 
-def _read_entries(path: Path, stream: BinaryIO, wanted: Wanted) -> Iterator[Entry]:
+def _read_entries(path: Path, stream: BinaryIO, wanted: Wanted) -> Entries:
     first = stream.readline()
     header = first.split()
-    if len(header) == 2 and all(part.isdigit() for part in header):
-        dimensions = int(header[1])
-        if dimensions < 1:
-            raise DataError(f"{path}, line 1: {dimensions} dimensions; expected 1 or more")
-        start = stream.read(1 << 16)
-        if _is_binary(start, dimensions):
-            yield from _read_binary(path, stream, start, wanted, int(header[0]), dimensions)
-        else:
-            yield from _read_text(path, _lines(start, stream), wanted, dimensions, first_line=2)
-    else:
-        dimensions = len(header) - 1
-        if dimensions < 1:
-            raise DataError(
-                f"{path}, line 1: expected a word and its numbers, or 'count dimensions'; "
-                f"got {first[:60]!r}"
-            )
-        yield from _read_text(path, _lines(first, stream), wanted, dimensions, first_line=1)
+    has_counts = len(header) == 2 and all(part.isdigit() for part in header)
+    dimensions = int(header[1]) if has_counts else len(header) - 1
+    if has_counts and dimensions < 1:
+        raise DataError(f"{path}, line 1: {dimensions} dimensions; expected 1 or more")
+    if dimensions < 1:
+        raise DataError(
+            f"{path}, line 1: expected a word and its numbers, or 'count dimensions'; "
+            f"got {first[:60]!r}"
+        )
+    start = stream.read(1 << 16) if has_counts else first
+    if has_counts and _is_binary(start, dimensions):
+        return _read_binary(path, stream, start, wanted, int(header[0]), dimensions)
+    return _read_text(path, _lines(start, stream), wanted, dimensions, 1 + has_counts)
 
 
 def _is_binary(start: bytes, dimensions: int) -> bool:
@@ -165,7 +143,7 @@ def _lines(start: bytes, stream: BinaryIO) -> Iterator[bytes]:
 
 def _read_text(
     path: Path, lines: Iterator[bytes], wanted: Wanted, dimensions: int, first_line: int
-) -> Iterator[Entry]:
+) -> Entries:
     for number, line in enumerate(lines, start=first_line):
         parts = line.rstrip().rsplit(b" ", dimensions)  # a word may hold spaces itself
         if parts == [b""] or (len(parts) > dimensions and parts[0] not in wanted):
@@ -184,7 +162,7 @@ def _read_text(
 
 def _read_binary(
     path: Path, stream: BinaryIO, start: bytes, wanted: Wanted, count: int, dimensions: int
-) -> Iterator[Entry]:
+) -> Entries:
     buffer, position, size = start, 0, 4 * dimensions
     for number in range(count):
         while (space := buffer.find(b" ", position)) < 0 or len(buffer) < space + 1 + size:

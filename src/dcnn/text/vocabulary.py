@@ -13,6 +13,7 @@ import logging
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -25,7 +26,7 @@ from dcnn.config import TextConfig
 from dcnn.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures import ProcessPoolExecutor
 
 UNKNOWN = 0
 
@@ -33,20 +34,23 @@ Ints = NDArray[np.integer[Any]]
 
 
 class Vocabulary:
-    """Words by id, starting from 1.
-
-    Args:
-        words: distinct words; word i has id i + 1.
-
-    Raises:
-        ValueError: a word occurs twice.
-    """
+    """Words by id: word i of the distinct ``words`` has id i + 1."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
         self._ids = {word: index for index, word in enumerate(words, start=1)}
         if len(self._ids) != len(words):
             raise ValueError("a word occurs twice in the vocabulary")
+
+    @classmethod
+    def most_frequent(cls, words: Sequence[str], counts: Ints, config: TextConfig) -> Self:
+        """The words seen ``config.min_count`` times, at most ``config.max_size``.
+
+        The most frequent come first, equals in their order; a ``max_size`` of 0 is no limit.
+        """
+        by_count = np.argsort(-counts, kind="stable")
+        kept = by_count[counts[by_count] >= config.min_count]
+        return cls([words[index] for index in kept[: config.max_size or None]])
 
     def __len__(self) -> int:
         """Number of ids, the unknown word's included: the height of the embedding matrix."""
@@ -69,14 +73,10 @@ class Sentences:
 
     A list of lists for 1.6 million tweets takes gigabytes, a flat array megabytes. No sentence is
     empty.
-
-    Attributes:
-        ids: (tokens,) int32.
-        offsets: (sentences + 1,) int64, from 0 to the number of tokens.
     """
 
-    ids: Ints
-    offsets: Ints
+    ids: Ints  # (tokens,) int32
+    offsets: Ints  # (sentences + 1,) int64, from 0 to the number of tokens
 
     @classmethod
     def from_lists(cls, sentences: Sequence[Sequence[int]]) -> Self:
@@ -122,17 +122,16 @@ class Sentences:
 
 
 class TokenizedTexts(NamedTuple):
-    """Texts as indices of their distinct words, before a vocabulary is chosen.
+    """Texts as indices of their distinct words, before a vocabulary is chosen."""
 
-    Attributes:
-        words: the distinct words in the order of first occurrence.
-        ids: (tokens,) int32, the place of every token in ``words``, text after text.
-        lengths: (texts,) int32, tokens per text; may be 0.
-    """
+    words: list[str]  # in the order of first occurrence
+    ids: Ints  # (tokens,) int32, the place of every token in ``words``, text after text
+    lengths: Ints  # (texts,) int32, tokens per text; may be 0
 
-    words: list[str]
-    ids: Ints
-    lengths: Ints
+    @property
+    def counts(self) -> Ints:
+        """(words,) how often each occurs."""
+        return np.bincount(self.ids, minlength=len(self.words))
 
     def without_empty(self) -> "TokenizedTexts":
         """The same with one token in every empty text; its id is ``len(words)``."""
@@ -144,16 +143,6 @@ class TokenizedTexts(NamedTuple):
         return TokenizedTexts(self.words, ids, np.maximum(self.lengths, 1))
 
 
-def most_frequent(counts: Ints, config: TextConfig) -> Ints:
-    """Indices of the words to keep: seen ``config.min_count`` times, at most ``config.max_size``.
-
-    The most frequent come first, equals in their order; a ``max_size`` of 0 is no limit.
-    """
-    by_count = np.argsort(-counts, kind="stable")
-    kept = by_count[counts[by_count] >= config.min_count]
-    return kept[: config.max_size] if config.max_size else kept
-
-
 # Texts that a process tokenizes at a time: enough to pay for sending them, few enough to hold many.
 CHUNK_SIZE = 20_000
 
@@ -162,25 +151,18 @@ CHUNKS_AHEAD = 2
 
 _log = logging.getLogger("dcnn")
 
-_Work = Callable[[list[str]], TokenizedTexts]
 _T = TypeVar("_T")
 
 
 def tokenize_texts(
     tokenizer: Tokenizer, texts: Iterable[str], processes: int = 1, chunk_size: int = CHUNK_SIZE
 ) -> TokenizedTexts:
-    """Tokenize ``texts`` in one process or several.
+    """Tokenize a stream of texts in one process or several.
 
     The texts are taken while the processes work, so reading a file overlaps with tokenizing it.
     Fewer than two chunks are not worth a second process; where processes cannot be started, or
-    are killed, this one does the work.
-
-    Args:
-        tokenizer: splits a text.
-        texts: may be a stream; it is read once.
-        processes: how many to use. With two or more, the main module of the program must be
-            importable without side effects, as ``multiprocessing`` requires.
-        chunk_size: texts per chunk.
+    are killed, this one does the work. With two or more, the main module of the program must be
+    importable without side effects, as ``multiprocessing`` requires.
     """
     work = partial(tokenize_chunk, tokenizer)
     remaining = iter(texts)
@@ -223,66 +205,57 @@ def _merge(chunks: Iterable[TokenizedTexts]) -> TokenizedTexts:
 
 
 def _in_processes(
-    work: _Work, chunks: Iterable[list[str]], processes: int
+    work: Callable[[list[str]], TokenizedTexts], chunks: Iterable[list[str]], processes: int
 ) -> Iterator[TokenizedTexts]:
-    """The result of every chunk, in order."""
+    """The result of every chunk, in order; this process does what the others cannot."""
+    import multiprocessing
+    import signal
+    from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+
     waiting: deque[tuple[list[str], Future[TokenizedTexts] | None]] = deque()
-    workers = _Workers(work, processes)
-    try:
-        for chunk in chunks:
-            waiting.append((chunk, workers.submit(chunk)))
-            if len(waiting) > CHUNKS_AHEAD * processes:
-                yield workers.result(*waiting.popleft())
-        while waiting:
-            yield workers.result(*waiting.popleft())
-    finally:
-        workers.close()
+    pool: ProcessPoolExecutor | None = None
 
-
-class _Workers:
-    """Worker processes; if they cannot be started or one dies, this process does the work."""
-
-    def __init__(self, work: _Work, processes: int) -> None:
-        import multiprocessing
-
-        self._work = work
-        self._pool: ProcessPoolExecutor | None = None
-        if not multiprocessing.current_process().daemon:  # which may have no children
-            self._pool = self._attempt(lambda: _start_pool(processes))
-
-    def submit(self, chunk: list[str]) -> "Future[TokenizedTexts] | None":
-        pool = self._pool
-        return None if pool is None else self._attempt(lambda: pool.submit(self._work, chunk))
-
-    def result(self, chunk: list[str], future: "Future[TokenizedTexts] | None") -> TokenizedTexts:
-        done = None if future is None or self._pool is None else self._attempt(future.result)
-        return self._work(chunk) if done is None else done
-
-    def _attempt(self, call: Callable[[], _T]) -> _T | None:
+    def attempt(call: Callable[[], _T]) -> _T | None:
         """The result of a call; none, and no more workers, if it fails."""
-        from concurrent.futures import BrokenExecutor
-
+        nonlocal pool
         try:
             return call()
         except (BrokenExecutor, ImportError, NotImplementedError, OSError) as error:
-            self.close()
-            _log.info("Tokenizing goes on in one process, more slowly (%s)", error)
+            workers.close()
+            pool = None
+            _log.info("Tokenizing continues in one process, more slowly (%s)", error)
             return None
 
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
+    def next_result() -> TokenizedTexts:
+        chunk, future = waiting.popleft()
+        done = None if future is None or pool is None else attempt(future.result)
+        return work(chunk) if done is None else done
+
+    with ExitStack() as workers:
+        if not multiprocessing.current_process().daemon:  # which may have no children
+            # This process handles Ctrl-C.
+            started = worker_pool(processes, signal.signal, signal.SIGINT, signal.SIG_IGN)
+            pool = attempt(lambda: workers.enter_context(started))
+        for chunk in chunks:
+            submitted = None if pool is None else attempt(partial(pool.submit, work, chunk))
+            waiting.append((chunk, submitted))
+            if len(waiting) > CHUNKS_AHEAD * processes:
+                yield next_result()
+        while waiting:
+            yield next_result()
 
 
-def _start_pool(processes: int) -> "ProcessPoolExecutor":
+@contextmanager
+def worker_pool(
+    processes: int, start: Callable[..., Any], *arguments: Any
+) -> Iterator["ProcessPoolExecutor"]:
+    """Processes that call ``start`` first; work that is still waiting at the end is cancelled."""
     import multiprocessing
-    import signal
     from concurrent.futures import ProcessPoolExecutor
 
-    return ProcessPoolExecutor(
-        processes,
-        multiprocessing.get_context("spawn"),  # a fork of a process with threads may hang
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),  # the parent handles Ctrl-C
-    )
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+    pool = ProcessPoolExecutor(processes, context, start, arguments)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
