@@ -16,38 +16,22 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcnn import __version__
 from dcnn import artifact as model_folder
-from dcnn.artifact import (
-    EMBEDDINGS,
-    SCALES,
-    STORED_DTYPES,
-    Artifact,
-    Stored,
-    StoredDtype,
-    pack,
-    unpack,
-)
+from dcnn.artifact import EMBEDDINGS, SCALES, Artifact, StoredDtype, pack, unpack
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.errors import DcnnError, MissingExtraError, UserError
+from dcnn.errors import DcnnError, UserError, needs_extra
 from dcnn.files import check_place, write_atomically
 from dcnn.ops import reference
 from dcnn.predictor import Floats, Predictor
 from dcnn.text.vocabulary import Ints, Sentences
 
-if TYPE_CHECKING:  # both are needed for ONNX files alone
-    import onnx
-    import onnxruntime
-
-__all__ = ["FORMATS", "Exported", "Format", "export", "format_of"]
-
 Format = Literal["onnx", "folder"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 OPSET, IR_VERSION = 17, 8  # of 2022; the newest operator used is of opset 15
 IDS, LENGTHS, PROBABILITIES = "ids", "lengths", "probabilities"
@@ -57,28 +41,18 @@ LONGEST = 64  # words of the sentences that are compared
 MAX_EXCUSED = 8  # sentences that rounding may decide; it decides about one in hundreds
 NARROW_GAP = 1e-5  # relative to the largest value of a row: some tens of float32 roundings
 
-Array = NDArray[Any]
 Order = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        path: the file or folder.
-        format: ``onnx`` or ``folder``.
-        dtype: how it stores the weights.
-        size: bytes of all files.
-        difference: largest difference between the probabilities of the ONNX file and of the model,
-            measured before it was written; None for a folder.
-    """
-
-    path: Path
+    path: Path  # the file or folder
     format: Format
     dtype: StoredDtype
-    size: int
-    difference: float | None = None
+    size: int  # bytes of all files
+    difference: float | None = None  # largest, of a probability of the ONNX file from the model's
 
 
 def export(
@@ -109,13 +83,21 @@ def export(
     """
     out = Path(out)
     chosen = format or format_of(out)
-    for name, value, known in (("format", chosen, FORMATS), ("dtype", dtype, STORED_DTYPES)):
-        if value not in known:
-            raise UserError(f"{name}={value!r} must be one of {', '.join(known)}")
+    for name, value, kind in (("format", chosen, Format), ("dtype", dtype, StoredDtype)):
+        if value not in get_args(kind):
+            raise UserError(f"{name}={value!r} must be one of {', '.join(get_args(kind))}")
     if chosen == "folder":
         model_folder.check_destination(out, overwrite)
     else:
-        _check_file(out, overwrite)
+        check_place("--out", out)
+        if out.exists() and not overwrite:
+            raise UserError(
+                f"{out} exists; pass --overwrite (in Python overwrite=True) to replace it, "
+                "or choose another place"
+            )
+        with needs_extra("Writing an ONNX file", "onnx"):
+            import onnx  # noqa: F401
+            import onnxruntime  # noqa: F401
     if isinstance(model, Predictor):
         model = model.artifact
     artifact = model if isinstance(model, Artifact) else model_folder.load(Path(model))
@@ -136,129 +118,99 @@ def format_of(path: Path) -> Format:
     return "onnx" if path.suffix.lower() == ".onnx" else "folder"
 
 
-def _check_file(path: Path, overwrite: bool) -> None:
-    """Raise, before any work is done, if no ONNX file can be written to ``path``."""
-    check_place("--out", path)
-    if path.exists() and not overwrite:
-        raise UserError(
-            f"{path} exists; pass --overwrite (in Python overwrite=True) to replace it, "
-            "or choose another place"
-        )
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-    except ImportError:
-        raise MissingExtraError("Writing an ONNX file", "onnx") from None
-
-
 def onnx_bytes(artifact: Artifact) -> bytes:
     """The content of the ONNX file, with weights of the artifact's ``dtype``."""
     import onnx
     from onnx import TensorProto, helper
 
-    graph = Graph()
-    network = _Network(graph, pack(artifact.weights, artifact.dtype))
-    logits = network.logits(artifact.config.model)
-    graph.add("Sigmoid" if artifact.multi_label else "Softmax", logits)
+    kind, vocabulary = artifact.config.model.kind, artifact.encoder.vocabulary
+    graph = _Graph(artifact)
+    graph.add("Sigmoid" if artifact.multi_label else "Softmax", graph.logits(artifact.config.model))
     graph.nodes[-1].output[0] = PROBABILITIES
     value = helper.make_tensor_value_info
+    inputs = [
+        value(IDS, TensorProto.INT64, ["batch", "length"]),
+        value(LENGTHS, TensorProto.INT64, ["batch"]),
+    ]
+    outputs = [value(PROBABILITIES, TensorProto.FLOAT, ["batch", len(artifact.classes)])]
     model = helper.make_model(
-        helper.make_graph(
-            graph.nodes,
-            f"dcnn {artifact.config.model.kind}",
-            [
-                value(IDS, TensorProto.INT64, ["batch", "length"]),
-                value(LENGTHS, TensorProto.INT64, ["batch"]),
-            ],
-            [value(PROBABILITIES, TensorProto.FLOAT, ["batch", len(artifact.classes)])],
-            graph.constants,
-        ),
+        helper.make_graph(graph.nodes, f"dcnn {kind}", inputs, outputs, graph.constants),
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
         producer_name="dcnn",
         producer_version=__version__,
     )
-    helper.set_model_props(model, _metadata(artifact))
+    # What a program needs besides the graph; the classes are in the order of the output.
+    tokenizer = artifact.encoder.to_json().encode()  # as in the folder's tokenizer.json
+    metadata = {
+        "classes": json.dumps(list(artifact.classes)),
+        "tokenizer_sha256": hashlib.sha256(tokenizer).hexdigest(),
+        "vocabulary_size": str(len(vocabulary)),
+        "kind": kind,
+        "dtype": artifact.dtype,
+        "dcnn_version": __version__,
+    }
+    if artifact.multi_label:
+        metadata["thresholds"] = json.dumps(artifact.thresholds)
+    helper.set_model_props(model, metadata)
     onnx.checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString())
 
 
-def _metadata(artifact: Artifact) -> dict[str, str]:
-    """What a program needs besides the graph; the classes are in the order of the output."""
-    tokenizer = artifact.encoder.to_json().encode()
-    return {
-        "classes": json.dumps(list(artifact.classes)),
-        "tokenizer_sha256": hashlib.sha256(tokenizer).hexdigest(),  # of the folder's tokenizer.json
-        "vocabulary_size": str(len(artifact.encoder.vocabulary)),
-        "kind": artifact.config.model.kind,
-        "dtype": artifact.dtype,
-        "dcnn_version": __version__,
-    } | ({"thresholds": json.dumps(artifact.thresholds)} if artifact.multi_label else {})
+class _Graph:
+    """The nodes of a sentence model, in an order in which they can run, and its constants."""
 
-
-class Graph:
-    """The nodes of an ONNX graph, in an order in which they can run, and its constants."""
-
-    def __init__(self) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
+    def __init__(self, artifact: Artifact) -> None:
+        self.nodes: list[Any] = []  # onnx.NodeProto
+        self.constants: list[Any] = []  # onnx.TensorProto
+        self.stored = pack(artifact.weights, artifact.dtype)
+        self.width = self._width_of(IDS)
+        # A graph cannot refuse its input. Length 0 becomes 1, as in the encoder: an empty text is
+        # one unknown word, whose id is that of the padding.
+        self.lengths = self.add("Min", self.add("Max", LENGTHS, [1]), self.width)  # (B,), 1 to s
 
     def add(
         self, operator: str, *inputs: str | float | list[int], outputs: int = 1, **attributes: Any
     ) -> Any:
         """Add a node; the name of its output, or a list of names if it has several.
 
-        An input is a name, a float32 or a list of int64, as shapes, axes and counts are given.
+        An input is a name or a constant: float32, or int64 as shapes, axes and counts are given.
         """
         from onnx import helper
 
-        names = [value if isinstance(value, str) else self._number(value) for value in inputs]
+        names = [value if isinstance(value, str) else self._constant(value) for value in inputs]
         node = f"{operator}_{len(self.nodes)}"
         results = [f"{node}.{number}" for number in range(outputs)]
         self.nodes.append(helper.make_node(operator, names, results, node, **attributes))
         return results[0] if outputs == 1 else results
 
-    def _number(self, value: float | list[int]) -> str:
-        return self.constant(np.array(value, np.int64 if isinstance(value, list) else np.float32))
-
-    def constant(self, value: Array, name: str = "") -> str:
-        """Add an array as it is."""
+    def _constant(self, value: NDArray[Any] | float | list[int], name: str = "") -> str:
         from onnx import numpy_helper
 
         name = name or f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        if not isinstance(value, np.ndarray):
+            value = np.array(value, np.float32 if isinstance(value, float) else np.int64)
+        self.constants.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
         return name
 
-    def float32(self, name: str, dtype: np.dtype[Any]) -> str:
+    def _float32(self, name: str, dtype: np.dtype[Any]) -> str:
         """Cast ``name``, which holds ``dtype``, to float32 if it is not."""
         if dtype == np.float32:
             return name
         return str(self.add("Cast", name, to=1))  # TensorProto.FLOAT
 
-    def weights(self, value: Array, name: str) -> str:
+    def _weights(self, value: NDArray[Any], name: str) -> str:
         """Add weights, which are float32 in the graph however they are stored."""
-        return self.float32(self.constant(value, name), value.dtype)
+        return self._float32(self._constant(value, name), value.dtype)
 
-    def width(self, name: str) -> str:
+    def _width_of(self, name: str) -> str:
         """The size of a tensor's last axis, as a list of one."""
         return str(self.add("Shape", name, start=-1))
 
-    def columns_below(self, width: str, counts: str | list[int]) -> str:
+    def _columns_below(self, width: str, counts: str | list[int]) -> str:
         """(B,) -> (B, 1, width): whether a column's index is below its sentence's count."""
-        zero, one = (self.constant(np.array(value, np.int64)) for value in (0, 1))
-        columns = self.add("Range", zero, self.add("Squeeze", width, [0]), one)
+        columns = self.add("Range", 0, self.add("Squeeze", width, [0]), 1)
         return str(self.add("Less", columns, self.add("Unsqueeze", counts, [1, 2])))
-
-
-class _Network:
-    """Adds a sentence model to ``graph``, from ``ids`` and ``lengths`` to logits."""
-
-    def __init__(self, graph: Graph, stored: Stored) -> None:
-        self.graph, self.stored = graph, stored
-        self.width = graph.width(IDS)
-        # A graph cannot refuse its input. Length 0 becomes 1, as in the encoder: an empty text is
-        # one unknown word, whose id is that of the padding.
-        self.lengths = graph.add("Min", graph.add("Max", LENGTHS, [1]), self.width)  # (B,), 1 to s
 
     def logits(self, config: object) -> str:
         """(B, classes)."""
@@ -273,49 +225,47 @@ class _Network:
             case MaxTDNNConfig():
                 features = self._max_tdnn(config, self._words())
             case NBoWConfig():
-                total = self.graph.add("ReduceSum", self._words(), [2], keepdims=0)
-                features = self.graph.add("Tanh", total)
-        weight = self.graph.weights(head, "head.weight")
-        bias = self.graph.weights(self.stored["head.bias"], "head.bias")
-        return str(self.graph.add("Gemm", features, weight, bias, transB=1))
+                features = self.add("Tanh", self.add("ReduceSum", self._words(), [2], keepdims=0))
+        weight = self._weights(head, "head.weight")
+        bias = self._weights(self.stored["head.bias"], "head.bias")
+        return str(self.add("Gemm", features, weight, bias, transB=1))
 
     def _words(self, order: Order | None = None) -> str:
         """(B, d, s) word vectors with their rows in ``order``, zero past a sentence's end."""
-        graph, stored = self.graph, self.stored
+        stored = self.stored
         embeddings = stored[EMBEDDINGS] if order is None else stored[EMBEDDINGS][:, order]
-        found = graph.add("Gather", graph.constant(embeddings, EMBEDDINGS), IDS)  # (B, s, d)
-        words = graph.float32(found, embeddings.dtype)
+        found = self.add("Gather", self._constant(embeddings, EMBEDDINGS), IDS)  # (B, s, d)
+        words = self._float32(found, embeddings.dtype)
         if SCALES in stored:
-            scales = graph.add("Gather", graph.constant(stored[SCALES], SCALES), IDS)  # (B, s)
-            scales = graph.float32(scales, stored[SCALES].dtype)
-            words = graph.add("Mul", words, graph.add("Unsqueeze", scales, [2]))
-        matrix = graph.add("Transpose", words, perm=[0, 2, 1])  # (B, d, s)
-        valid = graph.columns_below(self.width, self.lengths)
-        return str(graph.add("Where", valid, matrix, 0.0))
+            scales = self.add("Gather", self._constant(stored[SCALES], SCALES), IDS)  # (B, s)
+            scales = self._float32(scales, stored[SCALES].dtype)
+            words = self.add("Mul", words, self.add("Unsqueeze", scales, [2]))
+        matrix = self.add("Transpose", words, perm=[0, 2, 1])  # (B, d, s)
+        valid = self._columns_below(self.width, self.lengths)
+        return str(self.add("Where", valid, matrix, 0.0))
 
     def _dcnn(self, config: DCNNConfig, x: str, orders: list[Order]) -> str:
         """(B, d, s) -> (B, rows * maps * k_top); the network of Fig. 3."""
-        graph, valid = self.graph, self.lengths
+        valid = self.lengths
         for layer in range(1, config.depth + 1):
             below, order = orders[layer - 1 : layer + 1]
             x = self._wide_convolution(x, layer, below, groups=len(order))
-            valid = graph.add("Add", valid, [config.widths[layer - 1] - 1])
-            columns = graph.width(x)
+            valid = self.add("Add", valid, [config.widths[layer - 1] - 1])
+            columns = self._width_of(x)
             # (B, rows * maps, columns)
-            x = graph.add("Where", graph.columns_below(columns, valid), x, -np.inf)
+            x = self.add("Where", self._columns_below(columns, valid), x, -np.inf)
             name = f"layers.{layer - 1}.bias"
-            bias = graph.weights(self.stored[name].T[order].reshape(-1, 1), name)
+            bias = self._weights(self.stored[name].T[order].reshape(-1, 1), name)
             if layer == config.depth:  # all sentences keep k_top values
-                kept = _k_max(graph, x, [config.k_top])
-                x = graph.add("Tanh", graph.add("Add", kept, bias))
+                kept = self._k_max(x, [config.k_top])
+                x = self.add("Tanh", self.add("Add", kept, bias))
             else:
-                valid = _dynamic_k(graph, config, self.lengths, layer)
-                largest = _dynamic_k(graph, config, self.width, layer)
-                inside = graph.columns_below(largest, valid)
-                kept = _k_max(graph, x, largest, inside, columns)
-                x = graph.add("Tanh", graph.add("Add", kept, bias))
-                x = graph.add("Where", inside, x, 0.0)
-        return str(graph.add("Flatten", x))
+                valid = self._dynamic_k(config, self.lengths, layer)
+                largest = self._dynamic_k(config, self.width, layer)
+                inside = self._columns_below(largest, valid)
+                kept = self._k_max(x, largest, inside, columns)
+                x = self.add("Where", inside, self.add("Tanh", self.add("Add", kept, bias)), 0.0)
+        return str(self.add("Flatten", x))
 
     def _wide_convolution(self, x: str, layer: int, below: Order, groups: int) -> str:
         """Filters (o, n, d, m) become (groups * o, d / groups * n, m), rows of a group adjacent."""
@@ -324,22 +274,41 @@ class _Network:
         maps, maps_below, rows, m = filters.shape
         filters = filters[:, :, below].reshape(maps, maps_below, groups, rows // groups, m)
         grouped = filters.transpose(2, 0, 3, 1, 4)  # (groups, o, rows per group, n, m)
-        weights = self.graph.weights(grouped.reshape(groups * maps, -1, m), name)
-        return str(self.graph.add("Conv", x, weights, group=groups, pads=[m - 1, m - 1]))
+        weights = self._weights(grouped.reshape(groups * maps, -1, m), name)
+        return str(self.add("Conv", x, weights, group=groups, pads=[m - 1, m - 1]))
+
+    def _dynamic_k(self, config: DCNNConfig, lengths: str, layer: int) -> str:
+        """Equation 4, with an integer ceiling as in ``reference.dynamic_k``."""
+        product = self.add("Mul", lengths, [config.depth - layer])
+        ceiling = self.add("Div", self.add("Add", product, [config.depth - 1]), [config.depth])
+        return str(self.add("Max", ceiling, [config.k_top]))
+
+    def _k_max(self, x: str, k: str | list[int], inside: str = "", columns: str = "") -> str:
+        """The ``k`` largest values of each row, in their original order.
+
+        If sentences keep fewer than ``k``, ``inside`` (B, 1, k) marks how many; the values beyond
+        are arbitrary.
+        """
+        _, places = self.add("TopK", x, k, outputs=2)  # from the largest value down
+        if inside:
+            places = self.add("Where", inside, places, columns)  # the surplus goes last
+        ascending, _ = self.add("TopK", places, k, outputs=2, largest=0)
+        if inside:
+            ascending = self.add("Min", ascending, self.add("Sub", columns, [1]))
+        return str(self.add("GatherElements", x, ascending, axis=2))
 
     def _max_tdnn(self, config: MaxTDNNConfig, words: str) -> str:
         """(B, d, s) -> (B, d): narrow convolution, maximum over time, tanh."""
-        graph = self.graph
         c = self._wide_convolution(words, 1, np.arange(config.dim), groups=config.dim)
         # Narrow: the m-grams that end inside the sentence, or inside its padding up to m words.
-        last = graph.add("Max", self.lengths, [config.width])
-        columns = graph.width(c)
-        before = graph.columns_below(columns, [config.width - 1])  # (1, 1, s + m - 1)
-        inside = graph.add("And", graph.columns_below(columns, last), graph.add("Not", before))
-        c = graph.add("Where", inside, c, -np.inf)
-        maxima = graph.add("ReduceMax", c, axes=[2], keepdims=0)
-        bias = graph.weights(self.stored["layers.0.bias"], "layers.0.bias")
-        return str(graph.add("Tanh", graph.add("Add", maxima, bias)))
+        last = self.add("Max", self.lengths, [config.width])
+        columns = self._width_of(c)
+        before = self._columns_below(columns, [config.width - 1])  # (1, 1, s + m - 1)
+        inside = self.add("And", self._columns_below(columns, last), self.add("Not", before))
+        c = self.add("Where", inside, c, -np.inf)
+        maxima = self.add("ReduceMax", c, axes=[2], keepdims=0)
+        bias = self._weights(self.stored["layers.0.bias"], "layers.0.bias")
+        return str(self.add("Tanh", self.add("Add", maxima, bias)))
 
 
 def row_orders(config: DCNNConfig) -> list[Order]:
@@ -355,50 +324,19 @@ def row_orders(config: DCNNConfig) -> list[Order]:
     return orders
 
 
-def _dynamic_k(graph: Graph, config: DCNNConfig, lengths: str, layer: int) -> str:
-    """Equation 4, with an integer ceiling as in ``reference.dynamic_k``."""
-    product = graph.add("Mul", lengths, [config.depth - layer])
-    ceiling = graph.add("Div", graph.add("Add", product, [config.depth - 1]), [config.depth])
-    return str(graph.add("Max", ceiling, [config.k_top]))
-
-
-def _k_max(graph: Graph, x: str, k: str | list[int], inside: str = "", columns: str = "") -> str:
-    """The ``k`` largest values of each row, in their original order.
-
-    If sentences keep fewer than ``k``, ``inside`` (B, 1, k) marks how many; the values beyond are
-    arbitrary.
-    """
-    _, places = graph.add("TopK", x, k, outputs=2)  # from the largest value down
-    if inside:
-        places = graph.add("Where", inside, places, columns)  # the surplus goes last
-    ascending, _ = graph.add("TopK", places, k, outputs=2, largest=0)
-    if inside:
-        ascending = graph.add("Min", ascending, graph.add("Sub", columns, [1]))
-    return str(graph.add("GatherElements", x, ascending, axis=2))
-
-
-def check_against_model(content: bytes, artifact: Artifact, seed: int = 0) -> float:
+def check_against_model(content: bytes, artifact: Artifact) -> float:
     """Compare the file with the model on random sentences of every length, in one padded batch.
 
-    Args:
-        content: the file.
-        artifact: the model, with weights as the file has them.
-        seed: of the sentences.
-
-    Returns:
-        The largest difference of a probability, except for sentences that rounding decides.
-
-    Raises:
-        DcnnError: they differ by more than ``TOLERANCE``.
+    Returns the largest difference of a probability, except for sentences that rounding decides;
+    raises DcnnError if it is more than ``TOLERANCE``.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     lengths = generator.permutation(np.arange(1, LONGEST + 1))
     ids = generator.integers(0, len(artifact.encoder.vocabulary), lengths.sum(), np.int32)
     sentences = Sentences.from_flat(ids, lengths)
     predictor = Predictor(artifact)
     expected = predictor.head(predictor.logits(sentences))
-    found = run_onnx(open_session(content), sentences)
-    differences = np.abs(found - expected).max(axis=1)
+    differences = np.abs(run_onnx(open_session(content), sentences) - expected).max(axis=1)
     differences[~np.isfinite(differences)] = np.inf
     beyond = np.flatnonzero(differences > TOLERANCE)
     for index in beyond if len(beyond) <= MAX_EXCUSED else ():
@@ -416,10 +354,9 @@ def check_against_model(content: bytes, artifact: Artifact, seed: int = 0) -> fl
 def decided_by_rounding(artifact: Artifact, ids: Ints) -> bool:
     """Whether rounding decides what k-max pooling keeps somewhere in this sentence.
 
-    Programs that add the same numbers in another order get sums that differ in the last digit. If
-    the last value that is kept and the first that is dropped differ by no more, they may keep
-    another word. Exactly equal values, as of a repeated n-gram, are no such case: they are equal in
-    every order.
+    Sums in another order differ in the last digit. If the last value that is kept and the first
+    that is dropped differ by no more, another program may keep another word. Exactly equal values,
+    as of a repeated n-gram, are no such case: they are equal in every order.
     """
     config = artifact.config.model
     if not isinstance(config, DCNNConfig):
@@ -429,8 +366,7 @@ def decided_by_rounding(artifact: Artifact, ids: Ints) -> bool:
     layers = [
         (weights[f"layers.{i}.filters"], weights[f"layers.{i}.bias"]) for i in range(config.depth)
     ]
-    length = np.array([len(ids)])
-    for step in reference.forward(x, length, layers, config.fold, config.k_top):
+    for step in reference.forward(x, np.array([len(ids)]), layers, config.fold, config.k_top):
         c, k = step.convolution, step.positions.shape[-1]
         if k < c.shape[-1]:
             descending = -np.sort(-c, axis=-1)
@@ -440,17 +376,17 @@ def decided_by_rounding(artifact: Artifact, ids: Ints) -> bool:
     return False
 
 
-def open_session(content: bytes, threads: int = 1) -> "onnxruntime.InferenceSession":
-    """The file in onnxruntime, on the CPU."""
+def open_session(content: bytes) -> Any:
+    """The file in onnxruntime, on one thread of the CPU: an InferenceSession."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.log_severity_level = 3  # errors
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def run_onnx(session: "onnxruntime.InferenceSession", sentences: Sentences) -> Floats:
+def run_onnx(session: Any, sentences: Sentences) -> Floats:
     """(sentences, classes) probabilities, all sentences as one padded batch."""
     ids, lengths = sentences.padded(np.arange(len(sentences)))
     (probabilities,) = session.run([PROBABILITIES], {IDS: ids, LENGTHS: lengths})

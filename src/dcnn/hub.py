@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dcnn import artifact as model_folder
 from dcnn.artifact import CARD, Artifact, front_matter, has_front_matter, render_card
-from dcnn.errors import FetchError, MissingExtraError, ModelFolderError, StorageError, UserError
+from dcnn.errors import FetchError, ModelFolderError, StorageError, UserError, needs_extra
 from dcnn.files import write_folder_atomically
 
 TIMEOUT = 30.0  # seconds without an answer
@@ -28,16 +28,10 @@ Files = dict[str, bytes]  # of a model folder, by name
 
 @dataclass(frozen=True)
 class Pulled:
-    """A model that was pulled.
-
-    Attributes:
-        path: its folder.
-        origin: where it is from; for the hub, with the commit.
-        artifact: the model.
-    """
+    """A model that was pulled."""
 
     path: Path
-    origin: str
+    origin: str  # where it is from; for the hub, with the commit
     artifact: Artifact
 
 
@@ -74,15 +68,14 @@ def push(
     model = Path(model)
     name = model.resolve().name
     artifact = model_folder.load(model)
-    files = {
-        file: (model / file).read_bytes() for file in model_folder.FILES if (model / file).is_file()
-    }
+    files = _read(model)
     files[CARD] = _card(name, artifact, files.get(CARD), repository="" if folder else to)
     if folder is None:
         return _upload(to, files, message or f"Push {name}", revision, private)
     model_folder.check_destination(folder, overwrite=True)
     with write_folder_atomically(folder) as temporary:
-        _write(temporary, files)
+        for file, content in files.items():
+            (temporary / file).write_bytes(content)
     return str(folder)
 
 
@@ -108,9 +101,10 @@ def pull(
     folder = _shared_folder(source, {"--revision": revision})
     out = Path(out)
     model_folder.check_destination(out, overwrite)
-    origin, files = _download(source, revision) if folder is None else _read(folder)
+    origin, files = (str(folder), _read(folder)) if folder else _download(source, revision)
     with write_folder_atomically(out) as temporary:
-        _write(temporary, files)
+        for file, content in files.items():
+            (temporary / file).write_bytes(content)
         try:
             artifact = model_folder.load(temporary)
         except ModelFolderError as error:
@@ -120,11 +114,7 @@ def pull(
 
 
 def _shared_folder(name: str, options: Mapping[str, object]) -> Path | None:
-    """The folder that ``name`` means; None if it is a repository of the hub.
-
-    Raises:
-        UserError: it is neither, or a folder is given options of the hub that are not None.
-    """
+    """The folder that ``name`` means, which takes no options; None for a repository of the hub."""
     if name.startswith((".", "~")) or Path(name).is_absolute():
         path = Path(name).expanduser()
         for option, value in options.items():
@@ -151,12 +141,7 @@ def _card(name: str, artifact: Artifact, current: bytes | None, repository: str)
     return f"{front_matter(name, artifact)}\n\n".encode("utf-8", "replace") + current
 
 
-def _write(folder: Path, files: Files) -> None:
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-
-
-def _read(folder: Path) -> tuple[str, Files]:
+def _read(folder: Path) -> Files:
     if not folder.is_dir():
         raise ModelFolderError(f"{folder}: no such model folder")
     if not (folder / model_folder.CONFIG).is_file():
@@ -173,13 +158,13 @@ def _read(folder: Path) -> tuple[str, Files]:
                 raise StorageError(
                     f"{folder / name} cannot be copied ({error.strerror}); try again"
                 ) from error
-    return str(folder), files
+    return files
 
 
 def _upload(name: str, files: Files, message: str, revision: str | None, private: bool) -> str:
     """Commit the files to the repository, which is created if needed; the commit's address."""
-    _require_client("Pushing to the Hugging Face hub")
-    from huggingface_hub import CommitOperationAdd, HfApi, errors, get_token
+    with needs_extra("Pushing to the Hugging Face hub", "hub"):
+        from huggingface_hub import CommitOperationAdd, HfApi, errors, get_token
 
     if get_token() is None:
         raise UserError(f"pushing to {name} needs a token of the hub; {_LOG_IN}")
@@ -209,8 +194,8 @@ def _upload(name: str, files: Files, message: str, revision: str | None, private
 
 def _download(name: str, revision: str | None) -> tuple[str, Files]:
     """The files of a model folder, all of one commit, and that commit's name."""
-    _require_client("Pulling from the Hugging Face hub")
-    from huggingface_hub import HfApi
+    with needs_extra("Pulling from the Hugging Face hub", "hub"):
+        from huggingface_hub import HfApi
 
     api = HfApi()
     with _hub_errors(name, revision), tempfile.TemporaryDirectory() as folder:
@@ -221,20 +206,10 @@ def _download(name: str, revision: str | None) -> tuple[str, Files]:
                 f"{name} holds no model of dcnn: {model_folder.CONFIG} or "
                 f"{model_folder.TOKENIZER} is missing; name a repository that `dcnn push` made"
             )
-        paths = {
-            file: api.hf_hub_download(name, file, revision=info.sha, local_dir=folder)
-            for file in model_folder.FILES
-            if file in present
-        }
-        files = {file: Path(path).read_bytes() for file, path in paths.items()}
+        for file in sorted(present.intersection(model_folder.FILES)):
+            api.hf_hub_download(name, file, revision=info.sha, local_dir=folder)
+        files = _read(Path(folder))
     return f"{name} at {(info.sha or '')[:12]}", files
-
-
-def _require_client(feature: str) -> None:
-    try:
-        import huggingface_hub  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(feature, "hub") from None
 
 
 @contextmanager
@@ -262,22 +237,19 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
     except errors.HFValidationError as error:
         raise UserError(f"{name} is no name that the hub allows ({error})") from error
     except errors.HfHubHTTPError as error:
-        raise _refused(name, error.response.status_code, error.server_message) from error
+        status, reason = error.response.status_code, error.server_message
+        if status == 401:
+            raise UserError(f"the hub does not accept your token for {name}; {_LOG_IN}") from error
+        if status == 403:
+            raise UserError(
+                f"the hub refuses {name} to your token ({reason or 'forbidden'}); use a token with "
+                "write access, or name a repository of yours"
+            ) from error
+        answer = f"{status}: {reason}" if reason else str(status)
+        raise FetchError(f"the hub failed on {name} ({answer}); try again later") from error
     except (any_http, ConnectionError, TimeoutError, errors.LocalEntryNotFoundError) as error:
         reason = " ".join(str(error.__cause__ or error).split())
         raise FetchError(
             f"the Hugging Face hub cannot be reached ({reason:.200}); check the network and try "
             "again"
         ) from error
-
-
-def _refused(name: str, status: int, reason: str | None) -> UserError | FetchError:
-    if status == 401:
-        return UserError(f"the hub does not accept your token for {name}; {_LOG_IN}")
-    if status == 403:
-        return UserError(
-            f"the hub refuses {name} to your token ({reason or 'forbidden'}); use a token with "
-            "write access, or name a repository of yours"
-        )
-    answer = f"{status}: {reason}" if reason else str(status)
-    return FetchError(f"the hub failed on {name} ({answer}); try again later")

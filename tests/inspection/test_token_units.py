@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from starlette.exceptions import HTTPException
 
 from dcnn import artifact as model_folder
 from dcnn.cli.detectors import detectors
@@ -18,7 +17,6 @@ from dcnn.inspection.explanation import MOST_WORDS
 from dcnn.inspection.render import to_html
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
-from dcnn.serve.explanations import check_words
 from dcnn.serve.registry import ServedModel
 from dcnn.text.encoder import Encoder
 from dcnn.text.subwords import SubwordTokenizer
@@ -104,5 +102,5 @@ def test_errors_name_the_unit(unit, predictor):
         rank_detectors(predictor, [long], layers=[2])
     with pytest.raises(UserError, match=f"not know the {unit} 'q', .* other unknown {unit}s;"):
         rank_detectors(predictor, [TEXT]).find("q")
-    with pytest.raises(HTTPException, match=rf"[0-9,]+ {unit}s are too many to explain"):
-        check_words(ServedModel("m", predictor), [long], Limits())
+    with pytest.raises(UserError, match=rf"[0-9,]+ {unit}s are too many to explain"):
+        ServedModel("m", predictor).check_words([long], Limits())

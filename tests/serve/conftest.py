@@ -12,8 +12,7 @@ from dcnn.config import NBoWConfig
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 from dcnn.serve.app import make_app
-from dcnn.serve.explanations import index_detectors
-from dcnn.serve.registry import Registry, ServedModel
+from dcnn.serve.registry import Registry, ServedModel, index_detectors
 from serve_process import Running, start_server
 from untrained import VOCABULARY_TEXT, make_artifact
 

@@ -12,8 +12,7 @@ from fastapi.testclient import TestClient
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 from dcnn.serve.app import make_app
-from dcnn.serve.explanations import index_detectors
-from dcnn.serve.registry import Registry, ServedModel
+from dcnn.serve.registry import Registry, ServedModel, index_detectors
 from untrained import make_artifact
 
 TEXT = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ import os
 
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dcnn.serve import middleware
@@ -118,7 +119,7 @@ def test_a_failure_is_logged_without_the_text(client, monkeypatch, caplog):
     def fail(model, texts, form):
         raise RuntimeError(f"could not read {texts}")
 
-    monkeypatch.setattr("dcnn.serve.app.predict_texts", fail)
+    monkeypatch.setattr("dcnn.serve.registry.ServedModel.predict_texts", fail)
     answer = client.post("/v1/predict", json={"text": "a private text"})
     assert answer.status_code == 500
     assert answer.json() == {"error": middleware.FAILED}
@@ -130,7 +131,7 @@ def test_a_failure_inside_fastapi_is_answered_and_counted(client, monkeypatch, c
     def fail(model, text, question):
         raise RuntimeError(f"could not read {text}")
 
-    monkeypatch.setattr("dcnn.serve.app.explain_text", fail)
+    monkeypatch.setattr("dcnn.serve.registry.ServedModel.explain_text", fail)
     answer = client.post("/v1/explain", json={"text": "a private text"})
     assert (answer.status_code, answer.json()) == (500, {"error": middleware.FAILED})
     assert "private" not in caplog.text
@@ -265,5 +266,5 @@ def test_metrics_are_in_the_format_of_prometheus(client):
 def test_an_unexpected_status_is_counted_as_other(registry):
     metrics = Metrics(registry.models)
     metrics.end("page", 418, 0.1)
-    assert 'dcnn_requests_total{route="page",status="other"} 1' in metrics.text().decode()
-    assert b'status="500"' not in metrics.text()
+    assert 'dcnn_requests_total{route="page",status="other"} 1' in generate_latest(metrics).decode()
+    assert b'status="500"' not in generate_latest(metrics)

@@ -8,8 +8,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 from dcnn.serve.app import make_app
-from dcnn.serve.explanations import index_detectors
-from dcnn.serve.registry import Registry, ServedModel
+from dcnn.serve.registry import Registry, ServedModel, index_detectors
 from dcnn.serve.schemas import ExplainResponse
 from untrained import make_artifact
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from dcnn.cli.console import Encoding, NoHeader, TextColumn
-from dcnn.data.readers import TableOptions
+from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import MissingExtraError
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
@@ -79,9 +79,8 @@ def serve(
     except ImportError:
         raise MissingExtraError("dcnn serve", "serve") from None
     from dcnn.serve.app import make_app
-    from dcnn.serve.explanations import corpus_texts, index_detectors
     from dcnn.serve.middleware import LOOPBACK, HostPolicy, Metrics
-    from dcnn.serve.registry import Registry, ServedModel, named_folders
+    from dcnn.serve.registry import Registry, ServedModel, index_detectors, named_folders
     from dcnn.serve.server import address_of, bind, run_workers, serve
 
     # Guessed columns are worth a line on the command line, but not for every upload.
@@ -98,11 +97,10 @@ def serve(
 
     def load(name: str, folder: Path) -> ServedModel:
         model = ServedModel(name, Predictor.load(folder))
-        if corpus is None or not model.explainable:
+        if corpus is None or not model.info()["explainable"]:
             return model
-        texts = corpus_texts(
-            corpus, TableOptions(text_column, encoding=encoding, header=not no_header)
-        )
+        options = TableOptions(text_column, encoding=encoding, header=not no_header)
+        texts = (row.text for row in read_rows(corpus, options, labels=False))
         print(f"{name}: ranking its feature detectors over {corpus}", file=sys.stderr)
         index = index_detectors(model.predictor, texts, _report_texts)
         return ServedModel(name, model.predictor, index)

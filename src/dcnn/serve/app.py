@@ -4,17 +4,16 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, TypeVar, TypeVarTuple
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPBearer
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -23,32 +22,16 @@ from starlette.types import Receive, Scope, Send
 from dcnn import __version__
 from dcnn.data.readers import Row
 from dcnn.errors import UserError
-from dcnn.serve import Limits, schemas
-from dcnn.serve.explanations import check_words, compare_texts, explain_text, find_detectors
-from dcnn.serve.middleware import FAILED, ApiMiddleware, HostPolicy, Metrics, error_response
-from dcnn.serve.prediction import (
-    check_options,
-    chunks,
-    predict_rows,
-    predict_texts,
-    read_upload,
-)
-from dcnn.serve.protocol import (
-    check_texts,
-    fault_message,
-    json_bytes,
-    overloaded,
-    parse,
-    read_body,
-    send_json,
-)
-from dcnn.serve.registry import Registry, ServedModel
+from dcnn.serve import Limits, protocol, schemas
+from dcnn.serve.middleware import ApiMiddleware, HostPolicy, Metrics, error_response
+from dcnn.serve.registry import Registry, ServedModel, read_upload
 
 ABOUT = (
     "Labels, probabilities and explanations of texts by Dynamic Convolutional Neural Networks. "
     'All numbers come from the network itself. Errors are `{"error": sentence}`.'
 )
 INLINE_CHARACTERS = 2000  # all texts together: about a millisecond of work
+CHUNK = 256  # rows of a file predicted together and sent together
 
 ERRORS = {
     401: "The key is missing or wrong.",
@@ -72,57 +55,53 @@ PAGE_TYPES = {
 }
 PAGE_ADDRESSES = {"index.html": "/", "docs.html": "/docs"}
 
-P = ParamSpec("P")
+ONE_TEXT = {"text": "not a dull moment"}  # examples of requests
+TWO_TEXTS = {"texts": ["not a dull moment", "a dull moment"]}
+
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class BoundedThreads:
     """Threads for work of many milliseconds, so that single predictions need not wait for it.
 
-    Args:
-        threads: how many.
-        slots: calls that run or wait, together; beyond them a call is refused at once.
+    At most ``slots`` calls run or wait, together; beyond them a call is refused at once.
     """
 
     def __init__(self, threads: int, slots: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="serve")
-        self._free = slots
+        self._slots = asyncio.Semaphore(slots)
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold a slot; raises HTTPException 503 if there is none."""
-        if self._free <= 0:
-            raise overloaded()
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
+    def slot(self) -> asyncio.Semaphore:
+        """What to enter to hold a slot; raises HTTPException 503 if there is none."""
+        if self._slots.locked():
+            raise protocol.overloaded()
+        return self._slots
 
-    async def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def call(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run it in a thread, in the slot that the caller holds."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, partial(work, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
 
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
         """Take a slot and run it."""
         async with self.slot():
-            return await self.call(work, *args, **kwargs)
+            return await self.call(work, *args)
 
 
+@dataclass
 class Endpoints:
     """The endpoints, and what they share."""
 
-    def __init__(
-        self, registry: Registry, limits: Limits, metrics: Metrics, requires_key: bool = False
-    ) -> None:
-        self.registry = registry
-        self.limits = limits
-        self.metrics = metrics
-        self.requires_key = requires_key
-        self.slow = BoundedThreads(limits.threads, limits.threads + limits.queue)
+    registry: Registry
+    limits: Limits
+    metrics: Metrics
+    requires_key: bool
+
+    def __post_init__(self) -> None:
+        threads = self.limits.threads
+        self.slow = BoundedThreads(threads, threads + self.limits.queue)
         # A thread of their own: an explanation must not wait for fifty thousand rows.
-        self.files = BoundedThreads(1, limits.uploads)
+        self.files = BoundedThreads(1, self.limits.uploads)
 
     async def predict(self) -> Response:
         """Labels and probabilities of one text or several."""
@@ -135,99 +114,97 @@ class Endpoints:
         predicted on the event loop, which is faster than passing it to a thread and back.
         """
         limits = self.limits
-        body = await read_body(scope, receive, limits.body_bytes, limits.body_seconds)
-        request = parse(schemas.PredictRequest, body)
-        model, texts = self.registry.get(request.given("model")), request.all_texts()
-        check_texts(texts, limits.texts, limits)
-        check_options(model.predictor, request)
+        body = await protocol.read_body(scope, receive, limits.body_bytes, limits.body_seconds)
+        request = protocol.parse(schemas.PredictRequest, body)
+        model, texts = self.registry.get(request.model), request.all_texts()
+        protocol.check_texts(texts, limits.texts, limits)
+        model.check_options(request)
         if sum(map(len, texts)) + len(texts) <= INLINE_CHARACTERS:
-            response = predict_texts(model, texts, request)
+            response = model.predict_texts(texts, request)
         else:
-            response = await self.slow.run(predict_texts, model, texts, request)
+            response = await self.slow.run(model.predict_texts, texts, request)
         self.metrics.count_texts(model.name, len(texts))
-        await send_json(send, 200, response)
+        await protocol.send_json(send, 200, response)
 
     async def explain(self, request: Request) -> Response:
         """Why texts get their labels: words, n-grams, deletions, and the feature graph."""
-        asked = parse(schemas.ExplainRequest, await self._body(request, self.limits.body_bytes))
-        model, texts = self.registry.get(asked.given("model")), asked.all_texts()
-        check_texts(texts, self.limits.explain_texts, self.limits)
+        body = await self._body(request, self.limits.body_bytes)
+        asked = protocol.parse(schemas.ExplainRequest, body)
+        model, texts = self.registry.get(asked.model), asked.all_texts()
+        protocol.check_texts(texts, self.limits.explain_texts, self.limits)
         parts = []
         async with self.slow.slot():
-            await self.slow.call(check_words, model, texts, self.limits)
+            await self.slow.call(model.check_words, texts, self.limits)
             for text in texts:  # one by one, so that other requests take turns
                 if await request.is_disconnected():
                     raise ClientDisconnect
-                parts.append(await self.slow.call(explain_text, model, text, asked))
+                parts.append(await self.slow.call(model.explain_text, text, asked))
         self.metrics.count_texts(model.name, len(texts))
-        name = json_bytes(model.name)
+        name = protocol.json_bytes(model.name)
         return _json(b'{"model":%b,"explanations":[%b]}' % (name, b",".join(parts)))
 
     async def compare(self, request: Request) -> Response:
         """What changes between two texts: aligned words, and contributions of detectors."""
-        asked = parse(schemas.CompareRequest, await self._body(request, self.limits.body_bytes))
-        model = self.registry.get(asked.given("model"))
-        check_texts(asked.texts, 2, self.limits)
+        body = await self._body(request, self.limits.body_bytes)
+        asked = protocol.parse(schemas.CompareRequest, body)
+        model = self.registry.get(asked.model)
+        protocol.check_texts(asked.texts, 2, self.limits)
         async with self.slow.slot():
-            await self.slow.call(check_words, model, asked.texts, self.limits)
-            response = await self.slow.call(compare_texts, model, asked)
+            await self.slow.call(model.check_words, asked.texts, self.limits)
+            response = await self.slow.call(model.compare_texts, asked)
         self.metrics.count_texts(model.name, 2)
         return _json(response)
+
+    async def file_slot(self) -> AsyncIterator[None]:
+        """Held from before the body is read until the last line is sent or the client is gone.
+
+        The slots bound how many files are in memory.
+        """
+        async with self.files.slot():
+            yield
 
     async def predict_file(
         self, request: Request, query: Annotated[schemas.FileQuery, Query()]
     ) -> Response:
         """Predictions for a CSV, TSV, JSON Lines or text file: one line of JSON per row."""
-        model = self.registry.get(query.given("model"))
-        check_options(model.predictor, query)
-        async with AsyncExitStack() as stack:
-            # Before the body is read: the slots bound how many files are in memory.
-            await stack.enter_async_context(self.files.slot())
-            content = await self._body(request, self.limits.file_bytes)
-            rows = await self.files.call(read_upload, content, query, self.limits)
-            return _JsonLines(self._lines(model, rows, query), stack.pop_all())
+        model = self.registry.get(query.model)
+        model.check_options(query)
+        content = await self._body(request, self.limits.file_bytes)
+        rows = await self.files.call(read_upload, content, query, self.limits)
+        lines = self._lines(model, rows, query)
+        return StreamingResponse(lines, media_type="application/x-ndjson")
 
     async def _lines(
         self, model: ServedModel, rows: list[Row], options: schemas.PredictOptions
     ) -> AsyncIterator[bytes]:
         async with asyncio.timeout(self.limits.stream_seconds):
-            for part in chunks(rows):
-                yield await self.files.call(predict_rows, model, part, options)
+            for start in range(0, len(rows), CHUNK):
+                part = rows[start : start + CHUNK]
+                yield await self.files.call(model.predict_rows, part, options)
                 self.metrics.count_texts(model.name, len(part))
 
     async def detectors(self, query: Annotated[schemas.DetectorsQuery, Query()]) -> Response:
         """What activates the network's feature detectors: n-grams of the server's corpus."""
-        model = self.registry.get(query.given("model"))
-        return _json(await self.slow.run(find_detectors, model, query))
+        model = self.registry.get(query.model)
+        return _json(await self.slow.run(model.find_detectors, query))
 
     async def models(self) -> Response:
         """The models that are served, and the limits."""
         models = [model.info() for model in self.registry.models]
-        return _json(json_bytes({"models": models, "limits": self.limits}))
+        return _json(protocol.json_bytes({"models": models, "limits": self.limits}))
 
     async def health(self) -> Response:
         """That the server is up."""
-        models = len(self.registry.models)
-        return _json(json_bytes({"status": "ok", "models": models, "key": self.requires_key}))
+        health = {"status": "ok", "models": len(self.registry.models), "key": self.requires_key}
+        return _json(protocol.json_bytes(health))
 
     async def prometheus(self) -> Response:
         """Metrics for Prometheus."""
-        return Response(self.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Response(generate_latest(self.metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def _body(self, request: Request, limit: int) -> bytes:
-        return await read_body(request.scope, request.receive, limit, self.limits.body_seconds)
-
-
-class _JsonLines(StreamingResponse):
-    """Lines of JSON, and a slot that is held until the last one is sent or the client is gone."""
-
-    def __init__(self, lines: AsyncIterator[bytes], slot: AsyncExitStack) -> None:
-        super().__init__(lines, media_type="application/x-ndjson")
-        self._slot = slot
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._slot:
-            await super().__call__(scope, receive, send)
+        seconds = self.limits.body_seconds
+        return await protocol.read_body(request.scope, request.receive, limit, seconds)
 
 
 def _json(body: bytes) -> Response:
@@ -258,19 +235,11 @@ def make_app(
     endpoints = Endpoints(registry, limits, metrics, bool(key))
     _add_endpoints(app, endpoints)
     pages = _add_page(app)
-    for kind in (HTTPException, UserError, RequestValidationError):
+    for kind in (HTTPException, UserError, RequestValidationError, Exception):
         app.add_exception_handler(kind, _error)
-    app.add_exception_handler(Exception, _failure)
-    return ApiMiddleware(
-        app,
-        fast={("POST", "/v1/predict"): endpoints.predict_asgi},
-        pages=pages,
-        metrics=metrics,
-        in_flight=limits.in_flight,
-        hosts=hosts or HostPolicy(),
-        key=key,
-        log_requests=log_requests,
-    )
+    hosts = hosts or HostPolicy()
+    predict, in_flight = endpoints.predict_asgi, limits.in_flight
+    return ApiMiddleware(app, predict, pages, metrics, in_flight, hosts, key, log_requests)
 
 
 def _add_endpoints(app: FastAPI, ends: Endpoints) -> None:
@@ -280,65 +249,61 @@ def _add_endpoints(app: FastAPI, ends: Endpoints) -> None:
         method: str, path: str, endpoint: Callable[..., Any], *errors: int, **more: Any
     ) -> None:
         described = {e: {"model": schemas.Error, "description": ERRORS[e]} for e in errors}
-        if ends.requires_key and 401 in errors:  # described only: the middleware checks the key
-            more["dependencies"] = [Depends(HTTPBearer(auto_error=False))]
         more["responses"] = more.get("responses", {}) | described
+        if ends.requires_key and 401 in errors:  # described only: the middleware checks the key
+            bearer = Depends(HTTPBearer(auto_error=False))
+            more["dependencies"] = [bearer, *more.get("dependencies", ())]
         app.add_api_route(path, endpoint, methods=[method], **more)
 
-    def json_body(request: type[BaseModel], texts: int, example: dict[str, Any]) -> dict[str, Any]:
+    def add_json(
+        endpoint: Callable[..., Any], request: type[BaseModel], response: Any, texts: int
+    ) -> None:
         schema = request.model_json_schema(by_alias=True)
         fields = schema["properties"]
         fields["texts"]["maxItems"] = texts
         for text in (fields.get("text"), fields["texts"].get("items")):
             if text is not None:
                 text["maxLength"] = limits.characters
+        example = ONE_TEXT if "text" in fields else TWO_TEXTS
         content = {"application/json": {"schema": schema, "example": example}}
-        return {"requestBody": {"required": True, "content": content}}
+        body = {"requestBody": {"required": True, "content": content}}
+        path = f"/v1/{endpoint.__name__}"
+        add("POST", path, endpoint, *ERRORS, response_model=response, openapi_extra=body)
 
-    one, two = {"text": "not a dull moment"}, {"texts": ["not a dull moment", "a dull moment"]}
-    body = json_body(schemas.PredictRequest, limits.texts, one)
-    kind: Any = schemas.PredictResponse
-    add("POST", "/v1/predict", ends.predict, *ERRORS, response_model=kind, openapi_extra=body)
-    body = json_body(schemas.ExplainRequest, limits.explain_texts, one)
-    kind = schemas.ExplainResponse
-    add("POST", "/v1/explain", ends.explain, *ERRORS, response_model=kind, openapi_extra=body)
-    body = json_body(schemas.CompareRequest, 2, two)
-    kind = schemas.CompareResponse
-    add("POST", "/v1/compare", ends.compare, *ERRORS, response_model=kind, openapi_extra=body)
+    add_json(ends.predict, schemas.PredictRequest, schemas.PredictResponse, limits.texts)
+    add_json(ends.explain, schemas.ExplainRequest, schemas.ExplainResponse, limits.explain_texts)
+    add_json(ends.compare, schemas.CompareRequest, schemas.CompareResponse, 2)
+    text = {"schema": {"type": "string"}}
     binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
     add(
         "POST",
         "/v1/predict-file",
         ends.predict_file,
         *ERRORS,
+        dependencies=[Depends(ends.file_slot)],
         response_class=Response,
-        responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}},
+        responses={200: {"content": {"application/x-ndjson": text}}},
         openapi_extra={"requestBody": {"required": True, "content": binary}},
     )
-    kind = schemas.DetectorsResponse
+    kind: Any = schemas.DetectorsResponse
     add("GET", "/v1/detectors", ends.detectors, 401, 404, 422, 503, response_model=kind)
     add("GET", "/v1/models", ends.models, 401, 503, response_model=schemas.ModelsResponse)
     add("GET", "/healthz", ends.health, response_model=schemas.Health)
     add("HEAD", "/healthz", ends.health, include_in_schema=False)  # some proxies use it
-    add(
-        "GET",
-        "/metrics",
-        ends.prometheus,
-        401,
-        response_class=Response,
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-    )
+    plain: Any = {200: {"content": {"text/plain": text}}}
+    add("GET", "/metrics", ends.prometheus, 401, response_class=Response, responses=plain)
 
 
 def _add_page(app: FastAPI) -> list[str]:
     """Add the files of the page, held in memory: a request opens no file. Their addresses."""
-    addresses = []
-    for path in sorted(PAGE.iterdir()):
-        if path.suffix in PAGE_TYPES:
-            address = PAGE_ADDRESSES.get(path.name, f"/page/{path.name}")
-            app.add_route(address, _sender(path), include_in_schema=False)
-            addresses.append(address)
-    return addresses
+    files = {
+        PAGE_ADDRESSES.get(path.name, f"/page/{path.name}"): path
+        for path in sorted(PAGE.iterdir())
+        if path.suffix in PAGE_TYPES
+    }
+    for address, path in files.items():
+        app.add_route(address, _sender(path), include_in_schema=False)
+    return list(files)
 
 
 def _sender(path: Path) -> Callable[[Request], Any]:
@@ -358,17 +323,9 @@ async def _error(_: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         fault = error.errors()[0]
         # The first part of its location says that it is in the query.
-        error = HTTPException(422, fault_message(fault["loc"][1:], fault["msg"]))
+        error = protocol.fault_error(fault["loc"][1:], fault["msg"])
     elif isinstance(error, HTTPException) and error.detail == HTTPStatus(error.status_code).phrase:
         message = UNROUTED.get(error.status_code, error.detail)
         error = HTTPException(error.status_code, message, error.headers)
-    assert isinstance(error, HTTPException | UserError)  # noqa: S101
     status, body, headers = error_response(error)
-    response = _json(body)
-    response.status_code = status
-    response.headers.update(headers)
-    return response
-
-
-async def _failure(_: Request, __: Exception) -> Response:
-    return Response(json_bytes({"error": FAILED}), 500, media_type="application/json")
+    return Response(body, status, {"cache-control": "no-store", **headers}, "application/json")

@@ -14,17 +14,12 @@ import time
 import traceback
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import metrics_core
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -41,19 +36,17 @@ DISCONNECTED = 499  # what proxies log when the client closed the connection bef
 HEADERS = 100  # of a request
 
 # The page loads only its own files, runs no inline script, and is not shown inside another page.
-SECURITY_HEADERS = tuple(
-    (name.encode(), value.encode())
-    for name, value in {
-        "content-security-policy": (
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-            "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        ),
-        "cross-origin-opener-policy": "same-origin",
-        "cross-origin-resource-policy": "same-origin",
-        "referrer-policy": "no-referrer",
-        "x-content-type-options": "nosniff",
-        "x-frame-options": "DENY",
-    }.items()
+SECURITY_HEADERS = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
 )
 
 NEVER_BUSY = ("/healthz", "/metrics")  # a busy server must not look like a dead one
@@ -68,12 +61,7 @@ BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)  # se
 
 
 class Metrics(Collector):
-    """Counters of all workers.
-
-    Args:
-        models: the models that are served.
-        workers: number of worker processes.
-    """
+    """Counters of all workers."""
 
     def __init__(self, models: Sequence[ServedModel], workers: int = 1) -> None:
         self.worker = 0  # set in every process to its own row
@@ -112,18 +100,13 @@ class Metrics(Collector):
         """Forget the requests of a worker that died before this one replaced it."""
         self._in_flight[self.worker] = 0
 
-    def text(self) -> bytes:
-        """All metrics in the text format of Prometheus."""
-        registry = CollectorRegistry()
-        registry.register(self)
-        return generate_latest(registry)
-
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[metrics_core.Metric]:
         """All metrics, summed over the workers."""
-        requests = CounterMetricFamily(
+        counter, gauge = metrics_core.CounterMetricFamily, metrics_core.GaugeMetricFamily
+        requests = counter(
             "dcnn_requests", "Requests by route and status.", labels=["route", "status"]
         )
-        times = HistogramMetricFamily(
+        times = metrics_core.HistogramMetricFamily(
             "dcnn_request_seconds", "Response time by route.", labels=["route"]
         )
         counts, buckets = self._requests.sum(axis=0), self._buckets.sum(axis=0)
@@ -136,20 +119,18 @@ class Metrics(Collector):
                 bounds = [*map(str, BOUNDS), "+Inf"]
                 seconds = float(self._seconds[:, row].sum())
                 times.add_metric([route], list(zip(bounds, below, strict=True)), seconds)
-        texts = CounterMetricFamily("dcnn_texts", "Texts classified by model.", labels=["model"])
-        info = GaugeMetricFamily(
-            "dcnn_model_info", "Models that are served.", labels=["model", "kind", "backend"]
-        )
+        texts = counter("dcnn_texts", "Texts classified by model.", labels=["model"])
+        labels = ["model", "kind", "backend"]
+        models = gauge("dcnn_model_info", "Models that are served.", labels=labels)
         for model, count in zip(self._models, self._texts.sum(axis=0).tolist(), strict=True):
             texts.add_metric([model.name], count)
-            info.add_metric([model.name, model.kind, model.predictor.backend], 1)
-        yield from (requests, times, texts, info)
-        for name, about, value in (
-            ("dcnn_in_flight", "Requests that are being answered.", self._in_flight.sum()),
-            ("dcnn_workers", "Worker processes.", len(self._in_flight)),
-            ("dcnn_start_time_seconds", "When the server was started.", self._started),
-        ):
-            yield GaugeMetricFamily(name, about, value)
+            info = model.info()
+            models.add_metric([info["name"], info["kind"], info["backend"]], 1)
+        in_flight = self._in_flight.sum()
+        yield from (requests, times, texts, models)
+        yield gauge("dcnn_in_flight", "Requests that are being answered.", in_flight)
+        yield gauge("dcnn_workers", "Worker processes.", len(self._in_flight))
+        yield gauge("dcnn_start_time_seconds", "When the server was started.", self._started)
 
 
 def _shared_zeros(*shape: int) -> NDArray[np.float64]:
@@ -163,11 +144,8 @@ class HostPolicy:
     A browser sends requests to this machine for any page that it shows. A page of another site must
     not use that, nor a page whose name was made to point here after it was loaded (DNS rebinding).
     ``Origin`` and ``Sec-Fetch-Site`` reveal the first, ``Host`` the second; programs other than
-    browsers send neither of the first two.
-
-    Args:
-        allowed: names of the server besides its address, as behind a proxy.
-        own: the only other names that requests may use; any name if None.
+    browsers send neither of the first two. ``allowed`` are names of the server besides its address,
+    as behind a proxy; ``own`` are the only other names that requests may use, any name if None.
     """
 
     def __init__(self, allowed: Iterable[str] = (), own: Iterable[str] | None = None) -> None:
@@ -213,41 +191,23 @@ def _host_name(host: str) -> str:
     return host if end < 0 else host[:end]
 
 
+@dataclass
 class ApiMiddleware:
-    """The whole application, as a server runs it.
+    """The whole application, as a server runs it."""
 
-    Args:
-        app: what answers.
-        fast: endpoints that are called without ``app``, by method and path.
-        pages: paths of the page's files.
-        metrics: where to count.
-        in_flight: requests that may be in progress at once.
-        hosts: which names it answers to, and to which sites' pages.
-        key: the key that requests to the API must carry; none if empty.
-        log_requests: whether to log a line per request, without its texts.
-    """
+    app: ASGIApp
+    predict: ASGIApp  # /v1/predict, which is called without ``app``
+    pages: Iterable[str]  # paths of the page's files
+    metrics: Metrics
+    in_flight: int  # requests that may be in progress at once
+    hosts: HostPolicy
+    key: str  # that requests to the API must carry; none if empty
+    log_requests: bool  # whether to log a line per request, without its texts
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        fast: Mapping[tuple[str, str], ASGIApp],
-        pages: Iterable[str],
-        metrics: Metrics,
-        in_flight: int,
-        hosts: HostPolicy,
-        key: str = "",
-        log_requests: bool = False,
-    ) -> None:
-        self.app = app
+    def __post_init__(self) -> None:
         # Replaced by a server that knows of requests before they arrive here.
-        self.pending: Callable[[], int] = metrics.in_flight
-        self._fast = fast
-        self._routes = {path: path for path in ROUTES} | dict.fromkeys(pages, "page")
-        self._metrics = metrics
-        self._in_flight = in_flight
-        self._hosts = hosts
-        self._key = key.encode()
-        self._log_requests = log_requests
+        self.pending: Callable[[], int] = self.metrics.in_flight
+        self._routes = {path: path for path in ROUTES} | dict.fromkeys(self.pages, "page")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -264,58 +224,56 @@ class ApiMiddleware:
             await send(message)
 
         method, path = scope["method"], scope["path"]
-        self._metrics.begin()
+        answer = self.predict if (method, path) == ("POST", "/v1/predict") else self.app
+        self.metrics.begin()
         try:
             self._check(scope)
-            await self._fast.get((method, path), self.app)(scope, receive, send_with_headers)
-        except (HTTPException, UserError) as error:
-            code, body, headers = error_response(error)
-            await send_json(send_with_headers, code, body, headers.items())
+            await answer(scope, receive, send_with_headers)
         except ClientDisconnect:
             status = DISCONNECTED
         except Exception as error:
-            # The traceback without the error's message, which may contain a user's text.
-            frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
-            _log.error("%s in answer to %s\n%s", type(error).__name__, path[:100], frames)
+            code, body, headers = error_response(error)
+            if code == 500:
+                # The traceback without the error's message, which may contain a user's text.
+                frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+                _log.error("%s in answer to %s\n%s", type(error).__name__, path[:100], frames)
             if not status:
-                await send_json(send_with_headers, 500, json_bytes({"error": FAILED}))
-            status = 500
+                await send_json(send_with_headers, code, body, headers.items())
+            status = code
         finally:
             seconds = time.perf_counter() - start
             route = self._routes.get(path, "other")
-            self._metrics.end(route, status or DISCONNECTED, seconds)
-            if self._log_requests:
+            self.metrics.end(route, status or DISCONNECTED, seconds)
+            if self.log_requests:
                 _log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)
 
     def _check(self, scope: Scope) -> None:
         path: str = scope["path"]
-        if path not in NEVER_BUSY and self.pending() > self._in_flight:
+        if path not in NEVER_BUSY and self.pending() > self.in_flight:
             raise overloaded()
         if len(scope["headers"]) > HEADERS:
             raise HTTPException(431, f"the request has more than {HEADERS} headers; send fewer")
         is_api = path.startswith("/v1/") or path == "/metrics"
-        self._hosts.check(scope, cross_site=not is_api)  # any site may link to the page
-        # The comparison takes the same time however much of the key is right.
-        if (
-            self._key
-            and is_api
-            and not any(
-                hmac.compare_digest(_key_in(name, value), self._key)
-                for name, value in scope["headers"]
-            )
-        ):
-            raise HTTPException(
-                401,
-                "this server requires a key: send 'Authorization: Bearer KEY' or 'X-API-Key: KEY'",
-                {"www-authenticate": "Bearer"},
-            )
+        self.hosts.check(scope, cross_site=not is_api)  # any site may link to the page
+        if is_api and self.key:
+            keys = [_key_in(name, value) for name, value in scope["headers"]]
+            # The comparison takes the same time however much of the key is right.
+            if not any(hmac.compare_digest(key, self.key.encode()) for key in keys):
+                raise HTTPException(
+                    401,
+                    "this server requires a key: send 'Authorization: Bearer KEY' or "
+                    "'X-API-Key: KEY'",
+                    {"www-authenticate": "Bearer"},
+                )
 
 
-def error_response(error: HTTPException | UserError) -> tuple[int, bytes, Mapping[str, str]]:
+def error_response(error: Exception) -> tuple[int, bytes, Mapping[str, str]]:
     """Status, JSON body and headers of an error."""
     if isinstance(error, HTTPException):
         return error.status_code, json_bytes({"error": error.detail}), error.headers or {}
-    return 422, json_bytes({"error": str(error)}), {}
+    if isinstance(error, UserError):
+        return 422, json_bytes({"error": str(error)}), {}
+    return 500, json_bytes({"error": FAILED}), {}
 
 
 def _key_in(name: bytes, value: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """What all endpoints share at the level of HTTP: errors, and JSON bodies as bytes.
 
-An error is a ``starlette.exceptions.HTTPException`` whose detail is one sentence: what is wrong and
-how to fix it. It is sent as ``{"error": sentence}``.
+An error is one sentence: what is wrong and how to fix it. It is sent as ``{"error": sentence}``, a
+``UserError`` with status 422, a ``starlette.exceptions.HTTPException`` with its own.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from dcnn.errors import UserError
 from dcnn.serve import Limits
 
 RETRY_SECONDS = 1
@@ -58,37 +59,25 @@ async def send_json(
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes:
-    """The whole body.
-
-    Raises:
-        HTTPException: it is larger than ``limit`` bytes, or has not arrived after ``seconds``.
-        ClientDisconnect: the connection was closed.
-    """
-    for name, value in scope["headers"]:
-        if name == b"content-length" and int(value) > limit:
-            raise _too_large(limit)
+    """The whole body, or an error if it has over ``limit`` bytes or takes over ``seconds``."""
+    declared = [int(value) for name, value in scope["headers"] if name == b"content-length"]
     parts, size = [], 0
     try:
         async with asyncio.timeout(seconds):
-            while True:
+            while max(size, *declared, 0) <= limit:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
-                if size > limit:
-                    raise _too_large(limit)
-                if not message.get("more_body", False):
+                if size <= limit and not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
         raise HTTPException(
             408, f"the body did not arrive within {seconds:g} seconds", {"connection": "close"}
         ) from None
-
-
-def _too_large(limit: int) -> HTTPException:
-    message = f"the body is larger than {limit:,} bytes; send less at once"
-    return HTTPException(413, message, {"connection": "close"})  # without reading the rest
+    reason = f"the body is larger than {limit:,} bytes; send less at once"
+    raise HTTPException(413, reason, {"connection": "close"})  # without reading the rest
 
 
 def parse(kind: type[Model], body: bytes) -> Model:
@@ -97,28 +86,29 @@ def parse(kind: type[Model], body: bytes) -> Model:
         return kind.model_validate_json(body)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        raise HTTPException(422, fault_message(fault["loc"], fault["msg"])) from None
+        raise fault_error(fault["loc"], fault["msg"]) from None
 
 
-def fault_message(location: Sequence[int | str], message: str) -> str:
+def fault_error(location: Sequence[int | str], message: str) -> UserError:
     """One fault that pydantic found, as ``field: message``."""
     where = ""
     for part in location:
         where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else part
     message = message.removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
-    return f"{where}: {message}" if where else message
+    return UserError(f"{where}: {message}" if where else message)
 
 
 def check_texts(texts: Sequence[str], most: int, limits: Limits) -> None:
-    """Raise HTTPException if there are too many texts, or if one is too long."""
+    """Raise UserError if there are too many texts, or if one is too long."""
     if len(texts) > most:
-        raise HTTPException(422, f"{len(texts):,} texts are more than {most:,}; send fewer at once")
+        raise UserError(f"{len(texts):,} texts are more than {most:,}; send fewer at once")
     for number, text in enumerate(texts):
         if len(text) > limits.characters:
-            which = "the text" if len(texts) == 1 else f"text {number}"
-            raise HTTPException(
-                422,
-                f"{which} has {len(text):,} characters, more than {limits.characters:,}; "
-                "shorten it",
-            )
+            raise too_long("the text" if len(texts) == 1 else f"text {number}", text, limits)
+
+
+def too_long(which: str, text: str, limits: Limits) -> UserError:
+    """The error for a text that is too long."""
+    size, most = len(text), limits.characters
+    return UserError(f"{which} has {size:,} characters, more than {most:,}; shorten it")

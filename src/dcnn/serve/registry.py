@@ -1,69 +1,250 @@
-"""The models of a server: loaded once, by name, and never read from disk again."""
+"""The models of a server, loaded once, and what they answer: responses as JSON bytes.
 
+An uploaded file stays in memory: no part of a request is ever a path on this machine. The whole
+file is read before the response starts, so that an error in its last line is an error response
+instead of half an answer. What a graph shows and where is decided by ``dcnn.inspection.picture``,
+as for the SVG. Colours are the page's own; the numbers are the network's.
+"""
+
+import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 
+import numpy as np
 from starlette.exceptions import HTTPException
 
 from dcnn.config import DCNNConfig
-from dcnn.data.columns import shown
-from dcnn.errors import UserError
-from dcnn.inspection.detectors import DetectorIndex
-from dcnn.predictor import Predictor
-from dcnn.serve.schemas import ModelInfo
+from dcnn.data.columns import TEXT_OPTION, shown
+from dcnn.data.readers import Row, TableOptions, read_texts
+from dcnn.errors import DataError, UserError
+from dcnn.files import COMPRESSIONS
+from dcnn.inspection.attribution import node_word_contributions
+from dcnn.inspection.detector_ranking import Detector, Progress
+from dcnn.inspection.detectors import DetectorIndex, rank_detectors
+from dcnn.inspection.explanation import Explanation, compare, explain
+from dcnn.inspection.picture import make_picture, place
+from dcnn.predictor import Prediction, Predictor
+from dcnn.serve import Limits, schemas
+from dcnn.serve.protocol import json_bytes, too_long
 
-NO_CORPUS = (
-    "the detectors' n-grams come from a corpus and this server has none; "
-    "start it with: dcnn serve MODEL --corpus TEXTS"
-)
+TOP = 8  # n-grams of a detector
+LONGEST_NAME = 80  # of a file
+
+# The readers name options of the command line; here they are query parameters.
+_PARAMETERS = {
+    TEXT_OPTION: "text_column",
+    "--encoding ": "encoding=",
+    "--no-header": "header=false",
+}
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model with its name.
-
-    Attributes:
-        name: as requests give it.
-        predictor: the model.
-        detectors: the n-grams of a corpus that activate its feature detectors, if there is one.
-    """
+    """A model with the name that requests give it."""
 
     name: str
     predictor: Predictor
-    detectors: DetectorIndex | None = None
+    detectors: DetectorIndex | None = None  # with the n-grams of a corpus that activate them
 
-    @property
-    def kind(self) -> str:
-        """``dcnn``, ``max-tdnn`` or ``nbow``."""
-        return self.predictor.artifact.config.model.kind
-
-    @property
-    def explainable(self) -> bool:
-        """Whether it has a feature graph."""
-        return isinstance(self.predictor.artifact.config.model, DCNNConfig)
-
-    @property
-    def detectors_note(self) -> str:
-        """Why there are no detectors and how to get them; empty where there are."""
-        if self.detectors is not None:
-            return ""
-        if not self.explainable:
-            return f"the model is of the kind {self.kind}, which has no detectors; only dcnn has"
-        return NO_CORPUS
-
-    def info(self) -> ModelInfo:
+    def info(self) -> schemas.ModelInfo:
         """Its entry in the response of ``/v1/models``."""
+        model = self.predictor.artifact.config.model
+        explainable, note = isinstance(model, DCNNConfig), ""
+        if not explainable:
+            note = f"the model is of the kind {model.kind}, which has no detectors; only dcnn has"
+        elif self.detectors is None:
+            note = (
+                "the detectors' n-grams come from a corpus and this server has none; "
+                "start it with: dcnn serve MODEL --corpus TEXTS"
+            )
         return {
             "name": self.name,
-            "kind": self.kind,
+            "kind": model.kind,
             "classes": self.predictor.classes,
             "vocabulary_size": len(self.predictor.artifact.encoder.vocabulary),
             "backend": self.predictor.backend,
-            "explainable": self.explainable,
+            "explainable": explainable,
             "detectors": self.detectors is not None,
-            "detectors_note": self.detectors_note,
+            "detectors_note": note,
         }
+
+    def check_options(self, options: schemas.PredictOptions) -> None:
+        """Raise an error before any work for what a multi-label model cannot do."""
+        if self.predictor.multi_label and (options.top or 0) > 1:
+            raise UserError(
+                f"top={options.top} is for single-label models; this model is multi-label and "
+                "gives every label that reaches its threshold; the field probabilities has them all"
+            )
+        if options.abstain_below is not None:
+            self.predictor.check_abstains(options.abstain_below)
+
+    def _predict(
+        self, texts: Sequence[str], options: schemas.PredictOptions
+    ) -> list[schemas.PredictionResponse]:
+        responses = []
+        for prediction in self.predictor.predict(texts, options.abstain_below or 0.0):
+            response = prediction_response(prediction)
+            if options.abstain_below is not None:
+                response["abstained"] = prediction.abstained
+                if prediction.abstained:
+                    response["label"] = None
+            if options.top:
+                ranked = prediction.ranked[: options.top]
+                response["top"] = [{"label": label, "probability": p} for label, p in ranked]
+            responses.append(response)
+        return responses
+
+    def predict_texts(self, texts: Sequence[str], options: schemas.PredictOptions) -> bytes:
+        """The response of ``/v1/predict``."""
+        return json_bytes({"model": self.name, "predictions": self._predict(texts, options)})
+
+    def predict_rows(self, rows: Sequence[Row], options: schemas.PredictOptions) -> bytes:
+        """Lines of the response of ``/v1/predict-file``: one JSON object per row."""
+        predictions = self._predict([row.text for row in rows], options)
+        lines = [
+            json_bytes({"line": row.place.number, "text": row.text, **prediction}) + b"\n"
+            for row, prediction in zip(rows, predictions, strict=True)
+        ]
+        return b"".join(lines)
+
+    def check_words(self, texts: Sequence[str], limits: Limits) -> None:
+        """Refuse texts that would take too long: the time grows with the square of their words."""
+        encoder = self.predictor.artifact.encoder
+        words = sum(len(encoder.tokenizer(text)) for text in texts)
+        if words > limits.explain_words:
+            raise UserError(
+                f"{words:,} {encoder.unit}s are too many to explain; send at most "
+                f"{limits.explain_words:,} at once"
+            )
+
+    def explain_text(self, text: str, request: schemas.ExplainRequest) -> bytes:
+        """One of the explanations in the response of ``/v1/explain``."""
+        explanation = explain(self.predictor, text, request.of_class)
+        return json_bytes(_explanation_response(explanation, request))
+
+    def compare_texts(self, request: schemas.CompareRequest) -> bytes:
+        """The response of ``/v1/compare``."""
+        first, second = request.texts
+        before = explain(self.predictor, first, request.of_class)
+        after = explain(self.predictor, second, before.label)
+        comparison = compare(before, after)
+        if self.detectors is not None:
+            changes = []
+            for change in comparison.changes:
+                summed = self._summed(Detector(change.layer, change.map, change.row))
+                names = map(self.detectors.name, sorted(summed))
+                changes.append(replace(change, name=" + ".join(filter(None, names))))
+            comparison = replace(comparison, changes=tuple(changes))
+        response: schemas.CompareResponse = {
+            "model": self.name,
+            "explanations": [_explanation_response(one, request) for one in (before, after)],
+            "comparison": comparison,
+        }
+        return json_bytes(response)
+
+    def find_detectors(self, query: schemas.DetectorsQuery) -> bytes:
+        """The response of ``/v1/detectors``; an error if there is no corpus, node or word."""
+        index = self.detectors
+        if index is None:
+            raise HTTPException(404, self.info()["detectors_note"])
+        known = index.detectors
+        found = list(known if query.word is None else index.find(query.word))
+        for name in ("layer", "map", "row"):
+            if (number := getattr(query, name)) is not None:
+                found = [one for one in found if getattr(one, name) == number]
+        if query.node is not None:
+            summed = self._summed(Detector(*map(int, query.node.split(":"))))
+            if not summed <= set(known):
+                raise UserError(
+                    f"node: there is no node {query.node} here; detectors are {known[0]} to "
+                    f"{known[-1]} (layer:map:row), and folding sums two of the first layer"
+                )
+            found = [one for one in found if one in summed]
+        described = [index.describe(one) for one in found[: query.limit]]
+        return json_bytes({"model": self.name, "detectors": described, "total": len(found)})
+
+    def _summed(self, node: Detector) -> set[Detector]:
+        """The detectors that a node sums: in the first layer, rows before folding, two of them."""
+        config = self.predictor.artifact.config.model
+        if node.layer == 1 and isinstance(config, DCNNConfig) and config.fold:
+            return {node, replace(node, row=node.row + config.dim // 2)}
+        return {node}
+
+
+def prediction_response(prediction: Prediction) -> schemas.PredictionResponse:
+    """A prediction without its text."""
+    response: schemas.PredictionResponse = {
+        "label": prediction.label,
+        "probability": prediction.probability,
+        "probabilities": {str(label): p for label, p in prediction.ranked},
+    }
+    if prediction.over_threshold is not None:
+        response["labels"] = prediction.over_threshold
+    return response
+
+
+def _explanation_response(
+    explanation: Explanation, request: schemas.GraphRequest
+) -> schemas.ExplanationResponse:
+    trace = explanation.trace
+    picture = make_picture(trace, explanation.of_class, request.nodes, request.edges)
+    word_contributions: dict[str, list[float]] = {}
+    for layer in range(1, trace.depth + 1):
+        drawn = [node for node in picture.nodes if node.layer == layer]
+        numbers = np.array([node.number for node in drawn])
+        amounts = node_word_contributions(trace, layer, numbers).round(6).tolist()
+        word_contributions |= zip([node.id for node in drawn], amounts, strict=True)
+    return {
+        "text": explanation.prediction.text,
+        **prediction_response(explanation.prediction),
+        "class": explanation.label,
+        "logit": explanation.logit,
+        "biases": explanation.biases,
+        "words": explanation.described_words(),
+        "ngrams": explanation.ngrams,
+        "deletions": explanation.deletions,
+        "graph": {
+            "layout": place(picture),
+            "word_contributions": word_contributions,
+            "top_nodes": trace.head_weight.shape[1],
+            "node_contributions": picture.node_contributions,
+            "path_contributions": picture.path_contributions,
+        },
+    }
+
+
+def index_detectors(
+    predictor: Predictor, texts: Iterable[str], progress: Progress | None = None
+) -> DetectorIndex:
+    """Rank the detectors over a corpus, and name them all now: the workers then share the names."""
+    index = rank_detectors(predictor, texts, top=TOP, progress=progress)
+    index.by_distinctiveness()
+    return index
+
+
+def read_upload(content: bytes, query: schemas.FileQuery, limits: Limits) -> list[Row]:
+    """The rows of an uploaded file."""
+    # The name is only ever printed: its last part, shortened, without control characters.
+    last = PurePosixPath(query.name.replace("\\", "/")).name
+    path = Path("".join(c for c in last if c.isprintable())[-LONGEST_NAME:] or "the file")
+    if path.suffix.lower() in COMPRESSIONS:
+        raise UserError(f"{path}: compressed files are not accepted; decompress it first")
+    rows: list[Row] = []
+    options = TableOptions(query.text_column, encoding=query.encoding, header=query.header)
+    try:
+        for row in read_texts(path, io.BytesIO(content), options):
+            if len(row.text) > limits.characters:
+                raise too_long(f"{row.place}: the text", row.text, limits)
+            rows.append(row)
+            if len(rows) > limits.file_rows:
+                raise UserError(f"{path} has more than {limits.file_rows:,} texts; split the file")
+    except DataError as error:
+        message = str(error)
+        for option, parameter in _PARAMETERS.items():
+            message = message.replace(option, parameter)
+        raise UserError(message) from None
+    return rows
 
 
 class Registry:
@@ -84,11 +265,7 @@ class Registry:
 
 
 def named_folders(arguments: Iterable[str]) -> dict[str, Path]:
-    """Model folders by name, from arguments such as ``reviews=models/7`` or just ``models/7``.
-
-    Raises:
-        UserError: a name is empty, or two models have the same.
-    """
+    """Model folders by name, from arguments such as ``reviews=models/7`` or just ``models/7``."""
     folders: dict[str, Path] = {}
     for argument in arguments:
         name, equals, rest = argument.partition("=")

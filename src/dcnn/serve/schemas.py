@@ -21,9 +21,12 @@ from dcnn.serve import Limits
 LARGEST = 100_000  # layer, map or row: far above any network's
 
 
-def _optional(empty: Any, about: str, **rules: Any) -> Any:
-    """A field that may be omitted. A factory's value is not part of the schema as a default."""
-    return Field(default_factory=lambda: empty, description=about, **rules)
+def _optional(about: str, **rules: Any) -> Any:
+    """A field that is None if omitted: its type has no None, since null in a request is an error.
+
+    The value of a factory is not part of the schema as a default.
+    """
+    return Field(default_factory=lambda: None, description=about, **rules)
 
 
 class ModelRequest(BaseModel):
@@ -31,11 +34,7 @@ class ModelRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 
-    model: str = _optional("", "Name of a model; default: the first one.")
-
-    def given(self, name: str) -> Any:
-        """The value of a field; None if it was omitted."""
-        return getattr(self, name) if name in self.model_fields_set else None
+    model: str = _optional("Name of a model; default: the first one.")
 
 
 class TextRequest(ModelRequest):
@@ -45,28 +44,27 @@ class TextRequest(ModelRequest):
         json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
     )
 
-    text: str = _optional("", "One text.")
-    texts: list[str] = _optional([], "Several texts.")
+    text: str = _optional("One text.")
+    texts: list[str] = _optional("Several texts.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
-        if len(self.model_fields_set & {"text", "texts"}) != 1:
+        if (self.text is None) == (self.texts is None):
             raise ValueError("give either text, a string, or texts, a list of strings")
         return self
 
     def all_texts(self) -> list[str]:
         """The texts as a list."""
-        return [self.text] if "text" in self.model_fields_set else self.texts
+        return self.texts if self.text is None else [self.text]
 
 
 class PredictOptions(ModelRequest):
     """What a prediction contains beyond the default, as in ``dcnn predict --json``."""
 
     top: int = _optional(
-        0, "Number of labels to list, most probable first; single-label models only.", ge=1
+        "Number of labels to list, most probable first; single-label models only.", ge=1
     )
     abstain_below: float = _optional(
-        0.0,
         "Give no label to a text whose best probability is below this; single-label models only.",
         ge=0,
         le=1,
@@ -84,7 +82,7 @@ class FileQuery(PredictOptions):
     model_config = ConfigDict(strict=False)  # a query consists of strings
 
     name: str = Field(description="Name of the file; its suffix gives the format.")
-    text_column: str = _optional("", "Column of the texts; default: guessed.")
+    text_column: str = _optional("Column of the texts; default: guessed.")
     encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252"] = Field(
         "utf-8", description="Encoding of the file."
     )
@@ -96,24 +94,21 @@ class DetectorsQuery(ModelRequest):
 
     model_config = ConfigDict(strict=False)
 
-    layer: int = _optional(0, "Only this layer.", ge=1, le=LARGEST)
-    map: int = _optional(0, "Only this feature map.", ge=0, le=LARGEST)
-    row: int = _optional(0, "Only this row.", ge=0, le=LARGEST)
+    layer: int = _optional("Only this layer.", ge=1, le=LARGEST)
+    map: int = _optional("Only this feature map.", ge=0, le=LARGEST)
+    row: int = _optional("Only this row.", ge=0, le=LARGEST)
     node: str = _optional(
-        "",
         "Only those that a node of the feature graph sums: LAYER:MAP:ROW.",
         pattern=r"^\d{1,5}:\d{1,5}:\d{1,5}$",
     )
-    word: str = _optional("", "Only those activated by this word; best first.", max_length=100)
+    word: str = _optional("Only those activated by this word; best first.", max_length=100)
     limit: int = Field(50, ge=1, le=500, description="Maximum number to return.")
 
 
 class GraphRequest(ModelRequest):
     """What is to be explained, and how much of the graph is drawn."""
 
-    of_class: str = _optional(
-        "", "The label to explain; default: the predicted one.", alias="class"
-    )
+    of_class: str = _optional("The label to explain; default: the predicted one.", alias="class")
     nodes: int = Field(10, ge=1, le=60, description="Nodes of the last layer, strongest first.")
     edges: int = Field(3, ge=1, le=8, description="Edges into every node, strongest first.")
 
@@ -128,12 +123,18 @@ class CompareRequest(GraphRequest):
     texts: tuple[str, str] = Field(description="The two texts.", strict=False)
 
 
-# For responses and what they contain. A string below a field is its description.
-_response = with_config(ConfigDict(extra="forbid", use_attribute_docstrings=True))
+@with_config(ConfigDict(extra="forbid", use_attribute_docstrings=True))
+class Response(TypedDict):
+    """What all responses share: a string below a field is its description."""
 
 
-@_response
-class Error(TypedDict):
+class ModelResponse(Response):
+    """A response of a model."""
+
+    model: str
+
+
+class Error(Response):
     """Why a request failed."""
 
     error: str
@@ -164,11 +165,9 @@ class PredictionResponse(TypedDict):
     """The most probable labels; only with `top`."""
 
 
-@_response
-class PredictResponse(TypedDict):
+class PredictResponse(ModelResponse):
     """The predictions of all texts, in their order."""
 
-    model: str
     predictions: list[PredictionResponse]
 
 
@@ -202,28 +201,21 @@ class ExplanationResponse(PredictionResponse, _ExplainedClass):
     graph: Drawing
 
 
-@_response
-class ExplainResponse(TypedDict):
+class ExplainResponse(ModelResponse):
     """The explanations of all texts, in their order."""
 
-    model: str
     explanations: list[ExplanationResponse]
 
 
-@_response
-class CompareResponse(TypedDict):
+class CompareResponse(ExplainResponse):
     """The explanations of two texts, and what changes between them."""
 
-    model: str
-    explanations: list[ExplanationResponse]
     comparison: Comparison
 
 
-@_response
-class DetectorsResponse(TypedDict):
+class DetectorsResponse(ModelResponse):
     """Detectors of a model."""
 
-    model: str
     detectors: list[DetectorDescription]
     total: int
     """Number of detectors that match, those beyond `limit` included."""
@@ -245,16 +237,14 @@ class ModelInfo(TypedDict):
     """If not, how to get them."""
 
 
-@_response
-class ModelsResponse(TypedDict):
+class ModelsResponse(Response):
     """All models; the first one is the default."""
 
     models: list[ModelInfo]
     limits: Limits
 
 
-@_response
-class Health(TypedDict):
+class Health(Response):
     """That the server is up."""
 
     status: str
