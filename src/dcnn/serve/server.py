@@ -10,13 +10,14 @@ own socket on the same port. One that dies is replaced.
 
 import asyncio
 import logging
-import os
+import multiprocessing
+import multiprocessing.connection
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -49,7 +50,7 @@ _HEAD_RESPONSE = (
 )
 
 
-class LimitedProtocol(HttpToolsProtocol):
+class _LimitedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with limits on the number of connections and on requests' heads.
 
     uvicorn itself waits for a head as long as it takes, and keeps it however large it is.
@@ -59,7 +60,6 @@ class LimitedProtocol(HttpToolsProtocol):
     _head_bytes = 0  # received since the last request or part of a body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count the connection and start its timer."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
             transport.abort()
@@ -67,32 +67,27 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(HEAD_SECONDS, self._close_if_idle, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Close the connection when a head (or the trailers of a body) has become too large."""
         self._head_bytes += len(data)
         super().data_received(data)
-        if self._head_bytes > HEAD_BYTES:
+        if self._head_bytes > HEAD_BYTES:  # or the trailers of a body
             if self.cycle is None or self.cycle.response_complete:
                 self.transport.write(_HEAD_RESPONSE)
             self.transport.close()
 
     def on_headers_complete(self) -> None:
-        """The head is complete."""
         self._head_bytes = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
         self._head_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is complete."""
         self._head_bytes = 0
         super().on_message_complete()
 
@@ -108,11 +103,9 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop on a signal; uvicorn's own version raises the signal again at the end."""
-        with _handle_signals(self.handle_exit):
-            yield
+    def capture_signals(self) -> AbstractContextManager[Any]:  # type: ignore[override]
+        # uvicorn's own version raises the signal again at the end.
+        return _handle_signals(self.handle_exit)
 
 
 @contextmanager
@@ -131,19 +124,12 @@ def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterato
 
 
 def serve(app: ApiMiddleware, listener: socket.socket, alive: int | None = None) -> None:
-    """Serve until stopped by a signal.
-
-    Args:
-        app: the application.
-        listener: a bound socket.
-        alive: the read end of a pipe; when its other end is closed, the parent process is gone and
-            this one stops.
-    """
+    """Serve on a bound socket until stopped by a signal, or until the pipe ``alive`` is closed."""
     sys.setswitchinterval(SWITCH_INTERVAL)
     server = _Server(
         uvicorn.Config(
             app,
-            http=LimitedProtocol,
+            http=_LimitedProtocol,
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -176,106 +162,79 @@ def run_workers(
 ) -> None:
     """Run ``work(number, socket, alive)`` in one process per socket until stopped by a signal.
 
-    Args:
-        work: serves until SIGTERM, or until the pipe ``alive`` is closed.
-        sockets: one per worker.
-
-    Raises:
-        UserError: the system cannot fork, or a worker failed as soon as it was started.
+    ``work`` serves until SIGTERM, or until the pipe ``alive`` is closed: this process is gone then.
     """
-    if not hasattr(os, "fork"):
+    if "fork" not in multiprocessing.get_all_start_methods():
         raise UserError("this system cannot fork, so there is one worker only: pass --workers 1")
-    alive, held = os.pipe()  # the system closes it when this process ends, however it ends
-    workers: dict[int, tuple[int, float]] = {}  # number and start time by process id
+    workers: dict[int, tuple[Any, float]] = {}  # process and start time by number
     stopping = False
 
-    def stop(_: int, __: FrameType | None) -> None:
+    def stop(*_: object) -> None:
         nonlocal stopping
         stopping = True
         for listener in sockets:  # otherwise the system would accept connections for nobody
             listener.close()
-        for process in list(workers):
-            os.kill(process, signal.SIGTERM)
+        for process, _started in workers.values():
+            process.terminate()
 
-    def start(number: int, handled: Sequence[int]) -> None:
-        if process := os.fork():
-            workers[process] = (number, time.monotonic())
-            if stopping:  # the signal arrived before the process id was known
-                os.kill(process, signal.SIGTERM)
-            return
-        status = 1
-        try:
-            for name in handled:  # the parent's handler would stop the other workers
-                signal.signal(name, signal.SIG_DFL)
-            os.close(held)
-            for other in sockets:
-                if other is not sockets[number]:
-                    other.close()
-            work(number, sockets[number], alive)
-            status = 0
-        finally:
-            os._exit(status)  # cleaning up is the parent's job
+    def start(number: int) -> None:
+        process = multiprocessing.get_context("fork").Process(target=run, args=(number,))
+        process.start()
+        workers[number] = process, time.monotonic()
+        if stopping:  # the signal arrived before the process was known
+            process.terminate()
 
-    try:
-        with _handle_signals(stop) as handled:
-            for number in range(len(sockets)):
-                start(number, handled)
-            replaced: set[int] = set()
-            while workers:
-                process, status = os.wait()
-                number, started = workers.pop(process)
-                if stopping:
-                    continue
-                if time.monotonic() - started < RESTART_SECONDS:
-                    if os.WIFEXITED(status) and number not in replaced:
-                        stop(signal.SIGTERM, None)
-                        raise UserError(f"worker {number} failed as soon as it started; see above")
-                    time.sleep(RESTART_SECONDS)
-                if not stopping:
-                    _log.warning("worker %d ended (%d); starting another", number, status)
-                    replaced.add(number)
-                    start(number, handled)
-    finally:
-        os.close(held)
-        os.close(alive)
+    def run(number: int) -> None:
+        for name in handled:  # the parent's handler would stop the other workers
+            signal.signal(name, signal.SIG_DFL)
+        for other in sockets:
+            if other is not sockets[number]:
+                other.close()
+        parent: Any = multiprocessing.parent_process()
+        work(number, sockets[number], parent.sentinel)
+
+    with _handle_signals(stop) as handled:
+        for number in range(len(sockets)):
+            start(number)
+        replaced: set[int] = set()
+        while workers:
+            ended = multiprocessing.connection.wait(w.sentinel for w, _ in workers.values())
+            number = next(n for n, (worker, _) in workers.items() if worker.sentinel in ended)
+            process, started = workers.pop(number)
+            process.join()
+            if stopping:
+                continue
+            if time.monotonic() - started < RESTART_SECONDS:
+                if process.exitcode >= 0 and number not in replaced:
+                    stop()
+                    raise UserError(f"worker {number} failed as soon as it started; see above")
+                time.sleep(RESTART_SECONDS)
+            if not stopping:
+                _log.warning("worker %d ended (%d); starting another", number, process.exitcode)
+                replaced.add(number)
+                start(number)
 
 
 def bind(host: str, port: int, count: int = 1) -> list[socket.socket]:
-    """Sockets on one address for ``count`` processes; the system spreads connections over them.
-
-    Raises:
-        UserError: the address is in use, is not one of this machine, or needs more privileges.
-    """
+    """Sockets on one address for ``count`` processes; the system spreads connections over them."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
-        first = _bound(family, address, shared=False)
+        dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        options: Any = {"family": family, "backlog": BACKLOG, "dualstack_ipv6": dual}
+        first = socket.create_server(address, **options)
         if count == 1:
             return [first]
         # Sockets that share a port would share it with another server as well; the first one, which
         # does not share, has shown that there is none.
         address = (address[0], first.getsockname()[1], *address[2:])
         first.close()
-        return [_bound(family, address, shared=True) for _ in range(count)]
+        return [socket.create_server(address, reuse_port=True, **options) for _ in range(count)]
     except OSError as error:
+        reason, _, _ = (error.strerror or str(error)).partition(" (while attempting to bind")
         raise UserError(
-            f"cannot listen on {host} port {port} ({error.strerror or error}); "
-            "choose another with --port or --host"
+            f"cannot listen on {host} port {port} ({reason}); choose another with --port or --host"
         ) from error
-
-
-def _bound(family: int, address: tuple[object, ...], *, shared: bool) -> socket.socket:
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        bound.bind(address)
-        bound.listen(BACKLOG)
-    except OSError:
-        bound.close()
-        raise
-    return bound
 
 
 def address_of(listener: socket.socket) -> str:
