@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from dcnn.errors import UserError
 from dcnn.serve import server as server_module
 from dcnn.serve.app import make_app
-from dcnn.serve.server import HEAD_BYTES, bind, serve
+from dcnn.serve.server import HEAD_BYTES, bind, run_workers, serve
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 BODY = json.dumps({"text": "the plot is not dull"}).encode()
@@ -203,6 +205,20 @@ def test_workers_end_when_their_supervisor_is_killed(running):
     orphans = children(server)
     server.process.kill()
     wait_until(lambda: not any(Path(f"/proc/{orphan}").exists() for orphan in orphans))
+
+
+def test_a_worker_that_fails_at_once_stops_the_others(capfd):
+    def work(number, listener, alive):
+        if number == 1:
+            raise RuntimeError("no such luck")
+        time.sleep(30)
+
+    with pytest.raises(UserError, match="worker 1 failed as soon as it started; see above"):
+        run_workers(work, bind("127.0.0.1", 0, 2))
+    for child in multiprocessing.active_children():
+        child.join(10)
+    assert not multiprocessing.active_children()
+    assert "no such luck" in capfd.readouterr().err
 
 
 def test_overload_host_names_and_the_request_log_of_a_process(running):
