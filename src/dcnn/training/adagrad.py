@@ -72,8 +72,8 @@ class Adagrad:
         l2 = [[l2_of(name, config) for config in configs] for name in weights]
         # In double precision on a CPU, where they are read as Python's floats.
         dtype = torch.float64 if first.device.type == "cpu" else torch.float32
-        self._settings = torch.tensor(settings, dtype=dtype, device=first.device).T.contiguous()
-        self._l2 = torch.tensor(l2, dtype=dtype, device=first.device)  # (parameters, R)
+        self.settings = torch.tensor(settings, dtype=dtype, device=first.device).T.contiguous()
+        self.l2 = torch.tensor(l2, dtype=dtype, device=first.device)  # (parameters, R)
         self.steps = torch.zeros((), dtype=dtype, device=first.device)
 
     @torch.no_grad()
@@ -86,9 +86,12 @@ class Adagrad:
         the native backend had no need of them.
         """
         self.steps += 1
+        if self.backend == "triton" and isinstance(gradients, dict):
+            from dcnn.training import triton_step
+
+            return triton_step.adagrad(self, gradients, progress)
         if isinstance(gradients, dict):
-            of_backend = self._step_triton if self.backend == "triton" else self._step_torch
-            return of_backend(gradients, progress)
+            return self._step_torch(gradients, progress)
         norms = [
             self._step_native(run, *pair)
             for run, pair in enumerate(zip(gradients, progress.tolist(), strict=True))
@@ -108,65 +111,38 @@ class Adagrad:
     def _step_torch(self, gradients: Weights, progress: Tensor) -> Tensor:
         norms = [torch.linalg.vector_norm(value.flatten(1), dim=1) for value in gradients.values()]
         norm: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)  # (R,)
-        rate, linear, eps, decay, largest_norm, ema = self._settings
+        rate, linear, eps, decay, largest_norm, ema = self.settings
         rate = rate * (1 - linear * progress)
         clip = (largest_norm / (norm + 1e-6)).clamp(max=1)
         fresh = 1 - torch.minimum(ema, (1 + self.steps) / (10 + self.steps))
         for number, (name, value) in enumerate(self.weights.items()):
             shrink = 1 - rate * decay if name == DECAYING else torch.ones_like(rate)
-            scalars = [clip, self._l2[number], rate, shrink, eps, fresh]
-            average = self.averages.get(name)
-            update_with_torch(value, gradients[name], self.sums[name], average, scalars)
+            scalars = clip, self.l2[number], rate, shrink, eps, fresh  # (R,) each
+            factor, l2, own_rate, left, own_eps, share = (
+                scalar.to(value.dtype).view(-1, *[1] * (value.dim() - 1)) for scalar in scalars
+            )
+            value.mul_(left)
+            gradient = torch.addcmul(gradients[name] * factor, value, l2)
+            total = self.sums[name].addcmul_(gradient, gradient)
+            value.addcdiv_(gradient * -own_rate, total.sqrt().add_(own_eps))
+            if name in self.averages:
+                self.averages[name].lerp_(value, share.expand_as(value))
         return norm
 
     def _step_native(self, run: int, gradients: Weights, progress: float) -> float:
-        rate, linear, eps, decay, largest_norm, ema = self._settings[:, run].tolist()
+        rate, linear, eps, decay, largest_norm, ema = self.settings[:, run].tolist()
         rate *= 1 - linear * progress
         norm = native_norm(list(gradients.values())) if largest_norm < torch.inf else 0.0
         clip = min(1.0, largest_norm / (norm + 1e-6))
         steps = float(self.steps)
         for number, (name, value) in enumerate(self.weights.items()):
             shrink = 1 - rate * decay if name == DECAYING else 1.0
-            scalars = (clip, float(self._l2[number, run]), rate, shrink, eps)
+            scalars = (clip, float(self.l2[number, run]), rate, shrink, eps)
             update_with_native(value[run], gradients[name], self.sums[name][run], scalars)
             if name in self.averages:
                 fresh = 1 - min(ema, (1 + steps) / (10 + steps))
                 self.averages[name][run].lerp_(value[run], fresh)
         return norm
-
-    def _step_triton(self, gradients: Weights, progress: Tensor) -> Tensor:
-        from dcnn.training import triton_step
-
-        return triton_step.adagrad(
-            list(self.weights.values()),
-            [gradients[name] for name in self.weights],
-            list(self.sums.values()),
-            list(self.averages.values()),
-            [name == DECAYING for name in self.weights],
-            self._settings,
-            self._l2,
-            progress,
-            self.steps,
-        )
-
-
-def update_with_torch(
-    value: Tensor, gradient: Tensor, total: Tensor, average: Tensor | None, scalars: list[Tensor]
-) -> None:
-    """Update ``value``, ``total`` of the squares and ``average``, each (R, ...), in place.
-
-    ``scalars`` are (R,) each: factor of the gradient, L2, learning rate, factor of the value, eps,
-    share of the new value in the average.
-    """
-    clip, l2, rate, shrink, eps, fresh = (
-        scalar.to(value.dtype).view(-1, *[1] * (value.dim() - 1)) for scalar in scalars
-    )
-    value.mul_(shrink)
-    gradient = torch.addcmul(gradient * clip, value, l2)
-    total.addcmul_(gradient, gradient)
-    value.addcdiv_(gradient * -rate, total.sqrt().add_(eps))
-    if average is not None:
-        average.lerp_(value, fresh.expand_as(value))
 
 
 def update_with_native(

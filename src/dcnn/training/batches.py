@@ -205,11 +205,16 @@ class ResidentBatches(Batches):
             shape = (*self.order.shape[1:], columns)
             draws = torch.rand(shape, generator=generator, device=self._device)
         progress = self.progress.index_select(0, self.cursor)[0]
-        batch = (self._next_triton if self._triton else self._next_torch)(columns, draws)
+        if self._triton:
+            from dcnn.training import triton_step
+
+            batch = TensorBatch(*triton_step.gather_batch(self, columns, draws))
+        else:
+            batch = self._gather(columns, draws)
         self.cursor += 1
         return batch, progress
 
-    def _next_torch(self, columns: int, draws: Tensor | None) -> TensorBatch:
+    def _gather(self, columns: int, draws: Tensor | None) -> TensorBatch:
         indices = self.order.index_select(0, self.cursor)[0]  # (R, B)
         lengths = self.lengths[indices]
         words = torch.arange(columns, device=self._device)
@@ -221,21 +226,6 @@ class ResidentBatches(Batches):
         runs = torch.arange(len(self.targets), device=self._device)[:, None]
         weights = self.place_weights.index_select(0, self.cursor)[0]
         return TensorBatch(ids, lengths, self.targets[runs, indices], weights)
-
-    def _next_triton(self, columns: int, draws: Tensor | None) -> TensorBatch:
-        from dcnn.training import triton_step
-
-        tensors = triton_step.gather_batch(
-            self.cursor,
-            self.order,
-            self.place_weights,
-            (self.ids, self.starts, self.lengths, self.targets),
-            columns,
-            draws,
-            self.word_dropout,
-            UNKNOWN,
-        )
-        return TensorBatch(*tensors)
 
     def _order_of(self, epoch: int) -> tuple[Tensor, Tensor]:
         """Indices (batches, R, B), and whether they are sentences rather than fillers.

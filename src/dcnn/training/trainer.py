@@ -156,12 +156,8 @@ class Trainer:
         own = {name: value.detach() for name, value in self.model.named_parameters()}
         if len(self.specs) == 1 and self.specs[0].weights is None:
             return {name: value[None] for name, value in own.items()}  # the model's own memory
-        return {
-            name: torch.stack(
-                [(own if spec.weights is None else spec.weights)[name] for spec in self.specs]
-            ).to(self.device)
-            for name in own
-        }
+        runs = [own if spec.weights is None else spec.weights for spec in self.specs]
+        return {name: torch.stack([run[name] for run in runs]).to(self.device) for name in own}
 
     def _make_batches(self, examples: Examples | Corpus | Batches, rank: Rank) -> Batches:
         if isinstance(examples, Batches):
@@ -220,7 +216,10 @@ class Trainer:
         self._started = last_saved = time.monotonic()
         while not self.state.finished:
             self.step()
-            stopped = self.stops and not self.state.finished
+            stop = self.callback.stop
+            if self.workers is not None:  # all processes read it after the same step
+                stop = self._may_read() and bool(self._want_to_stop > 0)
+            stopped = stop and not self.state.finished
             due = time.monotonic() - last_saved >= checkpoint_seconds
             if checkpoint is not None and (due or stopped or self.state.finished):
                 checkpoint.save(*self.snapshot())
@@ -230,13 +229,6 @@ class Trainer:
                     f"stopped in epoch {self.state.epoch + 1} after {self.state.step} steps"
                 )
         return self._conclude()
-
-    @property
-    def stops(self) -> bool:
-        """Whether somebody asked to stop; all processes find it so after the same step."""
-        if self.workers is None:
-            return self.callback.stop
-        return self._may_read() and bool(self._want_to_stop > 0)
 
     def _may_read(self) -> bool:
         """Whether a number on the device may be read after this step."""
@@ -372,29 +364,27 @@ class Trainer:
         """Report a step that began when ``part`` of its epoch was done."""
         state, config = self.state, self.configs[0]
         loss = float(self._loss_sum) / state.batch
-        self._require_finite("loss", loss)
-        self._require_finite("norm of the gradient", float(self._norms))
+        norm = float(self._norms)
+        self._require(math.isfinite(loss), "loss", loss)
+        self._require(math.isfinite(norm), "norm of the gradient", norm)
         steps = state.step - state.batch + (config.epochs - state.epoch) * batches
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = (state.sentences - self._sentences_at_start) / seconds
         left = max(steps - state.step, 0) * (state.sentences / state.step) / rate
-        progress = (state.epoch + part) / config.epochs
-        factor = 1 - progress if config.schedule == "linear" else 1.0
-        learning_rate, epochs = config.learning_rate * factor, (state.epoch + 1, config.epochs)
-        progress_of_run = Progress(*epochs, state.step, steps, loss, rate, left, learning_rate)
-        self.callback.on_step(progress_of_run)
+        learning_rate, epochs = config.learning_rate, (state.epoch + 1, config.epochs)
+        if config.schedule == "linear":
+            learning_rate *= 1 - (state.epoch + part) / config.epochs
+        progress = Progress(*epochs, state.step, steps, loss, rate, left, learning_rate)
+        self.callback.on_step(progress)
 
-    def _require_finite(self, name: str, value: float) -> None:
-        if not math.isfinite(value):
-            raise self._diverged(name, value)
-
-    def _diverged(self, name: str, value: float) -> TrainingError:
+    def _require(self, converges: bool, name: str, value: float) -> None:
         config = self.configs[0]
-        return TrainingError(
-            f"the {name} is {value} in epoch {self.state.epoch + 1}, step {self.state.step}: "
-            f"training diverged; lower training.learning_rate={config.learning_rate} or set "
-            f"training.max_grad_norm={config.max_grad_norm} to a smaller value above 0"
-        )
+        if not converges:
+            raise TrainingError(
+                f"the {name} is {value} in epoch {self.state.epoch + 1}, step {self.state.step}: "
+                f"training diverged; lower training.learning_rate={config.learning_rate} or set "
+                f"training.max_grad_norm={config.max_grad_norm} to a smaller value above 0"
+            )
 
     def _evaluate(self) -> None:
         """Evaluate every run on dev, keep the weights of those that are better, and report."""
@@ -403,8 +393,7 @@ class Trainer:
         if len(self.specs) > 1:
             for of_run, loss in zip(state.runs, losses, strict=True):
                 of_run.failed |= not loss < DIVERGED
-            if all(run.failed for run in state.runs):
-                raise self._diverged("loss", losses[0])
+            self._require(not all(run.failed for run in state.runs), "loss", losses[0])
         records: list[EvaluationRecord] = []
         if self.dev is None:
             better = [run for run in range(len(self.specs)) if self._still_trains(run)]
@@ -437,22 +426,19 @@ class Trainer:
                 hits, total, number = self.workers.sums(*parts)
                 accuracy, loss = hits / number, total / number
             if len(self.specs) == 1:
-                self._require_finite("loss on the dev set", loss)
-            score, best_score = (
-                (accuracy, of_run.best_accuracy) if f1 is None else (f1, of_run.best_micro_f1)
-            )
+                self._require(math.isfinite(loss), "loss on the dev set", loss)
             # Equal accuracy is common on a small dev set; the loss then decides.
-            best = (score, -loss) > (best_score, -of_run.best_loss) and self._still_trains(run)
+            found = accuracy if f1 is None else f1, -loss
+            best_score = of_run.best_accuracy if f1 is None else of_run.best_micro_f1
+            best = found > (best_score, -of_run.best_loss) and self._still_trains(run)
+            of_run.evaluations_since_best += 1
             if best:
                 of_run.best_accuracy, of_run.best_loss, of_run.best_epoch = accuracy, loss, epoch
                 of_run.best_micro_f1 = -1.0 if f1 is None else f1
                 of_run.evaluations_since_best = 0
-            else:
-                of_run.evaluations_since_best += 1
-            record = EvaluationRecord(epoch, step, losses[run], loss, accuracy, best, f1)
+            records.append(EvaluationRecord(epoch, step, losses[run], loss, accuracy, best, f1))
             if self._still_trains(run):
-                of_run.history.append(asdict(record))
-            records.append(record)
+                of_run.history.append(asdict(records[-1]))
         return records
 
     def _keep(self, runs: list[int], weights: Weights) -> None:
@@ -468,8 +454,7 @@ class Trainer:
             return self.networks.logits_of(weights, dev.sentences)
         if self._dev_logits is None:
             batches = self.networks.prediction_batches(dev.sentences)
-            order = np.concatenate([batch.order for batch in batches])
-            self._dev_order = np.argsort(order)
+            self._dev_order = np.argsort(np.concatenate([batch.order for batch in batches]))
             on_device = [
                 tuple(torch.from_numpy(part).to(self.device) for part in (one.ids, one.lengths))
                 for one in batches
@@ -512,12 +497,11 @@ class Trainer:
         """Return to the state of a snapshot."""
         runs = [RunState(**run) for run in progress["runs"]]
         self.state = State(**progress | {"runs": runs})
-        kept = {
-            name.removeprefix("best/"): tensor
+        self.kept = {
+            name.removeprefix("best/"): tensor.to(self.device)
             for name, tensor in tensors.items()
             if name.startswith("best/")
         }
-        self.kept = {name: tensor.to(self.device) for name, tensor in kept.items()}
         for name, tensor in self._tensors().items():
             tensor.copy_(tensors[name])
         self.generator.set_state(tensors["run/generator"])

@@ -5,7 +5,6 @@ number of kernels takes the time, and Adagrad in separate operations would read 
 embeddings some twenty times. Everything has a leading axis of R runs.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,15 +13,11 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dcnn.text.vocabulary import UNKNOWN
+from dcnn.training.adagrad import DECAYING, Adagrad, Weights
+from dcnn.training.batches import ResidentBatches
+
 _BLOCK = 1024
-
-
-@triton.jit
-def _block_squares(gradient, squares, run, block, size, BLOCK: tl.constexpr):
-    offset = block * BLOCK + tl.arange(0, BLOCK)
-    at = run.to(tl.int64) * size + offset
-    g = tl.load(gradient + at, mask=offset < size, other=0.0)
-    tl.atomic_add(squares + run, tl.sum(g * g, axis=0), sem="relaxed")
 
 
 @triton.jit
@@ -32,55 +27,18 @@ def _squares(gradients, squares, SIZES: tl.constexpr, BLOCK: tl.constexpr):
     for number in tl.static_range(len(SIZES)):
         blocks = (SIZES[number] + BLOCK - 1) // BLOCK
         if (block >= 0) & (block < blocks):
-            _block_squares(gradients[number], squares, run, block, SIZES[number], BLOCK)
+            offset = block * BLOCK + tl.arange(0, BLOCK)
+            at = run.to(tl.int64) * SIZES[number] + offset
+            g = tl.load(gradients[number] + at, mask=offset < SIZES[number], other=0.0)
+            tl.atomic_add(squares + run, tl.sum(g * g, axis=0), sem="relaxed")
         block -= blocks
 
 
 @triton.jit
-def _block_update(
-    value,
-    gradient,
-    total,
-    average,
-    scalars,
-    run,
-    block,
-    size,
-    AVERAGES: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    clip, l2, rate, shrink, eps, fresh = scalars
-    offset = block * BLOCK + tl.arange(0, BLOCK)
-    inside = offset < size
-    at = run.to(tl.int64) * size + offset
-    v = tl.load(value + at, mask=inside) * shrink
-    g = tl.load(gradient + at, mask=inside) * clip + l2 * v
-    squares = tl.load(total + at, mask=inside) + g * g
-    v -= rate * g / (tl.sqrt(squares) + eps)
-    tl.store(total + at, squares, mask=inside)
-    tl.store(value + at, v, mask=inside)
-    if AVERAGES:
-        a = tl.load(average + at, mask=inside)
-        tl.store(average + at, a + fresh * (v - a), mask=inside)
-
-
-@triton.jit
 def _update(
-    values,
-    gradients,
-    totals,
-    averages,
-    settings,
-    l2s,
-    squares,
-    progress,
-    steps,
-    runs,
-    SIZES: tl.constexpr,
-    DECAYS: tl.constexpr,
-    AVERAGES: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    values, gradients, totals, averages, settings, l2s, squares, progress, steps, runs,
+    SIZES: tl.constexpr, DECAYS: tl.constexpr, AVERAGES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """A block of one run's values of one parameter; ``DECAYS`` says of each whether it decays."""
     block, run = tl.program_id(0), tl.program_id(1)
     rate = tl.load(settings + run)
@@ -97,64 +55,37 @@ def _update(
     for number in tl.static_range(len(SIZES)):
         blocks = (SIZES[number] + BLOCK - 1) // BLOCK
         if (block >= 0) & (block < blocks):
-            l2 = tl.load(l2s + number * runs + run)
+            offset = block * BLOCK + tl.arange(0, BLOCK)
+            inside = offset < SIZES[number]
+            at = run.to(tl.int64) * SIZES[number] + offset
             shrink = 1 - rate * decay * DECAYS[number]
-            _block_update(
-                values[number],
-                gradients[number],
-                totals[number],
-                averages[number],
-                (clip, l2, rate, shrink, eps, fresh),
-                run,
-                block,
-                SIZES[number],
-                AVERAGES,
-                BLOCK,
-            )
+            v = tl.load(values[number] + at, mask=inside) * shrink
+            l2 = tl.load(l2s + number * runs + run)
+            g = tl.load(gradients[number] + at, mask=inside) * clip + l2 * v
+            total = tl.load(totals[number] + at, mask=inside) + g * g
+            v -= rate * g / (tl.sqrt(total) + eps)
+            tl.store(totals[number] + at, total, mask=inside)
+            tl.store(values[number] + at, v, mask=inside)
+            if AVERAGES:
+                a = tl.load(averages[number] + at, mask=inside)
+                tl.store(averages[number] + at, a + fresh * (v - a), mask=inside)
         block -= blocks
 
 
-def adagrad(
-    values: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    totals: Sequence[Tensor],
-    averages: Sequence[Tensor],
-    decays: Sequence[bool],
-    settings: Tensor,
-    l2: Tensor,
-    progress: Tensor,
-    steps: Tensor,
-) -> Tensor:
-    """Update ``values``, ``totals`` and ``averages``, each (R, ...), in place.
-
-    ``totals`` are sums of the squared gradients; ``averages`` are empty where no run keeps any.
-    ``decays`` says of each parameter whether it decays outside Adagrad. ``settings`` (6, R) are
-    rate, whether it falls to zero, eps, decay, largest norm, share of the old in the average.
-    ``l2`` is (parameters, R), and ``progress`` (R,) the share of the run that is done. ``steps``
-    counts this one too. Returns the norms of the gradients, (R,).
-    """
-    runs = len(progress)
-    sizes = tuple(value[0].numel() for value in values)
+def adagrad(optimizer: Adagrad, gradients: Weights, progress: Tensor) -> Tensor:
+    """What ``Adagrad.step`` does on a GPU."""
+    values, totals = tuple(optimizer.weights.values()), tuple(optimizer.sums.values())
+    sizes, runs = tuple(value[0].numel() for value in values), len(progress)
     grid = (sum(triton.cdiv(size, _BLOCK) for size in sizes), runs)
-    dense = tuple(gradient.contiguous() for gradient in gradients)
+    dense = tuple(gradients[name].contiguous() for name in optimizer.weights)
+    decays = tuple(int(name == DECAYING) for name in optimizer.weights)
     squares = torch.zeros_like(progress)
     _squares[grid](dense, squares, SIZES=sizes, BLOCK=_BLOCK)
     _update[grid](
-        tuple(values),
-        dense,
-        tuple(totals),
-        tuple(averages or totals),
-        settings,
-        l2,
-        squares,
-        progress,
-        steps,
-        runs,
-        SIZES=sizes,
-        DECAYS=tuple(map(int, decays)),
-        AVERAGES=bool(averages),
-        BLOCK=_BLOCK,
-    )
+        values, dense, totals, tuple(optimizer.averages.values()) or totals,
+        optimizer.settings, optimizer.l2, squares, progress, optimizer.steps, runs,
+        SIZES=sizes, DECAYS=decays, AVERAGES=bool(optimizer.averages), BLOCK=_BLOCK,
+    )  # fmt: skip
     return squares.sqrt()
 
 
@@ -185,39 +116,26 @@ def _gather(
     tl.store(own_targets + place * CLASSES + label, target, mask=label < CLASSES)
 
 
-def gather_batch(
-    cursor: Tensor,
-    order: Tensor,
-    place_weights: Tensor,
-    examples: tuple[Tensor, Tensor, Tensor, Tensor],
-    columns: int,
-    draws: Tensor | None,
-    word_dropout: Tensor,
-    unknown: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def gather_batch(batches: ResidentBatches, columns: int, draws: Tensor | None) -> list[Tensor]:
     """Ids (R, B, columns), lengths (R, B), targets (R, B, classes) and weights (R, B) of a batch.
 
-    ``order`` and ``place_weights`` are (batches, R, B), ``cursor`` (1,) the number of the batch.
-    ``examples`` are all words of all sentences, where each sentence starts, how long it is, and the
-    targets, (R or 1, N, classes). A word is dropped, which ``unknown`` replaces, where ``draws``
-    (R, B, columns) are below the ``word_dropout`` (R,) of the run; none drops nothing.
+    A word is dropped where ``draws`` (R, B, columns) are below the share of the run.
     """
-    ids, starts, lengths, targets = examples
-    _, runs, per_run = order.shape
-    classes = targets.shape[-1]
-    padded = torch.empty((runs, per_run, columns), dtype=ids.dtype, device=ids.device)
-    own_lengths = torch.empty((runs, per_run), dtype=lengths.dtype, device=ids.device)
+    ids, lengths, targets = batches.ids, batches.lengths, batches.targets
+    (_, runs, per_run), classes = batches.order.shape, targets.shape[-1]
+    padded = ids.new_empty(runs, per_run, columns)
+    own_lengths = lengths.new_empty(runs, per_run)
     own_targets = targets.new_empty(runs, per_run, classes)
-    own_weights = place_weights.new_empty(runs, per_run)
+    own_weights = batches.place_weights.new_empty(runs, per_run)
     _gather[(runs * per_run,)](
-        cursor, order, place_weights, ids, starts, lengths, targets,
-        place_weights if draws is None else draws, word_dropout,
+        batches.cursor, batches.order, batches.place_weights, ids, batches.starts, lengths, targets,
+        batches.place_weights if draws is None else draws, batches.word_dropout,
         padded, own_lengths, own_targets, own_weights, columns, per_run,
         targets.stride(0) if len(targets) > 1 else 0,
-        UNKNOWN=unknown, DROPS=draws is not None, CLASSES=classes,
+        UNKNOWN=UNKNOWN, DROPS=draws is not None, CLASSES=classes,
         COLUMNS=triton.next_power_of_2(columns), WIDE=triton.next_power_of_2(classes),
     )  # fmt: skip
-    return padded, own_lengths, own_targets, own_weights
+    return [padded, own_lengths, own_targets, own_weights]
 
 
 @triton.jit
