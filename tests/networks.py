@@ -1,7 +1,10 @@
 """Networks as torch modules, without initialized parameters; and the training of one."""
 
+from dataclasses import replace
+
 from dcnn.models import MODELS
 from dcnn.training.batches import RunSpec
+from dcnn.training.objective import Networks
 from dcnn.training.trainer import Trainer
 
 
@@ -13,5 +16,13 @@ def build_model(config, vocabulary, classes):
 def train(model, examples, dev, config, *, checkpoint=None, resume=False, **others):
     """The summary of a single run of ``model``, which gets the weights that were kept."""
     trainer = Trainer(model, examples, [RunSpec(config)], dev, **others)
-    (summary,) = trainer.train(checkpoint, resume=resume)
+    if resume:
+        checkpoint = replace(checkpoint, resume=True)
+    (summary,) = trainer.train(checkpoint)
     return summary
+
+
+def logits_of(model, sentences):
+    """(sentences, labels)."""
+    weights = {name: value.detach()[None] for name, value in model.named_parameters()}
+    return Networks(model, weights, "torch", multi_label=False).logits_of(weights, sentences)[0]

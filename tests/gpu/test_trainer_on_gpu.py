@@ -89,7 +89,7 @@ def test_a_resumed_run_goes_on_where_it_was(tmp_path, multi_label):
                 trainer.train(checkpoint)
             model = build_model(DCNNConfig(dim=8), 50, 2)
             trainer = Trainer(model, examples, [RunSpec(config)], examples, **settings)
-            (summary,) = trainer.train(checkpoint, resume=True)
+            (summary,) = trainer.train(Checkpoint(checkpoint.path, {}, resume=True))
             assert trainer.state.step == 20 * 13
         else:
             (summary,) = trainer.train()

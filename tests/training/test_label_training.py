@@ -22,11 +22,10 @@ from dcnn.training.fit import RunOptions, fit
 from dcnn.training.objective import (
     cross_entropy,
     evaluate_logits,
-    logits_of,
     native_gradients,
     target_distributions,
 )
-from networks import build_model, train
+from networks import build_model, logits_of, train
 
 TOPICS = {"health": ("doctor", "fever"), "money": ("bank", "price"), "sport": ("goal", "team")}
 LABELS = tuple(TOPICS)

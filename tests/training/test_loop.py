@@ -10,8 +10,8 @@ from dcnn.errors import TrainingError, TrainingStoppedError, UserError
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.objective import evaluate_logits, logits_of
-from networks import build_model, train
+from dcnn.training.objective import evaluate_logits
+from networks import build_model, logits_of, train
 
 SMALL = DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=2, dropout=0.2)
 QUICK = TrainingConfig(epochs=4, batch_size=4, learning_rate=0.05, word_dropout=0.1)

@@ -9,7 +9,6 @@ the device and makes a batch per run there.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,13 +21,9 @@ from dcnn.data.batching import POOL_BATCHES, Batch, Examples, make_batch, make_p
 from dcnn.data.store import Corpus, Window
 from dcnn.ops import select
 from dcnn.text.vocabulary import UNKNOWN, Ints
+from dcnn.training import objective
 from dcnn.training.adagrad import Weights
-from dcnn.training.objective import (
-    TensorBatch,
-    class_factors,
-    example_weights,
-    target_distributions,
-)
+from dcnn.training.objective import TensorBatch
 
 # Blocks that are in memory and shuffled together, about a million sentences.
 WINDOW_BLOCKS = 16
@@ -54,10 +49,11 @@ class RunSpec:
         """All examples with what the network learns of them: smoothed targets, and weights."""
         own = examples.targets if self.targets is None else self.targets
         balanced = self.training.class_weights == "balanced"
+        smoothing = self.training.label_smoothing
         return Examples(
             examples.sentences,
-            target_distributions(own, classes, self.training.label_smoothing, multi_label),
-            example_weights(examples.targets, classes, balanced, examples.weights),
+            objective.target_distributions(own, classes, smoothing, multi_label),
+            objective.example_weights(examples.targets, classes, balanced, examples.weights),
         )
 
 
@@ -93,8 +89,7 @@ class MemoryBatches(Batches):
         if spec.subset is not None:
             self.examples = self.examples.select(spec.subset)
         self._lengths = self.examples.sentences.lengths
-        self._order: list[Ints] = []
-        self._order_epoch = -1
+        self._order: tuple[int, list[Ints]] = (-1, [])  # of an epoch
 
     def batch(self, epoch: int, number: int) -> Batch:
         """See ``Batches``."""
@@ -111,12 +106,10 @@ class MemoryBatches(Batches):
         return number, len(self._order_of(epoch))
 
     def _order_of(self, epoch: int) -> list[Ints]:
-        if self._order_epoch != epoch:
-            self._order = training_order(
-                self._lengths, self._config.batch_size, self._config.seed, epoch
-            )
-            self._order_epoch = epoch
-        return self._order
+        if self._order[0] != epoch:
+            size, seed = self._config.batch_size, self._config.seed
+            self._order = epoch, training_order(self._lengths, size, seed, epoch)
+        return self._order[1]
 
 
 class ResidentBatches(Batches):
@@ -275,12 +268,7 @@ class _LoadedWindow:
     order: list[Ints]
     epoch: int
     first_batch: int
-    first_sentence: int
-
-    @cached_property
-    def ends(self) -> Ints:
-        """Sentences of the window up to the end of each batch."""
-        return np.cumsum([len(indices) for indices in self.order])
+    ends: Ints  # sentences of the epoch up to the end of each batch
 
 
 class StoreBatches(Batches):
@@ -300,7 +288,8 @@ class StoreBatches(Batches):
         self._corpus, self._config, self._rank = corpus, config, rank
         self._window_blocks = window_blocks
         balanced = config.class_weights == "balanced"
-        self._factors = class_factors(np.array(corpus.weight_per_class), len(corpus), balanced)
+        mass = np.array(corpus.weight_per_class)
+        self._factors = objective.class_factors(mass, len(corpus), balanced)
         self._windows: Iterator[_LoadedWindow] = iter(())
         self._current: _LoadedWindow | None = None
 
@@ -317,15 +306,15 @@ class StoreBatches(Batches):
             batch = make_part(loaded.examples, own, places, len(indices), words)
         classes, smoothing = len(self._corpus.classes), self._config.label_smoothing
         assert batch.targets is not None  # noqa: S101
-        return replace(batch, targets=target_distributions(batch.targets, classes, smoothing))
+        targets = objective.target_distributions(batch.targets, classes, smoothing)
+        return replace(batch, targets=targets)
 
     def done(self, epoch: int, number: int) -> tuple[int, int]:
         """See ``Batches``; counted in sentences."""
         if number == 0:
             return 0, len(self._corpus)
         loaded = self._window_with(epoch, number - 1)
-        done = loaded.first_sentence + loaded.ends[number - 1 - loaded.first_batch]
-        return int(done), len(self._corpus)
+        return int(loaded.ends[number - 1 - loaded.first_batch]), len(self._corpus)
 
     def count(self, epoch: int) -> int:  # noqa: ARG002
         """See ``Batches``; long sentences, which go into smaller batches, are not known ahead."""
@@ -353,7 +342,7 @@ class StoreBatches(Batches):
         return current
 
     def _load(self, epoch: int) -> Iterator[_LoadedWindow]:
-        config, first_batch, first_sentence = self._config, 0, 0
+        config, first_batch, sentences = self._config, 0, 0
         for number, places in enumerate(self.order_of_blocks(epoch)):
             window = self._corpus.window(places, self._rank)
             if not len(window.lengths):
@@ -364,6 +353,6 @@ class StoreBatches(Batches):
                 weights = ones.astype(np.float64) * self._factors[examples.targets]
                 examples = replace(examples, weights=weights.astype(np.float32))
             order = training_order(window.lengths, config.batch_size, config.seed, epoch, number)
-            yield _LoadedWindow(window, examples, order, epoch, first_batch, first_sentence)
-            first_batch += len(order)
-            first_sentence += len(window.lengths)
+            ends = sentences + np.cumsum([len(indices) for indices in order])
+            yield _LoadedWindow(window, examples, order, epoch, first_batch, ends)
+            first_batch, sentences = first_batch + len(order), sentences + len(window.lengths)

@@ -7,6 +7,8 @@ be written never ends a training.
 
 import importlib.util
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -211,10 +213,8 @@ class TensorBoardLog(Callback):
 
     def __exit__(self, *_: object) -> None:
         if self._writer is not None:
-            try:
+            with self._ends_on_failure():
                 self._writer.close()
-            except OSError as error:
-                self._give_up(error)
 
     def on_resume(self, epoch: int, step: int) -> None:  # noqa: ARG002
         """Drop what was written after ``step``: it will be written again."""
@@ -240,7 +240,7 @@ class TensorBoardLog(Callback):
     def _write(self, values: dict[str, float], step: int) -> None:
         if self._failed:
             return
-        try:
+        with self._ends_on_failure():
             if self._writer is None:
                 from torch.utils.tensorboard import SummaryWriter
 
@@ -251,14 +251,13 @@ class TensorBoardLog(Callback):
                     self._writer.add_text("settings", settings_table(self.config), 0)
             for name, value in values.items():
                 self._writer.add_scalar(name, value, step)
-        except OSError as error:  # of the thread that writes, too
-            self._give_up(error)
 
-    def _give_up(self, error: OSError) -> None:
-        if not self._failed:
-            logger.warning(
-                "%s: the log for TensorBoard ends here (%s); training continues",
-                self.folder,
-                error.strerror or error,
-            )
-        self._failed = True
+    @contextmanager
+    def _ends_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:  # of the thread that writes, too
+            if not self._failed:
+                message = "%s: the log for TensorBoard ends here (%s); training continues"
+                logger.warning(message, self.folder, error.strerror or error)
+            self._failed = True

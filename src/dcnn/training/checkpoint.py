@@ -22,7 +22,7 @@ FORMAT_VERSION = 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run keeps its state, and what makes it that run.
+    """Where and how often a run keeps its state, and what makes it that run.
 
     ``identity`` has the settings and a fingerprint of the data as flat plain values; a checkpoint
     written under another one is refused.
@@ -30,6 +30,8 @@ class Checkpoint:
 
     path: Path
     identity: dict[str, Any]
+    seconds: float = 15.0  # between writes
+    resume: bool = False  # whether to continue from the file, if it is there
 
     def save(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
         """Replace the file by this state."""

@@ -90,7 +90,8 @@ class Workers:
         total = torch.tensor(values, dtype=torch.float64)
         with _communication():
             dist.all_reduce(total)
-        return [float(value) for value in total]
+        values_of_all: list[float] = total.tolist()
+        return values_of_all
 
     def wait(self) -> None:
         """Until all processes are here."""

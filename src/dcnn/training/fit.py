@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact, Label
 from dcnn.config import MIN_ENSEMBLE_ROWS, Config
-from dcnn.data.batching import Examples, Floats
+from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
@@ -30,7 +31,7 @@ from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
 from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.objective import logits_of, target_distributions
+from dcnn.training.objective import target_distributions
 from dcnn.training.trainer import Trainer, TrainingSummary
 
 if TYPE_CHECKING:
@@ -62,8 +63,11 @@ def make_model(
     model = MODELS[config.model.kind](config.model, vocabulary, classes)
     model.n_ensemble = config.n_ensemble
     if vectors is not None and config.text.vectors_projection:
-        table = torch.zeros(vocabulary, vectors.values.shape[1])
-        table[torch.from_numpy(vectors.ids)] = torch.from_numpy(_projected_vectors(config, vectors))
+        # Adagrad's steps do not depend on the size of a gradient: the smaller the vectors, the
+        # larger the projection and the less a step of the same size changes what comes out.
+        values = config.text.vectors_projection * vectors.centred / _deviation(vectors)
+        table = torch.zeros(vocabulary, values.shape[1])
+        table[torch.from_numpy(vectors.ids)] = torch.from_numpy(values)
         model.project(table)
     return model
 
@@ -84,15 +88,6 @@ def initialize(model: SentenceModel, config: Config, vectors: WordVectors | None
             reduction = factor * vectors.reduction(dim, generator)
             model.projection.copy_(torch.from_numpy(reduction))
             model.embeddings[known] = 0
-
-
-def _projected_vectors(config: Config, vectors: WordVectors) -> Floats:
-    """The vectors that a projection is learned of, in the scale that the settings ask for.
-
-    Adagrad's steps do not depend on the size of a gradient: the smaller the vectors, the larger the
-    projection and the less a step of the same size changes what comes out.
-    """
-    return config.text.vectors_projection * vectors.centred / _deviation(vectors)
 
 
 def _deviation(vectors: WordVectors) -> float:
@@ -166,7 +161,9 @@ def fit(
         identity |= {"device": place.type, "threads": options.threads, "torch": torch.__version__}
         identity |= {"backend": backend}  # another one rounds differently
         identity |= {"multi_label": True} if multi_label else {}
-        checkpoint = Checkpoint(options.checkpoint_path, identity)
+        checkpoint = Checkpoint(
+            options.checkpoint_path, identity, options.checkpoint_seconds, options.resume
+        )
         if options.workers is not None:
             digest = hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
             options.workers.require_agreement("their files or settings", digest)
@@ -181,9 +178,7 @@ def fit(
             workers=options.workers,
             multi_label=multi_label,
         )
-        (summary,) = trainer.train(
-            checkpoint, resume=options.resume, checkpoint_seconds=options.checkpoint_seconds
-        )
+        (summary,) = trainer.train(checkpoint)
     metadata: dict[str, Any] = {
         "examples": {"train": len(examples), "dev": len(dev_examples) if dev_examples else 0},
         "dev_accuracy": summary.dev_accuracy,
@@ -204,7 +199,7 @@ def fit(
     classes = tuple(train.classes)
     artifact = Artifact(config, classes, encoder, weights, metadata, thresholds=thresholds)
     if dev_examples is not None and (multi_label or config.training.calibrate):
-        artifact = _calibrated(artifact, model, dev_examples)
+        artifact = _calibrated(artifact, trainer.logits(dev_examples.sentences)[0], dev_examples)
     return artifact, summary
 
 
@@ -225,7 +220,7 @@ def _encode(
     return encoder, examples, Examples(encoded, dev.targets, dev.weights)
 
 
-def _calibrated(artifact: Artifact, model: SentenceModel, dev: Examples) -> Artifact:
+def _calibrated(artifact: Artifact, logits: NDArray[np.float32], dev: Examples) -> Artifact:
     """With the temperature, if the settings ask for one, and the thresholds found on ``dev``.
 
     As part of the output layer the temperature reaches every backend, export and explanation, and
@@ -233,7 +228,6 @@ def _calibrated(artifact: Artifact, model: SentenceModel, dev: Examples) -> Arti
     """
     multi_label, metadata = artifact.thresholds is not None, dict(artifact.metadata)
     weights, thresholds = dict(artifact.weights), artifact.thresholds
-    logits = logits_of(model, dev.sentences)
     targets = target_distributions(dev.targets, len(artifact.classes))
     if artifact.config.training.calibrate:
         calibration = calibrate(logits, targets, multi_label=multi_label)

@@ -188,11 +188,8 @@ class Networks:
         """(R, B, classes) with ``weights`` of ids (B, s) and lengths (B,)."""
         if self._together:
             return vmap(self._call, in_dims=(0, None, None))(weights, ids, lengths)
-        of_runs = [
-            self._call({name: value[run] for name, value in weights.items()}, ids, lengths)
-            for run in range(self.count)
-        ]
-        return torch.stack(of_runs)
+        runs = [{name: value[run] for name, value in weights.items()} for run in range(self.count)]
+        return torch.stack([self._call(of_run, ids, lengths) for of_run in runs])
 
     def logits_of(self, weights: Weights, sentences: Sentences) -> NDArray[np.float32]:
         """(R, N, classes) with ``weights``, in the order of ``sentences``."""
@@ -252,13 +249,6 @@ def _binary_cross_entropy_in_numpy(
     losses = (np.logaddexp(np.float32(0), scores) - truth * scores) * share
     gradient = (sigmoid(scores) - truth) * share
     return torch.tensor(float(losses.sum())), torch.from_numpy(gradient)
-
-
-def logits_of(model: SentenceModel, sentences: Sentences) -> NDArray[np.float32]:
-    """(sentences, labels) of a single network."""
-    weights = {name: value.detach()[None] for name, value in model.named_parameters()}
-    logits = Networks(model, weights, "torch", multi_label=False).logits_of(weights, sentences)
-    return logits.reshape(logits.shape[1:])
 
 
 def evaluate_logits(

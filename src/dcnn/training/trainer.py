@@ -189,18 +189,12 @@ class Trainer:
         _, total = torch.cuda.mem_get_info(self.device)
         return bool(corpus + 4 * words * per_word <= total / 4)
 
-    def train(
-        self,
-        checkpoint: Checkpoint | None = None,
-        *,
-        resume: bool = False,
-        checkpoint_seconds: float = 15.0,
-    ) -> list[TrainingSummary]:
+    def train(self, checkpoint: Checkpoint | None = None) -> list[TrainingSummary]:
         """Train every run to its end; a checkpoint is for a single run.
 
         Of several processes the first one writes the checkpoints, and all read them.
         """
-        saved = checkpoint.load() if checkpoint is not None and resume else None
+        saved = checkpoint.load() if checkpoint is not None and checkpoint.resume else None
         if checkpoint is not None and saved is not None:
             try:
                 self.restore(*saved)
@@ -220,10 +214,11 @@ class Trainer:
             if self.workers is not None:  # all processes read it after the same step
                 stop = self._may_read() and bool(self._want_to_stop > 0)
             stopped = stop and not self.state.finished
-            due = time.monotonic() - last_saved >= checkpoint_seconds
-            if checkpoint is not None and (due or stopped or self.state.finished):
-                checkpoint.save(*self.snapshot())
-                last_saved = time.monotonic()
+            if checkpoint is not None:
+                due = time.monotonic() - last_saved >= checkpoint.seconds
+                if due or stopped or self.state.finished:
+                    checkpoint.save(*self.snapshot())
+                    last_saved = time.monotonic()
             if stopped:
                 raise TrainingStoppedError(
                     f"stopped in epoch {self.state.epoch + 1} after {self.state.step} steps"
@@ -465,10 +460,13 @@ class Trainer:
         logits = torch.cat(self._dev_logits(), dim=1)
         return logits.cpu().numpy()[:, self._dev_order]
 
+    def logits(self, sentences: Sentences) -> NDArray[np.float32]:
+        """(R, N, classes) of the kept weights of every run."""
+        return self.networks.logits_of(self.kept, sentences)
+
     def probabilities(self, sentences: Sentences) -> NDArray[np.float32]:
         """(R, N, classes) of the kept weights of every run."""
-        logits = torch.from_numpy(self.networks.logits_of(self.kept, sentences))
-        return torch.softmax(logits, dim=-1).numpy()
+        return torch.softmax(torch.from_numpy(self.logits(sentences)), dim=-1).numpy()
 
     def weights_of(self, run: int) -> Weights:
         """The kept weights of one run, as a plain network has them."""
@@ -544,12 +542,8 @@ class ReplayedCall:
     """A function of tensors that stay where they are, called once and recorded as a CUDA graph.
 
     A step of a small network is dozens of short kernels. Launched one by one they wait for Python;
-    recorded once and replayed they follow one another without a gap.
-
-    Args:
-        function: its results are overwritten by the next call.
-        generator: what it draws from.
-        memory: a pool that graphs share; none is one of its own.
+    recorded once and replayed they follow one another without a gap. The results are overwritten by
+    the next call; ``memory`` is a pool that graphs share.
     """
 
     def __init__(
