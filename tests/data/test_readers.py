@@ -156,6 +156,11 @@ def test_a_header_that_is_data_is_noticed(write: Write) -> None:
     assert read_labelled(path, TableOptions(header=False)).labels == ["ham", "spam", "ham"]
 
 
+def test_labels_may_be_the_numbers_of_columns_without_names(write: Write) -> None:
+    path = write("a.csv", "a long text,1\nanother text,2\n")
+    assert read_labelled(path, TableOptions(header=False)).labels == ["1", "2"]
+
+
 def test_empty_text_file(write: Write) -> None:
     assert "is empty" in message(write("a.txt", ""), labels=False)
 

@@ -56,7 +56,6 @@ class ScoringConfig:
 class Outcome:
     """The result for a shard."""
 
-    name: str  # of the scored shard
     rows: int = 0
     kept: bool = False  # whether it had been scored before
     abstained: int = 0  # rows without a label, if it was scored now
@@ -111,14 +110,14 @@ def load_scorer(model: Path, config: ScoringConfig) -> Predictor:
 
 def score_shard(predictor: Predictor, config: ScoringConfig, shard: Shard) -> Outcome:
     """Write the predictions of a shard, unless they exist; in bounded memory."""
-    name, rows, abstained = shard.target.name, 0, 0
+    rows = abstained = 0
     form = OutputFormat(top=config.top, abstain_below=config.abstain_below)
     try:
         inputs = {"input": file_sha256(shard.source), **asdict(config)}
         made_from = json.dumps(inputs, sort_keys=True)
         kept = _rows_of(shard.target, made_from)
         if kept is not None:
-            return Outcome(name, kept, kept=True)
+            return Outcome(kept, kept=True)
         if len(_half_written(shard)) >= ATTEMPTS:
             raise DataError(
                 f"{shard.source}: {ATTEMPTS} workers died of it, perhaps out of memory; "
@@ -133,11 +132,11 @@ def score_shard(predictor: Predictor, config: ScoringConfig, shard: Shard) -> Ou
             while chunk := list(islice(texts, CHUNK)):
                 abstained += write(chunk)
                 rows += len(chunk)
-        return Outcome(name, rows, abstained=abstained)
+        return Outcome(rows, abstained=abstained)
     except StorageError as error:
-        return Outcome(name, refusal=str(error))
+        return Outcome(refusal=str(error))
     except UserError as error:
-        return Outcome(name, fault=str(error))
+        return Outcome(fault=str(error))
 
 
 def _rows_of(target: Path, made_from: str) -> int | None:

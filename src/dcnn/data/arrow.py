@@ -105,7 +105,9 @@ def _batches(path: Path, schema: Any, names: Sequence[str]) -> Iterator[Any]:
     """Validated record batches with the columns ``names``, of at most ``BATCH_ROWS`` rows."""
     before = 0
     for batch in _raw_batches(path, schema, names):
-        _validate(path, batch, before)
+        batch.validate()
+        for column in batch.columns:
+            _validate(path, column, before)
         for start in range(0, batch.num_rows, BATCH_ROWS):
             yield batch.slice(start, BATCH_ROWS)
         before += batch.num_rows
@@ -131,26 +133,24 @@ def _raw_batches(path: Path, schema: Any, names: Sequence[str]) -> Iterator[Any]
             yield from reader
 
 
-def _validate(path: Path, batch: Any, before: int) -> None:
-    """Check offsets, indices and UTF-8 of a batch; ``before`` rows of the file came earlier."""
+def _validate(path: Path, column: Any, before: int) -> None:
+    """Check offsets, indices and UTF-8 of a column, which starts after ``before`` rows."""
     from pyarrow import ArrowInvalid
 
-    batch.validate()
-    for column in batch.columns:
-        try:
-            column.validate(full=True)
-        except ArrowInvalid as error:
-            if "UTF8" not in str(error):
-                raise
-            for index, value in enumerate(column):
-                try:
-                    value.as_py()
-                except UnicodeDecodeError as fault:
-                    raise DataError(
-                        f"{path}, row {before + index + 1}: a string that is not valid UTF-8 "
-                        f"({fault.reason}); write the file again from valid text"
-                    ) from fault
+    try:
+        column.validate(full=True)
+    except ArrowInvalid as error:
+        if "UTF8" not in str(error):
             raise
+        for row, value in enumerate(column, before + 1):
+            try:
+                value.as_py()
+            except UnicodeDecodeError as fault:
+                raise DataError(
+                    f"{path}, row {row}: a string that is not valid UTF-8 "
+                    f"({fault.reason}); write the file again from valid text"
+                ) from fault
+        raise
 
 
 def _open_ipc(path: Path, file: Any, options: Any = None) -> Any:
@@ -163,9 +163,8 @@ def _open_ipc(path: Path, file: Any, options: Any = None) -> Any:
         raise DataError(
             f"{path} is a Feather file of version 1; write it again as version 2 or as Parquet"
         )
-    if magic == _FILE_MAGIC:
-        return ipc.open_file(file, options=options)
-    return ipc.open_stream(file, options=options)
+    opener = ipc.open_file if magic == _FILE_MAGIC else ipc.open_stream
+    return opener(file, options=options)
 
 
 def _check_types(path: Path, schema: Any, columns: Columns) -> None:

@@ -26,9 +26,7 @@ def shown(value: object) -> str:
     """The ``repr`` of a value, on one line and cut where it is long."""
     # A long string is cut before it is escaped: a message must not cost what the file costs.
     text = repr(value[:_LONGEST_VALUE] if isinstance(value, str) else value)
-    if len(text) <= _LONGEST_VALUE:
-        return text
-    return f"{text[: _LONGEST_VALUE - 4]}...{text[-1]}"
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 4]}...{text[-1]}"
 
 
 def shown_names(names: Collection[str]) -> str:
@@ -44,12 +42,6 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name[:_COMPARED].casefold(), folded, n=1, cutoff=0.7)
     return f"; did you mean {shown(folded[near[0]])}?" if near else ""
 
-
-TEXT_OPTION = "--text-column"
-LABEL_OPTION = "--label-column"
-WEIGHT_OPTION = "--weight-column"
-SEPARATOR_OPTION = "--labels-separator"
-INDICATORS_OPTION = "--label-columns"
 
 SAMPLED_ROWS = 100  # read to guess the columns
 
@@ -97,28 +89,41 @@ def check_unique(where: object, names: Iterable[str]) -> None:
 def choose_columns(
     source: Path | str,
     names: Sequence[str],
-    wanted: Mapping[str, str | None],
     sample: Sample,
-    hint: str = "",
-    called: Mapping[str, str] | None = None,
+    text: str | None,
+    label: str | None,
+    weight: str | None = None,
     indicators: tuple[str, ...] = (),
+    *,
+    labels: bool,
+    hint: str = "",
+    options: tuple[str, str] = ("--text-column", "--label-column"),
 ) -> Columns:
-    """Find the columns that ``wanted`` asks for among ``names``; nameless ones are empty strings.
+    """Find columns among ``names``, of which nameless ones are empty strings.
 
-    ``wanted`` has the column that the user names, or ``None`` to guess it, by option: labels are
-    guessed only if ``LABEL_OPTION`` is among them. ``sample`` reads the first rows, if the names do
-    not settle the choice. ``hint`` is what a file with one column looks like instead. ``called`` is
-    what the user calls each option; by default as on the command line.
+    ``text``, ``label`` and ``weight`` are what the user names. A text column that is ``None`` is
+    guessed, and so is that of the labels if these are read. ``sample`` gives the first rows, if the
+    names do not settle the choice; ``hint`` is what a file with one column looks like instead.
     """
-    called = {option: option for option in wanted} if called is None else called
-    labels = LABEL_OPTION in wanted
-    named_text, named_label, weight = (
-        wanted.get(option) for option in (TEXT_OPTION, LABEL_OPTION, WEIGHT_OPTION)
-    )
+    label = label if labels else None
     existing = f"the columns are {shown_names(names)}"
-    named = [(called[option], name) for option, name in wanted.items() if name is not None]
-    named += [(INDICATORS_OPTION, name) for name in dict.fromkeys(indicators)]
-    _check_named(source, names, named, hint, existing)
+    uses = [(options[0], text), ("--weight-column", weight), (options[1], label)]
+    uses += [("--label-columns", name) for name in dict.fromkeys(indicators)]
+    named: dict[str, str] = {}
+    for option, name in uses:
+        if name is None:
+            continue
+        if not name:
+            raise DataError(f"{source}: {option} is empty; {existing}")
+        if name not in names:
+            near = hint or did_you_mean(name, [known for known in names if known])
+            raise DataError(f"{source}: {option} {shown(name)} is no column; {existing}{near}")
+        if name in named:
+            raise DataError(
+                f"{source}: {named[name]} and {option} both name {shown(name)}; "
+                f"choose two columns; {existing}"
+            )
+        named[name] = option
     candidates = [name for name in names if name and name not in (weight, *indicators)]
     if not candidates:
         raise DataError(
@@ -129,24 +134,21 @@ def choose_columns(
             f"{source} has just one column to read, {shown(candidates[0])}, "
             f"where a text and a label are needed{hint or '; add the missing column'}"
         )
-    text, label = _guess(candidates, named_text, named_label, sample)
+    text, label = _guess(candidates, text, label, sample)
     guesses: dict[str, str] = {}
-    for option, what, name, column in (
-        (TEXT_OPTION, "text", named_text, text),
-        (LABEL_OPTION, "labels", named_label, label),
-    ):
-        if option not in wanted:
-            continue
+    for option, what, column in zip(options, ("text", "labels"), (text, label), strict=True):
+        if what == "labels" and not labels:
+            break
         if column is None:
             raise DataError(
                 f"{source}: cannot guess which column holds the {what}; {existing}; "
-                f"choose with {called[option]}"
+                f"choose with {option}"
             )
-        if name is None:
-            guesses[called[option]] = f"{what} from {'' if guesses else 'column '}{shown(column)}"
+        if column not in named:
+            guesses[option] = f"{what} from {'' if guesses else 'column '}{shown(column)}"
     if guesses:
-        found, options = " and ".join(guesses.values()), " and ".join(guesses)
-        _log.info("%s: reading %s (guessed; choose with %s)", source, found, options)
+        found, remedy = " and ".join(guesses.values()), " and ".join(guesses)
+        _log.info("%s: reading %s (guessed; choose with %s)", source, found, remedy)
     assert text is not None  # noqa: S101
     return Columns(text, label if labels else None, weight, indicators)
 
@@ -163,7 +165,11 @@ def _guess(
         first, second = candidates
         if text is None and label is None:
             rows = list(sample())
-            text = max(candidates, key=lambda name: _characters(rows, name))
+
+            def characters(name: str) -> int:
+                return sum(len(value) for row in rows if isinstance(value := row.get(name), str))
+
+            text = max(candidates, key=characters)
         text = text or (second if label == first else first)
         label = label or (second if text == first else first)
     return text, label
@@ -172,30 +178,3 @@ def _guess(
 def _first_known(known: Sequence[str], candidates: Sequence[str], taken: str | None) -> str | None:
     folded = {name.casefold(): name for name in reversed(candidates) if name != taken}
     return next((folded[name] for name in known if name in folded), None)
-
-
-def _characters(rows: Iterable[Mapping[str, object]], column: str) -> int:
-    return sum(len(value) for row in rows if isinstance(value := row.get(column), str))
-
-
-def _check_named(
-    source: Path | str,
-    names: Sequence[str],
-    named: Iterable[tuple[str, str]],
-    hint: str,
-    existing: str,
-) -> None:
-    """Every column that the user names exists and has one use."""
-    options: dict[str, str] = {}
-    for option, name in named:
-        if not name:
-            raise DataError(f"{source}: {option} is empty; {existing}")
-        if name not in names:
-            near = hint or did_you_mean(name, [known for known in names if known])
-            raise DataError(f"{source}: {option} {shown(name)} is no column; {existing}{near}")
-        if name in options:
-            raise DataError(
-                f"{source}: {options[name]} and {option} both name {shown(name)}; "
-                f"choose two columns; {existing}"
-            )
-        options[name] = option

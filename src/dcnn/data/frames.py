@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dcnn.data import columns
-from dcnn.data.columns import LABEL_OPTION, SAMPLED_ROWS, TEXT_OPTION, Columns, shown_names
+from dcnn.data.columns import SAMPLED_ROWS, Columns, check_unique, choose_columns, shown_names
 from dcnn.errors import DataError, needs_extra
 
-_ARGUMENTS = {TEXT_OPTION: "text_column", LABEL_OPTION: "label_column"}
 _AS_LIST = ("to_pylist", "to_list", "tolist")  # of pyarrow, of pandas and polars, of arrays
 _MISSING = ("NAType", "NaTType")  # of pandas, whose comparison with anything is missing too
 
@@ -53,16 +51,15 @@ class Frame:
         self._frame, self._name = _in_memory(frame, name), name
         names = getattr(self._frame, "column_names", None)
         names = list(self._frame.columns if names is None else names)
-        columns.check_unique(name, map(str, names))
+        check_unique(name, map(str, names))
         self._names = {str(column): column for column in names}  # pandas has numbers as names too
 
     def choose(self, text: str | None, label: str | None, *, labels: bool) -> Columns:
         """The columns to read; see ``choose_columns``."""
-        wanted = {TEXT_OPTION: None if text is None else str(text)}
-        if labels:
-            wanted[LABEL_OPTION] = None if label is None else str(label)
-        return columns.choose_columns(
-            self._name, list(self._names), wanted, self._sample, called=_ARGUMENTS
+        text, label = (None if name is None else str(name) for name in (text, label))
+        names, options = list(self._names), ("text_column", "label_column")
+        return choose_columns(
+            self._name, names, self._sample, text, label, labels=labels, options=options
         )
 
     def column(self, name: str) -> list[Any]:

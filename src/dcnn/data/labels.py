@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.data.columns import LABEL_OPTION, SEPARATOR_OPTION, did_you_mean, shown, shown_names
+from dcnn.data.columns import did_you_mean, shown, shown_names
 from dcnn.data.frames import is_frame, is_missing, values_of
 from dcnn.errors import DataError
 
@@ -61,19 +61,14 @@ class LabelledTexts:
     def __len__(self) -> int:
         return len(self.texts)
 
-    @property
-    def class_numbers(self) -> NDArray[np.int64]:
-        """(N,) the class of each text, or the most probable one; not for multi-label."""
-        return self.targets if self.targets.ndim == 1 else self.targets.argmax(axis=1)
-
     @cached_property
     def labels(self) -> list[Any]:
-        """The label of each text; where multi-label, the tuple of its labels."""
+        """The label of each text, or the most probable one; the tuple of them if multi-label."""
         if self.multi_label:
-            return [
-                tuple(self.classes[i] for i in np.flatnonzero(row).tolist()) for row in self.targets
-            ]
-        return [self.classes[number] for number in self.class_numbers.tolist()]
+            rows = (np.flatnonzero(row).tolist() for row in self.targets)
+            return [tuple(self.classes[number] for number in row) for row in rows]
+        numbers = self.targets if self.targets.ndim == 1 else self.targets.argmax(axis=1)
+        return [self.classes[number] for number in numbers.tolist()]
 
     def where(self, index: int) -> str:
         """Where an example is, for messages."""
@@ -146,9 +141,6 @@ def sorted_labels(labels: Iterable[str]) -> list[str]:
     return sorted(distinct)
 
 
-# Labels of files
-
-
 @dataclass
 class LabelFormat:
     """How the rows read so far write their labels; a row that differs is refused.
@@ -177,7 +169,7 @@ class LabelFormat:
             raise DataError(
                 f"{place}: the label {shown(value)} is {names[multi_label]}, where {self.source} "
                 f"has {names[not multi_label]}; write the labels of all rows alike, or split "
-                f"strings with {SEPARATOR_OPTION}"
+                f"strings with --labels-separator"
             )
         several: Sequence[object] = value if isinstance(value, list) else [value]
         if typed:
@@ -221,7 +213,7 @@ def parse_label(place: Place, column: str, value: object) -> str:
     if not label:
         raise DataError(
             f"{place}: the label in {shown(column)} is empty; give the row a label or drop it, or "
-            f"pass {SEPARATOR_OPTION} where rows may have several or none"
+            f"pass --labels-separator where rows may have several or none"
         )
     return label
 
@@ -256,24 +248,23 @@ def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
 
     A label of a multi-label set with one example stays in training.
     """
-    multi_label = examples.multi_label
-    counts = Counter(chain.from_iterable(examples.labels) if multi_label else examples.labels)
-    if multi_label:
+    labels = examples.labels
+    counts = Counter(chain.from_iterable(labels) if examples.multi_label else labels)
+    if examples.multi_label:
         if len(counts) < 2:
             found = f"the label {shown(next(iter(counts)))} alone" if counts else "no label at all"
             raise DataError(
-                f"{examples.source} has {found}; add rows with others, choose with {LABEL_OPTION}, "
-                f"or split its cells with {SEPARATOR_OPTION}"
+                f"{examples.source} has {found}; add rows with others, choose with --label-column, "
+                f"or split its cells with --labels-separator"
             )
         return
     if len(counts) == 1:
-        raise one_label_only(examples.source, examples.labels[0])
-    single = [index for index, label in enumerate(examples.labels) if counts[label] == 1]
+        raise one_label_only(examples.source, labels[0])
+    single = [index for index, label in enumerate(labels) if counts[label] == 1]
     if splits and single:
-        index = single[0]
         others = f" (one of {len(single)} such labels)" if len(single) > 1 else ""
         raise DataError(
-            f"{examples.where(index)}: the label {shown(examples.labels[index])} has a single "
+            f"{examples.where(single[0])}: the label {shown(labels[single[0]])} has a single "
             f"example{others}, too few for both training and the dev set held out from it; "
             "add examples, drop the label, or give a dev file"
         )
@@ -283,26 +274,20 @@ def one_label_only(source: str, label: object) -> DataError:
     """The error for examples that are all of one class."""
     return DataError(
         f"{source}: every row has the label {shown(label)}, and a classifier needs two or more; "
-        f"add rows with another label, or choose with {LABEL_OPTION}"
+        f"add rows with another label, or choose with --label-column"
     )
 
 
 def check_form(examples: LabelledTexts, *, multi_label: bool, of: str) -> None:
     """Check that ``examples`` are multi-label if and only if another set, called ``of``, is."""
-    if examples.multi_label == multi_label:
-        return
-    if multi_label:
+    if examples.multi_label != multi_label:
+        forms = ("has one label per row", "is multi-label")
+        remedy = "lists, --labels-separator or --label-columns"
+        remedy = remedy if multi_label else "a column with one label per row"
         raise DataError(
-            f"{examples.source} has one label per row, where {of} is multi-label; give lists, "
-            f"{SEPARATOR_OPTION} or --label-columns"
+            f"{examples.source} {forms[not multi_label]}, where {of} {forms[multi_label]}; "
+            f"give {remedy}"
         )
-    raise DataError(
-        f"{examples.source} is multi-label, where {of} has one label per row; "
-        "give a column with one label per row"
-    )
-
-
-# Labels in memory
 
 
 def label_texts(texts: Sequence[str], y: Any, source: str = "X") -> LabelledTexts:

@@ -12,7 +12,7 @@ import glob
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -24,12 +24,7 @@ from dcnn.data import labels as labelling
 from dcnn.data import records
 from dcnn.data.arrow import ARROW, ArrowTable, open_arrow
 from dcnn.data.columns import (
-    INDICATORS_OPTION,
     LABEL_NAMES,
-    LABEL_OPTION,
-    SEPARATOR_OPTION,
-    TEXT_OPTION,
-    WEIGHT_OPTION,
     Columns,
     choose_columns,
     did_you_mean,
@@ -65,18 +60,18 @@ class TableOptions:
 
     def __post_init__(self) -> None:
         """The labels are given in one way."""
-        others = {SEPARATOR_OPTION: self.labels_separator, LABEL_OPTION: self.label_column}
+        others = {"--labels-separator": self.labels_separator, "--label-column": self.label_column}
         for option, value in others.items():
             if self.label_columns and value is not None:
                 raise DataError(
-                    f"{INDICATORS_OPTION} and {option} both give the labels; leave out one of them"
+                    f"--label-columns and {option} both give the labels; leave out one of them"
                 )
         if self.labels_separator == "":
-            raise DataError(f"{SEPARATOR_OPTION} must not be empty; give for instance '|'")
+            raise DataError("--labels-separator must not be empty; give for instance '|'")
         if self.label_columns and len(set(self.label_columns)) < 2:
             raise DataError(
-                f"{INDICATORS_OPTION} {','.join(self.label_columns)} names fewer than two columns; "
-                f"name one per label, with commas, or give a column of labels with {LABEL_OPTION}"
+                f"--label-columns {','.join(self.label_columns)} names fewer than two columns; "
+                "name one per label, with commas, or give a column of labels with --label-column"
             )
 
 
@@ -197,54 +192,49 @@ class ShardReader:
     def find_columns(self, paths: Sequence[Path]) -> tuple[Path, Columns]:
         """The first of ``paths`` that has a row, and its columns; nothing more is read."""
         for path in paths:
-            try:
-                with open_table(path, self.options) as table:
-                    columns = self._columns(path, table)
-                    next(self._rows(path, table, columns), None)
-            except NoRowsError:
-                if len(paths) == 1:
-                    raise
-                continue
-            self.first, self.columns = path, columns
-            return path, columns
+            with suppress(NoRowsError) if len(paths) > 1 else nullcontext():
+                next(self.rows(path))
+            if self.columns is not None:
+                return path, self.columns
         raise DataError(f"{paths[0]}: no rows can be read from any of {len(paths)} files")
 
     def rows(self, path: Path, stream: BinaryIO | None = None) -> Iterator[Row]:
         """The rows of one file; ``stream`` has its bytes where ``path`` only names it."""
-        with open_table(path, self.options, stream) as table:
+        options = self.options
+        with open_table(path, options, stream) as table:
             columns = self._columns(path, table)
-            yield from self._rows(path, table, columns)
-            self.first, self.columns = self.first or path, columns
-
-    def _rows(self, path: Path, table: Table, columns: Columns) -> Iterator[Row]:
-        # A column that was guessed by elimination may be the first row of the data.
-        may_lack_header = (
-            bare_suffix(path) in SEPARATORS
-            and self.options.label_column is None
-            and (columns.label or "").lower() not in LABEL_NAMES
-        )
-        for record in table.rows(columns):
-            text = _text(record, columns.text)
-            label: str | tuple[str, ...] | None = None
-            if columns.indicators:
-                values = {name: record.value(name) for name in columns.indicators}
-                label = labelling.parse_indicators(record.place, values)
-            elif columns.label is not None:
-                label = self.label_format.parse(
-                    record.place,
-                    columns.label,
-                    record.value(columns.label),
-                    self.options.labels_separator,
-                    typed=table.typed,
-                )
-                if label == columns.label and may_lack_header:
+            for record in table.rows(columns):
+                place, text = record.place, record.value(columns.text)
+                if not isinstance(text, str):
                     raise DataError(
-                        f"{record.place}: {shown(label)} is a label here and the name of the "
-                        "column at the top, so the file seems to have no header; "
-                        f"pass --no-header, or name the column with {LABEL_OPTION}"
+                        f"{place}: the text in {shown(columns.text)} is {shown(text)}; it must be "
+                        "a string"
                     )
-            weight = None if columns.weight is None else _weight(record, columns.weight)
-            yield Row(text, label, weight, record.place)
+                labelling.check_unicode(place, text)
+                label: str | tuple[str, ...] | None = None
+                if columns.indicators:
+                    values = {name: record.value(name) for name in columns.indicators}
+                    label = labelling.parse_indicators(place, values)
+                elif columns.label is not None:
+                    value, separator = record.value(columns.label), options.labels_separator
+                    label = self.label_format.parse(
+                        place, columns.label, value, separator, typed=table.typed
+                    )
+                    if label == columns.label and self._may_lack_header(path, columns.label):
+                        raise DataError(
+                            f"{place}: {shown(label)} is a label here and the name of the column "
+                            "at the top, so the file seems to have no header; pass --no-header, or "
+                            "name the column with --label-column"
+                        )
+                weight = None if columns.weight is None else _weight(record, columns.weight)
+                if self.columns is None:
+                    self.first, self.columns = path, columns
+                yield Row(text, label, weight, place)
+
+    def _may_lack_header(self, path: Path, label: str) -> bool:
+        """A column that was guessed by elimination may be the first row of the data."""
+        guessed = self.options.label_column is None and label.lower() not in LABEL_NAMES
+        return guessed and self.options.header and bare_suffix(path) in SEPARATORS
 
     def _columns(self, path: Path, table: Table) -> Columns:
         if bare_suffix(path) == PLAIN and self.labels:
@@ -253,14 +243,19 @@ class ShardReader:
                 "give a .csv, .tsv, .jsonl or .parquet file with a text and a label column"
             )
         if self.columns is None:
-            options, indicators = self.options, self.options.label_columns if self.labels else ()
-            wanted = {TEXT_OPTION: options.text_column, WEIGHT_OPTION: options.weight_column}
-            if bare_suffix(path) == PLAIN and options.text_column is None:
-                wanted[TEXT_OPTION] = records.PLAIN_COLUMN
-            if self.labels and not indicators:
-                wanted[LABEL_OPTION] = options.label_column
+            options, text = self.options, self.options.text_column
+            if bare_suffix(path) == PLAIN and text is None:
+                text = records.PLAIN_COLUMN  # which is no guess
             return choose_columns(
-                path, table.columns, wanted, table.sample, table.hint, indicators=indicators
+                path,
+                table.columns,
+                table.sample,
+                text,
+                options.label_column,
+                options.weight_column,
+                options.label_columns if self.labels else (),
+                labels=self.labels and not options.label_columns,
+                hint=table.hint,
             )
         for name in self.columns.names:
             if name not in table.columns:
@@ -270,15 +265,6 @@ class ShardReader:
                     f"{did_you_mean(name, table.columns)}"
                 )
         return self.columns
-
-
-def _text(record: Record, column: str) -> str:
-    value = record.value(column)
-    if not isinstance(value, str):
-        raise DataError(
-            f"{record.place}: the text in {shown(column)} is {shown(value)}; it must be a string"
-        )
-    return labelling.check_unicode(record.place, value)
 
 
 def _weight(record: Record, column: str) -> float:
@@ -308,13 +294,9 @@ def read_rows(
 ) -> Iterator[Row]:
     """Read a file, folder or pattern row by row, in bounded memory.
 
-    Args:
-        source: a file, whose suffix names its format; or a folder or a pattern of many.
-        options: how to read it.
-        labels: whether the label column is read; without it, it need not exist.
-        on_bad_shard: called with what is wrong with one of several files, which is then left out
-            whole: each is read to its end before its first row comes. Without it, that is a
-            ``BadShardError``.
+    Without ``labels``, there need not be any. ``on_bad_shard`` is called with what is wrong with
+    one of several files, which is then left out whole: each is read to its end before its first row
+    comes. Without it, the first such error is raised.
     """
     shards = find_shards(source)
     reader, some = ShardReader(options, labels), False
@@ -366,7 +348,7 @@ def read_labelled(source: Path, options: TableOptions = _DEFAULTS) -> LabelledTe
         if not weights.any():
             raise DataError(
                 f"{source}: every weight in column {shown(options.weight_column)} is 0; "
-                f"give at least one example a weight above 0, or leave out {WEIGHT_OPTION}"
+                "give at least one example a weight above 0, or leave out --weight-column"
             )
     multi_label = isinstance(labels[0], tuple)
     occurring = chain.from_iterable(labels) if multi_label else labels

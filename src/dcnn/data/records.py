@@ -116,9 +116,6 @@ def _first(path: Path, items: Iterator[_Item]) -> _Item:
     raise NoRowsError(f"{path} is empty; give a file with at least one row")
 
 
-# Lines
-
-
 def _read_lines(
     path: Path, stream: BinaryIO, encoding: str, *, cr_ends_lines: bool
 ) -> Iterator[tuple[int, str]]:
@@ -184,13 +181,14 @@ def _without_end(line: str) -> str:
     return line[:-1].removesuffix("\r") if line.endswith("\n") else line
 
 
-# CSV and TSV
-
-
 def _separated(
     path: Path, suffix: str, lines: Iterator[tuple[int, str]], *, header: bool
 ) -> LineTable:
-    rows = _csv_rows(path, lines) if suffix == ".csv" else _tsv_rows(lines)
+    if suffix == ".csv":
+        rows = _csv_rows(path, lines)
+    else:
+        bare = ((number, _without_end(line)) for number, line in lines)
+        rows = ((number, [*map(_unquoted, line.split("\t"))]) for number, line in bare if line)
     blank: list[_Fields] = []  # without a header, a blank row may be a text
     line, fields = first = _first(path, rows)
     while _is_blank(fields):
@@ -257,26 +255,15 @@ def _csv_rows(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[_Fields]
                 yield start, fields
             start = None
     except csv.Error as error:
-        raise DataError(f"{path}, line {start}: {_csv_fault(error)}") from error
-
-
-def _csv_fault(error: csv.Error) -> str:
-    match str(error):
-        case "unexpected end of data":
-            return (
+        fault = f'not valid CSV ({error}); write a quote inside a quoted text as ""'
+        if str(error) == "unexpected end of data":
+            fault = (
                 "a quote opens a field here and is never closed; "
                 'close it, and write a quote inside a quoted text as ""'
             )
-        case fault if "limit" in fault:
-            return f"a field is longer than {MAX_LINE} characters; is a quote never closed?"
-        case fault:
-            return f'not valid CSV ({fault}); write a quote inside a quoted text as ""'
-
-
-def _tsv_rows(lines: Iterator[tuple[int, str]]) -> Iterator[_Fields]:
-    for number, line in lines:
-        if bare := _without_end(line):
-            yield number, [_unquoted(field) for field in bare.split("\t")]
+        elif "limit" in str(error):
+            fault = f"a field is longer than {MAX_LINE} characters; is a quote never closed?"
+        raise DataError(f"{path}, line {start}: {fault}") from error
 
 
 def _unquoted(field: str) -> str:
@@ -285,9 +272,6 @@ def _unquoted(field: str) -> str:
     if len(field) < 2 or field[0] != '"' or field[-1] != '"' or '"' in inner.replace('""', ""):
         return field
     return inner.replace('""', '"')
-
-
-# JSON Lines
 
 
 def _json_records(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[Record]:

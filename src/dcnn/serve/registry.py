@@ -15,7 +15,7 @@ import numpy as np
 from starlette.exceptions import HTTPException
 
 from dcnn.config import DCNNConfig
-from dcnn.data.columns import TEXT_OPTION, shown
+from dcnn.data.columns import shown
 from dcnn.data.readers import Row, TableOptions, read_texts
 from dcnn.errors import DataError, UserError
 from dcnn.files import COMPRESSIONS
@@ -33,7 +33,7 @@ LONGEST_NAME = 80  # of a file
 
 # The readers name options of the command line; here they are query parameters.
 _PARAMETERS = {
-    TEXT_OPTION: "text_column",
+    "--text-column": "text_column",
     "--encoding ": "encoding=",
     "--no-header": "header=false",
 }
