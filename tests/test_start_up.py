@@ -14,7 +14,7 @@ from untrained import make_artifact
 NEEDLESS = (
     *("torch", "sklearn", "scipy", "pandas", "matplotlib", "typer", "rich", "pydantic", "click"),
     *("fastapi", "uvicorn", "starlette", "dcnn.serve"),
-    *("pyarrow", "polars", "dcnn.data.frames"),
+    *("pyarrow", "polars", "dcnn.data.columns"),
     *("csv", "multiprocessing", "importlib.metadata", "http", "asyncio", "unittest"),
     *("dcnn.cli", "dcnn.data.readers", "dcnn.text.vectors"),
     *("dcnn.training", "dcnn.experiments", "dcnn.metrics"),

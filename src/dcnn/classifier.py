@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dcnn import artifact as model_folder
 from dcnn.config import DEFAULT, NETWORK, Config, DCNNConfig, TextConfig, TrainingConfig
-from dcnn.data.columns import Columns, shown
-from dcnn.data.frames import Frame, is_frame
+from dcnn.data.columns import Columns, Frame, is_frame, shown
 from dcnn.data.labels import LabelledTexts, label_texts
 from dcnn.data.split import hold_out
 from dcnn.errors import DataError, MissingExtraError

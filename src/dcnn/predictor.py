@@ -201,7 +201,7 @@ def checked_texts(texts: object) -> list[str]:
     if isinstance(texts, list | tuple):
         checked = list(texts)
     else:
-        from dcnn.data.frames import is_frame, values_of  # not needed for a list
+        from dcnn.data.columns import is_frame, values_of  # not needed for a list
 
         if is_frame(texts):  # iterating would give its column names
             raise DataError(

@@ -17,8 +17,14 @@ from dcnn import artifact as model_folder
 from dcnn.batch_predict import shards as scoring
 from dcnn.batch_predict.files import columnar_writer
 from dcnn.batch_predict.lines import OutputFormat
-from dcnn.batch_predict.ray import check_reachable
-from dcnn.batch_predict.shards import ATTEMPTS, ScoringConfig, load_scorer, plan_shards, score_shard
+from dcnn.batch_predict.shards import (
+    ATTEMPTS,
+    ScoringConfig,
+    check_reachable,
+    load_scorer,
+    plan_shards,
+    score_shard,
+)
 from dcnn.cli.predict import predict
 from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError, DcnnError, MissingExtraError, ModelFolderError, UserError

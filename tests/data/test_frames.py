@@ -12,7 +12,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from dcnn import DCNNClassifier, Predictor
-from dcnn.data.frames import is_frame
+from dcnn.data.columns import is_frame
 from dcnn.errors import DataError, MissingExtraError
 
 TEXTS = [
@@ -295,8 +295,8 @@ def test_lists_and_arrays_are_no_frames():
 
 def test_lists_need_none_of_the_libraries():
     script = (
-        "import sys\nfrom dcnn.data import frames\nfrom dcnn.predictor import checked_texts\n"
-        "checked_texts(iter(['a'])), frames.is_frame(['a'])\n"
+        "import sys\nfrom dcnn.data import columns\nfrom dcnn.predictor import checked_texts\n"
+        "checked_texts(iter(['a'])), columns.is_frame(['a'])\n"
         "assert not {'pyarrow', 'pandas', 'polars', 'datasets'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

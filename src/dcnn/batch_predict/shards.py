@@ -5,16 +5,24 @@ what it was made from: the input, the model and the settings. A new run skips th
 match, and writes the others. So a worker may die at any moment, and two may even score the same
 shard: no row is lost or written twice. The names of the files sort like the inputs, and rows keep
 their order.
+
+On Ray Data, a pool of workers scores one shard per task. Only paths go to the workers and only
+counts come back; the disk, which all machines must share, has the rest. Ray restarts a worker that
+dies and repeats its task.
 """
 
 import glob
 import hashlib
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+import logging
+import os
+import socket
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from dcnn import artifact as model_folder
 from dcnn.batch_predict.files import columnar_writer
@@ -22,7 +30,7 @@ from dcnn.batch_predict.lines import OutputFormat
 from dcnn.data.arrow import PARQUET
 from dcnn.data.readers import TableOptions, find_shards, is_shard, read_rows
 from dcnn.data.records import NoRowsError
-from dcnn.errors import DataError, ModelFolderError, StorageError, UserError
+from dcnn.errors import DataError, DcnnError, ModelFolderError, StorageError, UserError
 from dcnn.files import bare_suffix, file_sha256, write_atomically
 from dcnn.predictor import Predictor
 
@@ -32,6 +40,9 @@ MADE_FROM = "dcnn.made_from"  # in the metadata of a scored shard
 
 DIGITS = 5  # of a shard's number, at least
 _LONGEST_STEM = 80
+
+CONNECT_SECONDS = 5.0
+OBJECT_STORE = 1 << 27  # bytes of Ray's; only paths and counts go through it
 
 
 @dataclass(frozen=True)
@@ -160,3 +171,105 @@ def clear_half_written(shards: Sequence[Shard]) -> None:
     for shard in shards:
         for path in _half_written(shard):
             path.unlink(missing_ok=True)
+
+
+class ScoringWorker:
+    """A worker of the pool: loads the model once, then scores shards."""
+
+    def __init__(self, model: str, config: ScoringConfig) -> None:
+        self.predictor = load_scorer(Path(model), config)
+        self.config = config
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Score the shard in ``row``."""
+        shard = Shard(Path(row["source"]), Path(row["target"]))
+        return asdict(score_shard(self.predictor, self.config, shard))
+
+
+def score_on_ray(
+    model: Path,
+    config: ScoringConfig,
+    shards: Sequence[Shard],
+    workers: int | None = None,
+    address: str | None = None,
+) -> Generator[Outcome, None, None]:
+    """Score shards in any order; yield the outcome of each as soon as it is known.
+
+    ``workers`` are by default one per CPU of the cluster at ``address``, by default that of
+    ``RAY_ADDRESS``, or else a new Ray on this machine.
+    """
+    import ray
+    from ray.data import ActorPoolStrategy
+
+    with _ray(address, workers) as cpus:
+        rows = [{"source": str(s.source), "target": str(s.target)} for s in shards]
+        data = ray.data.from_items(rows, override_num_blocks=len(rows))
+        data.context.enable_progress_bars = False
+        # By default Ray restarts a worker that died, and repeats its task, without limit.
+        scored = data.map(
+            ScoringWorker,
+            fn_constructor_args=(str(model.absolute()), config),
+            compute=ActorPoolStrategy(size=min(workers or cpus, len(shards))),
+            num_cpus=1,
+        )
+        try:
+            for values in scored.iter_rows():
+                yield Outcome(**values)
+        except ray.exceptions.RayError as error:
+            reason = " ".join(str(error).split())
+            raise DcnnError(
+                f"Ray failed ({reason:.300}); scored shards are kept, and the same command "
+                "continues"
+            ) from error
+
+
+@contextmanager
+def _ray(address: str | None, workers: int | None) -> Iterator[int]:
+    """Yield the number of CPUs of a Ray; one that was already running stays running."""
+    import ray
+
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # Ray Data warns of its own actors
+    for name in ("ray", "ray.data"):  # the second has a level of its own
+        logging.getLogger(name).setLevel(logging.ERROR)
+    started = not ray.is_initialized()
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    address = address or os.environ.get("RAY_ADDRESS")
+    if started and address is None:
+        quiet |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
+        ray.init("local", num_cpus=workers, **quiet)
+    elif started and address is not None:
+        check_reachable(address)
+        try:
+            ray.init(address, **quiet)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise _unreachable(address, " ".join(str(error).split())) from error
+    try:
+        cpus = int(ray.cluster_resources().get("CPU", 0))
+        if cpus < (workers or 1):
+            raise UserError(
+                f"--workers {workers or 1} needs as many CPUs and this Ray has {cpus}; ask for "
+                "fewer, or name a larger cluster with --ray-address"
+            )
+        yield cpus
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def check_reachable(address: str) -> None:
+    """Raise UserError within seconds if nothing listens at ``HOST:PORT``; Ray takes minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():  # such as "auto"
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, str(error)) from error
+
+
+def _unreachable(address: str, reason: str) -> UserError:
+    return UserError(
+        f"there is no Ray at {address} ({reason:.120}); start one with `ray start --head`, or "
+        "leave out --ray-address (and RAY_ADDRESS) to use this machine alone"
+    )

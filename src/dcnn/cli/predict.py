@@ -18,7 +18,6 @@ import typer
 
 from dcnn.batch_predict.files import check_columnar, columnar_writer, is_columnar
 from dcnn.batch_predict.lines import OutputFormat, abstention_summary
-from dcnn.batch_predict.ray import score_on_ray
 from dcnn.batch_predict.shards import (
     Outcome,
     ScoringConfig,
@@ -26,6 +25,7 @@ from dcnn.batch_predict.shards import (
     load_scorer,
     model_fingerprint,
     plan_shards,
+    score_on_ray,
     score_shard,
 )
 from dcnn.cli import console as cli

@@ -21,8 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.data.columns import did_you_mean, shown, shown_names
-from dcnn.data.frames import is_frame, is_missing, values_of
+from dcnn.data.columns import (
+    did_you_mean,
+    is_frame,
+    is_missing,
+    shown,
+    shown_names,
+    values_of,
+)
 from dcnn.errors import DataError
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -196,20 +202,17 @@ class LabelFormat:
 
 def parse_label(place: Place, column: str, value: object) -> str:
     """A value of a file as a label, never empty."""
-    match value:
-        case str():
-            label = unicodedata.normalize("NFC", check_unicode(place, value).strip())
-        case bool():
-            label = "true" if value else "false"
-        case int():
-            label = str(value)
-        case float() if math.isfinite(value):
-            label = repr(value)
-        case _:
-            raise DataError(
-                f"{place}: the label in {shown(column)} is {shown(value)}; "
-                "it must be a string, a number, true or false"
-            )
+    if isinstance(value, str):
+        label = unicodedata.normalize("NFC", check_unicode(place, value).strip())
+    elif isinstance(value, bool):
+        label = "true" if value else "false"
+    elif isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        label = repr(value)
+    else:
+        raise DataError(
+            f"{place}: the label in {shown(column)} is {shown(value)}; "
+            "it must be a string, a number, true or false"
+        )
     if not label:
         raise DataError(
             f"{place}: the label in {shown(column)} is empty; give the row a label or drop it, or "
@@ -220,25 +223,22 @@ def parse_label(place: Place, column: str, value: object) -> str:
 
 def parse_indicators(place: Place, values: Mapping[str, object]) -> tuple[str, ...]:
     """The names of the indicator columns that hold a 1."""
-    labels = []
+    words = {column: str(value).strip().lower() for column, value in values.items()}
     for column, value in values.items():
-        word = str(value).strip().lower()
-        if not isinstance(value, str | int | float) or word not in (*_YES, *_NO):
+        if not isinstance(value, str | int | float) or words[column] not in (*_YES, *_NO):
             raise DataError(
                 f"{place}: the label column {shown(column)} holds {shown(value)}; "
                 "it must be 1 where the label applies, and else 0"
             )
-        if word in _YES:
-            labels.append(column)
-    return tuple(labels)
+    return tuple(column for column, word in words.items() if word in _YES)
 
 
 def check_unicode(place: Place, value: str) -> str:
     r"""``value`` itself, if it has no half of a pair such as JSON's ``\ud83d\ude00``."""
     if not value.isascii() and (half := LONE_SURROGATE.search(value)):
         raise DataError(
-            f"{place}: {half[0]!r} is half of a surrogate pair and no "
-            "character; write the whole pair or leave it out"
+            f"{place}: {half[0]!r} is half of a surrogate pair and no character; write the whole "
+            "pair or leave it out"
         )
     return value
 

@@ -20,17 +20,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from dcnn.data import columns as column_choice
 from dcnn.data import labels as labelling
 from dcnn.data import records
 from dcnn.data.arrow import ARROW, ArrowTable, open_arrow
-from dcnn.data.columns import (
-    LABEL_NAMES,
-    Columns,
-    choose_columns,
-    did_you_mean,
-    shown,
-    shown_names,
-)
+from dcnn.data.columns import Columns, did_you_mean, shown, shown_names
 from dcnn.data.labels import LabelFormat, LabelledTexts, Place
 from dcnn.data.records import PLAIN, SEPARATORS, LineTable, NoRowsError, Record
 from dcnn.errors import DataError
@@ -90,19 +84,16 @@ def open_table(
     path: Path, options: TableOptions, stream: BinaryIO | None = None
 ) -> AbstractContextManager[Table]:
     """Open a table, whose suffix names its format; ``stream`` has the uncompressed bytes of one."""
-    suffix, lines = bare_suffix(path), " ".join(LINES)
+    suffix, lines = bare_suffix(path), f"use one of {' '.join(LINES)}"
+    formats = f" here; {lines}"
     if stream is None:
         check_readable(path)
         if path.suffix.lower() in ARROW:
             return open_arrow(path)
+        others = f"followed by one of {' '.join(COMPRESSIONS)}, or one of {' '.join(ARROW)} alone"
+        formats = f"; {lines}, each alone or {others}"
     if suffix in LINES:
         return records.open_lines(path, options.encoding, header=options.header, stream=stream)
-    formats = (
-        f"; use one of {lines}, each alone or followed by one of {' '.join(COMPRESSIONS)}, "
-        f"or one of {' '.join(ARROW)} alone"
-        if stream is None
-        else f" here; use one of {lines}"
-    )
     raise DataError(f"{path}: the suffix {shown(suffix)} names no format that can be read{formats}")
 
 
@@ -233,7 +224,9 @@ class ShardReader:
 
     def _may_lack_header(self, path: Path, label: str) -> bool:
         """A column that was guessed by elimination may be the first row of the data."""
-        guessed = self.options.label_column is None and label.lower() not in LABEL_NAMES
+        guessed = (
+            self.options.label_column is None and label.lower() not in column_choice.LABEL_NAMES
+        )
         return guessed and self.options.header and bare_suffix(path) in SEPARATORS
 
     def _columns(self, path: Path, table: Table) -> Columns:
@@ -246,7 +239,7 @@ class ShardReader:
             options, text = self.options, self.options.text_column
             if bare_suffix(path) == PLAIN and text is None:
                 text = records.PLAIN_COLUMN  # which is no guess
-            return choose_columns(
+            return column_choice.choose_columns(
                 path,
                 table.columns,
                 table.sample,
@@ -330,16 +323,8 @@ def find_text_column(shards: Sequence[Path], options: TableOptions = _DEFAULTS) 
     return options.text_column
 
 
-def read_texts(path: Path, stream: BinaryIO, options: TableOptions = _DEFAULTS) -> Iterator[Row]:
-    """Read the texts of uncompressed bytes row by row; ``path`` is only a name with a suffix."""
-    return ShardReader(options, labels=False).rows(path, stream)
-
-
 def read_labelled(source: Path, options: TableOptions = _DEFAULTS) -> LabelledTexts:
-    """Read all the examples of a file, folder or pattern, at least one.
-
-    The classes are the labels that occur, and every column of ``label_columns``, sorted.
-    """
+    """Read all examples; the classes are the labels that occur and ``label_columns``, sorted."""
     rows = list(read_rows(source, options, labels=True))
     labels: list[Any] = [row.label for row in rows]
     weights = None
@@ -368,7 +353,6 @@ def read_examples(
     dev: Path | None,
     test: Path | None,
     columns: TableOptions,
-    *,
     multi_label: bool = False,
 ) -> tuple[LabelledTexts, LabelledTexts | None, LabelledTexts | None]:
     """Training, dev and test examples, all checked; ``multi_label`` allows multi-label files."""

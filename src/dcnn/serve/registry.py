@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from dcnn.config import DCNNConfig
 from dcnn.data.columns import shown
-from dcnn.data.readers import Row, TableOptions, read_texts
+from dcnn.data.readers import Row, ShardReader, TableOptions
 from dcnn.errors import DataError, UserError
 from dcnn.files import COMPRESSIONS
 from dcnn.inspection.attribution import node_word_contributions
@@ -233,7 +233,7 @@ def read_upload(content: bytes, query: schemas.FileQuery, limits: Limits) -> lis
     rows: list[Row] = []
     options = TableOptions(query.text_column, encoding=query.encoding, header=query.header)
     try:
-        for row in read_texts(path, io.BytesIO(content), options):
+        for row in ShardReader(options, labels=False).rows(path, io.BytesIO(content)):
             if len(row.text) > limits.characters:
                 raise too_long(f"{row.place}: the text", row.text, limits)
             rows.append(row)
