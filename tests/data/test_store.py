@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
 from dcnn.data import encode as encoding
+from dcnn.data import split
 from dcnn.data.encode import FileEncoder, drop_rarest
 from dcnn.data.readers import TableOptions
-from dcnn.data.split import sample_rows
 from dcnn.data.store import Corpus, Store, block_name
 from dcnn.errors import ConfigError, DataError, StorageError
 from dcnn.text.encoder import Encoder
@@ -80,15 +80,16 @@ def test_the_seed_decides_what_is_held_out(tmp_path):
     ]
     assert rows[0] == rows[1] != rows[2]
     targets = np.array([label == "pos" for _, label in ROWS], np.int64)
-    together = sample_rows({"neg": 14, "pos": 26}, 0.2, 1, [(["neg", "pos"], targets)])
+    together = split.sample_rows({"neg": 14, "pos": 26}, 0.2, 1, [(["neg", "pos"], targets)])
     assert rows[0] == together.tolist()  # however many blocks there are
     assert rows[0] == [5, 10, 13, 15, 18, 28, 30, 34]
 
 
-def test_a_dev_set_is_bounded_and_every_label_is_on_both_sides():
+def test_a_dev_set_is_bounded_and_every_label_is_on_both_sides(monkeypatch):
+    monkeypatch.setattr(split, "MAX_DEV", 100)
     targets = np.array([0] * 5_000 + [1, 1] + [0] * 5_000)
     counts = {"often": 10_000, "rare": 2}
-    held_out = sample_rows(counts, 0.5, 0, [(["often", "rare"], targets)], most=100)
+    held_out = split.sample_rows(counts, 0.5, 0, [(["often", "rare"], targets)])
     assert np.bincount(targets[held_out]).tolist() == [100, 1]
 
 

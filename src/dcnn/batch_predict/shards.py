@@ -31,7 +31,7 @@ from dcnn.data.arrow import PARQUET
 from dcnn.data.readers import TableOptions, find_shards, is_shard, read_rows
 from dcnn.data.records import NoRowsError
 from dcnn.errors import DataError, DcnnError, ModelFolderError, StorageError, UserError
-from dcnn.files import bare_suffix, file_sha256, write_atomically
+from dcnn.files import bare_suffix, file_sha256, make_folder, write_atomically
 from dcnn.predictor import Predictor
 
 CHUNK = 4096  # texts predicted together
@@ -91,12 +91,8 @@ def plan_shards(source: Path, output: Path) -> list[Shard]:
         raise UserError(
             f"--output {output} is a file, and shards are scored into a folder; name another"
         )
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{output} cannot be created ({error.strerror})") from error
     known = {shard.target.name for shard in shards}
-    for name in sorted(path.name for path in output.iterdir()):
+    for name in sorted(path.name for path in make_folder(output).iterdir()):
         if name not in known and not name.startswith((".", "_")):
             raise UserError(
                 f"--output {output} holds {name}, which is no scored shard of {source}; "

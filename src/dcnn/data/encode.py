@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from dcnn.config import TextConfig, TrainingConfig
 from dcnn.data import store as stored
 from dcnn.data.batching import Examples
-from dcnn.data.columns import shown, shown_names
-from dcnn.data.labels import LabelFormat, one_label_only
+from dcnn.data.columns import shown_names
+from dcnn.data.labels import LabelFormat, check_label_counts
 from dcnn.data.readers import ShardReader, TableOptions
 from dcnn.data.records import NoRowsError
 from dcnn.data.split import sample_rows
@@ -428,16 +428,11 @@ def count_labels(files: Sequence[EncodedFile], source: str, *, splits: bool) -> 
     counts = _label_counts(block for file in files for block in file.blocks)
     if not counts:
         raise DataError(f"{source}: no rows can be read from any of its {len(files)} files")
-    if len(counts) == 1:
-        raise one_label_only(source, next(iter(counts)))
-    single = [label for label, count in counts.items() if count == 1]
-    if splits and single:
-        where = next(file.source for file in files if single[0] in _label_counts(file.blocks))
-        raise DataError(
-            f"{where}: the label {shown(single[0])} has a single example in all files, too few for "
-            "both training and the dev set held out from it; add examples, drop the label, or give "
-            "a dev file"
-        )
+
+    def where(label: str) -> str:
+        return next(file.source for file in files if label in _label_counts(file.blocks))
+
+    check_label_counts(counts, source, where, splits)
     return counts
 
 

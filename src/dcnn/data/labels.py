@@ -12,7 +12,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -21,14 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.data.columns import (
-    did_you_mean,
-    is_frame,
-    is_missing,
-    shown,
-    shown_names,
-    values_of,
-)
+from dcnn.data.columns import did_you_mean, is_frame, is_missing, shown, shown_names, values_of
 from dcnn.errors import DataError
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -95,23 +88,22 @@ class LabelledTexts:
         """The same examples, numbered by the classes of the training set, which hold all labels."""
         numbers = {label: number for number, label in enumerate(classes)}
         new_numbers = np.array([numbers.get(label, -1) for label in self.classes], np.int64)
-        if self.targets.ndim == 1:
-            examples, old_numbers = np.arange(len(self)), self.targets
-            targets = new_numbers[old_numbers]
-        else:
+        examples, old_numbers = np.arange(len(self)), self.targets
+        if self.targets.ndim == 2:
             examples, old_numbers = np.nonzero(self.targets)
+        targets = new_numbers[old_numbers]
+        if (targets < 0).any():
+            place = (targets < 0).argmax()
+            label, names = self.classes[old_numbers[place]], [str(label) for label in classes]
+            raise DataError(
+                f"{self.where(examples[place])}: the label {shown(label)} is not in the training "
+                f"set, which has {shown_names(names)}; correct it, drop the text, or train with it"
+                f"{did_you_mean(str(label), names)}"
+            )
+        if self.targets.ndim == 2:
             targets = np.zeros((len(self), len(classes)), self.targets.dtype)
             values = self.targets[examples, old_numbers]
             targets[examples, new_numbers[old_numbers]] = values
-        unknown = np.flatnonzero(new_numbers[old_numbers] < 0)
-        if len(unknown):
-            label = self.classes[old_numbers[unknown[0]]]
-            names = [str(label) for label in classes]
-            raise DataError(
-                f"{self.where(examples[unknown[0]])}: the label {shown(label)} is not in the "
-                f"training set, which has {shown_names(names)}; correct it, drop the text, or "
-                f"train with it{did_you_mean(str(label), names)}"
-            )
         return replace(self, targets=targets, classes=tuple(classes))
 
 
@@ -244,38 +236,41 @@ def check_unicode(place: Place, value: str) -> str:
 
 
 def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
-    """Check that there are two labels or more, each twice if a dev set is split from them.
+    """Check that a classifier can learn from these labels, with a dev set that is split from them.
 
     A label of a multi-label set with one example stays in training.
     """
     labels = examples.labels
-    counts = Counter(chain.from_iterable(labels) if examples.multi_label else labels)
-    if examples.multi_label:
-        if len(counts) < 2:
-            found = f"the label {shown(next(iter(counts)))} alone" if counts else "no label at all"
-            raise DataError(
-                f"{examples.source} has {found}; add rows with others, choose with --label-column, "
-                f"or split its cells with --labels-separator"
-            )
-        return
-    if len(counts) == 1:
-        raise one_label_only(examples.source, labels[0])
-    single = [index for index, label in enumerate(labels) if counts[label] == 1]
-    if splits and single:
-        others = f" (one of {len(single)} such labels)" if len(single) > 1 else ""
+    if not examples.multi_label:
+        counts = Counter(labels)
+        check_label_counts(
+            counts, examples.source, lambda i: examples.where(labels.index(i)), splits
+        )
+    elif len(found := set(chain.from_iterable(labels))) < 2:
+        names = f"the label {shown(found.pop())} alone" if found else "no label at all"
         raise DataError(
-            f"{examples.where(single[0])}: the label {shown(labels[single[0]])} has a single "
-            f"example{others}, too few for both training and the dev set held out from it; "
-            "add examples, drop the label, or give a dev file"
+            f"{examples.source} has {names}; add rows with others, choose with --label-column, "
+            "or split its cells with --labels-separator"
         )
 
 
-def one_label_only(source: str, label: object) -> DataError:
-    """The error for examples that are all of one class."""
-    return DataError(
-        f"{source}: every row has the label {shown(label)}, and a classifier needs two or more; "
-        f"add rows with another label, or choose with --label-column"
-    )
+def check_label_counts(
+    counts: Mapping[Any, int], source: str, where: Callable[[Any], str], splits: bool
+) -> None:
+    """Check that there are two labels or more, each twice if a dev set is split from them."""
+    if len(counts) == 1:
+        raise DataError(
+            f"{source}: every row has the label {shown(*counts)}, and a classifier needs two or "
+            "more; add rows with another label, or choose with --label-column"
+        )
+    single = [label for label, count in counts.items() if count == 1]
+    if splits and single:
+        others = f" (one of {len(single)} such labels)" if len(single) > 1 else ""
+        raise DataError(
+            f"{where(single[0])}: the label {shown(single[0])} has a single example{others}, "
+            "too few for both training and the dev set held out from it; "
+            "add examples, drop the label, or give a dev file"
+        )
 
 
 def check_form(examples: LabelledTexts, *, multi_label: bool, of: str) -> None:
@@ -300,15 +295,15 @@ def label_texts(texts: Sequence[str], y: Any, source: str = "X") -> LabelledText
     if getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:  # numpy's, pandas', or a sparse matrix
         classes = tuple(map(str, y.columns)) if is_frame(y) else None
         matrix = y.toarray() if hasattr(y, "toarray") else np.asarray(y)
-        examples = _from_matrix(texts, matrix, classes, source)
+        examples = _from_matrix(texts, matrix, classes)
     elif isinstance(y, list | tuple) and any(isinstance(one, _SEVERAL) for one in y):
-        examples = _from_lists(texts, y, source)
+        examples = _from_lists(texts, y)
     else:
-        examples = _from_single(texts, y, is_array, source)
+        examples = _from_single(texts, y, is_array)
     for label in examples.classes:
         if isinstance(label, str) and LONE_SURROGATE.search(label):
             raise DataError(f"the label {label!r} is not valid Unicode, so it cannot be saved")
-    return examples
+    return replace(examples, source=source)
 
 
 def _check_count(texts: Sequence[str], count: int, what: str) -> None:
@@ -316,7 +311,7 @@ def _check_count(texts: Sequence[str], count: int, what: str) -> None:
         raise DataError(f"X has {len(texts)} texts and y {count} {what}; give one each")
 
 
-def _from_single(texts: Sequence[str], y: Any, is_array: bool, source: str) -> LabelledTexts:
+def _from_single(texts: Sequence[str], y: Any, is_array: bool) -> LabelledTexts:
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise DataError(f"y must be one label per text; got an array of shape {labels.shape}")
@@ -331,11 +326,11 @@ def _from_single(texts: Sequence[str], y: Any, is_array: bool, source: str) -> L
         if not isinstance(label, str | int | float):
             raise DataError(f"the labels must be strings, numbers or booleans; got {label!r}")
     classes, targets = np.unique(labels, return_inverse=True)
-    return LabelledTexts(texts, targets, tuple(classes.tolist()), source=source)
+    return LabelledTexts(texts, targets, tuple(classes.tolist()))
 
 
 def _from_matrix(
-    texts: Sequence[str], matrix: NDArray[Any], classes: Sequence[Label] | None, source: str
+    texts: Sequence[str], matrix: NDArray[Any], classes: Sequence[Label] | None = None
 ) -> LabelledTexts:
     _check_count(texts, len(matrix), "rows")
     if not np.isin(matrix, (0, 1)).all():
@@ -344,11 +339,10 @@ def _from_matrix(
             f"y is a matrix, which must hold 0 and 1 only, a column per label; it holds {odd!r}"
         )
     classes = classes or tuple(range(matrix.shape[1]))
-    targets = matrix.astype(np.float32)
-    return LabelledTexts(texts, targets, classes, multi_label=True, source=source)
+    return LabelledTexts(texts, matrix.astype(np.float32), classes, multi_label=True)
 
 
-def _from_lists(texts: Sequence[str], y: Sequence[Any], source: str) -> LabelledTexts:
+def _from_lists(texts: Sequence[str], y: Sequence[Any]) -> LabelledTexts:
     for index, labels in enumerate(y):
         if not isinstance(labels, _SEVERAL):
             raise DataError(
@@ -358,8 +352,7 @@ def _from_lists(texts: Sequence[str], y: Sequence[Any], source: str) -> Labelled
     lists = [list(labels) for labels in y]
     flags = (type(one) in (int, bool, float) and one in (0, 1) for row in lists for one in row)
     if len({len(row) for row in lists}) == 1 and len(lists[0]) > 1 and all(flags):
-        # The rows of a matrix, as in [[0, 1], [1, 1]].
-        return _from_matrix(texts, np.array(lists), None, source)
+        return _from_matrix(texts, np.array(lists))  # as in [[0, 1], [1, 1]]
     _check_count(texts, len(lists), "lists of labels")
     for index, labels in enumerate(lists):
         for label in labels:
@@ -372,4 +365,4 @@ def _from_lists(texts: Sequence[str], y: Sequence[Any], source: str) -> Labelled
     if len({isinstance(label, str) for label in distinct}) > 1:
         raise DataError("some of the labels are strings and some are not; give all of one type")
     classes = np.array(sorted(distinct)).tolist()
-    return number_labels(texts, lists, classes=classes, multi_label=True, source=source)
+    return number_labels(texts, lists, classes=classes, multi_label=True)

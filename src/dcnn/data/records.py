@@ -42,6 +42,7 @@ _USUAL_CAUSE = {
 }
 
 _Item = TypeVar("_Item")
+_Lines = Iterator[tuple[int, str]]  # with their numbers
 _Fields = tuple[int, list[str]]  # the line where a row starts, and its fields
 
 
@@ -116,9 +117,7 @@ def _first(path: Path, items: Iterator[_Item]) -> _Item:
     raise NoRowsError(f"{path} is empty; give a file with at least one row")
 
 
-def _read_lines(
-    path: Path, stream: BinaryIO, encoding: str, *, cr_ends_lines: bool
-) -> Iterator[tuple[int, str]]:
+def _read_lines(path: Path, stream: BinaryIO, encoding: str, *, cr_ends_lines: bool) -> _Lines:
     """Checked lines with their ends, and their numbers as an editor counts them from 1.
 
     A lone CR counts as a line only in a file whose first line ends with one. Elsewhere it is a
@@ -161,29 +160,25 @@ def _read_lines(
 
 
 def _check_characters(path: Path, encoding: str, number: int, line: str) -> None:
-    found = _UNUSABLE.search(line)
-    if found is None:
-        return
-    where = f"{path}, line {number}, character {found.start() + 1}"
-    if found[0] == "\0":
-        raise DataError(
-            f"{where}: a NUL byte, which is not text; "
-            "remove it, or read a UTF-16 file with --encoding utf-16"
+    if found := _UNUSABLE.search(line):
+        other = "latin-1" if encoding.lower().startswith("utf") else "utf-8"
+        fault = (
+            f"the byte 0x{ord(found[0]) & 0xFF:02x} is not valid {encoding}; "
+            f"name the encoding that the file was written in, for instance --encoding {other}"
         )
-    other = "latin-1" if encoding.lower().startswith("utf") else "utf-8"
-    raise DataError(
-        f"{where}: the byte 0x{ord(found[0]) & 0xFF:02x} is not valid {encoding}; "
-        f"name the encoding that the file was written in, for instance --encoding {other}"
-    )
+        if found[0] == "\0":
+            fault = (
+                "a NUL byte, which is not text; "
+                "remove it, or read a UTF-16 file with --encoding utf-16"
+            )
+        raise DataError(f"{path}, line {number}, character {found.start() + 1}: {fault}")
 
 
 def _without_end(line: str) -> str:
     return line[:-1].removesuffix("\r") if line.endswith("\n") else line
 
 
-def _separated(
-    path: Path, suffix: str, lines: Iterator[tuple[int, str]], *, header: bool
-) -> LineTable:
+def _separated(path: Path, suffix: str, lines: _Lines, *, header: bool) -> LineTable:
     if suffix == ".csv":
         rows = _csv_rows(path, lines)
     else:
@@ -200,18 +195,17 @@ def _separated(
                 "at the start of the file"
             )
         line, fields = first = _first(path, rows)
-    hint = ""
+    separator, hint = SEPARATORS[suffix], ""
     if len(fields) == 1:
-        others = (mark for mark in _OTHER_SEPARATOR if mark != SEPARATORS[suffix])
-        hint = next((_OTHER_SEPARATOR[mark] for mark in others if mark in fields[0]), "")
+        marks = (mark for mark in _OTHER_SEPARATOR if mark != separator and mark in fields[0])
+        hint = _OTHER_SEPARATOR.get(next(marks, ""), "")
     if header:
         columns = [name.strip() for name in fields]
         check_unique(Place(str(path), line), columns)
     else:
         columns = [str(place) for place in range(1, len(fields) + 1)]
         rows = chain(blank, [first], rows)
-    cause = hint or _USUAL_CAUSE[SEPARATORS[suffix]]
-    return LineTable(columns, _records(path, columns, rows, cause), hint)
+    return LineTable(columns, _records(path, columns, rows, hint or _USUAL_CAUSE[separator]), hint)
 
 
 def _is_blank(fields: list[str]) -> bool:
@@ -236,7 +230,7 @@ def _records(
         raise NoRowsError(f"{path} has a header but no rows; add at least one row")
 
 
-def _csv_rows(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[_Fields]:
+def _csv_rows(path: Path, lines: _Lines) -> Iterator[_Fields]:
     # The csv module has one limit for the whole process, 128 Ki characters by default. It is
     # raised and never lowered: another reader may be half-way through its file.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
@@ -274,7 +268,7 @@ def _unquoted(field: str) -> str:
     return inner.replace('""', '"')
 
 
-def _json_records(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[Record]:
+def _json_records(path: Path, lines: _Lines) -> Iterator[Record]:
     source = str(path)
     for number, line in lines:
         if not line.strip():

@@ -66,25 +66,19 @@ def _share(count: int, fraction: float) -> int:
 
 
 def sample_rows(
-    counts: Mapping[str, int],
-    fraction: float,
-    seed: int,
-    blocks: Iterable[tuple[list[str], Ints]],
-    most: int = MAX_DEV,
+    counts: Mapping[str, int], fraction: float, seed: int, blocks: Iterable[tuple[list[str], Ints]]
 ) -> Ints:
     """The rows of a corpus on disk that are held out, ascending, counted over all blocks.
 
-    ``counts`` has the examples of each label; ``blocks`` have their labels and (rows,) targets,
-    which index these.
+    A block has its labels and (rows,) targets, which index these.
     """
     generator = np.random.default_rng(seed)
-    fraction = min(fraction, most / sum(counts.values()))
+    fraction = min(fraction, MAX_DEV / sum(counts.values()))
     ordinals = {  # which examples of a label are held out, of those that are still to come
         label: np.sort(generator.choice(count, _share(count, fraction), replace=False))
         for label, count in sorted(counts.items())
     }
-    rows: list[Ints] = [np.empty(0, np.int64)]
-    first_row = 0
+    rows, first_row = [np.empty(0, np.int64)], 0
     for labels, targets in blocks:
         for place, label in enumerate(labels):
             here = np.flatnonzero(targets == place)
