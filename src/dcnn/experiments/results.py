@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from string import digits
@@ -150,21 +151,14 @@ def commit() -> str:
     """
     if given := os.environ.get("DCNN_COMMIT"):
         return given
-    described = "unknown"
-    with suppress(OSError, subprocess.CalledProcessError):
-        for arguments in (
-            ("ls-files", "--error-unmatch", Path(__file__).name),  # else it is not our repository
-            ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"),
-        ):
-            done = subprocess.run(  # noqa: S603
-                ["git", *arguments],  # noqa: S607
-                cwd=Path(__file__).parent,
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-        described = done.stdout.strip()
-    return described
+    folder = Path(__file__).parent
+    git = partial(subprocess.run, cwd=folder, capture_output=True, text=True, check=True)
+    try:
+        git(["git", "ls-files", "--error-unmatch", Path(__file__).name])  # else it is not ours
+        described = git(["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"])
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return str(described.stdout).strip()
 
 
 @dataclass(frozen=True)

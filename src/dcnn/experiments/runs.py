@@ -141,7 +141,12 @@ class NetworkTrainer:
     ) -> Iterator[tuple[list[TrainingSummary], Trainer]]:
         at_once = RUNS_AT_ONCE[self.device]
         for start in range(0, len(jobs), at_once):
-            specs = [self._spec(job) for job in jobs[start : start + at_once]]
+            specs = []
+            for job in jobs[start : start + at_once]:
+                initialize(self.model.to("cpu"), job.config, self.vectors)
+                parameters = self.model.named_parameters()
+                weights = {key: value.detach().clone() for key, value in parameters}
+                specs.append(RunSpec(job.config.training, weights, job.subset, job.targets))
             examples = self.task.train if jobs[start].targets is None else self.student_examples
             runs = f"{start + 1}" if len(specs) == 1 else f"{start + 1}-{start + len(specs)}"
             title = name if len(jobs) == 1 else f"{name} {runs} of {len(jobs)}"
@@ -156,12 +161,6 @@ class NetworkTrainer:
             )
             yield summaries, trainer
             del trainer  # frees its memory for the next one
-
-    def _spec(self, job: Job) -> RunSpec:
-        self.model.to("cpu")
-        initialize(self.model, job.config, self.vectors)
-        weights = {name: value.detach().clone() for name, value in self.model.named_parameters()}
-        return RunSpec(job.config.training, weights, job.subset, job.targets)
 
     def cross_validated(self, configs: Sequence[Config]) -> list[float]:
         """The cross-validated accuracy of each config over the training examples."""

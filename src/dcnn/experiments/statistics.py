@@ -45,8 +45,7 @@ def summarize(accuracies: Sequence[float]) -> Summary:
 
 def bootstrap_mean(correct: Correct) -> Interval:
     """Interval of the mean accuracy of ``correct`` (runs, examples)."""
-    generator = np.random.default_rng(_BOOTSTRAP_SEED)
-    return _interval(_resampled_means(correct, _draw_runs(len(correct), generator), generator))
+    return _interval(_resampled_means(correct))
 
 
 def bootstrap_difference(first: Correct, second: Correct) -> tuple[Interval, float]:
@@ -59,32 +58,28 @@ def bootstrap_difference(first: Correct, second: Correct) -> tuple[Interval, flo
     """
     if first.shape[1] != second.shape[1]:
         raise ValueError(f"the runs differ in examples: {first.shape[1]} and {second.shape[1]}")
-    generator = np.random.default_rng(_BOOTSTRAP_SEED)
-    weights = np.concatenate(
-        [_draw_runs(len(first), generator), -_draw_runs(len(second), generator)], axis=1
-    )
-    means = _resampled_means(np.concatenate([first, second]), weights, generator)
+    means = _resampled_means(first, second)
     above, below = np.mean(means >= -_ROUNDING), np.mean(means <= _ROUNDING)
     return _interval(means), min(1.0, 2 * float(min(above, below)))
 
 
-def _draw_runs(runs: int, generator: np.random.Generator) -> NDArray[np.float64]:
-    """Weight of each run in each sample (samples, runs), drawn with replacement."""
-    return generator.multinomial(runs, np.full(runs, 1 / runs), size=BOOTSTRAP_SAMPLES) / runs
+def _resampled_means(*models: Correct) -> NDArray[np.float64]:
+    """Mean accuracy of the first model, minus that of the second, in each sample: (samples,).
 
-
-def _resampled_means(
-    correct: Correct, run_weights: NDArray[np.float64], generator: np.random.Generator
-) -> NDArray[np.float64]:
-    """Weighted mean of each sample of runs, over examples drawn with replacement: (samples,).
-
-    Examples with the same column are interchangeable, so they are drawn as one kind: a few hundred
-    kinds instead of thousands of examples.
+    Runs and examples are drawn with replacement. Examples with the same column are interchangeable,
+    so they are drawn as one kind: a few hundred kinds instead of thousands of examples.
     """
+    generator = np.random.default_rng(_BOOTSTRAP_SEED)
+    drawn_runs = []  # of each model (samples, runs): the weight of each run
+    for sign, runs in zip((1, -1), map(len, models), strict=False):
+        counts = generator.multinomial(runs, np.full(runs, 1 / runs), size=BOOTSTRAP_SAMPLES)
+        drawn_runs.append(sign * counts / runs)
+    correct = np.concatenate(models)
     kinds, counts = np.unique(correct, axis=1, return_counts=True)  # (runs, kinds), (kinds,)
     examples = correct.shape[1]
     drawn = generator.multinomial(examples, counts / examples, size=BOOTSTRAP_SAMPLES)
-    means: NDArray[np.float64] = ((run_weights @ kinds) * (drawn / examples)).sum(axis=1)
+    weights = np.concatenate(drawn_runs, axis=1)
+    means: NDArray[np.float64] = ((weights @ kinds) * (drawn / examples)).sum(axis=1)
     return means
 
 

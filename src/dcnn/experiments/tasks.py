@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from dcnn.config import TextConfig
 from dcnn.data.batching import Examples
+from dcnn.data.corpora import sentiment140
 from dcnn.data.corpora.registry import Source, cache_folder
-from dcnn.data.corpora.sentiment140 import CLASSES as TWITTER_CLASSES
-from dcnn.data.corpora.sentiment140 import iterate_sentiment140
 from dcnn.data.corpora.sst import NEUTRAL, Phrase, authors_tokens, read_trees, swap_subtrees
 from dcnn.data.corpora.trec import read_trec
 from dcnn.data.encode import load_or_encode
@@ -112,11 +111,11 @@ def _load_sst(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> Ta
 
         sentences = encode([phrase for phrase, _ in phrases])
     else:
-        encoder, sentences = Encoder.learn([_text(phrase) for phrase, _ in phrases], text)
+        encoder, sentences = Encoder.learn([" ".join(phrase.words) for phrase, _ in phrases], text)
         encoder = with_vector_words(encoder, text)
 
         def encode(phrases: Sequence[Phrase]) -> Sentences:
-            return encoder.encode_all([_text(phrase) for phrase in phrases])
+            return encoder.encode_all([" ".join(phrase.words) for phrase in phrases])
 
     def held_out(part: str) -> Examples:
         whole_sentences = [tree[0] for tree in read_trees(sources[part].path)]
@@ -133,10 +132,6 @@ def _load_sst(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> Ta
         held_out("test"),
         encode(swap_subtrees(trees, copies, np.random.default_rng(1))) if copies else None,
     )
-
-
-def _text(phrase: Phrase) -> str:
-    return " ".join(phrase.words)
 
 
 def _targets(labels: Ints, data: DataConfig, *, binary: bool) -> NDArray[Any]:
@@ -159,13 +154,9 @@ def _load_trec(sources: dict[str, Source], text: TextConfig) -> Task:
     test = test.with_classes(train.classes)
     encoder, sentences = Encoder.learn(train.texts, text)
     encoder = with_vector_words(encoder, text)
-    return Task(
-        tuple(map(str, train.classes)),
-        encoder,
-        Examples(sentences, train.targets),
-        None,
-        Examples(encoder.encode_all(test.texts), test.targets),
-    )
+    classes, test_ids = tuple(map(str, train.classes)), encoder.encode_all(test.texts)
+    test_set = Examples(test_ids, test.targets)
+    return Task(classes, encoder, Examples(sentences, train.targets), None, test_set)
 
 
 def _load_twitter(
@@ -179,21 +170,17 @@ def _load_twitter(
     encoder, tweets = load_or_encode(
         [sources["train"].path],
         f"sentiment140 {sources['train'].member}",
-        lambda: iterate_sentiment140(*sources["train"]),
+        lambda: sentiment140.iterate_sentiment140(*sources["train"]),
         recipe.config.text,
-        TWITTER_CLASSES,
+        sentiment140.CLASSES,
         Store(cache_folder(cache)),
         processes,
     )
     # Always the same tweets, so that every run and recipe is selected on the same dev set.
     order = np.random.default_rng(0).permutation(len(tweets))
     dev, train = np.split(order, [round(recipe.data.held_out * len(order))])
-    test = list(iterate_sentiment140(*sources["test"]))
+    test = list(sentiment140.iterate_sentiment140(*sources["test"]))
     sentences = encoder.encode_all([text for text, _ in test])
-    return Task(
-        TWITTER_CLASSES,
-        encoder,
-        tweets.select(np.sort(train)),
-        tweets.select(np.sort(dev)),
-        Examples(sentences, np.array([target for _, target in test])),
-    )
+    test_set = Examples(sentences, np.array([target for _, target in test]))
+    train_set, dev_set = tweets.select(np.sort(train)), tweets.select(np.sort(dev))
+    return Task(sentiment140.CLASSES, encoder, train_set, dev_set, test_set)

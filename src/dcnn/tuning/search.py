@@ -48,43 +48,6 @@ COMPLETE, PRUNED, DIVERGED, TOO_LARGE = "complete", "pruned", "diverged", "too l
 OUTCOME, SETTINGS, SECONDS, TRAINED = "outcome", "settings", "seconds", "trained"
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """A setting that is searched: one of ``choices``, or a number from ``low`` to ``high``."""
-
-    name: str  # in the study and the report
-    setting: str  # section.key
-    start: Value  # its value in the start
-    choices: tuple[Value, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    log: bool = False  # sample the range on a logarithmic scale
-    layer: int = 0  # that it belongs to; a network with fewer layers does not have it
-
-    def suggest(self, trial: Trial) -> Value:
-        """A value of the trial; of a range with three digits, as people write settings."""
-        if self.choices:
-            chosen: Value = trial.suggest_categorical(self.name, self.choices)
-            return chosen
-        value = trial.suggest_float(self.name, self.low, self.high, log=self.log)
-        return value if value == self.start else float(f"{value:.3g}")
-
-
-def _range(setting: str, start: float, high: float, log_low: float = 0.0) -> Parameter:
-    """From 0, or on a logarithmic scale from ``log_low`` unless the start is 0."""
-    log = log_low > 0 and start != 0
-    low = min(log_low, start) if log else 0.0
-    name = setting.rpartition(".")[2]
-    return Parameter(name, setting, start, low=low, high=max(high, start), log=log)
-
-
-def _choice(
-    setting: str, start: int, usual: tuple[int, ...], name: str = "", layer: int = 0
-) -> Parameter:
-    choices = tuple(sorted({*usual, start}))
-    return Parameter(name or setting.rpartition(".")[2], setting, start, choices, layer=layer)
-
-
 _CHOICES = {
     "training.epochs": (6, 9, 12, 18),
     "training.batch_size": (16, 32, 64),
@@ -93,13 +56,36 @@ _CHOICES = {
     "training.n_ensemble": (1, 4, 8),
     "model.width": (3, 4, 5, 6, 8),  # of Max-TDNN
 }
-_RANGES = {  # to its highest value, and from the lowest of a logarithmic scale
+_RANGES = {  # the highest value, and the lowest of a logarithmic scale; the others begin at 0
     "training.learning_rate": (0.4, 0.02),
     "training.l2_embeddings": (1e-3, 1e-6),
     "training.word_dropout": (0.4,),
     "training.label_smoothing": (0.2,),
     "model.dropout": (0.7,),
 }
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A setting that is searched."""
+
+    name: str  # in the study and the report
+    setting: str  # section.key
+    start: Value  # its value in the start, which extends its choices or its range
+    usual: tuple[Value, ...]  # choices, or a range as in ``_RANGES``
+    layer: int = 0  # that it belongs to; a network with fewer layers does not have it
+
+    def suggest(self, trial: Trial) -> Value:
+        """A value of the trial; of a range with three digits, as people write settings."""
+        if self.setting not in _RANGES:
+            choices = tuple(sorted({*self.usual, self.start}))
+            chosen: Value = trial.suggest_categorical(self.name, choices)
+            return chosen
+        high, *log_low = self.usual
+        log = bool(log_low) and self.start != 0
+        low = min(*log_low, self.start) if log else 0.0
+        value = trial.suggest_float(self.name, low, max(high, self.start), log=log)
+        return value if value == self.start else float(f"{value:.3g}")
 
 
 @dataclass(frozen=True)
@@ -114,16 +100,19 @@ class SearchSpace:
         """What may change; the depth comes first, since other parameters depend on it."""
         start, model = self.start.to_flat(), self.start.model
         parameters = self._layers(model) if isinstance(model, DCNNConfig) else []
-        parameters += [_choice(one, start[one], _CHOICES[one]) for one in _CHOICES if one in start]
-        parameters += [_range(one, start[one], *_RANGES[one]) for one in _RANGES]
+        parameters += [
+            Parameter(setting.partition(".")[2], setting, start[setting], usual)
+            for setting, usual in (_CHOICES | _RANGES).items()
+            if setting in start
+        ]
         return tuple(one for one in parameters if one.setting not in self.fixed)
 
     def _layers(self, model: DCNNConfig) -> list[Parameter]:
         fixed_layers = not self.fixed.isdisjoint(("model.widths", "model.maps"))
         depths = (model.depth,) if fixed_layers else (1, 2)
         parameters = [
-            _choice("model.widths", model.depth, depths, "depth"),
-            _choice("model.k_top", model.k_top, (1, 2, 3, 4, 5)),
+            Parameter("depth", "model.widths", model.depth, depths),
+            Parameter("k_top", "model.k_top", model.k_top, (1, 2, 3, 4, 5)),
         ]
         for layer in range(1, max(*depths, model.depth) + 1):
             # A layer that the start does not have begins as the paper's second.
@@ -131,8 +120,8 @@ class SearchSpace:
             maps = model.maps[layer - 1] if layer <= model.depth else 14
             usual = ((5, 6, 7, 8, 10), (4, 6, 8, 12)) if layer == 1 else ((3, 4, 5), (8, 14, 20))
             parameters += [
-                _choice("model.widths", width, usual[0], f"width_{layer}", layer),
-                _choice("model.maps", maps, usual[1], f"maps_{layer}", layer),
+                Parameter(f"width_{layer}", "model.widths", width, usual[0], layer),
+                Parameter(f"maps_{layer}", "model.maps", maps, usual[1], layer),
             ]
         return parameters
 
@@ -342,12 +331,8 @@ class TrialRecord:
 
 def finished(study: Study) -> list[FrozenTrial]:
     """The trials of a study that have an outcome, in order; those that were cut off have none."""
-    states = (TrialState.COMPLETE, TrialState.PRUNED)
-    return [
-        trial
-        for trial in study.get_trials(deepcopy=False, states=states)
-        if OUTCOME in trial.user_attrs
-    ]
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+    return [trial for trial in trials if OUTCOME in trial.user_attrs]
 
 
 def _record(trial: FrozenTrial, number: int) -> TrialRecord:
@@ -430,12 +415,9 @@ class Search:
     @property
     def is_done(self) -> bool:
         """Whether a limit is reached."""
-        if self._out_of_time:
-            return True
-        if self.limits.trials is not None and len(self.records) >= self.limits.trials:
-            return True
+        enough = self.limits.trials is not None and len(self.records) >= self.limits.trials
         last = [record.outcome for record in self.records[-MAX_TOO_LARGE_IN_A_ROW:]]
-        if last.count(TOO_LARGE) == MAX_TOO_LARGE_IN_A_ROW:
+        if self._out_of_time or enough or last.count(TOO_LARGE) == MAX_TOO_LARGE_IN_A_ROW:
             return True
         left = self.seconds_left(0.0)
         if left is None or not self.records:  # the start is trained whatever it takes
