@@ -9,6 +9,7 @@ import pytest
 
 from dcnn import DCNNClassifier
 from dcnn import artifact as model_folder
+from dcnn.data.labels import number_labels
 from dcnn.errors import ConfigError, ModelFolderError
 from dcnn.export import export
 from dcnn.inspection import explain, rank_detectors
@@ -72,7 +73,7 @@ def test_an_onnx_file_takes_their_ids(folders, name, tmp_path):
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_the_size_of_a_folder_is_known_beforehand(folders, name):
     artifact = model_folder.load(folders / name)
-    sizes = FolderSizes("m", TEXTS, artifact.config, artifact.classes)
+    sizes = FolderSizes("m", number_labels(TEXTS, LABELS), artifact.config)
     learned = model_folder.folder_size("m", replace(artifact, metadata={}))
     assert learned - 3000 < sizes.of(artifact.config) - 4096 < learned + 3000
 

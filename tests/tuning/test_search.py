@@ -302,7 +302,8 @@ TRAIN, DEV = examples(("a", "x"), ("b", "y")), examples(("c", "x"))
 
 
 def identity(train=TRAIN, dev=DEV, start=None, held=(), max_size=None, device="cpu"):
-    return study_identity(train, dev, start or Config(), held, max_size, device)
+    space = SearchSpace(start or Config(), frozenset(held))
+    return study_identity(train, dev, space, max_size, device)
 
 
 @pytest.mark.parametrize(
@@ -342,6 +343,7 @@ def test_other_files_are_not_taken_for_a_study(tmp_path):
 
 TEXTS = [opinion.text for opinion in generate()["train"][:600]] + ['"quoted" \\ naïve 雪 雪 🙂']
 CLASSES = ("negative", 'posi"tive')
+LABELLED = number_labels(TEXTS, [CLASSES[i % 2] for i in range(len(TEXTS))])
 
 
 def saved_size(path, config):
@@ -364,7 +366,7 @@ CONFIGS = [
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_the_predicted_size_is_a_tight_upper_bound(tmp_path, config):
-    predicted = FolderSizes("m", TEXTS, config, CLASSES).of(config)
+    predicted = FolderSizes("m", LABELLED, config).of(config)
     actual = saved_size(tmp_path / "m", config)
     assert actual <= predicted <= actual + 6000
 
@@ -372,7 +374,7 @@ def test_the_predicted_size_is_a_tight_upper_bound(tmp_path, config):
 @pytest.mark.parametrize("limit", [90_000, 120_000, 200_000])
 @pytest.mark.parametrize("config", CONFIGS[:2])
 def test_a_fitted_model_uses_nearly_all_of_the_limit(tmp_path, config, limit):
-    sizes = FolderSizes("m", TEXTS, config, CLASSES, limit)
+    sizes = FolderSizes("m", LABELLED, config, limit)
     fitted = sizes.fitted(config)
     actual = saved_size(tmp_path / "m", fitted)
     assert actual <= limit
@@ -383,8 +385,8 @@ def test_a_fitted_model_uses_nearly_all_of_the_limit(tmp_path, config, limit):
 
 def test_a_network_without_room_for_words_does_not_fit():
     big = Config(model=DCNNConfig(maps=(20, 200)))
-    assert FolderSizes("m", TEXTS, big, CLASSES, 60_000).fitted(big) is None
-    assert FolderSizes("m", TEXTS, big, CLASSES).fitted(big) is big
+    assert FolderSizes("m", LABELLED, big, 60_000).fitted(big) is None
+    assert FolderSizes("m", LABELLED, big).fitted(big) is big
 
 
 def test_a_study_of_release_0_1_is_resumed_under_the_new_names(tmp_path):

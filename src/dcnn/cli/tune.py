@@ -138,12 +138,13 @@ def tune(
     limit = parse_size(max_size) if max_size else None
     fixed = frozenset(".".join(parse_setting(one)[:2]) for one in settings or ())
     place = choose_device(device).type
-    sizes = FolderSizes(out.resolve().name, train_set.texts, start, train_set.classes, limit)
+    sizes = FolderSizes(out.resolve().name, train_set, start, limit)
     _check_size(console, sizes, start, max_size)
     if study_file.exists() and not is_study(study_file):
         raise UserError(f"--study {study_file} is not a study, so it is left alone")
     _make_folders(report_folder, study_file, out, drop_study=overwrite and not resume)
-    identity = study_identity(train_set, dev_set, start, sorted(fixed), limit, place)
+    space = SearchSpace(start, fixed)
+    identity = study_identity(train_set, dev_set, space, limit, place)
 
     def fit_once(settings: Config, callback: "Callback") -> "tuple[Artifact, TrainingSummary]":
         return fit(train_set, dev_set, settings, RunOptions(device=place, callback=callback))
@@ -155,7 +156,7 @@ def tune(
     with SearchBar(console, limits) as bar, cli.stop_on_signal(bar):
         search = Search(
             open_study(study_file, identity),
-            SearchSpace(start, fixed),
+            space,
             sizes.fitted,
             _trial(fit_once, out),
             limits,

@@ -117,20 +117,12 @@ def choose_setting(name: str, task: Task, folds: int) -> tuple[float, float]:
     return model.choices[best], float(scores[best])
 
 
-class FittedNGrams(NamedTuple):
-    """A model fitted on all training examples."""
-
-    test_predictions: Ints
-    dev_accuracy: float | None
-    features: int  # number of n-grams
-
-
-def fit_ngrams(name: str, task: Task, setting: float) -> FittedNGrams:
-    """Fit with ``setting`` on all training examples, and predict test."""
+def fit_ngrams(name: str, task: Task, setting: float) -> tuple[Ints, float | None, int]:
+    """Fit on all training examples: classes of test, dev accuracy, and the number of n-grams."""
     features = _features(name, task)
     model = NGRAM_MODELS[name].make(setting)
     model.fit(features(task.train.sentences), task.train.targets)
     accuracy = None
     if task.dev is not None:
         accuracy = float(model.score(features(task.dev.sentences), task.dev.targets))
-    return FittedNGrams(model.predict(features(task.test.sentences)), accuracy, len(features.known))
+    return model.predict(features(task.test.sentences)), accuracy, len(features.known)

@@ -350,22 +350,22 @@ def run_ngrams(env: ExperimentEnv, recipe: Recipe, model: str) -> Result:
         value, accuracy = choose_setting(model, task, choice.data.folds)
         candidates.append((accuracy, value, task, choice))
     accuracy, value, task, chosen = max(candidates, key=lambda candidate: candidate[0])
-    fitted = fit_ngrams(model, task, value)
+    predicted, dev_accuracy, features = fit_ngrams(model, task, value)
     result = _result(
         env,
         task,
-        fitted.test_predictions,
+        predicted,
         model=model,
         recipe=NGRAM_RECIPE,
         seed=0,
-        dev_accuracy=accuracy if fitted.dev_accuracy is None else fitted.dev_accuracy,
+        dev_accuracy=accuracy if dev_accuracy is None else dev_accuracy,
         epochs=None,
         seconds=round(time.monotonic() - started, 1),
         sentences_per_second=None,
         parameters=None,
         backend="scikit-learn",
         settings=chosen.to_dict(),
-        notes={"setting": value, "features": fitted.features},
+        notes={"setting": value, "features": features},
     )
     write_result(env.results, result)
     return result

@@ -26,7 +26,7 @@ from optuna import Study, Trial
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from dcnn.artifact import Artifact, Label, folder_size
+from dcnn.artifact import Artifact, folder_size
 from dcnn.config import RENAMED_SETTINGS, Config, DCNNConfig
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
@@ -171,7 +171,7 @@ _TENSOR_HEADER = 160
 
 
 class FolderSizes:
-    """The sizes of the model folders of the training set ``texts``, before anything is trained.
+    """The sizes of the model folders of the training set, before anything is trained.
 
     The weights follow from the shapes, the vocabulary from the word counts; with an allowance for
     the metadata, a size is an upper bound. ``config`` splits the texts: a search does not change
@@ -179,15 +179,10 @@ class FolderSizes:
     """
 
     def __init__(
-        self,
-        name: str,
-        texts: Sequence[str],
-        config: Config,
-        classes: Sequence[Label],
-        limit: int | None = None,
+        self, name: str, train: LabelledTexts, config: Config, limit: int | None = None
     ) -> None:
-        self.name, self.classes, self.limit = name, tuple(classes), limit
-        self.tokenizer, (words, ids, _) = learn_tokenizer(config.text, texts)
+        self.name, self.classes, self.limit = name, tuple(train.classes), limit
+        self.tokenizer, (words, ids, _) = learn_tokenizer(config.text, train.texts)
         counts = np.bincount(ids, minlength=len(words))
         order = np.argsort(-counts, kind="stable")
         self._counts = counts[order]
@@ -223,18 +218,13 @@ class FolderSizes:
 
 
 def study_identity(
-    train: LabelledTexts,
-    dev: LabelledTexts,
-    start: Config,
-    fixed: Sequence[str],
-    max_size: int | None,
-    device: str,
+    train: LabelledTexts, dev: LabelledTexts, space: SearchSpace, max_size: int | None, device: str
 ) -> dict[str, Any]:
     """What a resumed search must have in common with the first, as flat plain values."""
-    return start.to_flat() | {
+    return space.start.to_flat() | {
         "the data": _fingerprint(train),
         "the dev set": _fingerprint(dev),
-        "what --set holds": sorted(fixed),
+        "what --set holds": sorted(space.fixed),
         "--max-size": max_size,
         "--device": device,
         "the search space": SPACE_VERSION,
