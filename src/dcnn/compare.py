@@ -222,9 +222,7 @@ class Score:
     size: int  # bytes on disk, of the first run
     latency: float  # seconds for one text
     texts_per_second: float  # of many texts at a time
-    behind: statistics.Interval | None = (
-        None  # the best's accuracy minus its own; none for the best
-    )
+    behind: statistics.Interval | None = None  # of the best's accuracy minus its own
 
     @cached_property
     def accuracy(self) -> statistics.Summary:
@@ -258,14 +256,10 @@ class Score:
 
     def cells(self) -> tuple[str, ...]:
         """Its row of the table."""
-        accuracy, spread, behind = f"{100 * self.accuracy.mean:.2f}", "", ""
-        if self.accuracy.deviation is not None:
-            spread = f" ± {100 * self.accuracy.deviation:.2f}"
-        if self.behind is not None:
-            behind = f"{100 * self.behind.low:.1f} to {100 * self.behind.high:.1f}"
+        behind = "" if self.behind is None else self.behind.percent()
         return (
             self.name,
-            f"{accuracy}{spread}",
+            self.accuracy.percent(2),
             f"{behind} {TIED}" if self.is_tied else behind,
             f"{100 * self.macro_f1:.2f}",
             f"{self.train_seconds:.1f}",

@@ -38,10 +38,6 @@ def correct(*runs):
     return np.array([one.test_correct for one in runs])
 
 
-def shown(interval, form):
-    return f"{100 * interval.low:{form}} to {100 * interval.high:{form}}"
-
-
 def test_every_experiment_of_the_paper_is_known():
     assert tuple(paper()) == EXPERIMENTS
     assert all(one["accuracy"]["dcnn"] > one["accuracy"]["nbow"] for one in paper().values())
@@ -62,7 +58,7 @@ def test_a_row_summarizes_its_runs():
     row = row_of(compare("trec", runs), "DCNN")
     assert row[:6] == ["DCNN", "93.0", "tuned", "83.0 ± 3.6", "87.0", "3"]
     assert re.fullmatch(r"7\d\.\d to 8\d\.\d", row[6])
-    assert row[6] == shown(bootstrap_mean(correct(*runs)), ".1f")
+    assert row[6] == bootstrap_mean(correct(*runs)).percent()
     assert row[7:] == ["-", "-", "-"]  # it is the reference
 
 
@@ -72,7 +68,7 @@ def test_a_model_is_compared_with_all_runs_of_the_tuned_network():
     row = row_of(compare("trec", [*nbow, *tuned]), "NBoW")
     interval, p = bootstrap_difference(correct(*nbow), correct(*tuned))
     assert p > 0.001
-    assert row[7:] == ["-1.5", shown(interval, "+.1f"), f"{p:.3f}"]
+    assert row[7:] == ["-1.5", interval.percent("+"), f"{p:.3f}"]
 
 
 def test_without_the_tuned_network_there_is_nothing_to_compare_with():

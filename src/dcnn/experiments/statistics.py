@@ -29,12 +29,21 @@ class Summary(NamedTuple):
     best: float
     runs: int
 
+    def percent(self, digits: int) -> str:
+        """Mean and standard deviation in %."""
+        spread = "" if self.deviation is None else f" ± {100 * self.deviation:.{digits}f}"
+        return f"{100 * self.mean:.{digits}f}{spread}"
+
 
 class Interval(NamedTuple):
     """A bootstrap interval, its ends included."""
 
     low: float
     high: float
+
+    def percent(self, sign: str = "") -> str:
+        """Both ends in %; ``sign`` may ask for a plus, as in a format."""
+        return f"{100 * self.low:{sign}.1f} to {100 * self.high:{sign}.1f}"
 
 
 def summarize(accuracies: Sequence[float]) -> Summary:

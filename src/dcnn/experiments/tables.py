@@ -69,7 +69,8 @@ def summary_table(results: Iterable[Result]) -> str:
     rows = []
     for experiment in EXPERIMENTS:
         published = f"{paper()[experiment]['accuracy']['dcnn']:.1f}"
-        ours = (_mean(accuracies[experiment, recipe]) for recipe in RECIPES)
+        measured = (accuracies[experiment, recipe] for recipe in RECIPES)
+        ours = (statistics.summarize(one).percent(1) if one else NOT_RUN for one in measured)
         title, command = paper()[experiment]["title"], f"`dcnn experiment {experiment}`"
         rows.append((title, published, *ours, command))
     return markdown_table(header, rows)
@@ -113,7 +114,7 @@ def _by_model(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
 
 def _measure(runs: Sequence[Result], reference: Sequence[Result] | None) -> list[str]:
     """The cells of a model's runs; the reference itself has nothing to be compared with."""
-    accuracies = [run.test_accuracy for run in runs]
+    summary = statistics.summarize([run.test_accuracy for run in runs])
     correct = np.array([run.test_correct for run in runs])
     difference = [NOTHING] * 3
     if reference is not None and reference is not runs:
@@ -121,28 +122,16 @@ def _measure(runs: Sequence[Result], reference: Sequence[Result] | None) -> list
         interval, p = statistics.bootstrap_difference(correct, theirs)
         difference = [
             f"{100 * (correct.mean() - theirs.mean()):+.1f}",
-            _interval(interval, "+.1f"),
+            interval.percent("+"),
             "< 0.001" if p < 0.001 else f"{p:.3f}",
         ]
     return [
-        _mean(accuracies),
-        f"{100 * max(accuracies):.1f}",
-        str(len(runs)),
-        _interval(statistics.bootstrap_mean(correct), ".1f"),
+        summary.percent(1),
+        f"{100 * summary.best:.1f}",
+        str(summary.runs),
+        statistics.bootstrap_mean(correct).percent(),
         *difference,
     ]
-
-
-def _mean(accuracies: Sequence[float]) -> str:
-    if not accuracies:
-        return NOT_RUN
-    summary = statistics.summarize(accuracies)
-    spread = "" if summary.deviation is None else f" ± {100 * summary.deviation:.1f}"
-    return f"{100 * summary.mean:.1f}{spread}"
-
-
-def _interval(interval: statistics.Interval, form: str) -> str:
-    return f"{100 * interval.low:{form}} to {100 * interval.high:{form}}"
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
