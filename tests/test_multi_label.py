@@ -97,7 +97,7 @@ def test_evaluate_scores_the_labels_that_predict_gives(folder, tmp_path, capsys)
     (tmp_path / "d.tsv").write_text("text\tlabels\n" + rows)
     data = tmp_path / "d.tsv"
     multi = {"labels_separator": "|"}
-    evaluate_command(folder, data, as_json=True, reliability_diagram=tmp_path / "r.svg", **multi)
+    evaluate_command(folder, data, as_json=True, diagram=tmp_path / "r.svg", **multi)
     found = json.loads(capsys.readouterr().out)
     indicators = np.array([[name in one for name in CLASSES] for one in truth])
     given = np.array([[name in one.labels for name in CLASSES]

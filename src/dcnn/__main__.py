@@ -20,55 +20,52 @@ from dcnn.errors import DcnnError
 
 def main() -> NoReturn:
     """Run a command, and end with its exit code."""
-    try:
-        _run_to_exit_code()
-    except SystemExit as ended:
-        if "TORCHELASTIC_RUN_ID" in os.environ:
-            # Threads of gloo remain, and abort every third process of torchrun while it shuts
-            # down, with all its work done.
-            _end_at_once(ended.code)
-        raise
+    code = _exit_code(sys.argv[1:])
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        # Threads of gloo remain, and abort every third process of torchrun while it shuts down,
+        # with all its work done.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
-def _end_at_once(code: str | int | None) -> NoReturn:
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else int(code is not None))
-
-
-def _run_to_exit_code() -> NoReturn:
+def _exit_code(arguments: Sequence[str]) -> int:
     """Run a command, and turn an error into one sentence and an exit code."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("dcnn").setLevel(logging.INFO)  # of libraries, warnings only
     # A terminated command cleans up after itself, as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        _run(sys.argv[1:])
+        _run(arguments)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except DcnnError as error:
         print(f"dcnn: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 130
     except BrokenPipeError:  # nobody reads our output any more, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        return 1
     except (OSError, MemoryError) as error:  # a name too long, a full disk, no memory
         where = getattr(error, "filename", None)
         what = getattr(error, "strerror", None) or "there is not enough memory"
         print(f"dcnn: {where}: {what}" if where else f"dcnn: {what}", file=sys.stderr)
-        sys.exit(1)
-    sys.exit(0)
+        return 1
+    return 0
 
 
 def _run(arguments: Sequence[str]) -> None:
-    if arguments[:1] in (["predict"], ["serve"]):
+    command, *rest = arguments or [""]
+    if command in ("predict", "serve"):
         # Prediction uses one thread, and numpy's BLAS starts one per core when it is loaded: on two
         # cores that takes half as long again as the rest of numpy. The workers of a server are
         # forked, which a process with threads should not be.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if _is_plain_prediction(arguments):
-        _predict(Path(arguments[1]), arguments[2:])
+    if command == "predict" and len(rest) > 1 and not any(one.startswith("-") for one in rest):
+        _predict(Path(rest[0]), rest[1:])
     else:
         from dcnn.cli import app
 
@@ -86,15 +83,6 @@ def _predict(model: Path, texts: Sequence[str]) -> None:
     stdout = standard_output("name a file with --output")
     form.write(stdout, predictor, texts)
     stdout.flush()
-
-
-def _is_plain_prediction(arguments: Sequence[str]) -> bool:
-    """Whether it is ``predict MODEL TEXT ...`` without any option."""
-    return (
-        len(arguments) > 2
-        and arguments[0] == "predict"
-        and not any(argument.startswith("-") for argument in arguments)
-    )
 
 
 if __name__ == "__main__":

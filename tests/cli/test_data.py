@@ -72,7 +72,7 @@ def test_the_list_shows_what_is_present(toys, tmp_path, capsys):
 def test_verifying_counts_a_line_a_file(toys, tmp_path, capsys):
     fetch_corpora(["first"], tmp_path)
     verify_corpora([], tmp_path)
-    assert capsys.readouterr().out == "right  first train: lines.txt, 2 lines\n"
+    assert capsys.readouterr().out == "OK      first train: lines.txt, 2 lines\n"
 
 
 def test_a_wrong_file_is_named_and_the_others_are_verified_too(toys, tmp_path, capsys):
@@ -81,9 +81,9 @@ def test_a_wrong_file_is_named_and_the_others_are_verified_too(toys, tmp_path, c
     with pytest.raises(DataError, match=r"1 of the files in .* cannot be used"):
         verify_corpora([], tmp_path)
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("WRONG ")
+    assert first.startswith("FAILED ")
     assert "4 bytes where 8 are expected" in first
-    assert second.startswith("right ")
+    assert second.startswith("OK ")
 
 
 def test_a_corpus_that_is_named_must_be_there(toys, tmp_path, capsys):
@@ -147,4 +147,4 @@ def test_wrong_data_and_wrong_names_are_exit_code_2(dcnn):
 def test_the_real_corpora_hold(corpora, dcnn):
     done = dcnn("data", "verify", "sst", "trec", "glove", "--data", corpora)
     assert done.code == 0, done.out
-    assert "right  sst train: train.txt, 8,544 trees" in done.out
+    assert "OK      sst train: train.txt, 8,544 trees" in done.out

@@ -6,10 +6,10 @@ import pytest
 
 from dcnn.artifact import load
 from dcnn.cli import app
-from dcnn.cli import train as train_module
 from dcnn.cli.console import make_console
 from dcnn.cli.train import read_corpus
 from dcnn.config import Config
+from dcnn.data import encode as encode_module
 from dcnn.data.readers import TableOptions, read_examples
 from dcnn.errors import DataError
 
@@ -83,7 +83,7 @@ def test_multi_label_dev_or_test_files_are_refused_before_the_encoding(tmp_path,
     def encode(*_):
         pytest.fail("the files are encoded already")
 
-    monkeypatch.setattr(train_module, "encode_files", encode)
+    monkeypatch.setattr(encode_module, "encode_files", encode)
     train, other = tmp_path / "train.jsonl", tmp_path / "other.jsonl"
     train.write_text(SINGLE)
     other.write_text(MULTI)

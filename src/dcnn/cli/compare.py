@@ -2,46 +2,35 @@
 
 import json
 import tempfile
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
-import typer
-from rich.console import Console
+from typer import Option
 
 from dcnn.cli import console as cli
 from dcnn.data.readers import TableOptions, read_examples
-from dcnn.errors import MissingExtraError, StorageError, UserError
+from dcnn.errors import MissingExtraError, UserError, needs_extra
 from dcnn.files import write_atomically
 
-if TYPE_CHECKING:
-    from dcnn.compare import Candidate, Score
-
+_MODELS = "dcnn, max-tdnn, nbow, nb, binb, svm, maxent, fasttext, setfit"
 JSON, TABLE, PLOT = "comparison.json", "comparison.md", "comparison.svg"
 
 
 def compare(
     data: cli.TrainFile,
-    test: Annotated[Path, typer.Option(help="Examples to score every model on.")],
+    test: Annotated[Path, Option(help="Examples to score every model on.")],
     dev: cli.DevFile = None,
     models: Annotated[
-        str | None,
-        typer.Option(
-            help="Comma-separated: dcnn, max-tdnn, nbow, nb, binb, svm, maxent, fasttext, "
-            "setfit; by default all that are installed."
-        ),
+        str | None, Option(help=f"Comma-separated: {_MODELS}; by default all that are installed.")
     ] = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, max=100, help="Runs of every model that has a seed.")
-    ] = 1,
+    seeds: Annotated[int, Option(min=1, max=100, help="Runs of every model that has a seed.")] = 1,
     text_column: cli.TextColumn = None,
     label_column: cli.LabelColumn = None,
     encoding: cli.Encoding = "utf-8",
     no_header: cli.NoHeader = False,
     as_json: cli.Json = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the table, a plot and our models.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder for the table, a plot and our models.")] = None,
 ) -> None:
     """Train several kinds of models and compare them on a test set.
 
@@ -59,24 +48,37 @@ def compare(
     console = cli.make_console(stderr=True)
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"--out {out} exists and is not empty; name a new folder")
-    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
-    train, dev_set, test_set = read_examples(data, dev, test, columns)
-    try:
-        from dcnn.compare import ComparisonData, markdown, measure, rank, remarks
+    with needs_extra("Comparing", "train"):
+        from dcnn import compare as comparison
         from dcnn.experiments import results as provenance
-    except ImportError:
-        raise MissingExtraError("Comparing", "train") from None
-    candidates, left_out = _choose(models)
+    known = comparison.all_candidates()
+    names = list(dict.fromkeys(cli.split_names("--models", models)) or known)
+    if any(name not in known for name in names):
+        raise UserError(f"--models {models}: choose from {', '.join(known)}")
+    candidates = [known[name] for name in names if known[name].is_installed]
+    left_out = [
+        {
+            "model": name,
+            "install": known[name].install,
+            "line": f"{name} is left out, it is not installed: {known[name].install}",
+        }
+        for name in names
+        if not known[name].is_installed
+    ]
     for missing in left_out:
-        console.print(missing["line"], soft_wrap=True)
+        console.print(missing["line"])
     if not candidates:
         raise UserError("--models: none of them is installed; add one of ours, such as dcnn")
+    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
+    train, dev_set, test_set = read_examples(data, dev, test, columns)
     assert test_set is not None  # noqa: S101
-    compared = ComparisonData(train, dev_set, test_set)
-    with _models_folder(out) as folder:
-        scores = measure(candidates, compared, seeds, Path(folder), console.print)
-    ranking = rank(scores)
-    lines = remarks(ranking, len(test_set.texts), seeds)
+    compared = comparison.ComparisonData(train, dev_set, test_set)
+    if out is not None:
+        cli.make_folder(out)
+    with tempfile.TemporaryDirectory() if out is None else nullcontext(str(out)) as folder:
+        scores = comparison.measure(candidates, compared, seeds, Path(folder), console.print)
+    ranking = comparison.rank(scores)
+    remarks = comparison.remarks(ranking, len(test_set.texts), seeds)
     described = {
         "train": data.name,
         "test": test.name,
@@ -90,68 +92,28 @@ def compare(
     if as_json:
         print(json.dumps(described))
     else:
-        _print(cli.make_console(), ranking, lines)
-    if out is not None:
-        _write(console, out, ranking, markdown(ranking, lines), described)
-
-
-def _choose(models: str | None) -> "tuple[list[Candidate], list[dict[str, str]]]":
-    """The models to train, and for each that is not installed how to install it."""
-    from dcnn.compare import all_candidates
-
-    known = all_candidates()
-    names = list(dict.fromkeys(cli.split_names("--models", models)) or known)
-    if any(name not in known for name in names):
-        raise UserError(f"--models {models}: choose from {', '.join(known)}")
-    left_out = [
-        {
-            "model": name,
-            "install": known[name].install,
-            "line": f"{name} is left out, it is not installed: {known[name].install}",
-        }
-        for name in names
-        if not known[name].is_installed
-    ]
-    return [known[name] for name in names if known[name].is_installed], left_out
-
-
-def _models_folder(out: Path | None) -> AbstractContextManager[str | Path]:
+        table = cli.make_table(*comparison.COLUMNS)
+        table.collapse_padding, table.pad_edge = True, False
+        for column in table.columns:
+            column.no_wrap = True
+        for one in ranking:
+            table.add_row(*one.cells())
+        stdout = cli.make_console()
+        stdout.print(table)
+        for line in remarks:
+            stdout.print(line)
     if out is None:
-        return tempfile.TemporaryDirectory()
+        return
+    contents = {
+        TABLE: comparison.markdown(ranking, remarks),
+        JSON: json.dumps(described, indent=1) + "\n",
+    }
     try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{out} cannot be created ({error.strerror})") from error
-    return nullcontext(out)
-
-
-def _print(console: Console, ranking: "list[Score]", lines: list[str]) -> None:
-    from dcnn.compare import COLUMNS
-
-    table = cli.make_table(*COLUMNS)
-    table.collapse_padding, table.pad_edge = True, False
-    for column in table.columns:
-        column.no_wrap = True
-    for one in ranking:
-        table.add_row(*one.cells())
-    console.print(table)
-    for line in lines:
-        console.print(line)
-
-
-def _write(
-    console: Console, folder: Path, ranking: "list[Score]", table: str, described: dict[str, Any]
-) -> None:
-    from dcnn.compare import plot
-
-    contents = {TABLE: table, JSON: json.dumps(described, indent=1) + "\n"}
-    try:
-        contents[PLOT] = plot(ranking)
+        contents[PLOT] = comparison.plot(ranking)
     except MissingExtraError as error:
-        console.print(f"No plot: {error}", soft_wrap=True)
+        console.print(f"No plot: {error}")
     for name, text in contents.items():
-        with write_atomically(folder / name) as stream:
+        with write_atomically(out / name) as stream:
             stream.write(text.encode())
-    console.print(
-        f"The table{', the plot' if PLOT in contents else ''} and the models are in {folder}"
-    )
+    plotted = ", the plot" if PLOT in contents else ""
+    console.print(f"The table{plotted} and the models are in {out}")

@@ -4,25 +4,26 @@ An option that several commands take is declared here once, with its help text.
 """
 
 import csv
+import datetime
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from dcnn.config import DEFAULT, Config, TextConfig, load_toml
-from dcnn.errors import ConfigError, UserError
+from dcnn import __version__
+from dcnn.errors import ConfigError, StorageError, UserError
 
 if TYPE_CHECKING:  # rich takes longer to import than a prediction takes
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
     from rich.table import Table
 
-    from dcnn.data.labels import LabelledTexts
-    from dcnn.data.store import Corpus
+    from dcnn.config import Config
+    from dcnn.data import labels, store
     from dcnn.training.callbacks import Callback
 
 _TABLES = ".csv, .tsv, .jsonl, .parquet, .arrow or .feather"
@@ -30,85 +31,60 @@ _MANY = "a folder or a quoted pattern names many"
 LABELLED_FILES = f"Labelled texts: {_TABLES}; {_MANY}."
 TEXT_FILES = f"Texts: {_TABLES}, or .txt with one per line; {_MANY}."
 
+CONTINUE = "the same command with --resume continues from there"
+
+# An option is named like its parameter where no other name is given here.
 ModelFolder = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A model folder, as `dcnn train` writes it.")
+    Path, Argument(metavar="MODEL", help="A model folder, as `dcnn train` writes it.")
 ]
-NewModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to write.")]
-TrainFiles = Annotated[Path, typer.Argument(metavar="TRAIN", help=LABELLED_FILES)]
+NewModelFolder = Annotated[Path, Option(help="The model folder to write.")]
+TrainFiles = Annotated[Path, Argument(metavar="TRAIN", help=LABELLED_FILES)]
 TrainFile = Annotated[
-    Path,
-    typer.Argument(metavar="TRAIN", help="Labelled texts: .csv, .tsv or .jsonl, also compressed."),
+    Path, Argument(metavar="TRAIN", help="Labelled texts: .csv, .tsv or .jsonl, also compressed.")
 ]
 DevFile = Annotated[
-    Path | None,
-    typer.Option("--dev", help="Examples for model selection; by default a part of TRAIN."),
+    Path | None, Option(help="Examples for model selection; by default a part of TRAIN.")
 ]
-TextColumn = Annotated[
-    str | None, typer.Option("--text-column", help="Column of the texts; guessed if not given.")
-]
-LabelColumn = Annotated[
-    str | None, typer.Option("--label-column", help="Column of the labels; guessed if not given.")
-]
+TextColumn = Annotated[str | None, Option(help="Column of the texts; guessed if not given.")]
+LabelColumn = Annotated[str | None, Option(help="Column of the labels; guessed if not given.")]
 LabelsSeparator = Annotated[
     str | None,
-    typer.Option(
-        "--labels-separator",
+    Option(
         metavar="S",
         help="Multi-label: a cell holds any number of labels, separated by S, such as '|'.",
     ),
 ]
 LabelColumns = Annotated[
     str | None,
-    typer.Option(
-        "--label-columns",
+    Option(
         metavar="A,B,...",
         help="Multi-label: 0/1 columns, one per label (quote a name that has a comma).",
     ),
 ]
-WeightColumn = Annotated[
-    str | None, typer.Option("--weight-column", help="Column of example weights, if any.")
-]
-Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the files.")]
+WeightColumn = Annotated[str | None, Option(help="Column of example weights, if any.")]
+Encoding = Annotated[str, Option(help="Encoding of the files.")]
 NoHeader = Annotated[
-    bool,
-    typer.Option("--no-header", help="CSV and TSV start with data; columns are then 1, 2, ..."),
+    bool, Option("--no-header", help="CSV and TSV start with data; columns are then 1, 2, ...")
 ]
-AbstainBelow = Annotated[
-    float | None,
-    typer.Option(
-        "--abstain-below",
-        metavar="P",
-        min=0,
-        max=1,
-        help="Give no label to a text whose highest probability is below P.",
-    ),
-]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="Settings as TOML: [text] [model] [training].")
-]
-Device = Annotated[
-    str,
-    typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train; auto prefers a GPU."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-MarkdownFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--write", help="Replace the marked block of this Markdown file; repeatable."),
+_ABSTAIN = "Give no label to a text whose highest probability is below P."
+AbstainBelow = Annotated[float | None, Option(metavar="P", min=0, max=1, help=_ABSTAIN)]
+ConfigFile = Annotated[Path | None, Option(help="Settings as TOML: [text] [model] [training].")]
+Device = Annotated[str, Option(metavar="auto|cpu|cuda", help="Where to train; auto prefers a GPU.")]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
+Resume = Annotated[bool, Option("--resume", help="Continue a run that was stopped or killed.")]
+Overwrite = Annotated[
+    bool, Option("--overwrite", help="Replace an existing model or unfinished run.")
 ]
 DataFolder = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--data", help="Folder of the corpora; by default DCNN_DATA, then the user's data folder."
     ),
 ]
 
 
 def split_names(option: str, names: str | None) -> tuple[str, ...]:
-    """The comma-separated names of an option; quotes keep a comma inside a name.
-
-    Raises:
-        UserError: the option is given but holds no name.
-    """
+    """The comma-separated names of an option; quotes keep a comma inside a name."""
     if names is None:
         return ()
     fields = next(csv.reader([names], skipinitialspace=True))
@@ -120,20 +96,14 @@ def split_names(option: str, names: str | None) -> tuple[str, ...]:
 
 def read_config(
     path: Path | None, settings: Sequence[str] | None, **training: int | None
-) -> Config:
-    """The settings of a command: a TOML file, ``--set key=value``, and options like ``--epochs``.
+) -> "Config":
+    """The settings of a TOML file, overridden by ``--set key=value``, and by ``--epochs`` and such.
 
     A setting without effect is refused here and not in ``Config``: model folders that were trained
     with one must still load, and a grid search may hold it beside other tokenizers.
-
-    Args:
-        path: the TOML file; by default the default settings.
-        settings: ``key=value`` strings, which override the file.
-        training: settings of the section ``training``, which override both; ``None`` is not given.
-
-    Raises:
-        ConfigError: a name or a value is wrong, or has no effect.
     """
+    from dcnn.config import DEFAULT, TextConfig, load_toml
+
     config = (load_toml(path) if path else DEFAULT).with_settings(settings or ())
     text = config.text
     if text.n_subwords != TextConfig.n_subwords and text.tokenizer not in ("bpe", "unigram"):
@@ -142,23 +112,29 @@ def read_config(
             f"learn, and text.tokenizer={text.tokenizer} learns none; set text.tokenizer to bpe or "
             "unigram, or leave text.n_subwords out"
         )
-    given = {name: value for name, value in training.items() if value is not None}
-    return config.with_training(**given)
-
-
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+    return config.with_training(**{k: value for k, value in training.items() if value is not None})
 
 
 def printable(value: object) -> str:
     """A text or label without the control characters that a terminal would obey."""
-    return _CONTROLS.sub("\ufffd", str(value))
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "\ufffd", str(value))
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder where there is none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be created ({error.strerror})") from error
 
 
 def make_console(stderr: bool = False, quiet: bool = False) -> "Console":
-    """A console that prints text as it is: a label such as ``[b]`` is not markup."""
+    """A console that prints text as it is: ``[b]`` is a label, not markup, and lines stay whole."""
     from rich.console import Console
 
-    return Console(stderr=stderr, quiet=quiet, markup=False, highlight=False, emoji=False)
+    return Console(
+        stderr=stderr, quiet=quiet, markup=False, highlight=False, emoji=False, soft_wrap=True
+    )
 
 
 def make_table(*columns: str, left: int = 1) -> "Table":
@@ -172,26 +148,24 @@ def make_table(*columns: str, left: int = 1) -> "Table":
     return table
 
 
-def progress_bar(console: "Console", *columns: "str | ProgressColumn") -> "Progress":
-    """A progress bar that disappears when done; nothing where the output is not a terminal."""
-    from rich.progress import Progress
+def progress_bar(
+    console: "Console", first: "str | ProgressColumn", *others: "str | ProgressColumn"
+) -> "Progress":
+    """A bar after ``first`` that disappears when done; nothing without a terminal."""
+    from rich.progress import BarColumn, Progress
 
+    columns = (first, BarColumn(bar_width=24), *others)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 @contextmanager
 def count_progress(console: "Console", description: str) -> Iterator[Callable[[int], None]]:
-    """A spinner with a running count; yields the function that updates the count.
+    """A bar with a running count at ``{count}``; yields the function that updates it."""
+    from rich.progress import TimeElapsedColumn
 
-    Args:
-        console: where it is shown.
-        description: with ``{count}`` where the number goes.
-    """
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    text = TextColumn(description.replace("{count}", "{task.completed:,.0f}"))
-    with progress_bar(console, SpinnerColumn(), text, TimeElapsedColumn()) as bar:
-        task = bar.add_task("", total=None)
+    text = description.replace("{count}", "{task.completed:,.0f}")
+    with progress_bar(console, text, TimeElapsedColumn()) as bar:
+        task = bar.add_task("", total=None)  # the bar of a task without an end pulses
         yield lambda count: bar.update(task, completed=count)
 
 
@@ -208,19 +182,24 @@ def stop_on_signal(callback: "Callback", *, patient: bool = False) -> Iterator[N
         if not patient:
             signal.signal(number, signal.default_int_handler)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        for number in before:
-            signal.signal(number, stop)
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def print_sizes(console: "Console", train: "LabelledTexts | Corpus", n_dev: int) -> None:
+def run_metadata(data: Path) -> dict[str, Any]:
+    """What a model folder records about the command that trained it."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {"data": data.name or data.resolve().name, "dcnn": __version__, "date": today}
+
+
+def print_sizes(
+    console: "Console", train: "labels.LabelledTexts | store.Corpus", n_dev: int
+) -> None:
     """Print how many examples and labels there are."""
+    classes = f"{len(train.classes)} labels"
     kind = ", multi-label" if getattr(train, "multi_label", False) else ""
-    console.print(
-        f"{len(train):,} training and {n_dev:,} dev examples, {len(train.classes)} labels{kind}"
-    )
+    console.print(f"{len(train):,} training and {n_dev:,} dev examples, {classes}{kind}")

@@ -1,40 +1,24 @@
 """``dcnn data``: list, download and verify the corpora of the paper's experiments."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich import progress
+from typer import Argument
 
+from dcnn.cli import COMMANDS
 from dcnn.cli import console as cli
+from dcnn.data.corpora import registry
 from dcnn.data.corpora.download import fetch_corpus
-from dcnn.data.corpora.registry import (
-    CORPORA,
-    Corpus,
-    check_file,
-    data_folder,
-    find_corpus,
-    find_form,
-    get_corpus,
-    require_form,
-)
+from dcnn.data.corpora.registry import CORPORA, Corpus, Part, data_folder, find_form
 from dcnn.errors import DataError
 
 ALL = "all"
 
-data = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="List, download and verify the corpora of the paper's experiments.",
-)
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=COMMANDS["data"])
 
 
 @data.command("list")
@@ -51,14 +35,14 @@ def list_corpora(folder: cli.DataFolder = None) -> None:
         there = "present" if find_form(corpus, root) else "missing"
         table.add_row(corpus.name, corpus.title, corpus.folder, f"{size / 1e6:,.1f} MB", there)
     console = cli.make_console()
-    console.print(f"Data folder: {root}", soft_wrap=True)
+    console.print(f"Data folder: {root}")
     console.print(table)
 
 
 @data.command("fetch")
 def fetch_corpora(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME", help="sst, trec, twitter, glove, or all.")
+        list[str], Argument(metavar="NAME", help="sst, trec, twitter, glove, or all.")
     ],
     folder: cli.DataFolder = None,
 ) -> None:
@@ -73,21 +57,30 @@ def fetch_corpora(
     """
     root = data_folder(folder)
     console = cli.make_console(stderr=True)
+    speed, left = progress.TransferSpeedColumn(), progress.TimeRemainingColumn()
+    bar = cli.progress_bar(console, "{task.description}", progress.DownloadColumn(), speed, left)
+    tasks: dict[str, progress.TaskID] = {}
     for corpus in _named([] if ALL in names else names):
         place = root / corpus.folder
-        if _is_there(corpus, root):
-            console.print(f"{corpus.name} is in {place} already", soft_wrap=True)
+        with suppress(DataError):  # a file is missing or damaged
+            registry.find_corpus(corpus.name, root, corpora=CORPORA)
+            console.print(f"{corpus.name} is in {place} already")
             continue
-        files = ", ".join(path.name for path in _fetch(console, corpus, root))
-        console.print(f"{corpus.name}: {files} in {place}", soft_wrap=True)
-        console.print(f"  {corpus.citation}", soft_wrap=True)
+        for file in (download.file for download in corpus.downloads):
+            tasks[file.name] = bar.add_task(file.name, total=file.size)
+        with bar:
+            fetched = fetch_corpus(
+                corpus, root, lambda name, done: bar.update(tasks[name], completed=done)
+            )
+        console.print(f"{corpus.name}: {', '.join(path.name for path in fetched)} in {place}")
+        console.print(f"  {corpus.citation}")
 
 
 @data.command("verify")
 def verify_corpora(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Which corpora; by default all that are there."),
+        Argument(metavar="NAME", help="Which corpora; by default all that are there."),
     ] = None,
     folder: cli.DataFolder = None,
 ) -> None:
@@ -99,71 +92,33 @@ def verify_corpora(
       dcnn data verify twitter --data corpora
     """
     root = data_folder(folder)
-    chosen = _named(names or [])
-    if not names:
-        chosen = [corpus for corpus in chosen if find_form(corpus, root)]
+    chosen = [corpus for corpus in _named(names or []) if names or find_form(corpus, root)]
     if not chosen:
         raise DataError(f"{root} holds none of the corpora; run: dcnn data fetch {ALL}")
     console = cli.make_console()
     faults = 0
     for corpus in chosen:
-        for right, finding in _findings(corpus, root):
-            console.print(f"{'right' if right else 'WRONG'}  {finding}", soft_wrap=True)
-            faults += not right
+        for part in find_form(corpus, root) or corpus.forms[0][:1]:  # one line if files are missing
+            try:
+                console.print(f"OK      {_verify(corpus, part, root)}")
+            except DataError as error:
+                console.print(f"FAILED  {error}")
+                faults += 1
     if faults:
         raise DataError(f"{faults} of the files in {root} cannot be used; see the lines above")
 
 
 def _named(names: Sequence[str]) -> list[Corpus]:
     """The corpora of these names; without names, all."""
-    return [get_corpus(name, CORPORA) for name in names or CORPORA]
+    return [registry.get_corpus(name, CORPORA) for name in names or CORPORA]
 
 
-def _is_there(corpus: Corpus, root: Path) -> bool:
-    try:
-        find_corpus(corpus.name, root, corpora={corpus.name: corpus})
-    except DataError:
-        return False
-    return True
-
-
-def _fetch(console: Console, corpus: Corpus, root: Path) -> list[Path]:
-    bar = cli.progress_bar(
-        console,
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    tasks = {
-        download.file.name: bar.add_task(download.file.name, total=download.file.size)
-        for download in corpus.downloads
-    }
-    with bar:
-        return fetch_corpus(
-            corpus, root, lambda name, done: bar.update(tasks[name], completed=done)
-        )
-
-
-def _findings(corpus: Corpus, root: Path) -> Iterator[tuple[bool, str]]:
-    """For every part of a corpus, whether it is right, and what was found."""
-    try:
-        form = require_form(corpus, root)
-    except DataError as error:
-        yield False, str(error)
-        return
-    for part in form:
-        path = root / corpus.folder / part.file.name
-        try:
-            check_file(corpus, path, part.file)
-            count = corpus.count(path, part.member)
-        except DataError as error:
-            yield False, str(error)
-            continue
-        if count == part.count:
-            name = part.member or part.file.name
-            yield True, f"{corpus.name} {part.role}: {name}, {count:,} {corpus.unit}"
-        else:
-            expected = f"where {part.count:,} are expected"
-            yield False, f"{path} holds {count:,} {corpus.unit} {expected}"
+def _verify(corpus: Corpus, part: Part, root: Path) -> str:
+    """What a part of a corpus holds; DataError if it is not what it must be."""
+    registry.require_form(corpus, root)
+    path = root / corpus.folder / part.file.name
+    registry.check_file(corpus, path, part.file)
+    count = corpus.count(path, part.member)
+    if count != part.count:
+        raise DataError(f"{path} holds {count:,} {corpus.unit} where {part.count:,} are expected")
+    return f"{corpus.name} {part.role}: {part.member or part.file.name}, {count:,} {corpus.unit}"

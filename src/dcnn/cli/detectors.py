@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-from rich.console import Console
+from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 from dcnn.cli import console as cli
-from dcnn.config import DCNNConfig
 from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import UserError
 from dcnn.files import check_place, standard_output, write_atomically
-from dcnn.inspection.detector_ranking import Detection, Detector, check_dcnn
+from dcnn.inspection.detector_ranking import Detector, check_dcnn
 from dcnn.inspection.detectors import DetectorIndex, SelectedDetector, known_words, rank_detectors
 from dcnn.inspection.explanation import class_number
 from dcnn.inspection.render import class_contributions, corpus_summary, report_writer
@@ -24,32 +23,28 @@ FEW = 10  # detectors shown in the terminal by default
 
 def detectors(
     model: cli.ModelFolder,
-    corpus: Annotated[Path, typer.Option(help=cli.TEXT_FILES)],
+    corpus: Annotated[Path, Option(help=cli.TEXT_FILES)],
     text_column: cli.TextColumn = None,
     encoding: cli.Encoding = "utf-8",
     no_header: cli.NoHeader = False,
-    layer: Annotated[int | None, typer.Option(min=1, help="Detectors of this layer only.")] = None,
-    top: Annotated[int, typer.Option(min=1, max=200, help="N-grams per detector.")] = 5,
+    layer: Annotated[int | None, Option(min=1, help="Detectors of this layer only.")] = None,
+    top: Annotated[int, Option(min=1, max=200, help="N-grams per detector.")] = 5,
     find: Annotated[
-        str | None, typer.Option(metavar="WORD", help="Detectors that react to a word.")
+        str | None, Option(metavar="WORD", help="Detectors that react to a word.")
     ] = None,
     of_class: Annotated[
-        str | None, typer.Option("--class", metavar="C", help="Detectors in favour of a label.")
+        str | None, Option("--class", metavar="C", help="Detectors in favour of a label.")
     ] = None,
     like: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Detectors that fire on a text.")
+        str | None, Option(metavar="TEXT", help="Detectors that fire on a text.")
     ] = None,
-    detector: Annotated[
-        str | None, typer.Option(metavar="L:MAP:ROW", help="This detector.")
-    ] = None,
+    detector: Annotated[str | None, Option(metavar="L:MAP:ROW", help="This detector.")] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of detectors; by default 10 printed, all in files."),
+        Option(min=1, help="Number of detectors; by default 10 printed, all in files."),
     ] = None,
     as_json: cli.Json = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Write them to a file: .json, .html or .md.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Write them to a file: .json, .html or .md.")] = None,
 ) -> None:
     """Show which n-grams of a corpus each feature detector reacts to.
 
@@ -81,7 +76,7 @@ def detectors(
             raise UserError(f"--detector {one} is of layer {one.layer}, not of --layer {layer}")
         layer = one.layer
     predictor = Predictor.load(model)
-    _check_layer(check_dcnn(predictor), layer, one)
+    _check_layer(predictor, layer, one)
     if like is not None and not predictor.artifact.encoder.tokenizer(like):
         raise UserError("--like has no words, so no detector can react; give at least one")
     if find is not None:
@@ -98,7 +93,7 @@ def detectors(
     if one is not None:
         chosen, order = [SelectedDetector(one)], ""
     elif find is not None:
-        chosen = [SelectedDetector(found) for found in index.find(find)]
+        chosen = list(map(SelectedDetector, index.find(find)))
         order = f"how much more of {cli.printable(find)!r} they hold than the corpus does"
     elif of_class is not None:
         chosen = index.for_class(of_class)
@@ -107,35 +102,33 @@ def detectors(
         chosen = index.for_text(like)
         order = "how strongly they fire on the text"
     else:
-        chosen = [SelectedDetector(found) for found in index.by_distinctiveness()]
+        chosen = list(map(SelectedDetector, index.by_distinctiveness()))
         order = f"how much their {index.unit}s stand out against the corpus"
     if out is not None:
-        content = report_writer(out)(index, chosen[:limit])
         with write_atomically(out) as stream:
-            stream.write(content.encode("utf-8", "replace"))
+            stream.write(report_writer(out)(index, chosen[:limit]).encode("utf-8", "replace"))
     if as_json:
         print(index.to_json(chosen[:limit]))
         return
     console = cli.make_console()
     shown = chosen[: limit or FEW]
-    print_detectors(console, index, shown)
-    console.print(corpus_summary(index), soft_wrap=True)
+    if shown:
+        console.print(_table(index, shown))
+    console.print(corpus_summary(index))
     if not chosen:
         console.print(
             "No detector's strongest n-grams hold clearly more of "
-            f"{cli.printable(find)!r} than the corpus does.",
-            soft_wrap=True,
+            f"{cli.printable(find)!r} than the corpus does."
         )
     elif order:
-        console.print(f"Shown: {len(shown)} of {len(chosen)}, ordered by {order}.", soft_wrap=True)
+        console.print(f"Shown: {len(shown)} of {len(chosen)}, ordered by {order}.")
     if len(shown) < len(chosen):
         console.print(
             f"More with --limit {len(chosen)}, or all in a file with --out detectors.html; others "
-            "with --find WORD, --class C, --like TEXT or --detector LAYER:MAP:ROW.",
-            soft_wrap=True,
+            "with --find WORD, --class C, --like TEXT or --detector LAYER:MAP:ROW."
         )
     if out is not None:
-        console.print(f"They are in {out}.", soft_wrap=True)
+        console.print(f"They are in {out}.")
 
 
 def _parse(text: str) -> Detector:
@@ -147,7 +140,8 @@ def _parse(text: str) -> Detector:
     return Detector(*map(int, parts))
 
 
-def _check_layer(config: DCNNConfig, layer: int | None, one: Detector | None) -> None:
+def _check_layer(predictor: Predictor, layer: int | None, one: Detector | None) -> None:
+    config = check_dcnn(predictor)
     if layer is not None and not 1 <= layer <= config.depth:
         option = "--layer" if one is None else f"--detector {one}: layer"
         raise UserError(f"{option} {layer} must be from 1 to {config.depth}")
@@ -162,32 +156,21 @@ def _check_layer(config: DCNNConfig, layer: int | None, one: Detector | None) ->
         )
 
 
-def print_detectors(
-    console: Console, index: DetectorIndex, chosen: Sequence[SelectedDetector]
-) -> None:
-    """A table with one section per detector."""
-    if not chosen:
-        return
+def _table(index: DetectorIndex, chosen: Sequence[SelectedDetector]) -> Table:
+    """One section per detector; of an n-gram, the words that contribute most are in bold."""
     table = cli.make_table("detector", "value", "count", "n-gram")
     table.columns[0].no_wrap = True
     table.columns[3].justify = "left"
     for one in chosen:
-        title = Text(cli.printable(index.name(one.detector)), style="bold")
-        table.add_row(Text(str(one.detector), style="bold"), "", "", title)
-        for note in (one.note, class_contributions(index, one.detector)):
-            if note:
-                table.add_row("", "", "", Text(cli.printable(note), style="dim"))
+        name = Text(cli.printable(index.name(one.detector)), style="bold")
+        table.add_row(Text(str(one.detector), style="bold"), "", "", name)
+        for note in filter(None, (one.note, class_contributions(index, one.detector))):
+            table.add_row("", "", "", Text(cli.printable(note), style="dim"))
         for found in index.top(one.detector):
-            table.add_row("", f"{found.value:+.3f}", f"{found.count:,}", _ngram(found))
+            words = [
+                Text(cli.printable(part), "bold cyan" if strong else "")
+                for part, strong in found.parts()
+            ]
+            table.add_row("", f"{found.value:+.3f}", f"{found.count:,}", Text(" ").join(words))
         table.add_section()
-    console.print(table)
-
-
-def _ngram(found: Detection) -> Text:
-    """The words, those that contribute most in bold."""
-    text = Text()
-    for part, strong in found.parts():
-        text.append(" " if text else "").append(
-            cli.printable(part), style="bold cyan" if strong else ""
-        )
-    return text
+    return table

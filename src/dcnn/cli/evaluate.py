@@ -8,35 +8,30 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 from rich.console import Console
+from typer import Argument, Option
 
+from dcnn import metrics
 from dcnn.cli import console as cli
 from dcnn.data.labels import LabelledTexts, check_form
 from dcnn.data.readers import TableOptions, read_labelled
 from dcnn.errors import UserError
 from dcnn.files import check_place, write_atomically
-from dcnn.metrics import (
-    Evaluation,
-    LabelEvaluation,
-    abstain,
-    confidences,
-    evaluate_labels,
-    reliability,
-)
-from dcnn.metrics import evaluate as evaluate_classes
+from dcnn.metrics import Evaluation, LabelEvaluation
 from dcnn.plots import reliability_svg
 from dcnn.predictor import Predictor
 
 # A confusion matrix of more classes does not fit a screen: the most confused pairs are shown.
 MATRIX_CLASSES = 12
 WORST_PAIRS = 10
+SCORES = ("accuracy", "micro_f1", "macro_f1", "subset_accuracy", "calibration_error")
+_RELIABILITY = "Draw the reliability diagram: accuracy by confidence."
 
 
 def evaluate(
     model: cli.ModelFolder,
-    data: Annotated[Path, typer.Argument(metavar="FILE", help=cli.LABELLED_FILES)],
+    data: Annotated[Path, Argument(metavar="FILE", help=cli.LABELLED_FILES)],
     as_json: cli.Json = False,
     text_column: cli.TextColumn = None,
     label_column: cli.LabelColumn = None,
@@ -45,13 +40,8 @@ def evaluate(
     encoding: cli.Encoding = "utf-8",
     no_header: cli.NoHeader = False,
     abstain_below: cli.AbstainBelow = None,
-    reliability_diagram: Annotated[
-        Path | None,
-        typer.Option(
-            "--reliability",
-            metavar="FILE.svg",
-            help="Draw the reliability diagram: accuracy by confidence.",
-        ),
+    diagram: Annotated[
+        Path | None, Option("--reliability", metavar="FILE.svg", help=_RELIABILITY)
     ] = None,
 ) -> None:
     """Score a model on labelled texts: accuracy, F1, confusion matrix and calibration error.
@@ -67,40 +57,43 @@ def evaluate(
       dcnn evaluate my-model posts.csv --labels-separator '|'
       dcnn evaluate my-model test.csv --abstain-below 0.8 --reliability reliability.svg
     """
-    if reliability_diagram is not None:
-        _check_svg(reliability_diagram)
+    if diagram is not None:
+        if diagram.suffix.lower() != ".svg":
+            raise UserError(
+                f"--reliability {diagram}: the diagram is an SVG; name a file that ends in .svg"
+            )
+        check_place("--reliability", diagram)
+    names = cli.split_names("--label-columns", label_columns)
     columns = TableOptions(
-        text_column,
-        label_column,
-        encoding=encoding,
-        header=not no_header,
-        labels_separator=labels_separator,
-        label_columns=cli.split_names("--label-columns", label_columns),
+        text_column, label_column, None, encoding, not no_header, labels_separator, names
     )
     predictor = Predictor.load(model)
-    if predictor.multi_label and abstain_below is not None:
+    thresholds, multi_label = predictor.artifact.thresholds, predictor.multi_label
+    if multi_label and abstain_below is not None:
         raise UserError(
             f"--abstain-below {abstain_below:g} is for single-label models; {model} is "
             "multi-label, with a threshold per label"
         )
     examples = read_labelled(data, columns)
     labels = [str(label) for label in predictor.classes]
-    check_form(examples, multi_label=predictor.multi_label, of=f"the training set of {model}")
+    check_form(examples, multi_label=multi_label, of=f"the training set of {model}")
     examples = examples.with_classes(labels)
     probabilities = predictor.probabilities(examples.texts)
-    if reliability_diagram is not None:
-        title = f"{model.name} on {data.name}"
-        truth = examples.targets
-        truth = truth if predictor.multi_label else np.eye(len(labels), dtype=np.float32)[truth]
-        _draw(reliability_diagram, title, probabilities, truth, predictor.multi_label)
+    if diagram is not None:
+        targets = examples.targets
+        truth = targets if multi_label else np.eye(len(labels), dtype=np.float32)[targets]
+        found = metrics.confidences(probabilities, truth, multi_label=multi_label)
+        measure = "share of labels that apply" if multi_label else "accuracy"
+        svg = reliability_svg(metrics.reliability(*found), f"{model.name} on {data.name}", measure)
+        with write_atomically(diagram) as stream:
+            stream.write(svg.encode("utf-8", "replace"))
+        print(f"The reliability diagram is in {diagram}.", file=sys.stderr)
     scores = evaluate_model(predictor, examples, probabilities)
-    thresholds = predictor.artifact.thresholds
     answered = None
     if abstain_below is not None:
-        answered = abstain(examples.targets, probabilities, abstain_below)
+        answered = metrics.abstain(examples.targets, probabilities, abstain_below)
     if as_json:
-        values: dict[str, Any] = scores.to_dict()
-        values |= {"labels": labels, "examples": len(examples.texts)}
+        values = scores.to_dict() | {"labels": labels, "examples": len(examples.texts)}
         if thresholds is not None:
             values["thresholds"] = dict(zip(labels, thresholds, strict=True))
         if answered is not None:
@@ -111,10 +104,10 @@ def evaluate(
     print_evaluation(console, scores, thresholds)
     if answered is not None:
         accuracy = answered.accuracy
-        right = "" if accuracy is None else f", accuracy when answered {100 * accuracy:.2f} %"
+        reached = "" if accuracy is None else f", accuracy when answered {100 * accuracy:.2f} %"
         console.print(
             f"abstaining below {answered.abstain_below:g}: "
-            f"coverage {100 * answered.coverage:.2f} %{right}"
+            f"coverage {100 * answered.coverage:.2f} %{reached}"
         )
 
 
@@ -125,41 +118,26 @@ def evaluate_model(
     labels, thresholds = [str(label) for label in predictor.classes], predictor.artifact.thresholds
     targets = examples.with_classes(labels).targets
     if thresholds is not None:
-        return evaluate_labels(targets, probabilities, thresholds, labels)
-    return evaluate_classes(targets, probabilities, labels)
+        return metrics.evaluate_labels(targets, probabilities, thresholds, labels)
+    return metrics.evaluate(targets, probabilities, labels)
 
 
 def print_evaluation(
-    console: Console,
-    scores: Evaluation | LabelEvaluation,
-    thresholds: Sequence[float] | None = None,
+    console: Console, scores: Evaluation | LabelEvaluation, thresholds: Sequence[float] | None
 ) -> None:
-    """Print the scores, a table of the labels, and which classes are confused.
-
-    Args:
-        console: where to print.
-        scores: of a single-label or multi-label model.
-        thresholds: one per label of a multi-label model.
-    """
-    if isinstance(scores, Evaluation):
-        overall = {"accuracy": scores.accuracy, "macro F1": scores.macro_f1}
-        per_label = scores.per_class
-    else:
-        overall = {"micro F1": scores.micro_f1, "macro F1": scores.macro_f1}
-        overall["subset accuracy"] = scores.subset_accuracy
-        per_label = scores.per_label
-    overall["calibration error"] = scores.calibration_error
-    console.print(
-        "   ".join(f"{name} {100 * score:.2f} %" for name, score in overall.items()), soft_wrap=True
-    )
+    """Print the scores, a table of the labels, and which classes are confused."""
+    values: dict[str, Any] = vars(scores)
+    overall = [f"{name} {100 * values[name]:.2f} %" for name in SCORES if name in values]
+    console.print("   ".join(overall).replace("_f1", " F1").replace("_", " "))
+    per_label = scores.per_class if isinstance(scores, Evaluation) else scores.per_label
     last = () if thresholds is None else ("threshold",)
     table = cli.make_table("label", "precision", "recall", "F1", "examples", *last)
     for number, score in enumerate(per_label):
-        values = [f"{value:.3f}" for value in (score.precision, score.recall, score.f1)]
-        values.append(str(score.support))
+        cells = [f"{value:.3f}" for value in (score.precision, score.recall, score.f1)]
+        cells.append(str(score.support))
         if thresholds is not None:
-            values.append(f"{thresholds[number]:.3f}")
-        table.add_row(score.label, *values)
+            cells.append(f"{thresholds[number]:.3f}")
+        table.add_row(score.label, *cells)
     console.print(table)
     if isinstance(scores, Evaluation):
         _print_confusion(console, scores.confusion, [score.label for score in per_label])
@@ -169,7 +147,7 @@ def _print_confusion(console: Console, confusion: NDArray[Any], labels: Sequence
     if len(labels) <= MATRIX_CLASSES:
         table = cli.make_table("true \\ predicted", *labels)
         for label, row in zip(labels, confusion, strict=True):
-            table.add_row(label, *(str(count) for count in row))
+            table.add_row(label, *map(str, row))
     else:
         counts = confusion.copy()
         np.fill_diagonal(counts, 0)
@@ -179,25 +157,3 @@ def _print_confusion(console: Console, confusion: NDArray[Any], labels: Sequence
             if counts[true, predicted]:
                 table.add_row(labels[true], labels[predicted], str(counts[true, predicted]))
     console.print(table)
-
-
-def _check_svg(path: Path) -> None:
-    if path.suffix.lower() != ".svg":
-        raise UserError(
-            f"--reliability {path}: the diagram is an SVG; name a file that ends in .svg"
-        )
-    check_place("--reliability", path)
-
-
-def _draw(
-    path: Path,
-    title: str,
-    probabilities: NDArray[np.float32],
-    truth: NDArray[np.float32],
-    multi_label: bool,
-) -> None:
-    bins = reliability(*confidences(probabilities, truth, multi_label=multi_label))
-    measure = "share of labels that apply" if multi_label else "accuracy"
-    with write_atomically(path) as stream:
-        stream.write(reliability_svg(bins, title, measure).encode("utf-8", "replace"))
-    print(f"The reliability diagram is in {path}.", file=sys.stderr)

@@ -8,17 +8,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from typer import Option
 
+from dcnn.cli import COMMANDS
 from dcnn.cli import console as cli
 from dcnn.data.corpora.registry import data_folder, find_corpus
-from dcnn.errors import DataError, DcnnError, MissingExtraError, TrainingStoppedError, UserError
+from dcnn.errors import DataError, DcnnError, TrainingStoppedError, UserError, needs_extra
+from dcnn.experiments import tables as rendering
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of, load_recipe
 from dcnn.experiments.results import MODELS, Result, read_result, read_results, result_path
-from dcnn.experiments.tables import experiment_tables, summary_table, write_blocks
 
 if TYPE_CHECKING:
     from dcnn.experiments.runs import ExperimentEnv
@@ -27,16 +30,9 @@ if TYPE_CHECKING:
 NETWORKS = ("dcnn", "max-tdnn", "nbow")
 NGRAMS = ("nb", "binb", "svm", "maxent")
 
+Results = Annotated[Path, Option(help="Folder of the results, one file per run.")]
 
-Results = Annotated[
-    Path, typer.Option("--results", help="Folder of the results, one file per run.")
-]
-
-experiment = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Run the paper's experiments, and render their tables.",
-)
+experiment = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=COMMANDS["experiment"])
 
 _TITLES = {
     "sst2": "Stanford Sentiment Treebank, 2 classes (Table 1)",
@@ -49,23 +45,21 @@ _TITLES = {
 def _make_command(experiment: str, title: str) -> Callable[..., None]:
     def command(
         models: Annotated[
-            str, typer.Option(help="Comma-separated: dcnn, max-tdnn, nbow, nb, binb, svm, maxent.")
+            str, Option(help="Comma-separated: dcnn, max-tdnn, nbow, nb, binb, svm, maxent.")
         ] = "dcnn",
         seeds: Annotated[
-            int, typer.Option(min=1, max=1000, help="How many, from 0; n-gram models have none.")
+            int, Option(min=1, max=1000, help="How many, from 0; n-gram models have none.")
         ] = 5,
         recipe: Annotated[
-            str, typer.Option(help="Settings: paper, tuned, best, or a .toml file.")
+            str, Option(help="Settings: paper, tuned, best, or a .toml file.")
         ] = "tuned",
         device: cli.Device = "auto",
-        jobs: Annotated[
-            int, typer.Option(min=0, help="CPU: parallel runs; 0 is one per core.")
-        ] = 0,
+        jobs: Annotated[int, Option(min=0, help="CPU: parallel runs; 0 is one per core.")] = 0,
         data: cli.DataFolder = None,
         results: Results = Path("results"),
-        save: Annotated[Path | None, typer.Option(help="Folder for the trained models.")] = None,
+        save: Annotated[Path | None, Option(help="Folder for the trained models.")] = None,
         sample: Annotated[
-            bool, typer.Option("--sample", help="The corpus is a sample: do not check its files.")
+            bool, Option("--sample", help="The corpus is a sample: do not check its files.")
         ] = False,
     ) -> None:
         names = cli.split_names("--models", models)
@@ -74,12 +68,9 @@ def _make_command(experiment: str, title: str) -> Callable[..., None]:
             raise UserError(f"--models {models}: choose from {known}")
         if recipe == NGRAM_RECIPE:
             raise UserError(f"--recipe {NGRAM_RECIPE} is for n-gram models, which always use it")
-        recipes = {
-            name: load_recipe(experiment, recipe, name)
-            if name in NETWORKS
-            else load_recipe(experiment, NGRAM_RECIPE)
-            for name in names
-        }
+        recipes = {name: load_recipe(experiment, NGRAM_RECIPE) for name in names}
+        for name in recipes.keys() & NETWORKS:
+            recipes[name] = load_recipe(experiment, recipe, name)
         # Everything is checked before torch is imported.
         corpora = data_folder(data)
         find_corpus(corpus_of(experiment), corpora, check=not sample)
@@ -89,23 +80,16 @@ def _make_command(experiment: str, title: str) -> Callable[..., None]:
             name: [
                 seed
                 for seed in range(seeds if name in NETWORKS else 1)
-                if not is_done(results, experiment, name, recipes[name], seed, sample)
+                if not _is_done(results, experiment, name, recipes[name], seed, sample)
             ]
             for name in names
         }
-        try:
+        with needs_extra("An experiment", "train"):
             from dcnn.experiments.runs import ExperimentEnv, run_ngrams
             from dcnn.training.fit import choose_device
-        except ImportError:
-            raise MissingExtraError("An experiment", "train") from None
+        place, cores = choose_device(device).type, os.cpu_count() or 1
         env = ExperimentEnv(
-            experiment=experiment,
-            data=corpora,
-            results=results,
-            device=choose_device(device).type,
-            check=not sample,
-            save=save,
-            processes=os.cpu_count() or 1,
+            experiment, corpora, results, place, check=not sample, save=save, processes=cores
         )
         console = cli.make_console(stderr=True)
         try:
@@ -141,7 +125,13 @@ for _name, _title in _TITLES.items():
 
 
 @experiment.command()
-def tables(results: Results = Path("results"), write: cli.MarkdownFiles = None) -> None:
+def tables(
+    results: Results = Path("results"),
+    write: Annotated[
+        list[Path] | None,
+        Option(help="Replace the marked block of this Markdown file; repeatable."),
+    ] = None,
+) -> None:
     """Render Tables 1 to 3 beside the paper's figures, from the results alone.
 
     With --write, the block `experiments` of a Markdown file gets the four tables, and the block
@@ -153,9 +143,12 @@ def tables(results: Results = Path("results"), write: cli.MarkdownFiles = None) 
       dcnn experiment tables --write README.md --write docs/experiments.md
     """
     found = read_results(results)
-    blocks = {"experiments-summary": summary_table(found), "experiments": experiment_tables(found)}
+    blocks = {
+        "experiments-summary": rendering.summary_table(found),
+        "experiments": rendering.experiment_tables(found),
+    }
     if write:
-        write_blocks(write, blocks)
+        rendering.write_blocks(write, blocks)
     else:
         print("\n\n".join(blocks.values()))
 
@@ -172,47 +165,10 @@ def _require_writable(folder: Path) -> None:
         ) from error
 
 
-def _run_network(
-    console: Console,
-    env: "ExperimentEnv",
-    recipe: Recipe,
-    seeds: int,
-    missing: list[int],
-    jobs: int,
-) -> None:
-    kind = recipe.config.model.kind
-    title = f"{env.experiment} {kind} {recipe.name}"
-    done = seeds - len(missing)
-    console.print(
-        f"{title}: {done} of {seeds} seeds are done already"
-        if done
-        else f"{title}: {seeds} seeds on {env.device}"
-    )
-    if env.save is not None and done:
-        console.print("Runs that are done already are not repeated for --save.")
-    if missing:
-        # A GPU trains all seeds together; on a CPU each is a run of its own.
-        groups = [missing] if env.device == "cuda" else [[seed] for seed in missing]
-        for results in _in_parallel(env, recipe, groups, min(jobs or env.processes, len(missing))):
-            _print_results(console, results)
-    if kind == "dcnn" and seeds > 1:
-        from dcnn.experiments.runs import has_ensemble, write_ensemble
-
-        if missing or not has_ensemble(env, recipe, range(seeds)):
-            try:
-                _print_results(console, [write_ensemble(env, recipe, range(seeds))])
-            except DataError as error:  # results of release 0.1 come without probabilities
-                console.print(str(error), soft_wrap=True)
-
-
-def is_done(
+def _is_done(
     results: Path, experiment: str, model: str, recipe: Recipe, seed: int, sample: bool
 ) -> bool:
-    """Whether this run has a result.
-
-    Raises:
-        UserError: the file is the result of another run: other settings, or a sample.
-    """
+    """Whether a run has a result, of the same settings and the same data."""
     path = result_path(results, experiment, model, recipe.name, seed)
     if not path.is_file():
         return False
@@ -231,31 +187,57 @@ def is_done(
 
 def _differences(recipe: Recipe, there: dict[str, dict[str, Any]]) -> list[str]:
     """Settings in which a finished run differs; one that its file lacks had its default."""
-    here = recipe.to_dict()
-    defaults = Recipe.from_dict(recipe.name, recipe.config.model.kind, {}, "defaults").to_dict()
-    found = []
-    for section in here.keys() | there.keys():
-        ours, theirs = here.get(section, {}), there.get(section, {})
-        for key in sorted(ours.keys() | theirs.keys()):
-            was = theirs.get(key, defaults.get(section, {}).get(key))
-            if was != ours.get(key):
-                found.append(f"{section}.{key} was {was!r}")
-    return sorted(found)
+    defaults = Recipe.from_dict(recipe.name, recipe.config.model.kind, {}, "defaults")
+    ours, theirs, usual = (
+        {f"{section}.{key}": value for section in plain for key, value in plain[section].items()}
+        for plain in (recipe.to_dict(), there, defaults.to_dict())
+    )
+    was = {name: theirs.get(name, usual.get(name)) for name in ours | theirs}
+    return sorted(f"{name} was {was[name]!r}" for name in was if was[name] != ours.get(name))
+
+
+def _run_network(
+    console: Console,
+    env: "ExperimentEnv",
+    recipe: Recipe,
+    seeds: int,
+    missing: list[int],
+    jobs: int,
+) -> None:
+    from dcnn.experiments.runs import has_ensemble, write_ensemble
+
+    kind, done = recipe.config.model.kind, seeds - len(missing)
+    state = (
+        f"{done} of {seeds} seeds are done already" if done else f"{seeds} seeds on {env.device}"
+    )
+    console.print(f"{env.experiment} {kind} {recipe.name}: {state}")
+    if env.save is not None and done:
+        console.print("Runs that are done already are not repeated for --save.")
+    # A GPU trains all seeds together; on a CPU each is a run of its own.
+    groups = [missing] if env.device == "cuda" and missing else [[seed] for seed in missing]
+    for results in _in_parallel(env, recipe, groups, min(jobs or env.processes, len(groups))):
+        _print_results(console, results)
+    every = range(seeds)
+    if kind == "dcnn" and seeds > 1 and (missing or not has_ensemble(env, recipe, every)):
+        try:
+            _print_results(console, [write_ensemble(env, recipe, every)])
+        except DataError as error:  # results of release 0.1 come without probabilities
+            console.print(str(error))
 
 
 def _in_parallel(
     env: "ExperimentEnv", recipe: Recipe, groups: list[list[int]], jobs: int
 ) -> Iterator[list[Result]]:
     work = partial(_train, env, recipe)
-    if len(groups) == 1 or jobs == 1:
+    if len(groups) < 2 or jobs == 1:
         yield from map(work, groups)
         return
     if env.experiment == "twitter":
         env.load(recipe)  # encodes the tweets once; the processes find them in the cache
     # Spawned, not forked: torch's threads do not survive a fork.
-    with ProcessPoolExecutor(
-        jobs, multiprocessing.get_context("spawn"), _ignore_interrupts
-    ) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    ignore_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(jobs, spawn, ignore_interrupts) as pool:
         futures = [pool.submit(work, group) for group in groups]
         try:
             for future in as_completed(futures):
@@ -271,10 +253,6 @@ def _in_parallel(
             raise
 
 
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def _train(env: "ExperimentEnv", recipe: Recipe, seeds: list[int]) -> list[Result]:
     """On a CPU this runs in a process of its own, so it creates its own console."""
     from dcnn.experiments.runs import run_networks
@@ -283,14 +261,11 @@ def _train(env: "ExperimentEnv", recipe: Recipe, seeds: list[int]) -> list[Resul
     who = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]}-{seeds[-1]}"
 
     def report(what: str, epoch: "EpochReport") -> None:
-        losses = sum(epoch.losses) / len(epoch.losses)
         dev = ""
         if epoch.dev_accuracies is not None:
-            mean = sum(epoch.dev_accuracies) / len(epoch.dev_accuracies)
-            dev = f"  dev accuracy {100 * mean:.2f} %"
-        console.print(
-            f"{who}, {what}: epoch {epoch.epoch:>2}/{epoch.epochs}  loss {losses:.4f}{dev}"
-        )
+            dev = f"  dev accuracy {100 * fmean(epoch.dev_accuracies):.2f} %"
+        progress = f"epoch {epoch.epoch:>2}/{epoch.epochs}  loss {fmean(epoch.losses):.4f}"
+        console.print(f"{who}, {what}: {progress}{dev}")
 
     return run_networks(env, recipe, seeds, report)
 

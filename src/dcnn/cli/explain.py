@@ -4,34 +4,31 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
-from rich.style import Style
 from rich.text import Text
+from typer import Argument, Option
 
 from dcnn.cli.console import Json, ModelFolder, make_console, printable
 from dcnn.files import check_place, standard_output
 from dcnn.inspection.explanation import Explanation, explain_each
 from dcnn.inspection.explanation import explain as explain_label
 from dcnn.inspection.render import graph_writer
-from dcnn.predictor import Predictor
+from dcnn.predictor import Prediction, Predictor
 
 NGRAMS, DELETIONS = 5, 10  # shown in the terminal
-
 SHADES = ("256", "truecolor")  # colour systems that can show strength as well as sign
-WHITE, FOR, AGAINST = (255, 255, 255), (31, 111, 180), (209, 73, 91)
+FOR, AGAINST = (31, 111, 180), (209, 73, 91)
 
 
 def explain(
     model: ModelFolder,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to explain.")],
+    text: Annotated[str, Argument(metavar="TEXT", help="The text to explain.")],
     of_class: Annotated[
         str | None,
-        typer.Option("--class", metavar="C", help="The label to explain; by default as predicted."),
+        Option("--class", metavar="C", help="The label to explain; by default as predicted."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write the feature graph: .svg, .png, .html, .json or .graphml."),
+        Path | None, Option(help="Write the feature graph: .svg, .png, .html, .json or .graphml.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -76,37 +73,39 @@ def explain(
 
 def print_explanation(console: Console, explanation: Explanation) -> None:
     """Label, coloured sentence, n-grams and deletions."""
-    console.print(_labels(explanation), soft_wrap=True)
+    label, unit = printable(explanation.label), explanation.trace.unit
+    console.print(_labels(explanation.prediction))
     console.print()
     coloured = console.color_system in SHADES and not console.no_color
     console.print(_sentence(explanation, coloured), soft_wrap=not coloured)
-    console.print(_logit(explanation), soft_wrap=True)
-    console.print(f"\nStrongest n-grams for {printable(explanation.label)}:", soft_wrap=True)
+    console.print(
+        f"{label}: logit {explanation.logit:+.2f} = {unit}s {sum(explanation.attributions):+.2f}, "
+        f"biases {explanation.biases:+.2f}"
+    )
+    if unknown := dict.fromkeys(explanation.words[i] for i in explanation.unknown):
+        console.print(f"Not in the vocabulary: {printable(', '.join(unknown))}")
+    console.print(f"\nStrongest n-grams for {label}:")
     for ngram in explanation.ngrams[:NGRAMS]:
-        console.print(f"  {ngram.attribution:+.2f}  {printable(ngram)}", soft_wrap=True)
-    changes, unit = explanation.changes, explanation.trace.unit
-    what = "the label"
-    if explanation.trace.multi_label:
-        what = f"whether it is {printable(explanation.label)}"
-    line = f"Deleting one {unit} changes {what}:"
-    console.print(f"\n{line if changes else f'No single deletion changes {what}.'}", soft_wrap=True)
+        console.print(f"  {ngram.attribution:+.2f}  {printable(ngram)}")
+    what = f"whether it is {label}" if explanation.trace.multi_label else "the label"
+    if not (changes := explanation.changes):
+        console.print(f"\nNo single deletion changes {what}.")
+        return
+    console.print(f"\nDeleting one {unit} changes {what}:")
     for change in changes[:DELETIONS]:
         console.print(
             f"  without {change.word!r} ({unit} {change.position + 1}): "
-            f"{printable(change.label)} {change.probability:.4f}",
-            soft_wrap=True,
+            f"{printable(change.label)} {change.probability:.4f}"
         )
     if len(changes) > DELETIONS:
         console.print(f"  and {len(changes) - DELETIONS} other {unit}s; --json has all")
 
 
-def _labels(explanation: Explanation) -> Text:
+def _labels(prediction: Prediction) -> Text:
     """Every label with its probability; those that the text is given in bold."""
-    prediction = explanation.prediction
-    given = prediction.labels
-    text = Text("" if given else "no label   ")
+    text = Text("" if prediction.labels else "no label   ")
     for label, probability in prediction.ranked:
-        style = Style(bold=True) if label in given else Style(dim=True)
+        style = "bold" if label in prediction.labels else "dim"
         text.append(f"{printable(label)} {probability:.4f}   ", style=style)
     text.rstrip()
     return text
@@ -120,23 +119,9 @@ def _sentence(explanation: Explanation, coloured: bool) -> Text:
     largest = max(map(abs, explanation.attributions)) or 1.0
     sentence = Text()
     for word, value in words:
-        sentence.append(f" {word} ", style=_colour(value / largest)).append(" ")
+        # From white, for no attribution, to the full colour of the strongest word.
+        full, share = (FOR if value >= 0 else AGAINST), abs(value) / largest
+        rgb = ",".join(str(round(255 + (colour - 255) * share)) for colour in full)
+        letters = "white" if share > 0.6 else "black"
+        sentence.append(f" {word} ", style=f"{letters} on rgb({rgb})").append(" ")
     return sentence
-
-
-def _colour(strength: float) -> Style:
-    """From white, for no attribution, to the full colour of the strongest word."""
-    full, share = (FOR if strength >= 0 else AGAINST), abs(strength)
-    red, green, blue = (round(w + (c - w) * share) for w, c in zip(WHITE, full, strict=True))
-    letters = "white" if share > 0.6 else "black"
-    return Style(color=letters, bgcolor=f"rgb({red},{green},{blue})")
-
-
-def _logit(explanation: Explanation) -> str:
-    words = sum(explanation.attributions)
-    line = (
-        f"{printable(explanation.label)}: logit {explanation.logit:+.2f} = "
-        f"{explanation.trace.unit}s {words:+.2f}, biases {explanation.biases:+.2f}"
-    )
-    unknown = printable(", ".join(dict.fromkeys(explanation.words[i] for i in explanation.unknown)))
-    return f"{line}\nNot in the vocabulary: {unknown}" if unknown else line

@@ -3,29 +3,22 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
-from dcnn.cli.console import ModelFolder
+from dcnn.cli.console import ModelFolder, Overwrite
 from dcnn.export import export as export_model
+
+_DTYPE = "How weights are stored; int8 takes a quarter of the space."
 
 
 def export(
     model: ModelFolder,
-    out: Annotated[Path, typer.Option(help="FILE.onnx, or the name of a new model folder.")],
+    out: Annotated[Path, Option(help="FILE.onnx, or the name of a new model folder.")],
     form: Annotated[
-        str | None,
-        typer.Option("--format", metavar="onnx|folder", help="By default as --out is named."),
+        str | None, Option("--format", metavar="onnx|folder", help="By default as --out is named.")
     ] = None,
-    dtype: Annotated[
-        str,
-        typer.Option(
-            metavar="float32|float16|int8",
-            help="How weights are stored; int8 takes a quarter of the space.",
-        ),
-    ] = "float32",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file or model folder.")
-    ] = False,
+    dtype: Annotated[str, Option(metavar="float32|float16|int8", help=_DTYPE)] = "float32",
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a model as an ONNX file, or as a smaller model folder.
 
@@ -43,7 +36,6 @@ def export(
     exported = export_model(model, out, overwrite=overwrite, **choices)
     size = exported.size
     shown = f"{size / 1e6:.2f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-    compared = ""
-    if exported.difference is not None:
-        compared = f"; probabilities within {exported.difference:.0e} of the model's"
-    print(f"{exported.path}: {shown}, {exported.dtype}{compared}")
+    difference = exported.difference
+    close = "" if difference is None else f"; probabilities within {difference:.0e} of the model's"
+    print(f"{exported.path}: {shown}, {exported.dtype}{close}")

@@ -2,31 +2,25 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from dcnn import hub
-from dcnn.cli.console import ModelFolder, NewModelFolder
+from dcnn.cli.console import ModelFolder, NewModelFolder, Overwrite
 
-Remote = Annotated[
-    str,
-    typer.Argument(
-        metavar="OWNER/NAME",
-        help="OWNER/NAME on the Hugging Face Hub, or a folder that begins with ./ or /.",
-    ),
-]
+_REMOTE = "OWNER/NAME on the Hugging Face Hub, or a folder that begins with ./ or /."
+Remote = Annotated[str, Argument(metavar="OWNER/NAME", help=_REMOTE)]
 
 
 def push(
     model: ModelFolder,
     to: Remote,
     private: Annotated[
-        bool,
-        typer.Option("--private", help="Create a private repository; refused if it is public."),
+        bool, Option("--private", help="Create a private repository; refused if it is public.")
     ] = False,
     revision: Annotated[
-        str | None, typer.Option(help="A branch, created if missing; by default the main one.")
+        str | None, Option(help="A branch, created if missing; by default the main one.")
     ] = None,
-    message: Annotated[str | None, typer.Option(help="Commit message on the Hub.")] = None,
+    message: Annotated[str | None, Option(help="Commit message on the Hub.")] = None,
 ) -> None:
     """Upload a model folder to the Hugging Face Hub, or copy it to a shared folder.
 
@@ -48,11 +42,9 @@ def pull(
     source: Remote,
     out: NewModelFolder,
     revision: Annotated[
-        str | None, typer.Option(help="A branch, tag or commit; by default the newest.")
+        str | None, Option(help="A branch, tag or commit; by default the newest.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing model folder.")
-    ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Download a model from the Hugging Face Hub, or copy it from a shared folder.
 

@@ -14,69 +14,46 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+from dcnn.batch_predict import shards as scoring
 from dcnn.batch_predict.files import check_columnar, columnar_writer, is_columnar
 from dcnn.batch_predict.lines import OutputFormat, abstention_summary
-from dcnn.batch_predict.shards import (
-    Outcome,
-    ScoringConfig,
-    clear_half_written,
-    load_scorer,
-    model_fingerprint,
-    plan_shards,
-    score_on_ray,
-    score_shard,
-)
+from dcnn.batch_predict.shards import CHUNK, Outcome
 from dcnn.cli import console as cli
 from dcnn.data.readers import BadShardError, TableOptions, find_text_column, is_shard, read_rows
 from dcnn.errors import DataError, DcnnError, StorageError, UserError, needs_extra
-from dcnn.files import standard_output, write_atomically
+from dcnn.files import check_place, standard_output, write_atomically
 from dcnn.predictor import Predictor
 
-CHUNK = 4096  # texts predicted together
 ENGINES = ("local", "ray")
+_SKIP = "Report a file of --input that cannot be read, continue, and exit with 1."
+_ENGINE = "Score --input file by file into the folder --output, here or on Ray workers."
 
 
 def predict(
     model: cli.ModelFolder,
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to classify.")
-    ] = None,
-    source: Annotated[Path | None, typer.Option("--input", help=cli.TEXT_FILES)] = None,
+    texts: Annotated[list[str] | None, Argument(metavar="TEXT", help="Texts to classify.")] = None,
+    source: Annotated[Path | None, Option("--input", help=cli.TEXT_FILES)] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Write to this file; .parquet, .arrow and .feather get columns."),
+        Path | None, Option(help="Write to this file; .parquet, .arrow and .feather get columns.")
     ] = None,
-    skip_bad_shards: Annotated[
-        bool,
-        typer.Option(
-            "--skip-bad-shards",
-            help="Report a file of --input that cannot be read, continue, and exit with 1.",
-        ),
-    ] = False,
+    skip_bad_shards: Annotated[bool, Option("--skip-bad-shards", help=_SKIP)] = False,
     as_json: cli.Json = False,
-    top: Annotated[int, typer.Option(min=1, help="Labels per text.")] = 1,
+    top: Annotated[int, Option(min=1, help="Labels per text.")] = 1,
     abstain_below: cli.AbstainBelow = None,
     labels_separator: Annotated[
-        str, typer.Option(metavar="S", help="Separates the labels of a multi-label model.")
+        str, Option(metavar="S", help="Separates the labels of a multi-label model.")
     ] = OutputFormat.separator,
     text_column: cli.TextColumn = None,
     encoding: cli.Encoding = "utf-8",
     no_header: cli.NoHeader = False,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="local|ray",
-            help="Score --input file by file into the folder --output, here or on Ray workers.",
-        ),
-    ] = None,
+    engine: Annotated[str | None, Option(metavar="local|ray", help=_ENGINE)] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Ray workers; by default one per CPU.")
+        int | None, Option(min=1, help="Ray workers; by default one per CPU.")
     ] = None,
     ray_address: Annotated[
-        str | None,
-        typer.Option(help="A running cluster; by default RAY_ADDRESS, then this machine."),
+        str | None, Option(help="A running cluster; by default RAY_ADDRESS, then this machine.")
     ] = None,
 ) -> None:
     """Classify texts given as arguments, in files, or as lines on standard input.
@@ -109,27 +86,7 @@ def predict(
                 "--engine scores files into a folder; give --input and --output, no texts, and "
                 "leave out --json"
             )
-        _check_engine(engine, output)
-        form.check(Predictor.load(model), columnar=True)  # before any worker starts
-        shards = plan_shards(source, output)
-        column = find_text_column([shard.source for shard in shards], columns)
-        scoring = ScoringConfig(
-            model_fingerprint(model),
-            replace(columns, text_column=column),
-            top,
-            abstain_below or 0.0,
-        )
-        clear_half_written(shards)
-        try:
-            if engine == "ray":
-                outcomes = score_on_ray(model, scoring, shards, workers, ray_address)
-            else:
-                scorer = load_scorer(model, scoring)
-                outcomes = (score_shard(scorer, scoring, shard) for shard in shards)
-            with closing(outcomes):
-                _report(outcomes, len(shards), source, output, abstain_below)
-        finally:
-            clear_half_written(shards)  # all workers have ended
+        _score_shards(model, source, output, columns, form, engine, workers, ray_address)
         return
     if texts and source:
         raise UserError("give texts as arguments or a file with --input, not both")
@@ -139,11 +96,11 @@ def predict(
         _check_output(source, output, as_json)
     predictor = Predictor.load(model)
     form.check(predictor, columnar=output is not None and is_columnar(output))
-    bad: list[DataError] | None = [] if skip_bad_shards else None
+    bad: list[DataError] = []
     n_texts = n_abstained = 0
     with _destination(output, predictor, form) as write:
         if source is not None:
-            remaining = _texts_of_files(source, columns, bad)
+            remaining = _texts_of_files(source, columns, skip_bad_shards, bad)
         else:
             remaining = iter(texts) if texts else _lines_on_stdin(encoding)
         while chunk := list(islice(remaining, CHUNK)):
@@ -166,25 +123,23 @@ def _check_output(source: Path | None, output: Path, as_json: bool) -> None:
             f"--output {output} would be one of the files of --input {source}; "
             "name one that is elsewhere"
         )
+    check_place("--output", output)
     if is_columnar(output):
         check_columnar(output, as_json)
 
 
 def _texts_of_files(
-    source: Path, columns: TableOptions, bad: list[DataError] | None
+    source: Path, columns: TableOptions, skip: bool, bad: list[DataError]
 ) -> Iterator[str]:
-    """The texts of ``source``; unreadable files are added to ``bad`` unless it is ``None``."""
+    """The texts of ``source``; with ``skip``, unreadable files are added to ``bad``."""
 
     def leave_out(error: DataError) -> None:
-        if bad is not None:
-            bad.append(error)
+        bad.append(error)
         print(f"dcnn: {error}; left out", file=sys.stderr)
 
+    rows = read_rows(source, columns, labels=False, on_bad_shard=leave_out if skip else None)
     try:
-        for row in read_rows(
-            source, columns, labels=False, on_bad_shard=None if bad is None else leave_out
-        ):
-            yield row.text
+        yield from (row.text for row in rows)
     except BadShardError as error:
         raise DataError(
             f"{error}; or pass --skip-bad-shards, to continue without such files"
@@ -233,63 +188,80 @@ def _count_files(bad: Sequence[object]) -> str:
     return "1 file" if len(bad) == 1 else f"{len(bad)} files"
 
 
-def _check_engine(engine: str, output: Path) -> None:
+def _score_shards(
+    model: Path,
+    source: Path,
+    output: Path,
+    columns: TableOptions,
+    form: OutputFormat,
+    engine: str,
+    workers: int | None,
+    ray_address: str | None,
+) -> None:
+    """Score file by file into the folder ``output``, here or on Ray workers."""
     if engine not in ENGINES:
         raise UserError(f"--engine {engine!r} must be one of {', '.join(ENGINES)}")
     check_columnar(output / "shards.parquet", as_json=False)
     if engine == "ray":
         with needs_extra("--engine ray", "ray"):
             import ray.data  # noqa: F401
+    form.check(Predictor.load(model), columnar=True)  # before any worker starts
+    shards = scoring.plan_shards(source, output)
+    column = find_text_column([shard.source for shard in shards], columns)
+    columns = replace(columns, text_column=column)
+    fingerprint, below = scoring.model_fingerprint(model), form.abstain_below or 0.0
+    config = scoring.ScoringConfig(fingerprint, columns, form.top, below)
+    scoring.clear_half_written(shards)
+    try:
+        if engine == "ray":
+            outcomes = scoring.score_on_ray(model, config, shards, workers, ray_address)
+        else:
+            scorer = scoring.load_scorer(model, config)
+            outcomes = (scoring.score_shard(scorer, config, shard) for shard in shards)
+        with closing(outcomes):
+            _report(outcomes, len(shards), source, output, below)
+    finally:
+        scoring.clear_half_written(shards)  # all workers have ended
 
 
 def _report(
-    outcomes: Iterator[Outcome],
-    n_shards: int,
-    source: Path,
-    output: Path,
-    abstain_below: float | None,
+    outcomes: Iterator[Outcome], n_shards: int, source: Path, output: Path, abstain_below: float
 ) -> None:
     """Show how far the shards are, and report at the end; raises if files were left out."""
-    from rich.progress import BarColumn, TextColumn
-
     console = cli.make_console(stderr=True)
     counts: Counter[str] = Counter()
     faults: list[str] = []
     started = time.monotonic()
-    bar = cli.progress_bar(
-        console,
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} shards"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[speed]:>9,.0f} sentences/s"),
-    )
+    shown = "{task.completed:,.0f} of {task.total:,.0f} shards"
+    bar = cli.progress_bar(console, shown, "{task.fields[speed]:>9,.0f} sentences/s")
+    seconds = speed = 0.0
     try:
         with bar:
-            task = bar.add_task("", total=n_shards, speed=0.0)
+            task = bar.add_task("", total=n_shards, speed=speed)
             for done, outcome in enumerate(outcomes, start=1):
                 if outcome.refusal:
                     raise StorageError(outcome.refusal)
                 if outcome.fault:
                     faults.append(outcome.fault)
-                    console.print(f"dcnn: {outcome.fault}; left out", soft_wrap=True)
+                    console.print(f"dcnn: {outcome.fault}; left out")
                 elif outcome.kept:
                     counts["kept"] += 1
                 else:
                     counts.update(scored=1, rows=outcome.rows, abstained=outcome.abstained)
                 seconds = max(time.monotonic() - started, 1e-9)
-                bar.update(task, completed=done, speed=counts["rows"] / seconds)
+                speed = counts["rows"] / seconds
+                bar.update(task, completed=done, speed=speed)
     except KeyboardInterrupt:
         print("stopped; scored shards are kept, and the same command continues", file=sys.stderr)
         raise
-    seconds = max(time.monotonic() - started, 1e-9)
     kept = f"; {counts['kept']:,} were scored already" if counts["kept"] else ""
     console.print(
         f"{output}: {counts['scored']:,} of {n_shards:,} shards scored, {counts['rows']:,} rows "
-        f"in {seconds:.1f} s ({counts['rows'] / seconds:,.0f} sentences/s){kept}",
-        soft_wrap=True,
+        f"in {seconds:.1f} s ({speed:,.0f} sentences/s){kept}"
     )
     if abstain_below:
         summary = abstention_summary(counts["abstained"], counts["rows"], abstain_below)
-        console.print(f"dcnn: {summary}", soft_wrap=True)
+        console.print(f"dcnn: {summary}")
     if faults:
         raise DcnnError(
             f"{source}: left out {_count_files(faults)}, reported above; all others are scored: "

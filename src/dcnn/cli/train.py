@@ -1,12 +1,12 @@
 """``dcnn train``: read and check everything first, then train, evaluate once, and save.
 
-Torch is imported when all input has been checked, so that a typo is reported at once. A corpus that
-is larger than memory is encoded on disk first. Whether it is follows from the size of the files
-alone, so that a command does the same on every machine; ``--stream`` and ``--no-stream`` override
-it. Whether ``torchrun`` started this process as one of several is found out without torch.
+Torch is imported when all input has been checked, so that a typo is reported at once, and what
+reads and checks when it is called, so that the help comes at once. A corpus that is larger than
+memory is encoded on disk first. Whether it is follows from the size of the files alone, so that a
+command does the same on every machine; ``--stream`` and ``--no-stream`` override it. Whether
+``torchrun`` started this process as one of several is found out without torch.
 """
 
-import datetime
 import logging
 import os
 import sys
@@ -17,52 +17,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.console import Console
+from typer import Option
 
-from dcnn import __version__
-from dcnn import artifact as model_folder
-from dcnn.artifact import Artifact
+from dcnn import errors
 from dcnn.cli import console as cli
-from dcnn.cli.evaluate import evaluate_model, print_evaluation
-from dcnn.config import Config
-from dcnn.data.arrow import ARROW
-from dcnn.data.corpora.registry import cache_folder
-from dcnn.data.encode import FileEncoder, count_labels, encode_files, prepare_corpus
-from dcnn.data.labels import LabelledTexts, check_form, sorted_labels
-from dcnn.data.readers import TableOptions, find_shards, read_evaluation_set, read_examples
-from dcnn.data.split import hold_out
-from dcnn.data.store import Corpus, EncodedFile, Store
-from dcnn.errors import (
-    ConfigError,
-    DataError,
-    DcnnError,
-    MissingExtraError,
-    StorageError,
-    TrainingError,
-    TrainingStoppedError,
-    UserError,
-    WorkerLostError,
-)
-from dcnn.files import COMPRESSIONS
-from dcnn.metrics import Evaluation
-from dcnn.predictor import Predictor
-from dcnn.training.callbacks import (
-    Callback,
-    CallbackList,
-    TensorBoardLog,
-    TrainingBar,
-    require_tensorboard,
-)
+from dcnn.errors import DcnnError, TrainingError, TrainingStoppedError, UserError, needs_extra
 
 if TYPE_CHECKING:
-    from dcnn.training.distributed import Workers
-    from dcnn.training.trainer import TrainingSummary
+    from rich.console import Console
+
+    from dcnn.artifact import Artifact
+    from dcnn.config import Config
+    from dcnn.data.encode import FileEncoder
+    from dcnn.data.labels import LabelledTexts
+    from dcnn.data.readers import TableOptions
+    from dcnn.data.store import Corpus, EncodedFile
+    from dcnn.training import callbacks, distributed, trainer
 
 # More text than this is not held in memory: six million tweets, which would take four gigabytes.
 LARGEST_IN_MEMORY = 512 << 20
 # About how many times larger the text of a file is than the file.
 _COMPRESSED, _COLUMNAR = 3, 2
+_STREAM = (
+    "Encode TRAIN on disk and train from there, in bounded memory; by default for large files."
+)
 # Seconds: once a process has ended, torchrun ends the others well within this time.
 WAIT_FOR_FIRST = 3.0
 
@@ -72,7 +50,7 @@ def train(
     out: cli.NewModelFolder,
     dev: cli.DevFile = None,
     test: Annotated[
-        Path | None, typer.Option(help="Examples to score the finished model on, once.")
+        Path | None, Option(help="Examples to score the finished model on, once.")
     ] = None,
     text_column: cli.TextColumn = None,
     label_column: cli.LabelColumn = None,
@@ -84,36 +62,20 @@ def train(
     config: cli.ConfigFile = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A setting, e.g. model.dim=64; repeatable."
-        ),
+        Option("--set", metavar="KEY=VALUE", help="A setting, e.g. model.dim=64; repeatable."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over TRAIN.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
+    epochs: Annotated[int | None, Option(help="Passes over TRAIN.")] = None,
+    seed: Annotated[int | None, Option(help="The same seed gives the same model.")] = None,
     device: cli.Device = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a run that was stopped or killed.")
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the model folder or unfinished run.")
-    ] = False,
-    checkpoint_seconds: Annotated[
-        float, typer.Option(min=0, help="Time between checkpoints.")
-    ] = 15.0,
-    threads: Annotated[
-        int, typer.Option(min=1, help="CPU threads; their number changes rounding.")
-    ] = 1,
+    resume: cli.Resume = False,
+    overwrite: cli.Overwrite = False,
+    checkpoint_seconds: Annotated[float, Option(min=0, help="Time between checkpoints.")] = 15.0,
+    threads: Annotated[int, Option(min=1, help="CPU threads; their number changes rounding.")] = 1,
     tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Log curves there for TensorBoard.")
+        Path | None, Option(metavar="DIR", help="Log curves there for TensorBoard.")
     ] = None,
     stream: Annotated[
-        bool | None,
-        typer.Option(
-            "--stream/--no-stream",
-            help="Encode TRAIN on disk and train from there, in bounded memory; by default for "
-            "large files.",
-            show_default=False,
-        ),
+        bool | None, Option("--stream/--no-stream", help=_STREAM, show_default=False)
     ] = None,
 ) -> None:
     """Train a classifier on labelled texts.
@@ -137,7 +99,11 @@ def train(
       dcnn train shards --out my-model --stream --set text.max_size=50000
       torchrun --nproc-per-node 2 -m dcnn train shards --out my-model
     """
-    log_from_first_only()
+    from dcnn import artifact as model_folder
+    from dcnn.data import readers, split
+
+    if not is_first():
+        logging.getLogger("dcnn").setLevel(logging.WARNING)  # the first process logs the progress
     console = cli.make_console(stderr=True, quiet=not is_first())
     resume = resume or is_restarted()
     checkpoint = Path(f"{out if out.name else out.resolve()}.checkpoint")
@@ -145,7 +111,7 @@ def train(
     if resume and not replaces and model_folder.is_model_folder(out):
         console.print(f"{out} is finished already; there is nothing to resume.")
         return
-    with first_reports():
+    with first_reports(UserError):
         if checkpoint.exists() and not (resume or overwrite):
             raise UserError(
                 f"{checkpoint} holds an unfinished run; "
@@ -153,14 +119,9 @@ def train(
             )
         model_folder.check_destination(out, replaces)
         log_folder = _log_folder(tensorboard, out)
-        columns = TableOptions(
-            text_column,
-            label_column,
-            weight_column,
-            encoding,
-            not no_header,
-            labels_separator,
-            cli.split_names("--label-columns", label_columns),
+        header, names = not no_header, cli.split_names("--label-columns", label_columns)
+        columns = readers.TableOptions(
+            text_column, label_column, weight_column, encoding, header, labels_separator, names
         )
         run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
         stream = is_large(data) if stream is None else stream
@@ -176,47 +137,36 @@ def train(
                 )
             else:
                 with first_reads_first(workers):
-                    train_set, dev_set, test_set = read_examples(
+                    train_set, dev_set, test_set = readers.read_examples(
                         data, dev, test, columns, multi_label=True
                     )
                     if dev_set is None:
-                        share, seed = run_config.training.dev_fraction, run_config.training.seed
-                        train_set, dev_set = hold_out(train_set, share, seed)
+                        training = run_config.training
+                        train_set, dev_set = split.hold_out(
+                            train_set, training.dev_fraction, training.seed
+                        )
                     cli.print_sizes(console, train_set, len(dev_set))
-            try:
+            with needs_extra("Training", "train"):
                 from dcnn.training.fit import RunOptions, fit
-            except ImportError:
-                raise MissingExtraError("Training", "train") from None
-            patient = workers is not None
-            with _callbacks(console, out, log_folder, run_config, patient) as callback:
+            with _callbacks(console, out, log_folder, run_config, workers) as callback:
                 run_options = RunOptions(
-                    device=device,
-                    checkpoint_path=checkpoint,
-                    resume=resume,
-                    checkpoint_seconds=checkpoint_seconds,
-                    callback=callback,
-                    threads=threads,
-                    workers=workers,
+                    device, checkpoint, resume, checkpoint_seconds, callback, threads, workers
                 )
                 artifact, summary = fit(train_set, dev_set, run_config, run_options)
         if is_first():
             _print_summary(console, artifact, summary)
-            metadata = artifact.metadata | {
-                "data": data.name or data.resolve().name,
-                "dcnn": __version__,
-                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            }
+            metadata = artifact.metadata | cli.run_metadata(data)
             if test_set is not None:
                 metadata |= _test(console, artifact, test_set)
             model_folder.save(out, replace(artifact, metadata=metadata), replaces)
             checkpoint.unlink(missing_ok=True)
-            console.print(
-                f"The model is in {out}; try: dcnn predict {out} 'a text'", soft_wrap=True
-            )
+            console.print(f"The model is in {out}; try: dcnn predict {out} 'a text'")
 
 
 def _log_folder(tensorboard: Path | None, out: Path) -> Path | None:
     """The folder of this run's curves, checked before training: below DIR, named like the model."""
+    from dcnn.training.callbacks import require_tensorboard
+
     if tensorboard is None:
         return None
     require_tensorboard()
@@ -234,49 +184,53 @@ def _log_folder(tensorboard: Path | None, out: Path) -> Path | None:
 
 @contextmanager
 def _callbacks(
-    console: Console, out: Path, log_folder: Path | None, config: Config, patient: bool
-) -> Iterator[Callback]:
+    console: "Console",
+    out: Path,
+    log_folder: Path | None,
+    config: "Config",
+    workers: "distributed.Workers | None",
+) -> "Iterator[callbacks.Callback]":
     """The progress bar, the log and Ctrl-C while training runs; and how its errors end."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{out.parent} cannot be created ({error.strerror})") from error
+    from dcnn.training.callbacks import Callback, CallbackList, TensorBoardLog, TrainingBar
+
+    cli.make_folder(out.parent)
     log: AbstractContextManager[Callback] = nullcontext(Callback())
     if log_folder is not None and is_first():
         log = TensorBoardLog(log_folder, config)
     with TrainingBar(console) as bar, log as curves:
         callback = CallbackList(bar, curves)
-        with cli.stop_on_signal(callback, patient=patient):
+        with cli.stop_on_signal(callback, patient=workers is not None):
             try:
                 yield callback
             except TrainingStoppedError as stopped:
-                raise TrainingStoppedError(
-                    f"{stopped}; the same command with --resume continues from there"
-                ) from None
+                raise TrainingStoppedError(f"{stopped}; {cli.CONTINUE}") from None
             except TrainingError as failed:
-                raise TrainingError(
-                    f"{failed}; start again with other settings and --overwrite"
-                ) from None
+                remedy = "start again with other settings and --overwrite"
+                raise TrainingError(f"{failed}; {remedy}") from None
 
 
-def _print_summary(console: Console, artifact: Artifact, summary: "TrainingSummary") -> None:
+def _print_summary(
+    console: "Console", artifact: "Artifact", summary: "trainer.TrainingSummary"
+) -> None:
     best = [record for record in summary.history if record.best][-1]
     console.print(
         f"Trained {summary.epochs} of {artifact.config.training.epochs} epochs in "
         f"{summary.seconds:.1f} s ({summary.sentences_per_second:,.0f} sentences/s on "
-        f"{artifact.metadata['device']}), and kept the best: epoch {best.epoch}, {best.measure}",
-        soft_wrap=True,
+        f"{artifact.metadata['device']}), and kept the best: epoch {best.epoch}, {best.measure}"
     )
     if (found := artifact.metadata.get("calibration")) is not None:
         console.print(
             f"Calibrated on dev: temperature {found['temperature']:.2f}, calibration error "
-            f"{100 * found['error_before']:.2f} % before, {100 * found['error_after']:.2f} % after",
-            soft_wrap=True,
+            f"{100 * found['error_before']:.2f} % before, {100 * found['error_after']:.2f} % after"
         )
 
 
-def _test(console: Console, artifact: Artifact, test: LabelledTexts) -> dict[str, float]:
+def _test(console: "Console", artifact: "Artifact", test: "LabelledTexts") -> dict[str, float]:
     """Print the scores on ``test``; returns those that the model folder records."""
+    from dcnn.cli.evaluate import evaluate_model, print_evaluation
+    from dcnn.metrics import Evaluation
+    from dcnn.predictor import Predictor
+
     predictor = Predictor(artifact)
     scores = evaluate_model(predictor, test, predictor.probabilities(test.texts))
     console.print(f"Test ({test.source}):")
@@ -290,28 +244,26 @@ def _test(console: Console, artifact: Artifact, test: LabelledTexts) -> dict[str
 def report_interrupt(checkpoint: Path, resume: bool, stream: bool) -> Iterator[None]:
     """Answer a Ctrl-C that ends the command at once, while it reads or saves, with what is kept.
 
-    Args:
-        checkpoint: where the run saves its state.
-        resume: whether a checkpoint that is there already belongs to this run.
-        stream: whether the command encodes files on disk before it trains.
-
-    Raises:
-        TrainingStoppedError: the command was stopped; of several processes, in the first.
+    A checkpoint that was there before belongs to this run only if it is resumed.
     """
-    at_start = _modified(checkpoint)
+
+    def saved() -> int | None:
+        return checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
+
+    at_start = saved()
     try:
         yield
     except KeyboardInterrupt:
         if not is_first():
             sys.exit(TrainingStoppedError.exit_code)  # the first process reports it
-        saved = _modified(checkpoint)
-        if saved is not None and (resume or saved != at_start):
+        if saved() is not None and (resume or saved() != at_start):
             raise TrainingStoppedError(
-                f"stopped; {checkpoint} holds the run as it was last saved, and the same command "
-                "with --resume continues from there"
+                f"stopped; {checkpoint} holds the run as it was last saved, and {cli.CONTINUE}"
             ) from None
         kept = "nothing was written"
         if stream:
+            from dcnn.data.corpora.registry import cache_folder
+
             kept = (
                 f"no model was written, but fully encoded files are kept in {cache_folder()}, and "
                 "the same command continues with the others"
@@ -319,58 +271,57 @@ def report_interrupt(checkpoint: Path, resume: bool, stream: bool) -> Iterator[N
         raise TrainingStoppedError(f"stopped before training began; {kept}") from None
 
 
-def _modified(path: Path) -> int | None:
-    return path.stat().st_mtime_ns if path.exists() else None
-
-
 def is_large(data: Path) -> bool:
     """Whether the files of ``data`` are too large for memory."""
-    return sum(map(_text_bytes, find_shards(data, log=False))) > LARGEST_IN_MEMORY
+    from dcnn import files
+    from dcnn.data import arrow, readers
 
-
-def _text_bytes(path: Path) -> int:
-    if not path.is_file():
-        return 0  # the reader reports it
-    suffix = path.suffix.lower()
-    factor = _COMPRESSED if suffix in COMPRESSIONS else _COLUMNAR if suffix in ARROW else 1
-    return path.stat().st_size * factor
+    n_bytes = 0
+    for path in readers.find_shards(data, log=False):
+        suffix = path.suffix.lower()
+        factor = _COMPRESSED if suffix in files.COMPRESSIONS else 1
+        factor = _COLUMNAR if suffix in arrow.ARROW else factor
+        n_bytes += factor * path.stat().st_size if path.is_file() else 0  # the reader reports it
+    return n_bytes > LARGEST_IN_MEMORY
 
 
 def read_corpus(
-    console: Console,
+    console: "Console",
     data: Path,
     dev: Path | None,
     test: Path | None,
-    columns: TableOptions,
-    config: Config,
-    workers: "Workers | None" = None,
-) -> tuple[Corpus, LabelledTexts | None, LabelledTexts | None]:
+    columns: "TableOptions",
+    config: "Config",
+    workers: "distributed.Workers | None" = None,
+) -> "tuple[Corpus, LabelledTexts | None, LabelledTexts | None]":
     """The training set encoded on disk, dev (``None`` if held out of it) and test.
 
     Of several processes each encodes its own files. Hosts may share a cache or not: what a host
     is missing afterwards is encoded by the first process on it.
     """
+    from dcnn.data import encode, labels, readers
+    from dcnn.data.corpora.registry import cache_folder
+    from dcnn.data.store import Corpus, Store
+
     with first_reads_first(workers):
-        others = dev_set, test_set = [read_evaluation_set(path, columns) for path in (dev, test)]
-    paths, store = find_shards(data), Store(cache_folder())
+        others = [readers.read_evaluation_set(path, columns) for path in (dev, test)]
+    dev_set, test_set = others
+    paths, store = readers.find_shards(data), Store(cache_folder())
     with first_reads_first(workers):
-        encoder = FileEncoder.for_files(paths, columns, config.text, store)
+        encoder = encode.FileEncoder.for_files(paths, columns, config.text, store)
         for examples in filter(None, others):  # before encoding, which may take hours
-            check_form(examples, multi_label=False, of=str(data))
+            labels.check_form(examples, multi_label=False, of=str(data))
 
     def prepare() -> Corpus:
         files = _encode(console, paths, encoder)
         n_examples = sum(block.rows for file in files for block in file.blocks)
         n_files = "1 file" if len(files) == 1 else f"{len(files):,} files"
-        console.print(
-            f"{n_examples:,} examples of {n_files} are encoded in {store.cache}", soft_wrap=True
-        )
-        counts = count_labels(files, str(data), splits=dev is None)
-        classes = sorted_labels(counts)
+        console.print(f"{n_examples:,} examples of {n_files} are encoded in {store.cache}")
+        classes = labels.sorted_labels(encode.count_labels(files, str(data), splits=dev is None))
         for examples in filter(None, others):
             examples.with_classes(classes)
         split = config.training if dev is None else None
-        return prepare_corpus(files, encoder.tokenizer, config.text, split, classes, store)
+        return encode.prepare_corpus(files, encoder.tokenizer, config.text, split, classes, store)
 
     if workers is None:
         corpus = prepare()
@@ -386,89 +337,79 @@ def read_corpus(
     return corpus, dev_set and dev_set.with_classes(corpus.classes), test_set
 
 
-def _encode(console: Console, paths: Sequence[Path], encoder: FileEncoder) -> list[EncodedFile]:
-    processes = max(1, _cores() // processes_here())
-    with cli.count_progress(
-        console, f"encoding {len(paths):,} files: {{count}} examples"
-    ) as report:
+def _encode(
+    console: "Console", paths: Sequence[Path], encoder: "FileEncoder"
+) -> "list[EncodedFile]":
+    from dcnn.data.encode import encode_files
+
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    processes = max(1, cores // _of_torchrun("LOCAL_WORLD_SIZE", alone=1))
+    description = f"encoding {len(paths):,} files: {{count}} examples"
+    with cli.count_progress(console, description) as report:
         return encode_files(paths, encoder, processes, report)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_launched() -> bool:
     """Whether this process trains together with others."""
-    # Other launchers set RANK too, with another meaning.
-    return "TORCHELASTIC_RUN_ID" in os.environ
+    return "TORCHELASTIC_RUN_ID" in os.environ  # other launchers set RANK too, in another meaning
+
+
+def _of_torchrun(variable: str, alone: int = 0) -> int:
+    return int(os.environ.get(variable, alone)) if is_launched() else alone
 
 
 def is_first() -> bool:
     """Whether this is the process that prints and writes; a process alone is."""
-    return not is_launched() or os.environ["RANK"] == "0"
+    return _of_torchrun("RANK") == 0
 
 
 def is_restarted() -> bool:
     """Whether this process replaces one that was killed."""
-    return is_launched() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-
-
-def processes_here() -> int:
-    """How many processes of this run are on this host."""
-    return int(os.environ["LOCAL_WORLD_SIZE"]) if is_launched() else 1
-
-
-def log_from_first_only() -> None:
-    """Log progress in the first process only; every process logs its warnings."""
-    if not is_first():
-        logging.getLogger("dcnn").setLevel(logging.WARNING)
+    return _of_torchrun("TORCHELASTIC_RESTART_COUNT") > 0
 
 
 @contextmanager
 def first_reports(*kinds: type[DcnnError]) -> Iterator[None]:
-    """Let one process per host report an error that all of them have.
+    """Let one process per host report an error of ``kinds`` that all of them have.
 
     The others wait a moment before they raise theirs: if the first process has the same error, it
     ends, and ``torchrun`` ends them before they print it. A process whose error is its own is
     still there then, and reports it.
-
-    Args:
-        kinds: errors that every process has; by default any ``UserError``.
     """
     try:
         yield
-    except DcnnError as error:
-        is_shared = isinstance(error, kinds or UserError)
-        if is_shared and is_launched() and os.environ["LOCAL_RANK"] != "0":
+    except kinds:
+        if _of_torchrun("LOCAL_RANK"):
             time.sleep(WAIT_FOR_FIRST)
         raise
 
 
 @contextmanager
-def first_reads_first(workers: "Workers | None") -> Iterator[None]:
+def first_reads_first(workers: "distributed.Workers | None") -> Iterator[None]:
     """The first process reads before the others, which print nothing if it fails."""
     if workers is None:
         yield
         return
-    with first_reports(WorkerLostError), workers.first_before_others():
+    with first_reports(errors.WorkerLostError), workers.first_before_others():
         yield
 
 
 @contextmanager
-def joined_workers(device: str) -> Iterator["Workers | None"]:
+def joined_workers(device: str) -> "Iterator[distributed.Workers | None]":
     """The processes of this run; ``None`` where this process trains alone."""
     if not is_launched():
         yield None
         return
     with ExitStack() as stack:
-        with first_reports():
+        with first_reports(UserError):
             require_distributed()
             from dcnn.training.distributed import joined
 
             workers = stack.enter_context(joined(device))
         try:
-            with first_reports(ConfigError, DataError):
+            with first_reports(errors.ConfigError, errors.DataError):
                 yield workers
         except (TrainingError, TrainingStoppedError) as error:
             if workers.is_first:
@@ -477,16 +418,9 @@ def joined_workers(device: str) -> Iterator["Workers | None"]:
 
 
 def require_distributed() -> None:
-    """Check for ``torch.distributed`` before anything that needs it is imported.
-
-    Raises:
-        UserError: this torch was built without it.
-        MissingExtraError: torch is not installed.
-    """
-    try:
+    """Check for ``torch.distributed`` before anything that needs it is imported."""
+    with needs_extra("Training", "train"):
         from torch import distributed
-    except ImportError:
-        raise MissingExtraError("Training", "train") from None
     if not distributed.is_available():
         raise UserError(
             "torchrun needs a torch that was built with torch.distributed, and this one was not; "

@@ -3,44 +3,29 @@
 The search uses dev alone; ``MODEL-tune`` beside the model holds the study and the report.
 """
 
-import datetime
 import logging
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
+from typer import Option
 
-from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.cli import console as cli
 from dcnn.config import Config, parse_setting
 from dcnn.data.readers import TableOptions, read_examples
 from dcnn.data.split import hold_out
-from dcnn.errors import (
-    DcnnError,
-    MissingExtraError,
-    StorageError,
-    TrainingError,
-    TrainingStoppedError,
-    UserError,
-)
+from dcnn.errors import DcnnError, TrainingError, TrainingStoppedError, UserError, needs_extra
 from dcnn.text.encoder import unit_of
-from dcnn.training.callbacks import TrainingBar
+from dcnn.training.callbacks import Callback, TrainingBar
 
 if TYPE_CHECKING:
-    from dcnn.training.callbacks import Callback
     from dcnn.training.trainer import TrainingSummary
-    from dcnn.tuning.search import FolderSizes, Search, Trained
-
-    Fit = Callable[[Config, Callback], tuple[Artifact, TrainingSummary]]
+    from dcnn.tuning.search import FolderSizes, Search, TrialRecord
 
 DEFAULT_MINUTES = 10.0
-CONTINUE = "the same command with --resume continues from there"
 
 
 def tune(
@@ -49,13 +34,11 @@ def tune(
     dev: cli.DevFile = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.01, help="Time limit over all resumed searches; 10 without --trials."),
+        Option(min=0.01, help="Time limit over all resumed searches; 10 without --trials."),
     ] = None,
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="Limit of the number of trials.")
-    ] = None,
+    trials: Annotated[int | None, Option(min=1, help="Limit of the number of trials.")] = None,
     max_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="The largest model folder, e.g. 2MB.")
+        str | None, Option(metavar="SIZE", help="The largest model folder, e.g. 2MB.")
     ] = None,
     text_column: cli.TextColumn = None,
     label_column: cli.LabelColumn = None,
@@ -65,19 +48,15 @@ def tune(
     config: cli.ConfigFile = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting to keep fixed; repeatable."),
+        Option("--set", metavar="KEY=VALUE", help="A setting to keep fixed; repeatable."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed tries the same settings.")] = None,
+    seed: Annotated[int | None, Option(help="The same seed tries the same settings.")] = None,
     study: Annotated[
-        Path | None, typer.Option(help="File of the trials; by default in OUT-tune.")
+        Path | None, Option(help="File of the trials; by default in OUT-tune.")
     ] = None,
     device: cli.Device = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a search that was stopped or killed.")
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the model folder and the search.")
-    ] = False,
+    resume: cli.Resume = False,
+    overwrite: cli.Overwrite = False,
 ) -> None:
     """Search for better settings, and train with the best.
 
@@ -108,94 +87,89 @@ def tune(
     model_folder.check_destination(out, replaces)
     start = cli.read_config(config, settings, seed=seed)
     columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
+    with needs_extra("Tuning", "tune"):
+        from dcnn.cli.tune_bar import SearchBar
+        from dcnn.tuning import report
+        from dcnn.tuning import search as tuning
+    limit = report.parse_size(max_size) if max_size else None
     train_set, dev_set, _ = read_examples(data, dev, None, columns)
     if dev_set is None:
         train_set, dev_set = hold_out(train_set, start.training.dev_fraction, start.training.seed)
     cli.print_sizes(console, train_set, len(dev_set))
-    try:
-        from dcnn.cli.tune_bar import SearchBar
+    with needs_extra("Tuning", "tune"):
         from dcnn.training.fit import RunOptions, choose_device, fit
-        from dcnn.tuning.report import (
-            BEST,
-            REPORT,
-            SearchSummary,
-            parse_size,
-            show_size,
-            write_report,
-        )
-        from dcnn.tuning.search import (
-            FolderSizes,
-            Limits,
-            Search,
-            SearchSpace,
-            is_study,
-            open_study,
-            study_identity,
-        )
-    except ImportError:
-        raise MissingExtraError("Tuning", "tune") from None
-
-    limit = parse_size(max_size) if max_size else None
-    fixed = frozenset(".".join(parse_setting(one)[:2]) for one in settings or ())
     place = choose_device(device).type
-    sizes = FolderSizes(out.resolve().name, train_set, start, limit)
+    fixed = frozenset(".".join(parse_setting(one)[:2]) for one in settings or ())
+    name = out.resolve().name
+    sizes = tuning.FolderSizes(name, train_set, start, limit)
     _check_size(console, sizes, start, max_size)
-    if study_file.exists() and not is_study(study_file):
+    if study_file.exists() and not tuning.is_study(study_file):
         raise UserError(f"--study {study_file} is not a study, so it is left alone")
-    _make_folders(report_folder, study_file, out, drop_study=overwrite and not resume)
-    space = SearchSpace(start, fixed)
-    identity = study_identity(train_set, dev_set, space, limit, place)
+    for folder in (report_folder, study_file.parent, out.parent):
+        cli.make_folder(folder)
+    if overwrite and not resume:
+        study_file.unlink(missing_ok=True)
+    space = tuning.SearchSpace(start, fixed)
+    identity = tuning.study_identity(train_set, dev_set, space, limit, place)
 
-    def fit_once(settings: Config, callback: "Callback") -> "tuple[Artifact, TrainingSummary]":
+    def fit_once(settings: Config, callback: Callback) -> "tuple[Artifact, TrainingSummary]":
         return fit(train_set, dev_set, settings, RunOptions(device=place, callback=callback))
+
+    def trial(settings: Config, callback: Callback) -> tuning.Trained:
+        artifact, summary = fit_once(settings, callback)
+        # All trials use the same backend: it is logged once.
+        logging.getLogger("dcnn").setLevel(logging.WARNING)
+        best = [record for record in summary.history if record.best][-1]
+        size = model_folder.folder_size(name, artifact)
+        return tuning.Trained(best.dev_accuracy, best.dev_loss, summary.epochs, size)
 
     # Without any limit a search would not end.
     if minutes is None and trials is None:
         minutes = DEFAULT_MINUTES
-    limits = Limits(None if minutes is None else 60 * minutes, trials)
+    limits = tuning.Limits(None if minutes is None else 60 * minutes, trials)
     with SearchBar(console, limits) as bar, cli.stop_on_signal(bar):
-        search = Search(
-            open_study(study_file, identity),
-            space,
-            sizes.fitted,
-            _trial(fit_once, out),
-            limits,
-            start.training.seed,
-            bar,
-        )
+        opened = tuning.open_study(study_file, identity)
+        search = tuning.Search(opened, space, sizes.fitted, trial, limits, start.training.seed, bar)
         if search.records:
             console.print(f"Resumed after {len(search.records)} trials.")
         if search.is_done and search.records and model_folder.is_model_folder(out):
             console.print(
-                f"{out} is finished already; raise --minutes or --trials to continue the search.",
-                soft_wrap=True,
+                f"{out} is finished already; raise --minutes or --trials to continue the search."
             )
             return
         try:
             search.run()
         except (TrainingStoppedError, KeyboardInterrupt):
-            raise TrainingStoppedError(
-                f"stopped after {len(search.records)} trials; they are kept, and {CONTINUE}"
-            ) from None
-    artifact = _refit(console, search, fit_once, data)
-    size = model_folder.folder_size(out.resolve().name, artifact)
+            kept = f"stopped after {len(search.records)} trials; they are kept"
+            raise TrainingStoppedError(f"{kept}, and {cli.CONTINUE}") from None
+    # As `dcnn train` would: the same data, early stopping on dev.
+    best = _print_best(console, search)
+    with TrainingBar(console, quiet=True) as training_bar, cli.stop_on_signal(training_bar):
+        try:
+            artifact, summary = fit_once(best.config, training_bar)
+        except (TrainingStoppedError, KeyboardInterrupt):
+            kept = "stopped while training with the best; all trials are kept"
+            raise TrainingStoppedError(f"{kept}, and {cli.CONTINUE}") from None
+    console.print(f"Dev accuracy {100 * (summary.dev_accuracy or 0):.2f} % again.")
+    artifact = replace(artifact, metadata=artifact.metadata | _metadata(search, best, data))
+    size = model_folder.folder_size(name, artifact)
     if limit is not None and size > limit:
         raise DcnnError(f"the folder would take {size:,} bytes, above --max-size {limit:,}")
     given_dev = f" --dev {dev}" if dev else ""
-    summary = SearchSummary(
+    command = f"dcnn train {data}{given_dev} --config {report_folder / report.BEST} --out MODEL"
+    about = report.SearchSummary(
         data=data.name,
         train=len(train_set),
         dev=len(dev_set),
         dev_source=dev.name if dev else f"{start.training.dev_fraction:.0%} held out",
         max_size=limit,
-        command=f"dcnn train {data}{given_dev} --config {report_folder / BEST} --out MODEL",
+        command=command,
     )
-    write_report(report_folder, search, summary)
+    report.write_report(report_folder, search, about)
     model_folder.save(out, artifact, replaces)
     console.print(
-        f"The model is in {out} ({show_size(size)}), the report in {report_folder / REPORT}; "
-        f"try: dcnn predict {out} 'a text'",
-        soft_wrap=True,
+        f"The model is in {out} ({report.show_size(size)}), the report in "
+        f"{report_folder / report.REPORT}; try: dcnn predict {out} 'a text'"
     )
 
 
@@ -228,33 +202,7 @@ def _check_size(
         )
 
 
-def _make_folders(report: Path, study_file: Path, out: Path, *, drop_study: bool) -> None:
-    try:
-        for folder in (report, study_file.parent, out.parent):
-            folder.mkdir(parents=True, exist_ok=True)
-        if drop_study:
-            study_file.unlink(missing_ok=True)
-    except OSError as error:
-        raise StorageError(f"{error.filename} cannot be created ({error.strerror})") from error
-
-
-def _trial(fit: "Fit", out: Path) -> "Callable[[Config, Callback], Trained]":
-    """What the search runs: train once, and measure."""
-    from dcnn.tuning.search import Trained
-
-    def train(config: Config, callback: "Callback") -> Trained:
-        artifact, summary = fit(config, callback)
-        # All trials use the same backend: it is logged once.
-        logging.getLogger("dcnn").setLevel(logging.WARNING)
-        best = [record for record in summary.history if record.best][-1]
-        size = model_folder.folder_size(out.resolve().name, artifact)
-        return Trained(best.dev_accuracy, best.dev_loss, summary.epochs, size)
-
-    return train
-
-
-def _refit(console: Console, search: "Search", fit: "Fit", data: Path) -> Artifact:
-    """Train with the best settings as ``dcnn train`` would: same data, early stopping on dev."""
+def _print_best(console: Console, search: "Search") -> "TrialRecord":
     best = search.best
     if best is None or best.trained is None:
         raise TrainingError(
@@ -263,29 +211,18 @@ def _refit(console: Console, search: "Search", fit: "Fit", data: Path) -> Artifa
         )
     console.print(
         f"Trial {best.number} of {len(search.records)} is the best: dev accuracy "
-        f"{100 * best.trained.dev_accuracy:.2f} %. Training with its settings again.",
-        soft_wrap=True,
+        f"{100 * best.trained.dev_accuracy:.2f} %. Training with its settings again."
     )
-    with TrainingBar(console, quiet=True) as bar, cli.stop_on_signal(bar):
-        try:
-            artifact, summary = fit(best.config, bar)
-        except (TrainingStoppedError, KeyboardInterrupt):
-            raise TrainingStoppedError(
-                f"stopped while training with the best; all trials are kept, and {CONTINUE}"
-            ) from None
-    console.print(f"Dev accuracy {100 * (summary.dev_accuracy or 0):.2f} % again.")
-    counts = Counter(record.outcome for record in search.records)
-    metadata = {
-        "data": data.name,
-        "dcnn": __version__,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "tuning": {
-            "command": "dcnn tune",
-            "trials": len(search.records),
-            "complete": counts["complete"],
-            "best_trial": best.number,
-            "seed": best.config.training.seed,
-            "minutes": round(search.seconds / 60, 1),
-        },
+    return best
+
+
+def _metadata(search: "Search", best: "TrialRecord", data: Path) -> dict[str, Any]:
+    tuned = {
+        "command": "dcnn tune",
+        "trials": len(search.records),
+        "complete": sum(record.outcome == "complete" for record in search.records),
+        "best_trial": best.number,
+        "seed": best.config.training.seed,
+        "minutes": round(search.seconds / 60, 1),
     }
-    return replace(artifact, metadata=artifact.metadata | metadata)
+    return cli.run_metadata(data) | {"tuning": tuned}

@@ -4,11 +4,9 @@ from datetime import timedelta
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
 
 from dcnn.cli.console import progress_bar
-from dcnn.training.callbacks import EvaluationRecord
-from dcnn.training.callbacks import Progress as TrainingProgress
+from dcnn.training.callbacks import EvaluationRecord, Progress
 from dcnn.tuning.search import Limits, SearchCallback, TrialRecord
 
 
@@ -18,12 +16,7 @@ class SearchBar(SearchCallback):
     def __init__(self, console: Console, limits: Limits) -> None:
         self.console, self.limits = console, limits
         self._best = self._trial = self._dev = ""
-        self._bar = progress_bar(
-            console,
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[left]}"),
-        )
+        self._bar = progress_bar(console, "{task.description}", "{task.fields[left]}")
         self._task = self._bar.add_task("", total=limits.trials or limits.seconds, left="")
 
     def __enter__(self) -> Self:
@@ -39,7 +32,7 @@ class SearchBar(SearchCallback):
         if self.limits.trials is not None:
             self._bar.update(self._task, completed=number)
 
-    def on_step(self, progress: TrainingProgress) -> None:
+    def on_step(self, progress: Progress) -> None:
         """Show the epoch."""
         epoch = f"epoch {progress.epoch}/{progress.epochs}"
         self._bar.update(self._task, description=f"{self._trial}, {epoch}{self._dev}{self._best}")
@@ -63,9 +56,6 @@ class SearchBar(SearchCallback):
             self._best = f"; best {100 * best.trained.dev_accuracy:.2f} % (trial {best.number})"
         reached = record.trained.dev_accuracy if record.trained else max(record.curve, default=None)
         accuracy = "" if reached is None else f", dev accuracy {100 * reached:.2f} %"
-        start = " (first settings)" if record.number == 0 else ""
-        self.console.print(
-            f"trial {record.number:>3}{start}: {record.outcome}{accuracy}, "
-            f"{record.seconds:.1f} s{self._best}",
-            soft_wrap=True,
-        )
+        trial = f"trial {record.number:>3}{'' if record.number else ' (first settings)'}"
+        end = f"{record.outcome}{accuracy}, {record.seconds:.1f} s{self._best}"
+        self.console.print(f"{trial}: {end}")
