@@ -149,11 +149,6 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def _temporary(path: Path) -> Path:
-    # Always the same name: what a killed process leaves behind, the next one replaces.
-    return path.with_name(f".{path.name}.tmp")
-
-
 @contextmanager
 def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces ``path`` only when it is complete.
@@ -166,9 +161,9 @@ def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
         with _named_failure(named), path.open("wb") as stream:  # a pipe or device; a folder fails
             yield stream
         return
-    temporary = _temporary(path)
-    if shared:
-        temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
+    # Else always the same name: what a killed process leaves behind, the next one replaces.
+    unique = f".{os.urandom(6).hex()}" if shared else ""
+    temporary = path.with_name(f".{path.name}{unique}.tmp")
     try:
         with _named_failure(named):
             with temporary.open("wb") as stream:
@@ -185,7 +180,7 @@ def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
 def write_folder_atomically(path: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces ``path`` only when the block succeeds."""
     named, path = path, path.resolve()
-    temporary = _temporary(path)
+    temporary = path.with_name(f".{path.name}.tmp")
     replaced = temporary.with_suffix(".old")
     try:
         with _named_failure(named):

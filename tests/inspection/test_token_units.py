@@ -18,8 +18,7 @@ from dcnn.inspection.render import to_html
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 from dcnn.serve.registry import ServedModel
-from dcnn.text.encoder import Encoder
-from dcnn.text.subwords import SubwordTokenizer
+from dcnn.text.encoder import Encoder, SubwordTokenizer
 from dcnn.text.tokenizer import GAP, Tokenizer
 from dcnn.text.vocabulary import Vocabulary
 from untrained import make_artifact

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dcnn.config import TextConfig, TrainingConfig
 from dcnn.data import store as stored
@@ -35,24 +34,14 @@ from dcnn.data.split import sample_rows
 from dcnn.data.store import Block, Corpus, EncodedFile, Store, block_name, hash_key, save_tensors
 from dcnn.errors import ConfigError, DataError, DcnnError, StorageError
 from dcnn.files import file_sha256
-from dcnn.text.encoder import Encoder, learn_tokenizer
-from dcnn.text.subwords import LEARNED, AnyTokenizer, library_version
+from dcnn.text.encoder import LEARNED, AnyTokenizer, Encoder, learn_tokenizer, library_version
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.text.vocabulary import (
-    UNKNOWN,
-    Ints,
-    Sentences,
-    TokenizedTexts,
-    Vocabulary,
-    tokenize_chunk,
-    worker_pool,
-)
+from dcnn.text.vocabulary import Sentences, TokenizedTexts, Vocabulary, tokenize_chunk, worker_pool
 
 BLOCK_ROWS = 1 << 16  # a block of so many tweets has fewer than 2**16 distinct words
 MAX_COUNTED_WORDS = 4_000_000  # at a time: about half a gigabyte
 
 _SEPARATOR = "\n"  # between the words of a block, which hold no white space
-_SECONDS_BETWEEN_REPORTS = 0.3
 
 _log = logging.getLogger("dcnn")
 
@@ -71,7 +60,7 @@ def save_block(
     counts, texts = texts.counts, texts.without_empty()
     label_ids: dict[str, int] = {}
     targets = np.array([label_ids.setdefault(label, len(label_ids)) for label in labels], np.int64)
-    tensors: dict[str, NDArray[Any]] = {
+    tensors: dict[str, Any] = {
         "words": np.frombuffer(_SEPARATOR.join(texts.words).encode(), np.uint8),
         "counts": counts,
         "ids": texts.ids,
@@ -121,18 +110,17 @@ class FileEncoder:
     def encode(self, path: Path, progress: Progress) -> EncodedFile:
         """Find a file in the store, or encode it.
 
-        ``progress`` is called with the number of examples of each block, and with 0 while another
-        process encodes the same file; it may raise.
+        ``progress`` is called with the number of examples of each block, and with 0 before and
+        while another process encodes the same file; it may raise.
         """
+        progress(0)
         options, columns = self.reader.options, self.reader.columns
         key = hash_key(
-            suffixes=path.suffixes[-2:],
-            encoding=options.encoding,
-            header=options.header,
+            source=file_sha256(path),
+            reading=[path.suffixes[-2:], options.encoding, options.header],
             columns=columns and asdict(columns),
             tokenizer=asdict(self.tokenizer),
             block_rows=self.block_rows,
-            source=file_sha256(path),
         )
 
         def write(folder: Path) -> dict[str, Any]:
@@ -148,15 +136,10 @@ class FileEncoder:
                     blocks.append(save_block(folder, key, len(blocks), texts, labels, weights))
                     progress(len(chunk))
             label_types = [kind.__name__ for kind in label_format.kinds]
-            return {"blocks": [asdict(block) for block in blocks], "label_types": label_types}
+            return {"blocks": blocks, "label_types": label_types}
 
         metadata = self.store.load_or_write(key, write, lambda: progress(0))
-        return _encoded_file(str(path), key, metadata)
-
-
-def _encoded_file(source: str, key: str, metadata: dict[str, Any]) -> EncodedFile:
-    blocks = [Block(**block) for block in metadata["blocks"]]
-    return EncodedFile(source, key, blocks, metadata["label_types"])
+        return EncodedFile.from_metadata(str(path), key, metadata)
 
 
 def encode_files(
@@ -165,11 +148,10 @@ def encode_files(
     processes: int = 1,
     progress: Progress = lambda _: None,
 ) -> list[EncodedFile]:
-    """Every file in the store: found there, or else encoded.
+    """Every file in the store: found there, or else encoded, one at a time per process.
 
-    Each of the ``processes`` encodes one file at a time; see ``tokenize_texts``. ``progress`` is
-    called with the number of examples encoded so far, now and then. Where some files cannot be
-    used, all others are encoded and kept.
+    ``progress`` is called with the number of examples encoded so far, now and then. Where some
+    files cannot be used, all others are encoded and kept.
     """
     if processes < 2 or len(paths) < 2 or multiprocessing.current_process().daemon:
         total = 0
@@ -203,8 +185,8 @@ def _outcome(encoder: FileEncoder, path: Path, progress: Progress) -> EncodedFil
         return str(error)
 
 
-# What worker processes share with their parent: examples encoded so far, and whether to stop; and
-# the id of the parent. Set in each worker as it starts.
+# Set in each worker process as it starts: what it shares with its parent, which is the examples
+# encoded so far and whether to stop; and the id of the parent.
 _shared: Any = None
 _parent = 0
 
@@ -224,11 +206,6 @@ def _add(count: int) -> None:
         _shared[0] += count
     if _shared[1] or os.getppid() != _parent:  # an orphan has another parent
         raise _StoppedError
-
-
-def _encode_in_worker(encoder: FileEncoder, path: Path) -> EncodedFile | str:
-    _add(0)
-    return _outcome(encoder, path, _add)
 
 
 @contextmanager
@@ -252,10 +229,10 @@ def _encode_in_processes(
         with worker_pool(processes, _start_worker, shared) as pool:
             try:
                 with _interrupts_blocked():
-                    results = [pool.submit(_encode_in_worker, encoder, path) for path in paths]
+                    results = [pool.submit(_outcome, encoder, path, _add) for path in paths]
                 running = set(results)
                 while running:
-                    _, running = wait(running, _SECONDS_BETWEEN_REPORTS, FIRST_COMPLETED)
+                    _, running = wait(running, 0.3, FIRST_COMPLETED)
                     progress(shared[0])
                 return [result.result() for result in results]
             finally:
@@ -277,50 +254,36 @@ def prepare_corpus(
 ) -> Corpus:
     """The corpus of ``files`` from their store; prepared first if it is not there.
 
-    ``text`` says which words are kept; ``split`` has the share and the seed of a dev set to hold
-    out, and none holds out nothing.
+    ``split`` has the share and the seed of a dev set to hold out; none holds out nothing.
     """
     key = hash_key(
         files=[file.key for file in files],
-        min_count=text.min_count,
-        max_size=text.max_size,
+        words=[text.min_count, text.max_size],
         split=None if split is None else [split.dev_fraction, split.seed],
         classes=list(classes),
     )
 
     def write(folder: Path) -> dict[str, Any]:
         blocks = [block for file in files for block in file.blocks]
-        no_words = Encoder(tokenizer, Vocabulary([]))
-        corpus = Corpus(store, key, tuple(classes), no_words, _NO_ROWS, (), blocks)
-        corpus = replace(corpus, held_out=_hold_out(corpus, split))
+        no_words, no_rows = Encoder(tokenizer, Vocabulary([])), np.empty(0, np.int64)
+        corpus = Corpus(store, key, tuple(classes), no_words, no_rows, (), blocks)
+        if split is not None:
+            labels = (block.labels for block in blocks)
+            targets = (corpus.tensors(place)["targets"] for place in range(len(blocks)))
+            rows = zip(labels, targets, strict=True)
+            held_out = sample_rows(label_counts(blocks), split.dev_fraction, split.seed, rows)
+            corpus = replace(corpus, held_out=held_out)
         weights = _weight_per_class(corpus)
         vocabulary = _learn_vocabulary(corpus, text)
         for place in range(len(blocks)):
-            ids = np.array([*vocabulary.ids(_words(corpus, place)), UNKNOWN])  # last: an empty text
+            ids = vocabulary.ids_of_tokenized(_words(corpus, place))
             save_tensors(folder / block_name(place), {"ids": ids})
         save_tensors(folder / stored.HELD_OUT, {"rows": corpus.held_out})
         encoder = Encoder(tokenizer, vocabulary)
         (folder / stored.TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
-        return {
-            "classes": classes,
-            "weight_per_class": weights,
-            "blocks": [asdict(block) for block in blocks],
-        }
+        return {"classes": classes, "weight_per_class": weights, "blocks": blocks}
 
-    return Corpus.from_metadata(store, key, store.load_or_write(key, write))
-
-
-_NO_ROWS = np.empty(0, np.int64)
-
-
-def _hold_out(corpus: Corpus, split: TrainingConfig | None) -> Ints:
-    if split is None:
-        return _NO_ROWS
-    blocks = (
-        (block.labels, corpus.tensors(place)["targets"])
-        for place, block in enumerate(corpus.blocks)
-    )
-    return sample_rows(_label_counts(corpus.blocks), split.dev_fraction, split.seed, blocks)
+    return Corpus.load(store, key, store.load_or_write(key, write))
 
 
 def _weight_per_class(corpus: Corpus) -> list[float]:
@@ -376,9 +339,8 @@ def load_or_encode(
 ) -> tuple[Encoder, Examples]:
     """A corpus in memory, and its encoder: from the store, or else read and encoded.
 
-    ``read`` starts reading texts and class numbers from the files ``sources``; they are taken one
-    by one. ``reading`` names what is read and how: another way of reading has another name. A store
-    that cannot be written to is done without.
+    ``read`` starts reading texts and class numbers from the files ``sources``; ``reading`` names
+    what is read and how. A store that cannot be written to is done without.
     """
     key = hash_key(
         sources=[file_sha256(source) for source in sources],
@@ -396,14 +358,13 @@ def load_or_encode(
 
     def write(folder: Path) -> dict[str, Any]:
         tokenizer, tokenized = learn_tokenizer(config, texts(), processes)
-        labels = (classes[target] for target in targets)
-        block = save_block(folder, key, 0, tokenized, labels)
+        block = save_block(folder, key, 0, tokenized, (classes[target] for target in targets))
         encoder = Encoder(tokenizer, Vocabulary([]))
         (folder / stored.TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
-        return {"blocks": [asdict(block)], "label_types": []}
+        return {"blocks": [block], "label_types": []}
 
     try:
-        file = _encoded_file(reading, key, store.load_or_write(key, write))
+        file = EncodedFile.from_metadata(reading, key, store.load_or_write(key, write))
         description = (store.folder(key) / stored.TOKENIZER).read_text(encoding="utf-8")
         tokenizer = Encoder.from_json(description).tokenizer
         corpus = prepare_corpus([file], tokenizer, config, None, classes, store)
@@ -414,66 +375,61 @@ def load_or_encode(
     return encoder, Examples(sentences, np.array(targets, np.int64))
 
 
-_LABEL_TYPES = {"str": "strings", "bool": "booleans", "int": "integers", "float": "numbers"}
-
-
-def count_labels(files: Sequence[EncodedFile], source: str, *, splits: bool) -> Counter[str]:
-    """Examples per label of files that were encoded separately, checked over all of them.
-
-    ``source`` is what the user named. ``splits`` says whether a dev set is held out, so that every
-    label needs two examples.
-    """
-    _check_label_types(files)
-    _check_shared_labels(files)
-    counts = _label_counts(block for file in files for block in file.blocks)
-    if not counts:
-        raise DataError(f"{source}: no rows can be read from any of its {len(files)} files")
-
-    def where(label: str) -> str:
-        return next(file.source for file in files if label in _label_counts(file.blocks))
-
-    check_label_counts(counts, source, where, splits)
-    return counts
-
-
-def _label_counts(blocks: Iterable[Block]) -> Counter[str]:
+def label_counts(blocks: Iterable[Block]) -> Counter[str]:
+    """Examples per label."""
     counts: Counter[str] = Counter()
     for block in blocks:
         counts.update(dict(zip(block.labels, block.counts, strict=True)))
     return counts
 
 
+def count_labels(files: Sequence[EncodedFile], source: str, *, splits: bool) -> Counter[str]:
+    """Examples per label of the files of ``source``, checked over all of them.
+
+    If a dev set is split from them, every label is needed twice.
+    """
+    labels = [(file.source, label_counts(file.blocks)) for file in files]
+    _check_label_types(files)
+    _check_shared_labels(labels)
+    counts = sum((some for _, some in labels), Counter[str]())
+    if not counts:
+        raise DataError(f"{source}: no rows can be read from any of its {len(files)} files")
+
+    def where(label: str) -> str:
+        return next(file for file, some in labels if label in some)
+
+    check_label_counts(counts, source, where, splits)
+    return counts
+
+
+_LABEL_TYPES = {"str": "strings", "bool": "booleans", "int": "integers", "float": "numbers"}
+
+
 def _check_label_types(files: Sequence[EncodedFile]) -> None:
     """Integers in one file and strings in another are likely two codings."""
-    known: dict[str, str] = {}  # and the first file of each
+    known: dict[str, str] = {}  # types, and the first file of each
     for file in files:
         for kind in file.label_types:
-            others = [other for other, source in known.items() if source != file.source]
-            if kind not in known and others:
-                raise DataError(
-                    f"{file.source}: its labels are {_LABEL_TYPES[kind]}, where those of "
-                    f"{known[others[0]]} are {_LABEL_TYPES[others[0]]}; write the labels of all "
-                    "files alike"
-                )
+            for other, source in known.items() if kind not in known else ():
+                if source != file.source:
+                    raise DataError(
+                        f"{file.source}: its labels are {_LABEL_TYPES[kind]}, where those of "
+                        f"{source} are {_LABEL_TYPES[other]}; write the labels of all files alike"
+                    )
             known.setdefault(kind, file.source)
 
 
-def _check_shared_labels(files: Sequence[EncodedFile]) -> None:
-    """Two files with several labels each that have none in common are likely two codings.
-
-    A file with one label says nothing: a corpus may be sorted by label.
-    """
-    first: EncodedFile | None = None
+def _check_shared_labels(labels: Sequence[tuple[str, Counter[str]]]) -> None:
+    """Two files with several labels each that have none in common are likely two codings."""
+    # A file with one label says nothing: a corpus may be sorted by label.
+    several = [(source, some) for source, some in labels if len(some) > 1]
     known: set[str] = set()
-    for file in files:
-        labels = _label_counts(file.blocks)
-        if len(labels) < 2:
-            continue
-        if first is not None and known.isdisjoint(labels):
+    for source, some in several:
+        if known and known.isdisjoint(some):
+            first, others = several[0]
             raise DataError(
-                f"{file.source}: its labels are {shown_names(labels)}, and {first.source} has "
-                f"{shown_names(_label_counts(first.blocks))} and none of these; write the labels "
-                "of all files alike, or leave out the files that are not of this corpus"
+                f"{source}: its labels are {shown_names(some)}, and {first} has "
+                f"{shown_names(others)} and none of these; write the labels of all files alike, or "
+                "leave out the files that are not of this corpus"
             )
-        first = first or file
-        known |= set(labels)
+        known |= some.keys()

@@ -28,7 +28,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,6 @@ FOLDER = "store"
 ENTRY, METADATA, TOKENIZER = "entry.json", "metadata.json", "tokenizer.json"
 HELD_OUT = "held_out.safetensors"
 
-_SECONDS_BETWEEN_ATTEMPTS = 0.1
-
 
 def hash_key(**values: Any) -> str:
     """The key of an entry: a hash of ``values`` and of the code that decides its content."""
@@ -63,8 +61,8 @@ def hash_key(**values: Any) -> str:
 def hashed_code() -> list[Path]:
     """The files of the package that decide how text is read and encoded."""
     package = Path(dcnn.__file__).parent
-    folders = (package / "data", package / "text")
-    return [package / "files.py", *(path for folder in folders for path in folder.rglob("*.py"))]
+    patterns = ("files.py", "data/**/*.py", "text/**/*.py")
+    return [path for pattern in patterns for path in package.glob(pattern)]
 
 
 @cache
@@ -76,12 +74,10 @@ def _code_hash() -> str:
 
 def save_tensors(path: Path, tensors: dict[str, NDArray[Any]]) -> None:
     """Write arrays to a file, integers with as few bytes as their values need."""
-    compact = {
-        name: values.astype(np.min_scalar_type(values.max()))
-        if values.dtype.kind == "i" and len(values)
-        else values
-        for name, values in tensors.items()
-    }
+    compact = dict(tensors)
+    for name, values in tensors.items():
+        if values.dtype.kind == "i" and len(values):
+            compact[name] = values.astype(np.min_scalar_type(values.max()))
     path.write_bytes(safetensors.numpy.save(compact))
 
 
@@ -154,20 +150,20 @@ class Store:
         ``write`` writes the files of the entry into an empty folder and returns its metadata.
         ``waiting`` is called now and then while another process writes the entry; it may raise.
         """
-        metadata = self.load(key)
-        if metadata is not None:
-            return metadata
+        found = self.load(key)
+        if found is not None:
+            return found
         with self.lock(key, waiting):
-            metadata = self.load(key)  # another process may have written it
-            if metadata is not None:
-                return metadata
-            with write_folder_atomically(self.folder(key)) as folder:
-                metadata = write(folder)
-                (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
-                checksums = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
-                entry = json.dumps({"key": key, "sha256": checksums})
-                (folder / ENTRY).write_text(entry, encoding="utf-8")
-            return metadata
+            found = self.load(key)  # another process may have written it
+            if found is None:
+                with write_folder_atomically(self.folder(key)) as folder:
+                    metadata = json.dumps(write(folder), default=asdict)
+                    (folder / METADATA).write_text(metadata, encoding="utf-8")
+                    checksums = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
+                    entry = json.dumps({"key": key, "sha256": checksums})
+                    (folder / ENTRY).write_text(entry, encoding="utf-8")
+                found = json.loads(metadata)
+        return found
 
     @contextmanager
     def lock(self, key: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -178,7 +174,7 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             while not lock.is_locked:
                 try:
-                    lock.acquire(timeout=_SECONDS_BETWEEN_ATTEMPTS)
+                    lock.acquire(timeout=0.1)  # seconds between calls of ``waiting``
                 except Timeout:
                     waiting()
         except OSError as error:
@@ -217,6 +213,12 @@ class EncodedFile:
     blocks: list[Block]  # none if the file has no rows
     label_types: list[str]  # of its labels, where the file format has types
 
+    @classmethod
+    def from_metadata(cls, source: str, key: str, metadata: dict[str, Any]) -> "EncodedFile":
+        """An entry that was found undamaged."""
+        blocks = [Block(**block) for block in metadata["blocks"]]
+        return cls(source, key, blocks, metadata["label_types"])
+
 
 @dataclass(frozen=True)
 class Window:
@@ -225,9 +227,9 @@ class Window:
     lengths: Ints  # (sentences,) tokens of every sentence of the window
     first: int  # index of the first sentence that was read
     last: int  # index after the last sentence of this process; may be ``first``
-    # The sentences from ``first`` on, with targets and weights. At least one, also where this
-    # process has none: there must be something to compute with.
-    examples: Examples
+    examples: (
+        Examples  # from ``first`` on; at least one, so that there is something to compute with
+    )
 
 
 @dataclass(frozen=True)
@@ -243,29 +245,19 @@ class Corpus:
     blocks: list[Block]
 
     @classmethod
-    def load(cls, store: Store, key: str) -> "Corpus":
-        """A corpus that was prepared before."""
-        metadata = store.load(key)
+    def load(cls, store: Store, key: str, metadata: dict[str, Any] | None = None) -> "Corpus":
+        """A corpus that was prepared before; ``metadata`` where it was found undamaged."""
+        folder, metadata = store.folder(key), metadata or store.load(key)
         if metadata is None:
             raise DataError(
-                f"{store.folder(key)}: no complete corpus is there; run the same command again, "
-                "which prepares it"
+                f"{folder}: no complete corpus is there; run the same command again, which "
+                "prepares it"
             )
-        return cls.from_metadata(store, key, metadata)
-
-    @classmethod
-    def from_metadata(cls, store: Store, key: str, metadata: dict[str, Any]) -> "Corpus":
-        """Open an entry that was found undamaged."""
-        folder = store.folder(key)
-        return cls(
-            store,
-            key,
-            tuple(metadata["classes"]),
-            Encoder.from_json((folder / TOKENIZER).read_text(encoding="utf-8")),
-            TensorFile(folder / HELD_OUT)["rows"].astype(np.int64),
-            tuple(metadata["weight_per_class"]),
-            [Block(**block) for block in metadata["blocks"]],
-        )
+        classes, weights = tuple(metadata["classes"]), tuple(metadata["weight_per_class"])
+        encoder = Encoder.from_json((folder / TOKENIZER).read_text(encoding="utf-8"))
+        held_out = TensorFile(folder / HELD_OUT)["rows"].astype(np.int64)
+        blocks = [Block(**block) for block in metadata["blocks"]]
+        return cls(store, key, classes, encoder, held_out, weights, blocks)
 
     def __len__(self) -> int:
         """Number of training examples."""
@@ -284,8 +276,7 @@ class Corpus:
         """Rows of the dev set in a block, counted from its start."""
         bounds = self.first_rows[place : place + 2]
         first, last = np.searchsorted(self.held_out, bounds)
-        rows: Ints = self.held_out[first:last] - bounds[0]
-        return rows
+        return np.asarray(self.held_out[first:last] - bounds[0])
 
     def targets(self, place: int) -> Ints:
         """(rows,) class numbers of all examples of a block."""
@@ -305,21 +296,19 @@ class Corpus:
 
         ``part`` is the rank of this process and the number of processes; each reads its share.
         """
-        lengths = [self._lengths(place) for place in places]
-        kept = [
-            np.delete(np.arange(len(length)), self.held_out_in(place))
-            for place, length in zip(places, lengths, strict=True)
-        ]
-        total = sum(map(len, kept))
-        first, last = (total * rank // part[1] for rank in (part[0], part[0] + 1))
-        end, before, parts = max(last, first + 1), 0, []
+        lengths, kept = [], []  # of each block: of all its sentences; rows of training examples
+        for place in places:
+            lengths.append(self._lengths(place))
+            kept.append(np.delete(np.arange(len(lengths[-1])), self.held_out_in(place)))
+        first, last = (sum(map(len, kept)) * rank // part[1] for rank in (part[0], part[0] + 1))
+        end, before, parts, kept_lengths = max(last, first + 1), 0, [], []
         for place, rows, length in zip(places, kept, lengths, strict=True):
             own = rows[max(first - before, 0) : max(end - before, 0)]
             before += len(rows)
+            kept_lengths.append(length[rows])
             if len(own):
                 parts.append(self._examples(place, own, length))
-        window_lengths = [length[rows] for length, rows in zip(lengths, kept, strict=True)]
-        return Window(np.concatenate(window_lengths), first, last, _concatenated(parts))
+        return Window(np.concatenate(kept_lengths), first, last, _concatenated(parts))
 
     def _lengths(self, place: int) -> Ints:
         return self.tensors(place)["lengths"].astype(np.int64)

@@ -1,22 +1,252 @@
-"""String to ids: tokenizer and vocabulary, stored in a model folder as ``tokenizer.json``."""
+"""String to ids: tokenizer and vocabulary, stored in a model folder as ``tokenizer.json``.
+
+A tokenizer is a preset of ``dcnn.text.tokenizer`` or learns subwords from the training texts, by
+byte-pair encoding or the unigram model. A text is then split into words as by the preset ``words``,
+except that neighbouring letters of a script without spaces are one word, and each word into
+subwords. A subword inside a word is written ``##subword``, so that "able" and the end of "unable"
+are two tokens and a reader can tell where a word ends. No word has two ``#`` in it, so the two
+never collide.
+
+The ``tokenizers`` library learns the subwords, from the distinct words and their counts instead of
+the texts: a corpus is read once. Splitting is done here, in plain Python and once per distinct
+word, so that predicting needs no library and no native threads.
+"""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Self, cast
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 
 from dcnn.config import TextConfig
-from dcnn.text import subwords
-from dcnn.text.subwords import AnyTokenizer, SubwordTokenizer
+from dcnn.errors import needs_extra
 from dcnn.text.tokenizer import PRESETS, Preset, Tokenizer
 from dcnn.text.vocabulary import UNKNOWN, Sentences, TokenizedTexts, Vocabulary, tokenize_texts
+
+Learned = Literal["bpe", "unigram"]
+LEARNED: tuple[Learned, ...] = ("bpe", "unigram")
+CONTINUES = "##"
+
+# A longer word is cut there first, so that the time per text grows with its length alone: BPE goes
+# through all pairs of a word after each merge.
+MAX_WORD_LENGTH = 64
+MAX_SUBWORD_LENGTH = 16  # of the unigram model
+
+# What an unknown character costs beyond the least likely subword, as in SentencePiece.
+UNKNOWN_PENALTY = 10.0
+
+_CACHED_WORDS = 1 << 17  # words repeat
+
+# How a model folder writes what was learned: under which name, a line, the rule, and what may not
+# occur twice.
+_FORMATS: dict[Learned, tuple[str, str, str, str]] = {
+    "bpe": ("merges", r"([^ ]+) ([^ ]+)", "two subwords separated by a space", "a pair"),
+    "unigram": (
+        "pieces",
+        r"([^ ]+) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)",
+        "a subword, a space and a finite number",
+        "a subword",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class SubwordTokenizer:
+    """Splits a text into subwords; callers use it as they use ``Tokenizer``.
+
+    The entries of byte-pair encoding are pairs of neighbours that become one subword, the most
+    important first; those of the unigram model are subwords with their logarithmic probabilities.
+    """
+
+    preset: Learned
+    lowercase: bool
+    entries: tuple[tuple[str, Any], ...]
+    _known: dict[str, list[str]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __call__(self, text: str) -> list[str]:
+        """Return the tokens of ``text`` in order; an empty or blank text has none."""
+        words = Tokenizer("words", self.lowercase, runs=True)(text)
+        return [token for word in words for token in self.split_word(word)]
+
+    def spell(self, token: str) -> str:
+        """What a token adds to a text: one that begins a word has a space before it."""
+        continues = len(token) > len(CONTINUES) and token.startswith(CONTINUES)
+        return token.removeprefix(CONTINUES) if continues else " " + token
+
+    def split_word(self, word: str) -> list[str]:
+        """The tokens of one word."""
+        tokens = self._known.get(word)
+        if tokens is None:
+            if len(self._known) >= _CACHED_WORDS:
+                self._known.clear()
+            first, *others = (sub for part in _parts(word) for sub in self._split(part))
+            tokens = [first, *(CONTINUES + subword for subword in others)]
+            self._known[word] = tokens
+        return tokens
+
+    @cached_property
+    def _split(self) -> Callable[[str], list[str]]:
+        if self.preset == "bpe":
+            return partial(split_bpe, {pair: rank for rank, pair in enumerate(self.entries)})
+        scores = dict(self.entries)
+        unknown = min(scores.values(), default=0.0) - UNKNOWN_PENALTY
+        return partial(split_unigram, scores, unknown, max(map(len, scores), default=1))
+
+    def to_values(self) -> dict[str, Any]:
+        """What was learned, as ``from_values`` reads it; no subword has a space in it."""
+        return {_FORMATS[self.preset][0]: [f"{left} {right}" for left, right in self.entries]}
+
+    @classmethod
+    def from_values(cls, preset: Learned, lowercase: bool, values: dict[str, Any]) -> Self:
+        """Read what ``to_values`` wrote; raises ``ValueError`` if it is damaged."""
+        name, pattern, rule, key = _FORMATS[preset]
+        lines = values.get(name)
+        if not isinstance(lines, list):
+            raise ValueError(f"{name} must be a list; each entry is {rule}")  # noqa: TRY004
+        entries: list[tuple[str, Any]] = []
+        for line in lines:
+            parsed = re.fullmatch(pattern, line) if isinstance(line, str) else None
+            if parsed is None:
+                raise ValueError(f"{name}: {line!r:.60} must be {rule}")
+            entries.append((parsed[1], parsed[2] if preset == "bpe" else float(parsed[2])))
+        if len(set(entries) if preset == "bpe" else dict(entries)) != len(entries):
+            raise ValueError(f"{key} occurs twice in {name}")
+        return cls(preset, lowercase, tuple(entries))
+
+
+def split_bpe(ranks: dict[tuple[str, str], int], word: str) -> list[str]:
+    """The subwords of ``word`` by byte-pair encoding (Sennrich et al., 2016), on code points.
+
+    The most important pair is merged until none is left.
+    """
+    parts, none = list(word), len(ranks)
+    while len(parts) > 1:
+        rank, at = min((ranks.get(pair, none), at) for at, pair in enumerate(pairwise(parts)))
+        if rank == none:
+            break
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+    return parts
+
+
+def split_unigram(scores: dict[str, float], unknown: float, longest: int, word: str) -> list[str]:
+    """The subwords of ``word`` whose probabilities have the largest product (Kudo, 2018; Viterbi).
+
+    ``unknown`` is the score of an unknown character, ``longest`` the length of a subword.
+    """
+    best = [0.0] + [-math.inf] * len(word)  # score of the first n code points
+    came_from = [0] * (len(word) + 1)
+    for start in range(len(word)):
+        for end in range(start + 1, min(start + longest, len(word)) + 1):
+            score = scores.get(word[start:end], unknown if end == start + 1 else -math.inf)
+            if best[start] + score > best[end]:
+                best[end], came_from[end] = best[start] + score, start
+    parts, end = [], len(word)
+    while end:
+        parts.append(word[came_from[end] : end])
+        end = came_from[end]
+    return parts[::-1]
+
+
+AnyTokenizer = Tokenizer | SubwordTokenizer
+
+
+def _parts(word: str) -> list[str]:
+    return [word[at : at + MAX_WORD_LENGTH] for at in range(0, len(word), MAX_WORD_LENGTH)]
+
+
+def learn_subwords(config: TextConfig, texts: TokenizedTexts) -> SubwordTokenizer:
+    """Learn ``config.n_subwords`` subwords from the words of texts and their counts."""
+    with needs_extra(f"text.tokenizer={config.tokenizer}", "subwords"):
+        from tokenizers import models, trainers
+    words = zip(texts.words, texts.counts.tolist(), strict=True)
+    parts = [(part, count) for word, count in words for part in _parts(word)]
+    size = config.n_subwords
+    if config.tokenizer == "bpe":
+        # A pair that occurs once teaches nothing.
+        trainer = trainers.BpeTrainer(vocab_size=size, min_frequency=2, show_progress=False)
+        merges = _train(models.BPE(), trainer, parts)["merges"]
+        return SubwordTokenizer("bpe", config.lowercase, tuple((a, b) for a, b in merges))
+    if not parts:
+        return SubwordTokenizer("unigram", config.lowercase, ())
+    # With no more subwords than characters the library fails, or never ends.
+    size = max(size, len({character for part, _ in parts for character in part}) + 1)
+    unigram_trainer = trainers.UnigramTrainer(
+        vocab_size=size, max_piece_length=MAX_SUBWORD_LENGTH, show_progress=False
+    )
+    # The library proposes what occurs in two distinct words, and so no whole word unless it is
+    # part of another: written twice in a row it is.
+    twice = [(part + part, 1) for part, count in parts if count > 1 and len(part) > 1]
+    scored = _train(models.Unigram(), unigram_trainer, parts + twice)["vocab"]
+    return SubwordTokenizer("unigram", config.lowercase, _repeatable(scored))
+
+
+def library_version() -> str | None:
+    """The version of the ``tokenizers`` library, or none if it is not installed."""
+    try:
+        import tokenizers
+    except ImportError:
+        return None
+    return str(tokenizers.__version__)
+
+
+def _repeatable(scored: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """The subwords with scores and an order that are the same from run to run.
+
+    The library sums in the order of a hash table, which changes the last digits. The characters
+    that it keeps only so that every word can be split it ranks by that order too, 1e-4 apart from
+    below the least likely subword: here they are as likely as that subword.
+    """
+    least = min((score for subword, score in scored if len(subword) > 1), default=0.0)
+    ranked_up_to = least + 1e-4 * sum(len(subword) == 1 for subword, _ in scored)
+    rounded = [
+        (subword, round(least if len(subword) == 1 and score <= ranked_up_to else score, 4))
+        for subword, score in scored
+    ]
+    return tuple(sorted(rounded, key=lambda entry: (-entry[1], entry[0])))
+
+
+def split_texts(tokenizer: SubwordTokenizer, texts: TokenizedTexts) -> TokenizedTexts:
+    """Texts of words as texts of subwords; each distinct word is split once."""
+    index: dict[str, int] = {}
+    split = map(tokenizer.split_word, texts.words)
+    subwords = Sentences.from_lists(
+        [[index.setdefault(subword, len(index)) for subword in word] for word in split]
+    )
+    tokens = subwords.select(texts.ids)
+    # Subwords up to the end of each text; a text without words ends where it starts.
+    lengths = np.diff(tokens.offsets[np.cumsum(texts.lengths)], prepend=0).astype(np.int32)
+    return TokenizedTexts(list(index), tokens.ids, lengths)
+
+
+def _train(model: Any, trainer: Any, parts: list[tuple[str, int]]) -> dict[str, Any]:
+    """Train a model of the library; returns the library's own description of it."""
+    import tokenizers
+
+    library = tokenizers.Tokenizer(model)
+    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    # Several threads sum probabilities in an order that changes from run to run.
+    threads = {"TOKENIZERS_PARALLELISM": os.environ.get("TOKENIZERS_PARALLELISM")}
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    try:
+        library.train_from_iterator((" ".join([part] * count) for part, count in parts), trainer)
+    finally:
+        del os.environ["TOKENIZERS_PARALLELISM"]
+        os.environ.update({name: value for name, value in threads.items() if value is not None})
+    described: dict[str, Any] = json.loads(library.to_str())["model"]
+    return described
 
 
 def unit_of(preset: str) -> str:
     """What a token of a preset is called: ``word``, ``subword`` or ``character``."""
-    if preset in subwords.LEARNED:
+    if preset in LEARNED:
         return "subword"
     return "character" if preset == "characters" else "word"
 
@@ -25,10 +255,11 @@ def learn_tokenizer(
     config: TextConfig, texts: Iterable[str], processes: int = 1
 ) -> tuple[AnyTokenizer, TokenizedTexts]:
     """The tokenizer of ``config``, learned if need be, and ``texts`` tokenized in one pass."""
-    if config.tokenizer in subwords.LEARNED:
-        words = tokenize_texts(subwords.word_tokenizer(config.lowercase), texts, processes)
-        learned = subwords.learn_subwords(config, words)
-        return learned, subwords.split_texts(learned, words)
+    if config.tokenizer in LEARNED:
+        splitter = Tokenizer("words", config.lowercase, runs=True)
+        words = tokenize_texts(splitter, texts, processes)
+        learned = learn_subwords(config, words)
+        return learned, split_texts(learned, words)
     tokenizer = Tokenizer(cast("Preset", config.tokenizer), config.lowercase)
     return tokenizer, tokenize_texts(tokenizer, texts, processes)
 
@@ -56,9 +287,8 @@ class Encoder:
         change the result.
         """
         tokenizer, tokenized = learn_tokenizer(config, texts, processes)
-        words = tokenized.words
-        vocabulary = Vocabulary.most_frequent(words, tokenized.counts, config)
-        ids = np.array([*vocabulary.ids(words), UNKNOWN], np.int32)  # last: an empty text
+        vocabulary = Vocabulary.most_frequent(tokenized.words, tokenized.counts, config)
+        ids = vocabulary.ids_of_tokenized(tokenized.words)
         filled = tokenized.without_empty()
         return cls(tokenizer, vocabulary), Sentences.from_flat(ids[filled.ids], filled.lengths)
 
@@ -94,15 +324,15 @@ class Encoder:
         if not isinstance(values, dict):
             raise ValueError("the top level is not an object")  # noqa: TRY004
         preset, lowercase, words = map(values.get, ("preset", "lowercase", "vocabulary"))
-        if preset not in (*PRESETS, *subwords.LEARNED):
-            names = ", ".join((*PRESETS, *subwords.LEARNED))
+        if preset not in (*PRESETS, *LEARNED):
+            names = ", ".join((*PRESETS, *LEARNED))
             raise ValueError(f"preset={preset!r} must be one of {names}")
         if not isinstance(lowercase, bool):
             raise ValueError(f"lowercase={lowercase!r} must be true or false")  # noqa: TRY004
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("vocabulary must be a list of strings")
         tokenizer: AnyTokenizer
-        if preset in subwords.LEARNED:
+        if preset in LEARNED:
             tokenizer = SubwordTokenizer.from_values(preset, lowercase, values)
         else:
             tokenizer = Tokenizer(preset, lowercase)

@@ -1,6 +1,6 @@
 """Splitting a text into tokens, the same in training and in prediction.
 
-Four presets; ``dcnn.text.subwords`` has two more, which are learned:
+Four presets; ``dcnn.text.encoder`` has two more, which are learned:
 
 - ``words``: any language. A word is a run of letters, digits and their combining marks, with the
   apostrophes inside it; a number keeps its points and commas; every other visible character is a
@@ -47,6 +47,7 @@ _SPACELESS = (
     "\u1000-\u102a\u103f\u1780-\u17b3"
 )
 _JOINERS = "\u200c\u200d"  # zero-width, but part of the word in Persian and Indic scripts
+_WITHOUT_JOINERS = str.maketrans("\u2019", "'", _JOINERS)
 _INVISIBLE = (
     "\\s\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
@@ -106,7 +107,7 @@ class Tokenizer:
     """One of the presets; calling it splits a text.
 
     ``runs`` keeps neighbouring letters of a script without spaces together in ``words``, for
-    ``dcnn.text.subwords`` to split.
+    ``dcnn.text.encoder`` to split.
     """
 
     preset: Preset = "words"
@@ -124,7 +125,8 @@ class Tokenizer:
             case "tweet":
                 return list(map(_tweet_word, _split_words(_masked(text))))
             case "characters":
-                return _split_characters(self._cased(text))
+                text = self._cased(text).translate(_WITHOUT_JOINERS)
+                return list(_GAPS.sub(GAP, text).strip(GAP))
 
     def spell(self, token: str) -> str:
         """What a token adds to a text: a word has a space before it."""
@@ -164,9 +166,3 @@ def _split_words(text: str, runs: bool = False) -> list[str]:
     if text.isascii():
         return _ASCII_TOKEN.findall(text)
     return _unicode_token(runs).findall(text.replace("\u2019", "'"))
-
-
-def _split_characters(text: str) -> list[str]:
-    for joiner in _JOINERS:  # part of a word, and invisible
-        text = text.replace(joiner, "")
-    return list(_GAPS.sub(GAP, text.replace("\u2019", "'")).strip(GAP))

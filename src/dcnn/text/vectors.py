@@ -6,7 +6,7 @@ in bounded memory: only the vectors of words in the vocabulary are kept.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -23,8 +23,8 @@ from dcnn.text.vocabulary import Ints, Vocabulary
 logger = logging.getLogger("dcnn")
 
 Floats = NDArray[np.floating[Any]]
-Wanted = dict[bytes, int]  # words as UTF-8 and their ids
-Entries = Iterator[tuple[int, Floats]]  # ids of wanted words and their vectors
+Wanted = Container[bytes] | None  # words as UTF-8; none is every word
+Entries = Iterator[tuple[bytes, Floats]]  # wanted words and their vectors
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,12 @@ class WordVectors:
 
 def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
     """Find the vectors of a vocabulary."""
-    wanted = {
-        word.encode("utf-8", "replace"): index for index, word in enumerate(vocabulary.words, 1)
-    }
+    encoded = (word.encode("utf-8", "replace") for word in vocabulary.words)
+    wanted = {word: index for index, word in enumerate(encoded, start=1)}
     found: dict[int, Floats] = {}
     with open_bytes(path) as stream:
-        for index, vector in _read_entries(path, stream, wanted):
-            found.setdefault(index, vector)
+        for word, vector in _read_entries(path, stream, wanted):
+            found.setdefault(wanted[word], vector)
     words = len(vocabulary) - 1
     if not found:
         raise DataError(f"{path} has a vector for none of the {words} words of the vocabulary")
@@ -85,23 +84,14 @@ def with_vector_words(encoder: Encoder, config: TextConfig) -> Encoder:
     """``encoder`` with the first ``config.vectors_words`` words of the vectors after its own."""
     if not config.vectors_words:
         return encoder
-    words = _EveryWord()
+    words: dict[bytes, None] = {}
     path = Path(config.vectors)
     with open_bytes(path) as stream:
-        for _ in _read_entries(path, stream, words):
+        for word, _ in _read_entries(path, stream, None):
+            words[word] = None
             if len(words) >= config.vectors_words:
                 break
     return encoder.with_words(word.decode("utf-8", "replace") for word in words)
-
-
-class _EveryWord(dict[bytes, int]):
-    """Contains all words, and remembers which were looked up."""
-
-    def __contains__(self, word: object) -> bool:
-        return True
-
-    def __missing__(self, word: bytes) -> int:
-        return self.setdefault(word, len(self))
 
 
 def _read_entries(path: Path, stream: BinaryIO, wanted: Wanted) -> Entries:
@@ -145,11 +135,12 @@ def _read_text(
     path: Path, lines: Iterator[bytes], wanted: Wanted, dimensions: int, first_line: int
 ) -> Entries:
     for number, line in enumerate(lines, start=first_line):
-        parts = line.rstrip().rsplit(b" ", dimensions)  # a word may hold spaces itself
-        if parts == [b""] or (len(parts) > dimensions and parts[0] not in wanted):
+        word, *numbers = line.rstrip().rsplit(b" ", dimensions)  # a word may hold spaces itself
+        unwanted = wanted is not None and word not in wanted
+        if (not numbers and not word) or (len(numbers) == dimensions and unwanted):
             continue
         try:
-            vector = np.array(parts[1:], dtype=np.float32)
+            vector = np.array(numbers, dtype=np.float32)
         except ValueError:
             vector = np.empty(0, np.float32)
         if len(vector) != dimensions or not np.isfinite(vector).all():
@@ -157,7 +148,7 @@ def _read_text(
                 f"{path}, line {number}: expected a word and {dimensions} finite numbers; "
                 f"got {line[:60]!r}"
             )
-        yield wanted[parts[0]], vector
+        yield word, vector
 
 
 def _read_binary(
@@ -173,9 +164,9 @@ def _read_binary(
                 )
             buffer, position = buffer[position:] + more, 0
         word = buffer[position:space].lstrip(b"\n")
-        if word in wanted:
+        if wanted is None or word in wanted:
             vector = np.frombuffer(buffer, "<f4", dimensions, space + 1).copy()  # frees the buffer
             if not np.isfinite(vector).all():
                 raise DataError(f"{path}: vector {number + 1} holds values that are not finite")
-            yield wanted[word], vector
+            yield word, vector
         position = space + 1 + size

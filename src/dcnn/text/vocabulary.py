@@ -66,6 +66,10 @@ class Vocabulary:
         look_up = self._ids.get
         return [look_up(token, UNKNOWN) for token in tokens]
 
+    def ids_of_tokenized(self, words: Iterable[str]) -> Ints:
+        """(words + 1,) ids of the words of ``TokenizedTexts``, and of the token of empty texts."""
+        return np.array([*self.ids(words), UNKNOWN], np.int32)
+
 
 @dataclass(frozen=True)
 class Sentences:
@@ -145,12 +149,9 @@ class TokenizedTexts(NamedTuple):
 
 # Texts that a process tokenizes at a time: enough to pay for sending them, few enough to hold many.
 CHUNK_SIZE = 20_000
-
-# Chunks read ahead per process, so that none waits for the next and memory stays bounded.
-CHUNKS_AHEAD = 2
+CHUNKS_AHEAD = 2  # per process, so that none waits for the next and memory stays bounded
 
 _log = logging.getLogger("dcnn")
-
 _T = TypeVar("_T")
 
 
@@ -168,10 +169,9 @@ def tokenize_texts(
     remaining = iter(texts)
     chunks = iter(lambda: list(islice(remaining, chunk_size)), [])
     opening = list(islice(chunks, 2))
-    chunks = chain(opening, chunks)
     if processes < 2 or len(opening) < 2:
-        return _merge(map(work, chunks))
-    return _merge(_in_processes(work, chunks, processes))
+        return _merge(map(work, chain(opening, chunks)))
+    return _merge(_in_processes(work, chain(opening, chunks), processes))
 
 
 class _Index(dict[str, int]):
@@ -195,13 +195,15 @@ def tokenize_chunk(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizedTexts
 
 def _merge(chunks: Iterable[TokenizedTexts]) -> TokenizedTexts:
     index = _Index()
-    ids: list[Ints] = [np.empty(0, np.int32)]
-    lengths: list[Ints] = [np.empty(0, np.int32)]
+    ids, lengths = [], []
     for chunk in chunks:
         merged = np.array([index[word] for word in chunk.words], np.int32)
         ids.append(merged[chunk.ids])
         lengths.append(chunk.lengths)
-    return TokenizedTexts(list(index), np.concatenate(ids), np.concatenate(lengths))
+    none = np.empty(0, np.int32)
+    return TokenizedTexts(
+        list(index), np.concatenate([none, *ids]), np.concatenate([none, *lengths])
+    )
 
 
 def _in_processes(

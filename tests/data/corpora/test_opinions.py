@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from dcnn.data.corpora.opinions import Opinion, generate, lexicon, skeletons
+from dcnn.data.corpora.opinions import Opinion, blanked, generate, lexicon, skeletons
 from dcnn.text.tokenizer import Tokenizer
 
 LEXICON = lexicon()
@@ -142,7 +142,7 @@ def test_no_skeleton_comes_from_two_patterns() -> None:
         for pattern in patterns:
             for skeleton in skeletons(pattern):
                 for form in (skeleton.form, skeleton.twin or skeleton.form):
-                    owners[form.blanked].add(pattern)
+                    owners[blanked(form)].add(pattern)
     assert max(map(len, owners.values())) == 1
 
 

@@ -39,7 +39,13 @@ def fetch_corpus(
     paths: list[Path] = []
     for download in corpus.downloads:
         if not all(file.is_at(folder / file.name) for file in download.result):
-            _Transfer(download, folder, progress, timeout).run()
+            transfer = _Transfer(download, folder, progress, timeout)
+            path = folder / download.file.name
+            if not download.file.is_at(path):
+                transfer.install(path)
+            if download.unpack:
+                transfer.unpack(path)
+                path.unlink()
         paths += (folder / file.name for file in download.result)
     return paths
 
@@ -61,16 +67,7 @@ class _Transfer:
     def part(self) -> Path:
         return self.folder / f"{self.download.file.name}{UNFINISHED}"
 
-    def run(self) -> None:
-        """Download the file unless it is here, and unpack it if it is an archive."""
-        path = self.folder / self.download.file.name
-        if not self.download.file.is_at(path):
-            self._install(path)
-        if self.download.unpack:
-            self._unpack(path)
-            path.unlink()
-
-    def _install(self, path: Path) -> None:
+    def install(self, path: Path) -> None:
         known = self.download.file
         while (have := self._received()) != known.size:
             try:
@@ -133,7 +130,7 @@ class _Transfer:
             raise self._failed(f"the server cannot be reached ({reason})") from error
         return cast("http.client.HTTPResponse", response)
 
-    def _unpack(self, archive: Path) -> None:
+    def unpack(self, archive: Path) -> None:
         """Unpack the wanted members of an archive, each whole or not at all."""
         for member, known in self.download.unpack.items():
             digest = hashlib.sha256()

@@ -2,16 +2,8 @@
 
 Every sentence is generated, none was collected: patterns are filled with words (``opinions.toml``,
 which explains them) by a seeded generator, so that a model can be trained and shown without a
-download. It is a demonstration, not a benchmark of sentiment.
-
-Design. The label of a sentence follows from its structure: what a negator reaches ("nobody would
-call the plot dull", but "not only clever but funny"), which clause a connective lets win, whether a
-degree word turns what it modifies ("hardly", "anything but", "too clever to be dull"), which side
-of a comparison is the reviewed work, and whether an opinion is the outcome or was the expectation.
-The words alone say little. Sentences come in couples, one per label, from one skeleton and with the
-same opening and ending: neither length nor punctuation nor a function word gives the label away.
-Where the pattern allows it the two are twins, with the same bag of words. Opinion words occur with
-both labels, only somewhat more often with their own, since some sentences are plain.
+download. It is a demonstration, not a benchmark of sentiment. The label of a sentence follows from
+its structure, and its words alone say little.
 
 Split. Train, dev and test share neither skeletons, which are sentences without opening and ending,
 their nouns and opinion words blanked, nor pairs of a noun and a word said of it, such as (plot,
@@ -29,6 +21,7 @@ from functools import cache, cached_property
 from itertools import chain, cycle, product
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 _LABELS = {1: "positive", -1: "negative"}  # by polarity
 
@@ -83,87 +76,80 @@ _BLANKS = {"a": "adjective", "v": "verdict", "d": "verb", "i": "verb", "c": "com
 _OTHER = {"w": "r", "r": "w", "+": "-", "-": "+", "1": "2", "2": "1"}
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """A gap in a form."""
 
     sign: int  # 0 for a noun; 1 for a word of the sentence's polarity, -1 for the opposite one
     kind: str  # the letter that says what fits
     key: str  # kind and number, the slot's name within its form
-    subjects: tuple[str, ...]  # keys of the nouns that an opinion is about; empty for a noun
+    subjects: list[str]  # keys of the nouns that an opinion is about; empty for a noun
 
 
-@dataclass(frozen=True)
-class Form:
-    """A skeleton: a sentence with its choices made and its slots open."""
+@cache
+def _slots(form: str) -> list[Slot]:
+    """The slots of a form, a sentence with its choices made, from left to right."""
+    found = _SLOT.findall(form)
+    nouns = [kind + number for sign, kind, number in found if not sign]
 
-    text: str
+    def subjects(number: str) -> list[str]:
+        tied = [noun for noun in nouns if number and noun.endswith(number)]
+        aspects = [noun for noun in nouns if noun in ("n", "m")]
+        return tied or aspects or [noun for noun in nouns if noun in ("w", "r")]
 
-    @cached_property
-    def slots(self) -> tuple[Slot, ...]:
-        """The slots from left to right."""
-        found = [match.groups() for match in _SLOT.finditer(self.text)]
-        nouns = [kind + number for sign, kind, number in found if not sign]
+    return [
+        Slot(_SIGNS[sign], kind, kind + number, subjects(number) if sign else [])
+        for sign, kind, number in found
+    ]
 
-        def subjects(number: str) -> tuple[str, ...]:
-            tied = tuple(noun for noun in nouns if number and noun.endswith(number))
-            aspects = tuple(noun for noun in nouns if noun in ("n", "m"))
-            return tied or aspects or tuple(noun for noun in nouns if noun in ("w", "r"))
 
-        return tuple(
-            Slot(_SIGNS[sign], kind, kind + number, subjects(number) if sign else ())
-            for sign, kind, number in found
-        )
+def blanked(form: str) -> str:
+    """The form for people: what fits is named, the signs are left out."""
+    return _SLOT.sub(lambda slot: f"[{_BLANKS.get(slot['kind'], 'noun')}]", form)
 
-    @property
-    def blanked(self) -> str:
-        """The form for people: what fits is named, the signs are left out."""
-        return _SLOT.sub(lambda slot: f"[{_BLANKS.get(slot['kind'], 'noun')}]", self.text)
 
-    def filled(self, filling: dict[str, str]) -> str:
-        """The sentence with the words of ``filling``, by key, and the articles they ask for."""
-        text = _SLOT.sub(lambda slot: filling[slot["kind"] + slot["number"]], self.text)
-        return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text)
+def _filled(form: str, filling: dict[str, str]) -> str:
+    """The sentence with the words of ``filling``, by key, and the articles they ask for."""
+    text = _SLOT.sub(lambda slot: filling[slot["kind"] + slot["number"]], form)
+    return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text)
 
-    @property
-    def own_twin(self) -> "Form | None":
-        """The form with its work and rival, or its numbers 1 and 2, exchanged."""
-        if any(slot.kind == "r" for slot in self.slots):
-            return self._exchanged("sign", "kind")
-        if {slot.sign for slot in self.slots if slot.key[1:]} >= {1, -1}:
-            return self._exchanged("number")
+
+def _own_twin(form: str) -> str | None:
+    """The form with its work and rival, or its numbers 1 and 2, exchanged."""
+    if any(slot.kind == "r" for slot in _slots(form)):
+        exchanged = {"sign", "kind"}
+    elif {slot.sign for slot in _slots(form) if slot.key[1:]} >= {1, -1}:
+        exchanged = {"number"}
+    else:
         return None
 
-    def _exchanged(self, *parts: str) -> "Form":
-        def exchange(slot: re.Match[str]) -> str:
-            values = slot.groupdict()
-            others = {part: _OTHER.get(values[part], values[part]) for part in parts}
-            return "{" + "".join((values | others).values()) + "}"
+    def exchange(slot: re.Match[str]) -> str:
+        parts = slot.groupdict().items()
+        return "".join(
+            _OTHER.get(part, part) if name in exchanged else part for name, part in parts
+        )
 
-        return Form(_SLOT.sub(exchange, self.text))
+    return _SLOT.sub(lambda slot: "{" + exchange(slot) + "}", form)
 
 
-@dataclass(frozen=True)
-class Skeleton:
+class Skeleton(NamedTuple):
     """One combination of a pattern's choices."""
 
     choices: tuple[tuple[int, str], ...]  # with the place of each in the pattern
-    form: Form
-    twin: Form | None  # says the opposite in the same words
+    form: str
+    twin: str | None  # says the opposite in the same words
 
 
 def skeletons(pattern: str) -> Iterator[Skeleton]:
     """Every skeleton of ``pattern``, in a fixed order."""
     first, _, second = pattern.partition(" || ")
     for options in product(*(choice.split("|") for choice in _CHOICE.findall(first))):
-        form = _choose(first, options)
-        twin = _choose(second, options) if second else form.own_twin
-        yield Skeleton(tuple(enumerate(options)), form, twin)
+        form, twin = (_choose(some, options) for some in (first, second))
+        yield Skeleton(tuple(enumerate(options)), form, twin or _own_twin(form))
 
 
-def _choose(pattern: str, options: tuple[str, ...]) -> Form:
+def _choose(pattern: str, options: tuple[str, ...]) -> str:
     remaining = iter(options)
-    return Form(" ".join(_CHOICE.sub(lambda _: next(remaining), pattern).split()))
+    return " ".join(_CHOICE.sub(lambda _: next(remaining), pattern).split())
 
 
 _HELD_OUT_SKELETONS = {"test": 0.2, "dev": 0.12}
@@ -244,13 +230,12 @@ def _split_skeletons(rng: Random, patterns: Sequence[str]) -> dict[str, list[lis
         kept = Counter(choice for skeleton in shuffled for choice in skeleton.choices)
         floor = {choice: max(2, count / 2) for choice, count in kept.items()}
         own: dict[str, list[Skeleton]] = {split: [] for split in splits}
-        limits = {
-            split: max(1, share * len(shuffled)) for split, share in _HELD_OUT_SKELETONS.items()
-        }
         for skeleton in shuffled:
-            split = next((name for name in limits if len(own[name]) < limits[name]), "train")
-            if any(kept[choice] <= floor[choice] for choice in skeleton.choices):
-                split = "train"
+            split = "train"
+            if all(kept[choice] > floor[choice] for choice in skeleton.choices):
+                shares = _HELD_OUT_SKELETONS.items()
+                room = (s for s, share in shares if len(own[s]) < max(1, share * len(shuffled)))
+                split = next(room, "train")
             if split != "train":
                 kept.subtract(skeleton.choices)
             own[split].append(skeleton)
@@ -297,18 +282,17 @@ class _Writer:
             (skeleton.form, filling, label),
             (skeleton.twin or skeleton.form, other, -label),
         ):
-            self.uses.update((words[slot.key], polarity) for slot in form.slots if slot.sign)
-            text = _sentence(form.filled(words), opener, closer)
-            pairs = (
-                (words[noun], words[slot.key]) for slot in form.slots for noun in slot.subjects
-            )
-            couple.append(Opinion(text, _LABELS[polarity], construct, form.blanked, tuple(pairs)))
+            said = [(slot.subjects, words[slot.key]) for slot in _slots(form) if slot.sign]
+            self.uses.update((word, polarity) for _, word in said)
+            pairs = tuple((words[noun], word) for nouns, word in said for noun in nouns)
+            text = _sentence(_filled(form, words), opener, closer)
+            couple.append(Opinion(text, _LABELS[polarity], construct, blanked(form), pairs))
         return couple
 
-    def _fill(self, form: Form, label: int) -> dict[str, str]:
+    def _fill(self, form: str, label: int) -> dict[str, str]:
         """Words for the slots, by key; nothing if some slot has none left."""
         filling: dict[str, str] = {}
-        for slot in sorted(form.slots, key=lambda slot: slot.sign != 0):  # nouns first
+        for slot in sorted(_slots(form), key=lambda slot: slot.sign != 0):  # nouns first
             taken = filling.values()
             if not slot.sign:
                 nouns = [noun for noun in lexicon().nouns_by_kind[slot.kind] if noun not in taken]

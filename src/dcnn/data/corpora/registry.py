@@ -8,7 +8,7 @@ the largest takes a fraction of a second. ``registry.toml`` has the files and th
 
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +24,7 @@ GLOVE_DIMENSIONS = 100
 UNFINISHED = ".part"  # suffix of an incomplete download
 
 
-@dataclass(frozen=True)
-class KnownFile:
+class KnownFile(NamedTuple):
     """A file and what its bytes must be; without a SHA-256, only the size is known."""
 
     name: str
@@ -54,10 +53,7 @@ Form = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Download:
-    """A file to download, and the file that each wanted member of it becomes.
-
-    An archive of which members are wanted is not kept.
-    """
+    """A file to download, and the file that each wanted member becomes of an archive not kept."""
 
     url: str
     file: KnownFile
@@ -81,10 +77,6 @@ class Corpus:
     unit: str  # what ``count`` counts
     count: Callable[[Path, str], int]  # reads a whole part, from a path and a member
     citation: str  # whom to cite, and the terms of the corpus
-
-    def files(self) -> Iterator[KnownFile]:
-        """The files of all forms."""
-        return (part.file for form in self.forms for part in form)
 
 
 def count_vectors(path: Path, member: str = "") -> int:
@@ -145,10 +137,10 @@ def get_corpus(name: str, corpora: Mapping[str, Corpus] = CORPORA) -> Corpus:
 def find_corpus(
     name: str, data: Path, *, check: bool = True, corpora: Mapping[str, Corpus] = CORPORA
 ) -> dict[str, Source]:
-    """Where the parts of a corpus are, by their roles.
+    """Where the parts of a corpus (``sst``, ``trec``, ``twitter``, ``glove``) are, by their roles.
 
     Args:
-        name: ``sst``, ``trec``, ``twitter`` or ``glove``.
+        name: of the corpus.
         data: the data folder; see ``data_folder``.
         check: whether the files must be the known ones; a sample made on purpose is not.
         corpora: the corpora that are known.
@@ -172,8 +164,7 @@ def find_form(corpus: Corpus, data: Path) -> Form | None:
 
 def require_form(corpus: Corpus, data: Path) -> Form:
     """The form in which a corpus is there; if there is none, the error says how to get it."""
-    found = find_form(corpus, data)
-    if found is not None:
+    if found := find_form(corpus, data):
         return found
     folder = data / corpus.folder
     # Of the form of which most is there.
@@ -206,7 +197,7 @@ def check_file(corpus: Corpus, path: Path, known: KnownFile) -> None:
     else:
         state = "it was cut short" if size < known.size else "it was altered"
         fault = f"has {size:,} bytes where {known.size:,} are expected: {state}"
-    for other in corpus.files():
+    for other in (part.file for form in corpus.forms for part in form):
         if other.sha256 and other.is_at(path):
             fault = f"is {other.name} under another name"
     raise DataError(f"{path} {fault}; delete it and run: dcnn data fetch {corpus.name}")
