@@ -3,12 +3,10 @@
 A scored shard is a Parquet file that is written atomically, and whose metadata holds digests of
 what it was made from: the input, the model and the settings. A new run skips the files that
 match, and writes the others. So a worker may die at any moment, and two may even score the same
-shard: no row is lost or written twice. The names of the files sort like the inputs, and rows keep
-their order.
+shard: no row is lost or written twice. The names of the files sort like the inputs.
 
-On Ray Data, a pool of workers scores one shard per task. Only paths go to the workers and only
-counts come back; the disk, which all machines must share, has the rest. Ray restarts a worker that
-dies and repeats its task.
+On Ray Data, a pool of workers scores one shard per task. Only paths and counts are sent; the disk,
+which all machines must share, has the rest. Ray restarts a worker that dies and repeats its task.
 """
 
 import glob
@@ -37,12 +35,7 @@ from dcnn.predictor import Predictor
 CHUNK = 4096  # texts predicted together
 ATTEMPTS = 4  # at a shard whose workers die
 MADE_FROM = "dcnn.made_from"  # in the metadata of a scored shard
-
 DIGITS = 5  # of a shard's number, at least
-_LONGEST_STEM = 80
-
-CONNECT_SECONDS = 5.0
-OBJECT_STORE = 1 << 27  # bytes of Ray's; only paths and counts go through it
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,7 @@ def plan_shards(source: Path, output: Path) -> list[Shard]:
     shards = []
     for number, path in enumerate(sources):
         stem = path.name[: path.name.lower().rfind(bare_suffix(path))]
-        name = f"{number:0{digits}}-{stem[:_LONGEST_STEM]}{PARQUET}"
+        name = f"{number:0{digits}}-{stem[:80]}{PARQUET}"
         shards.append(Shard(path.absolute(), output.absolute() / name))
     if any(is_shard(source, shard.target) for shard in shards):
         raise UserError(
@@ -122,8 +115,7 @@ def score_shard(predictor: Predictor, config: ScoringConfig, shard: Shard) -> Ou
     try:
         inputs = {"input": file_sha256(shard.source), **asdict(config)}
         made_from = json.dumps(inputs, sort_keys=True)
-        kept = _rows_of(shard.target, made_from)
-        if kept is not None:
+        if (kept := _rows_of(shard.target, made_from)) is not None:
             return Outcome(kept, kept=True)
         if len(_half_written(shard)) >= ATTEMPTS:
             raise DataError(
@@ -198,7 +190,7 @@ def score_on_ray(
     from ray.data import ActorPoolStrategy
 
     with _ray(address, workers) as cpus:
-        rows = [{"source": str(s.source), "target": str(s.target)} for s in shards]
+        rows = [{"source": str(shard.source), "target": str(shard.target)} for shard in shards]
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         data.context.enable_progress_bars = False
         # By default Ray restarts a worker that died, and repeats its task, without limit.
@@ -232,7 +224,7 @@ def _ray(address: str | None, workers: int | None) -> Iterator[int]:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     address = address or os.environ.get("RAY_ADDRESS")
     if started and address is None:
-        quiet |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
+        quiet |= {"include_dashboard": False, "object_store_memory": 1 << 27}  # for paths, counts
         ray.init("local", num_cpus=workers, **quiet)
     elif started and address is not None:
         check_reachable(address)
@@ -259,7 +251,7 @@ def check_reachable(address: str) -> None:
     if not port.isdecimal():  # such as "auto"
         return
     try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
         raise _unreachable(address, str(error)) from error
 

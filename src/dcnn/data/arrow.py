@@ -5,9 +5,10 @@ file is opened. The types of the columns are checked before the first row, and e
 validated before its values are used: a damaged file must not crash the process. Rows count from 1.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,28 +37,26 @@ class ArrowTable:
     hint: ClassVar[str] = ""
     typed: ClassVar[bool] = True
 
-    def sample(self) -> list[Mapping[str, object]]:
+    def sample(self) -> list[dict[str, object]]:
         """The first rows of the columns of strings, to guess the columns from."""
-        texts = [field.name for field in self.schema if _is(field.type, *_STRINGS)]
-        with _named_damage(self.path):
-            for batch in _batches(self.path, self.schema, texts):
-                if batch.num_rows:
-                    return list(batch.slice(0, SAMPLED_ROWS).to_pylist())
-        return []
+        strings = [field.name for field in self.schema if _is(field.type, *_STRINGS)]
+        return list(islice(self._values(strings), SAMPLED_ROWS))
 
     def rows(self, columns: Columns) -> Iterator[Record]:
         """All rows, with these columns."""
         _check_types(self.path, self.schema, columns)
-        source, names, number = str(self.path), columns.names, 0
-        with _named_damage(self.path):
-            for batch in _batches(self.path, self.schema, names):
-                values = [batch.column(name).to_pylist() for name in names]
-                for row in zip(*values, strict=True):
-                    number += 1
-                    place = Place(source, number, "row")
-                    yield Record(place, dict(zip(names, row, strict=True)))
+        source, number = str(self.path), 0
+        for number, values in enumerate(self._values(columns.names), start=1):
+            yield Record(Place(source, number, "row"), values)
         if not number:
             raise NoRowsError(f"{self.path} has columns but no rows; add at least one row")
+
+    def _values(self, names: list[str]) -> Iterator[dict[str, object]]:
+        with _named_damage(self.path):
+            for batch in _batches(self.path, self.schema, names):
+                columns = [batch.column(name).to_pylist() for name in names]
+                for row in zip(*columns, strict=True):
+                    yield dict(zip(names, row, strict=True))
 
 
 @contextmanager

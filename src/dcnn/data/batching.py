@@ -70,11 +70,10 @@ def make_batch(examples: Examples, indices: Ints) -> Batch:
 
 
 def make_part(examples: Examples, indices: Ints, places: Ints, sentences: int, words: int) -> Batch:
-    """Pad the examples at ``indices``, a part of a batch shared by several processes; see ``Part``.
+    """Pad the examples at ``indices``, the ``Part`` of a batch that this process computes.
 
-    Weights scale the mean loss of the part to its share of the mean loss of the whole, so that the
-    parts of all processes add up to the loss of one process. A process without any of the sentences
-    takes one with weight 0.
+    Weights scale its mean loss to its share of that of the whole batch, so that all parts add up to
+    the loss of one process. A process without any of the sentences takes one with weight 0.
     """
     share = len(indices) / sentences
     if not len(indices):

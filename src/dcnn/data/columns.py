@@ -6,9 +6,7 @@ guess is logged together with the option that overrides it.
 
 A frame is one of pandas, polars, pyarrow or Hugging Face; none of these is imported. It is
 recognized by its named columns, a column by a method that gives its values as a list; pyarrow reads
-whatever else exports Arrow (``__arrow_c_stream__``). Rows of frames count from 0.
-
-Values and names of a user's data appear in messages quoted, escaped and never long (``shown``).
+whatever else exports Arrow. Values in messages are quoted, escaped and never long (``shown``).
 """
 
 import difflib

@@ -242,9 +242,9 @@ def check_training_labels(examples: LabelledTexts, *, splits: bool) -> None:
     """
     labels = examples.labels
     if not examples.multi_label:
-        counts = Counter(labels)
+        source, counts = examples.source, Counter(labels)
         check_label_counts(
-            counts, examples.source, lambda i: examples.where(labels.index(i)), splits
+            counts, source, lambda label: examples.where(labels.index(label)), splits
         )
     elif len(found := set(chain.from_iterable(labels))) < 2:
         names = f"the label {shown(found.pop())} alone" if found else "no label at all"

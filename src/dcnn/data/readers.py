@@ -2,16 +2,15 @@
 
 A folder, or a pattern in quotes such as ``'shards/*.parquet'``, names many files. Hidden files and
 those whose names begin with an underscore are skipped, as other engines do. The columns of all
-files are those found in the first one. Rows come one by one (``read_rows``) or all together
-(``read_labelled``). Whatever a file can have wrong is a ``DataError`` that gives the file, the line
-or row, the value and the remedy.
+files are those found in the first one. Whatever a file can have wrong is a ``DataError`` that gives
+the file, the line or row, the value and the remedy.
 """
 
 import copy
 import glob
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -32,9 +31,8 @@ from dcnn.files import COMPRESSIONS, bare_suffix, check_readable
 
 LINES = (*SEPARATORS, *records.JSON_LINES, PLAIN)
 
-# Files beside the shards: JSON of Hugging Face's ``save_to_disk``, and a sign of a model folder.
+# Files of Hugging Face's ``save_to_disk`` beside the shards.
 _NO_DATA = ("dataset_info.json", "dataset_dict.json", "state.json")
-_MODEL_FILE = "model.safetensors"
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 
 _log = logging.getLogger("dcnn")
@@ -69,10 +67,8 @@ class TableOptions:
             )
 
 
-_DEFAULTS = TableOptions()
-
-
 Table = LineTable | ArrowTable
+_DEFAULTS = TableOptions()
 
 
 def is_table(path: Path) -> bool:
@@ -100,7 +96,7 @@ def open_table(
 def find_shards(source: Path, *, log: bool = True) -> list[Path]:
     """The files that ``source`` names, sorted by path: one, those of a folder, or of a pattern."""
     if source.is_dir():
-        if (source / _MODEL_FILE).exists():
+        if (source / "model.safetensors").exists():
             raise DataError(
                 f"{source} is a folder that holds a model; name a file or folder of data"
             )
@@ -142,19 +138,15 @@ def _matching(pattern: Path) -> list[Path]:
     parts = list(pattern.parts)
     first = next(index for index, part in enumerate(parts) if glob.has_magic(part))
     root, rest = Path(*parts[:first]), parts[first:]
-    if rest[-1] == "**":
-        rest.append("*")
+    rest += ["*"] if rest[-1] == "**" else []
     try:
         found = list(root.glob(str(Path(*rest))))
     except ValueError as error:
         raise DataError(
             f"{pattern}: not a pattern ({error}); write ** alone, as in a/**/*.csv"
         ) from error
-
-    def is_hidden(parts: Iterable[str]) -> bool:
-        return any(part.startswith(".") for part in parts)
-
-    return [p for p in found if is_hidden(rest) or not is_hidden(p.relative_to(root).parts)]
+    keeps_hidden = "/." in f"/{Path(*rest).as_posix()}"
+    return [p for p in found if keeps_hidden or "/." not in f"/{p.relative_to(root).as_posix()}"]
 
 
 def _is_skipped(path: Path) -> bool:
@@ -194,6 +186,10 @@ class ShardReader:
         options = self.options
         with open_table(path, options, stream) as table:
             columns = self._columns(path, table)
+            # A column that was guessed by elimination may be the first row of the data.
+            guessed = (columns.label or "").lower() not in column_choice.LABEL_NAMES
+            guessed = guessed and options.label_column is None
+            may_lack_header = guessed and options.header and bare_suffix(path) in SEPARATORS
             for record in table.rows(columns):
                 place, text = record.place, record.value(columns.text)
                 if not isinstance(text, str):
@@ -211,7 +207,7 @@ class ShardReader:
                     label = self.label_format.parse(
                         place, columns.label, value, separator, typed=table.typed
                     )
-                    if label == columns.label and self._may_lack_header(path, columns.label):
+                    if may_lack_header and label == columns.label:
                         raise DataError(
                             f"{place}: {shown(label)} is a label here and the name of the column "
                             "at the top, so the file seems to have no header; pass --no-header, or "
@@ -221,13 +217,6 @@ class ShardReader:
                 if self.columns is None:
                     self.first, self.columns = path, columns
                 yield Row(text, label, weight, place)
-
-    def _may_lack_header(self, path: Path, label: str) -> bool:
-        """A column that was guessed by elimination may be the first row of the data."""
-        guessed = (
-            self.options.label_column is None and label.lower() not in column_choice.LABEL_NAMES
-        )
-        return guessed and self.options.header and bare_suffix(path) in SEPARATORS
 
     def _columns(self, path: Path, table: Table) -> Columns:
         if bare_suffix(path) == PLAIN and self.labels:

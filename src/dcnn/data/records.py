@@ -30,7 +30,6 @@ MAX_LINE = 64 * 2**20  # characters of a line, or of a CSV field
 MAX_BLANK_ROWS = 1000  # before the first row of a table without a header
 
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
-_UTF_16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")
 _OTHER_SEPARATOR = {
     ";": "; the file looks separated by semicolons: write it again with commas",
     "\t": "; the file looks separated by tabs: name it .tsv",
@@ -143,7 +142,7 @@ def _read_lines(path: Path, stream: BinaryIO, encoding: str, *, cr_ends_lines: b
                         "is this a text file with line ends?"
                     )
                 if not counted:  # the first line
-                    if line.startswith(_UTF_16_MARKS):
+                    if line.startswith(("\udcff\udcfe", "\udcfe\udcff")):
                         raise DataError(f"{path} looks like UTF-16; read it with --encoding utf-16")
                     line = line.removeprefix("\ufeff")
                     counted = "\r" if line.endswith("\r") else "\n"
