@@ -21,7 +21,7 @@ from dcnn.batch_predict.files import check_columnar, columnar_writer, is_columna
 from dcnn.batch_predict.lines import OutputFormat, abstention_summary
 from dcnn.batch_predict.shards import CHUNK, Outcome
 from dcnn.cli import console as cli
-from dcnn.data.readers import BadShardError, TableOptions, find_text_column, is_shard, read_rows
+from dcnn.data.readers import TableOptions, find_text_column, is_shard, read_rows
 from dcnn.errors import DataError, DcnnError, StorageError, UserError, needs_extra
 from dcnn.files import check_place, standard_output, write_atomically
 from dcnn.predictor import Predictor
@@ -137,13 +137,10 @@ def _texts_of_files(
         bad.append(error)
         print(f"dcnn: {error}; left out", file=sys.stderr)
 
-    rows = read_rows(source, columns, labels=False, on_bad_shard=leave_out if skip else None)
-    try:
-        yield from (row.text for row in rows)
-    except BadShardError as error:
-        raise DataError(
-            f"{error}; or pass --skip-bad-shards, to continue without such files"
-        ) from error
+    on_bad_shard = leave_out if skip else None
+    remedy = "; or pass --skip-bad-shards, to continue without such files"
+    rows = read_rows(source, columns, labels=False, on_bad_shard=on_bad_shard, remedy=remedy)
+    return (row.text for row in rows)
 
 
 def _lines_on_stdin(encoding: str) -> Iterator[str]:

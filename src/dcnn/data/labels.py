@@ -91,9 +91,9 @@ class LabelledTexts:
         examples, old_numbers = np.arange(len(self)), self.targets
         if self.targets.ndim == 2:
             examples, old_numbers = np.nonzero(self.targets)
-        targets = new_numbers[old_numbers]
-        if (targets < 0).any():
-            place = (targets < 0).argmax()
+        targets = found = new_numbers[old_numbers]
+        if (found < 0).any():
+            place = (found < 0).argmax()
             label, names = self.classes[old_numbers[place]], [str(label) for label in classes]
             raise DataError(
                 f"{self.where(examples[place])}: the label {shown(label)} is not in the training "
@@ -102,8 +102,7 @@ class LabelledTexts:
             )
         if self.targets.ndim == 2:
             targets = np.zeros((len(self), len(classes)), self.targets.dtype)
-            values = self.targets[examples, old_numbers]
-            targets[examples, new_numbers[old_numbers]] = values
+            targets[examples, found] = self.targets[examples, old_numbers]
         return replace(self, targets=targets, classes=tuple(classes))
 
 

@@ -263,22 +263,19 @@ def _weight(record: Record, column: str) -> float:
     return weight
 
 
-class BadShardError(DataError):
-    """One of several files cannot be used."""
-
-
 def read_rows(
     source: Path,
     options: TableOptions = _DEFAULTS,
     *,
     labels: bool,
     on_bad_shard: Callable[[DataError], None] | None = None,
+    remedy: str = "",
 ) -> Iterator[Row]:
     """Read a file, folder or pattern row by row, in bounded memory.
 
     Without ``labels``, there need not be any. ``on_bad_shard`` is called with what is wrong with
     one of several files, which is then left out whole: each is read to its end before its first row
-    comes. Without it, the first such error is raised.
+    comes. Without it, the first such error is raised, with ``remedy`` at its end.
     """
     shards = find_shards(source)
     reader, some = ShardReader(options, labels), False
@@ -298,7 +295,7 @@ def read_rows(
             if isinstance(error, NoRowsError):
                 continue
             if on_bad_shard is None:
-                raise BadShardError(str(error)) from error
+                raise DataError(f"{error}{remedy}") from error
             on_bad_shard(error)
     if not some:
         raise DataError(f"{source}: no rows can be read from any of its {len(shards)} files")

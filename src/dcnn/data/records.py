@@ -100,14 +100,14 @@ def open_lines(
         lines = _read_lines(path, opened, encoding, cr_ends_lines=suffix == ".csv")
         if suffix in SEPARATORS:
             yield _separated(path, suffix, lines, header=header)
-        elif suffix in JSON_LINES:
+            return
+        if suffix in JSON_LINES:
             records = _json_records(path, lines)
-            first = _first(path, records)
-            yield LineTable(list(first.values), chain([first], records), typed=True)
         else:  # one text per line, empty ones too: prediction n is of line n
-            texts = ((number, [_without_end(line)]) for number, line in lines)
-            rows = chain([_first(path, texts)], texts)
-            yield LineTable([PLAIN_COLUMN], _records(path, [PLAIN_COLUMN], rows, ""))
+            texts = ((Place(str(path), number), _without_end(line)) for number, line in lines)
+            records = (Record(place, {PLAIN_COLUMN: text}) for place, text in texts)
+        first = _first(path, records)
+        yield LineTable(list(first.values), chain([first], records), typed=suffix in JSON_LINES)
 
 
 def _first(path: Path, items: Iterator[_Item]) -> _Item:
