@@ -39,7 +39,7 @@ class ArrowTable:
 
     def sample(self) -> list[dict[str, object]]:
         """The first rows of the columns of strings, to guess the columns from."""
-        strings = [field.name for field in self.schema if _is(field.type, *_STRINGS)]
+        strings = [field.name for field in self.schema if _is_any(field.type, *_STRINGS)]
         return list(islice(self._values(strings), SAMPLED_ROWS))
 
     def rows(self, columns: Columns) -> Iterator[Record]:
@@ -180,9 +180,9 @@ def _check_types(path: Path, schema: Any, columns: Columns) -> None:
         if name is None:
             continue
         kind = values = schema.field(name).type
-        if name == columns.label and _is(kind, *several):
+        if name == columns.label and _is_any(kind, *several):
             values = _decoded(kind).value_type
-        if not _is(values, *fitting, "null"):
+        if not _is_any(values, *fitting, "null"):
             raise DataError(
                 f"{path}: the {use} column {shown(name)} has the type {shown(str(kind))}; "
                 f"it must hold {right}"
@@ -196,7 +196,7 @@ def _decoded(kind: Any) -> Any:
     return kind.value_type if types.is_dictionary(kind) else kind
 
 
-def _is(kind: Any, *names: str) -> bool:
+def _is_any(kind: Any, *names: str) -> bool:
     """Whether a type, or that of the values of a dictionary, is one of those called ``names``."""
     from pyarrow import types
 

@@ -332,10 +332,10 @@ def _from_matrix(
     texts: Sequence[str], matrix: NDArray[Any], classes: Sequence[Label] | None = None
 ) -> LabelledTexts:
     _check_count(texts, len(matrix), "rows")
-    if not np.isin(matrix, (0, 1)).all():
-        odd = matrix[~np.isin(matrix, (0, 1))][0]
+    odd = matrix[~np.isin(matrix, (0, 1))]
+    if len(odd):
         raise DataError(
-            f"y is a matrix, which must hold 0 and 1 only, a column per label; it holds {odd!r}"
+            f"y is a matrix, which must hold 0 and 1 only, a column per label; it holds {odd[0]!r}"
         )
     classes = classes or tuple(range(matrix.shape[1]))
     return LabelledTexts(texts, matrix.astype(np.float32), classes, multi_label=True)

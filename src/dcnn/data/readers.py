@@ -228,16 +228,11 @@ class ShardReader:
             options, text = self.options, self.options.text_column
             if bare_suffix(path) == PLAIN and text is None:
                 text = records.PLAIN_COLUMN  # which is no guess
+            named = (text, options.label_column, options.weight_column)
+            indicators = options.label_columns if self.labels else ()
+            labels, hint = self.labels and not indicators, table.hint
             return column_choice.choose_columns(
-                path,
-                table.columns,
-                table.sample,
-                text,
-                options.label_column,
-                options.weight_column,
-                options.label_columns if self.labels else (),
-                labels=self.labels and not options.label_columns,
-                hint=table.hint,
+                path, table.columns, table.sample, *named, indicators, labels=labels, hint=hint
             )
         for name in self.columns.names:
             if name not in table.columns:
@@ -301,7 +296,7 @@ def read_rows(
         raise DataError(f"{source}: no rows can be read from any of its {len(shards)} files")
 
 
-def find_text_column(shards: Sequence[Path], options: TableOptions = _DEFAULTS) -> str | None:
+def find_text_column(shards: Sequence[Path], options: TableOptions) -> str | None:
     """The column that all shards are read by: that of the first of them that can be read."""
     for shard in shards:
         with suppress(DataError):  # raised again when the shard is read
