@@ -36,6 +36,8 @@ _PRODUCTS_PER_TILE = 256  # and times filter width: each is an instruction that 
 _SENTENCES_PER_PROGRAM = 16  # whose part of the filters' gradient one program adds up, at most,
 _PROGRAMS = 64  # and as many groups of them there should be if the batch has them
 _ADDED, _PARTS_AT_ONCE = 32, 32  # numbers that a program adds up over all parts; parts at a time
+_PLACES = 16  # words that a program gathers at once
+_PRODUCTS = 512  # of features and classes that a program of the head takes at once
 
 
 def _side_by_side(x: Tensor) -> Tensor:
@@ -43,190 +45,83 @@ def _side_by_side(x: Tensor) -> Tensor:
     return x.transpose(2, 3).contiguous()
 
 
-def turned(filters: Tensor) -> Tensor:
+def _turned(filters: Tensor) -> Tensor:
     """(R, o, n, d, m) -> (R, o, n, m, d), dense."""
     return filters.transpose(3, 4).contiguous()
 
 
-class LayerOnBatch:
-    """A layer on a batch: its sizes, and its kernels called with them.
+def _layer_sizes(filters: Tensor, rows: int) -> triton_kernels.Layer:
+    """Of ``_turned`` filters, and rows above them."""
+    _, maps, maps_below, m, rows_below = filters.shape
+    return triton_kernels.Layer(maps_below, rows_below, maps, rows, m, _LANES)
 
-    All that comes and goes is dense, with rows side by side: ``x`` (sentences, n, s, d), filters
-    (R, o, n, m, d), pooled values (sentences, o, width, d').
 
-    Args:
-        x: its shape.
-        filters: their shape, (R, o, n, d, m).
-        bias: its shape, (R, o, d').
+def _layer_forward(
+    x: Tensor, lengths: Tensor, filters: Tensor, bias: Tensor, k: Tensor, width: int
+) -> tuple[Tensor, Tensor]:
+    """Values and positions (sentences, o, width, d').
+
+    As in ``_layer_backward`` all is dense, with rows side by side: ``x`` (sentences, n, s, d),
+    filters (R, o, n, m, d).
     """
-
-    def __init__(self, x: Sequence[int], filters: Sequence[int], bias: Sequence[int]) -> None:
-        self.sentences, self.maps_below, self.longest, self.rows_below = x
-        self.runs, self.maps, _, _, self.m = filters
-        self.rows = bias[-1]
-        self.columns = self.longest + self.m - 1
-        self.per_run = self.sentences // self.runs
-        self._shape = {
-            "MAPS_BELOW": self.maps_below,
-            "ROWS_BELOW": self.rows_below,
-            "MAPS": self.maps,
-            "ROWS": self.rows,
-            "M": self.m,
-            "LANES": _LANES,
-        }
-
-    def forward(
-        self, x: Tensor, lengths: Tensor, filters: Tensor, bias: Tensor, k: Tensor, width: int
-    ) -> tuple[Tensor, Tensor]:
-        """Values and positions."""
-        c = self._convolve(x, lengths, filters)
-        values = x.new_empty(self.sentences, self.maps, width, self.rows)
-        positions = torch.empty_like(values, dtype=torch.int32)
-        self._pool(c, lengths, k, bias, values, positions)
-        return values, positions
-
-    def backward(
-        self,
-        x: Tensor,
-        lengths: Tensor,
-        filters: Tensor,
-        gradient_values: Tensor,
-        values: Tensor,
-        positions: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradients of ``x``, of the filters (R, o, n, d, m) and of the bias (R, o, d')."""
-        gradient_c = self._convolution_gradient(gradient_values, values, positions)
-        of_filters, of_bias = self._filter_gradient(x, gradient_c, lengths)
-        return self._input_gradient(gradient_c, lengths, filters), of_filters, of_bias
-
-    def _convolve(self, x: Tensor, lengths: Tensor, filters: Tensor) -> Tensor:
-        """(sentences, o, columns, d')."""
-        lanes = self.sentences * self.rows
-        c = x.new_empty(self.sentences, self.maps, self.columns, self.rows)
-        triton_kernels.convolve[(cdiv(lanes, _LANES), self.maps)](
-            x,
-            lengths,
-            filters,
-            c,
-            lanes,
-            self.longest,
-            self.columns,
-            self.per_run,
-            **self._shape,
-            TILE=_tile(self.columns, self.m),
-        )
-        return c
-
-    def _pool(
-        self,
-        c: Tensor,
-        lengths: Tensor,
-        k: Tensor,
-        bias: Tensor,
-        values: Tensor,
-        positions: Tensor,
-    ) -> None:
-        """Fill ``values`` and ``positions``."""
-        lanes = self.sentences * self.maps * self.rows
-        kernel, sorting = triton_kernels.select_among_many, {}
-        if self.columns <= SORTED:
-            columns = max(next_power_of_2(self.columns), _FEWEST)
-            kernel, sorting = triton_kernels.select, {"PARTNERS": sorting_network(columns)}
-        kernel[(cdiv(lanes, _LANES),)](
-            c,
-            lengths,
-            k,
-            bias,
-            values,
-            positions,
-            lanes,
-            values.shape[2],
-            self.columns,
-            self.per_run,
-            MAPS=self.maps,
-            ROWS=self.rows,
-            M=self.m,
-            LANES=_LANES,
-            **sorting,
-        )
-
-    def _convolution_gradient(
-        self, gradient_values: Tensor, values: Tensor, positions: Tensor
-    ) -> Tensor:
-        """(sentences, o, columns, d')."""
-        lanes = self.sentences * self.maps * self.rows
-        gradient_c = values.new_empty(self.sentences, self.maps, self.columns, self.rows)
-        triton_kernels.convolution_gradient[(cdiv(lanes, _LANES),)](
-            gradient_values,
-            values,
-            positions,
-            gradient_c,
-            lanes,
-            values.shape[2],
-            self.columns,
-            ROWS=self.rows,
-            TILE=_tile(self.columns, self.m),
-            LANES=_LANES,
-        )
-        return gradient_c
-
-    def _input_gradient(self, gradient_c: Tensor, lengths: Tensor, filters: Tensor) -> Tensor:
-        lanes = self.sentences * self.rows_below
-        of_x = filters.new_empty(self.sentences, self.maps_below, self.longest, self.rows_below)
-        triton_kernels.input_gradient[(cdiv(lanes, _LANES), self.maps_below)](
-            gradient_c,
-            lengths,
-            filters,
-            of_x,
-            lanes,
-            self.longest,
-            self.columns,
-            self.per_run,
-            **self._shape,
-            TILE=_tile(self.longest, self.m),
-        )
-        return of_x
-
-    def _filter_gradient(
-        self, x: Tensor, gradient_c: Tensor, lengths: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """(R, o, n, d, m) and (R, o, d')."""
-        at_once, parts = split(self.per_run, self.sentences)
-        filters = self.maps * self.maps_below * self.rows_below * self.m
-        biases = self.maps * self.rows
-        sums = x.new_empty(self.runs, parts, filters + biases)
-        lanes = cdiv(self.maps * self.rows_below, _LANES)
-        triton_kernels.filter_gradient[(self.runs * parts, self.maps_below, lanes)](
-            x,
-            gradient_c,
-            lengths,
-            sums,
-            self.longest,
-            self.columns,
-            self.per_run,
-            parts,
-            **self._shape,
-            TILE=_tile(self.columns, self.m),
-            SENTENCES=at_once,
-        )
-        of_filters = x.new_empty(self.runs, self.maps, self.maps_below, self.rows_below, self.m)
-        of_bias = x.new_empty(self.runs, self.maps, self.rows)
-        triton_kernels.add_parts[(cdiv(filters + biases, _ADDED), self.runs)](
-            sums,
-            of_filters,
-            of_bias,
-            parts,
-            ROWS_BELOW=self.rows_below,
-            M=self.m,
-            FILTERS=filters,
-            BIASES=biases,
-            PARTS=_PARTS_AT_ONCE,
-            LANES=_ADDED,
-        )
-        return of_filters, of_bias
+    (sentences, _, longest, _), (runs, maps, rows), m = x.shape, bias.shape, filters.shape[3]
+    columns, per_run, sizes = longest + m - 1, sentences // runs, _layer_sizes(filters, rows)
+    c = x.new_empty(sentences, maps, columns, rows)
+    lanes, tile = sentences * rows, _tile(columns, m)
+    triton_kernels.convolve[(cdiv(lanes, _LANES), maps)](
+        x, lengths, filters, c, lanes, longest, per_run, sizes, tile
+    )
+    values = x.new_empty(sentences, maps, width, rows)
+    positions = torch.empty_like(values, dtype=torch.int32)
+    lanes = sentences * maps * rows
+    few = max(next_power_of_2(columns), _FEWEST)
+    partners = sorting_network(few) if columns <= SORTED else ()
+    triton_kernels.select[(cdiv(lanes, _LANES),)](
+        c, lengths, k, bias, values, positions, lanes, width, longest, per_run, sizes, partners
+    )
+    return values, positions
 
 
-def split(per_run: int, sentences: int) -> tuple[int, int]:
+def _layer_backward(
+    x: Tensor,
+    lengths: Tensor,
+    filters: Tensor,
+    of_values: Tensor,
+    values: Tensor,
+    positions: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of ``x``, of the filters (R, o, n, d, m) and of the bias (R, o, d')."""
+    sentences, maps_below, longest, rows_below = x.shape
+    _, maps, width, rows = values.shape
+    runs, m = len(filters), filters.shape[3]
+    columns, per_run, sizes = longest + m - 1, sentences // runs, _layer_sizes(filters, rows)
+
+    of_c = values.new_empty(sentences, maps, columns, rows)
+    lanes, tile = sentences * maps * rows, _tile(columns, m)
+    triton_kernels.convolution_gradient[(cdiv(lanes, _LANES),)](
+        of_values, values, positions, of_c, lanes, width, longest, sizes, tile
+    )
+
+    at_once, parts = _split(per_run, sentences)
+    numbers = filters[0].numel() + maps * rows  # of all filters and biases of a run
+    sums = x.new_empty(runs, parts, numbers)
+    triton_kernels.filter_gradient[(runs * parts, maps_below, cdiv(maps * rows_below, _LANES))](
+        x, of_c, lengths, sums, longest, per_run, at_once, sizes, tile
+    )
+    of_filters = x.new_empty(runs, maps, maps_below, rows_below, m)
+    of_bias = x.new_empty(runs, maps, rows)
+    triton_kernels.add_parts[(cdiv(numbers, _ADDED), runs)](
+        sums, of_filters, of_bias, parts, sizes, _PARTS_AT_ONCE, _ADDED
+    )
+
+    of_x, lanes = torch.empty_like(x), sentences * rows_below
+    triton_kernels.input_gradient[(cdiv(lanes, _LANES), maps_below)](
+        of_c, lengths, filters, of_x, lanes, longest, per_run, sizes, _tile(longest, m)
+    )
+    return of_x, of_filters, of_bias
+
+
+def _split(per_run: int, sentences: int) -> tuple[int, int]:
     """How many sentences of a run a program adds up, and in how many parts a run falls.
 
     Few sentences in each, so that a small batch keeps the device busy too; not too few, since the
@@ -246,12 +141,9 @@ def _tile(columns: int, m: int) -> int:
 
 @cache
 def sorting_network(columns: int) -> tuple[tuple[int, ...], ...]:
-    """Batcher's odd-even merge sort: the partner of each column at each stage.
+    """Batcher's odd-even merge sort of a power of two of columns: their partners at each stage.
 
     A column without a partner is its own.
-
-    Args:
-        columns: a power of two.
     """
     stages = []
     merged = 1  # columns that are in order already, in groups
@@ -275,58 +167,47 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        x: Tensor,
-        lengths: Tensor,
-        filters: Tensor,
-        bias: Tensor,
-        k: Tensor,
-        fold: bool,  # noqa: ARG004 - the shapes of filters and bias say it
-        width: int,
+        x: Tensor, lengths: Tensor, filters: Tensor, bias: Tensor, k: Tensor, width: int
     ) -> tuple[Tensor, Tensor]:
         """Values and positions."""
         x, lengths, bias, k = _side_by_side(x), *(v.contiguous() for v in (lengths, bias, k))
-        layer = LayerOnBatch(x.shape, filters.shape, bias.shape)
-        values, positions = layer.forward(x, lengths, turned(filters), bias, k, width)
+        values, positions = _layer_forward(x, lengths, _turned(filters), bias, k, width)
         return values.transpose(2, 3), positions.transpose(2, 3)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         """Keep what the backward pass needs."""
-        x, lengths, filters, bias, _, _, _ = inputs
-        values, positions = output
-        ctx.mark_non_differentiable(positions)
+        x, lengths, filters, _, _, _ = inputs
+        ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)  # else zeros are made for the positions
-        ctx.save_for_backward(x, lengths, filters, bias, values, positions)
+        ctx.save_for_backward(x, lengths, filters, *output)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_values: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, of_values: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of input, filters and bias."""
-        x, lengths, filters, bias, values, positions = ctx.saved_tensors
-        x = _side_by_side(x)
-        layer = LayerOnBatch(x.shape, filters.shape, bias.shape)
-        pooled = map(_side_by_side, (gradient_values, values, positions))
-        of_x, of_filters, of_bias = layer.backward(
-            x, lengths.contiguous(), turned(filters), *pooled
+        x, lengths, filters, *pooled = ctx.saved_tensors
+        of_x, of_filters, of_bias = _layer_backward(
+            _side_by_side(x),
+            lengths.contiguous(),
+            _turned(filters),
+            *map(_side_by_side, (of_values, *pooled)),
         )
-        return of_x.transpose(2, 3), None, of_filters, of_bias, None, None, None
+        return of_x.transpose(2, 3), None, of_filters, of_bias, None, None
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *arguments: Any
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
         """A mapped axis is the axis of runs."""
-        *tensors, fold, width = arguments
+        *tensors, width = arguments
         runs = info.batch_size
-
-        def batched(tensor: Tensor, dim: int | None) -> Tensor:
-            if dim is None:
-                return tensor.expand(runs, *tensor.shape)
-            return tensor.movedim(dim, 0)
-
-        x, lengths, filters, bias, k = map(batched, tensors, in_dims)
+        x, lengths, filters, bias, k = (
+            tensor.expand(runs, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            for tensor, dim in zip(tensors, in_dims, strict=False)
+        )
         values, positions = _Layer.apply(  # type: ignore[no-untyped-call]
-            x.flatten(0, 1), lengths.flatten(), filters[:, 0], bias[:, 0], k.flatten(), fold, width
+            x.flatten(0, 1), lengths.flatten(), filters[:, 0], bias[:, 0], k.flatten(), width
         )
         return (values.unflatten(0, (runs, -1)), positions.unflatten(0, (runs, -1))), (0, 0)
 
@@ -337,7 +218,7 @@ def layer(
     filters: Tensor,
     bias: Tensor,
     k: Tensor,
-    fold_rows: bool,
+    fold_rows: bool,  # noqa: ARG001 - the shapes of filters and bias say it
     width: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Wide convolution, folding, dynamic k-max pooling, bias and tanh; see ``dcnn.ops``."""
@@ -347,13 +228,9 @@ def layer(
     if 0 in x.stride():  # an expanded axis has no place for its gradient
         x = x.contiguous()
     pooled: tuple[Tensor, Tensor] = _Layer.apply(  # type: ignore[no-untyped-call]
-        x, lengths, filters, bias, k, fold_rows, width
+        x, lengths, filters, bias, k, width
     )
     return pooled
-
-
-_PLACES = 16  # words that a program gathers at once
-_PRODUCTS = 512  # of features and classes that a program of the head takes at once
 
 
 class _Network(torch.autograd.Function):
@@ -361,12 +238,7 @@ class _Network(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ids: Tensor,
-        lengths: Tensor,
-        dropout: Tensor | None,
-        fold: bool,  # noqa: ARG004 - the shapes of the weights say it
-        k_top: int,
-        *weights: Tensor,
+        ids: Tensor, lengths: Tensor, dropout: Tensor | None, k_top: int, *weights: Tensor
     ) -> tuple[Tensor, ...]:
         """``weights``, with an axis of runs: embeddings, head weight and bias, then the layers'."""
         ids, lengths = ids.contiguous(), lengths.contiguous()
@@ -375,42 +247,26 @@ class _Network(torch.autograd.Function):
         sentences, depth = runs * per_run, len(layers) // 2
         x = embeddings.new_empty(sentences, 1, longest, dim)
         ks = torch.empty(depth, sentences, dtype=torch.int32, device=ids.device)
+        words = triton_kernels.Words(dim, next_power_of_2(dim), _PLACES, depth, k_top)
         triton_kernels.gather[(sentences,)](
-            ids,
-            lengths,
-            embeddings,
-            x,
-            ks,
-            longest,
-            per_run,
-            vocabulary,
-            sentences,
-            DIM=dim,
-            DEPTH=depth,
-            K_TOP=k_top,
-            PLACES=_PLACES,
-            ROWS=next_power_of_2(dim),
+            ids, lengths, embeddings, x, ks, longest, per_run, vocabulary, words
         )
         kept = []
         valid = lengths.view(-1)
         for number, (filters, bias) in enumerate(zip(layers[::2], layers[1::2], strict=True)):
-            layer = LayerOnBatch(x.shape, filters.shape, bias.shape)
-            across = turned(filters)
-            width = dynamic_k(longest, number + 1, depth, k_top)
-            values, positions = layer.forward(x, valid, across, bias, ks[number], width)
-            kept += [x, positions, across]
+            turned, width = _turned(filters), dynamic_k(longest, number + 1, depth, k_top)
+            values, positions = _layer_forward(x, valid, turned, bias, ks[number], width)
+            kept += [x, positions, turned]
             x, valid = values, ks[number]
         logits = embeddings.new_empty(runs, per_run, head_bias.shape[-1])
-        shape = _head_shape(x, head_bias, dropout)
-        triton_kernels.head[(sentences,)](
-            x, _or_any(dropout, x), head_weight, head_bias, logits, per_run, **shape
-        )
+        mask, sizes = _head_sizes(x, logits, dropout)
+        triton_kernels.head[(sentences,)](x, mask, head_weight, head_bias, logits, per_run, sizes)
         return logits, ks, x, *kept
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         """Keep what the backward pass needs."""
-        ids, lengths, dropout, _, _, *weights = inputs
+        ids, lengths, dropout, ctx.k_top, *weights = inputs
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)  # else zeros are made for all but the logits
         ctx.weights = len(weights)
@@ -418,39 +274,27 @@ class _Network(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_logits: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, of_logits: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of all weights."""
         ids, lengths, dropout, *rest = ctx.saved_tensors
         ids, lengths = ids.contiguous(), lengths.contiguous()
         weights, (ks, values, *kept) = rest[: ctx.weights], rest[ctx.weights :]
-        embeddings, head_weight, _, *layers = weights
-        gradient, *of_head = _head_gradient(gradient_logits, values, dropout, head_weight)
+        embeddings, head_weight = weights[:2]
+        gradient, *of_head = _head_gradient(of_logits, values, dropout, head_weight)
         of_layers: list[Tensor] = []
-        for number in reversed(range(len(layers) // 2)):
-            filters, bias = layers[2 * number : 2 * number + 2]
-            x, positions, across = kept[3 * number : 3 * number + 3]
-            layer = LayerOnBatch(x.shape, filters.shape, bias.shape)
+        for number in reversed(range(len(ks))):
+            x, positions, turned = kept[3 * number : 3 * number + 3]
             valid = ks[number - 1] if number else lengths.view(-1)
-            gradient, of_filters, of_bias = layer.backward(
-                x, valid, across, gradient, values, positions
-            )
-            of_layers = [of_filters, of_bias, *of_layers]
+            gradient, *of_layer = _layer_backward(x, valid, turned, gradient, values, positions)
+            of_layers = [*of_layer, *of_layers]
             values = x
         of_embeddings = torch.zeros_like(embeddings, memory_format=torch.contiguous_format)
         (_, per_run, longest), (_, vocabulary, dim) = ids.shape, embeddings.shape
+        words = triton_kernels.Words(dim, next_power_of_2(dim), _PLACES, len(ks), ctx.k_top)
         triton_kernels.scatter[(ids[..., 0].numel(),)](
-            ids,
-            lengths,
-            gradient,
-            of_embeddings,
-            longest,
-            per_run,
-            vocabulary,
-            DIM=dim,
-            PLACES=_PLACES,
-            ROWS=next_power_of_2(dim),
+            ids, lengths, gradient, of_embeddings, longest, per_run, vocabulary, words
         )
-        return *[None] * 5, of_embeddings, *of_head, *of_layers
+        return *[None] * 4, of_embeddings, *of_head, *of_layers
 
     @staticmethod
     def vmap(
@@ -466,53 +310,38 @@ class _Network(torch.autograd.Function):
             return value.movedim(dim, 0).squeeze(1)
 
         logits, *others = _Network.apply(  # type: ignore[no-untyped-call]
-            *(mapped(value, dim) for value, dim in zip(arguments, in_dims, strict=True))
+            *map(mapped, arguments, in_dims)
         )
         return (logits.unsqueeze(1), *others), (0, *[None] * len(others))
 
 
-def _or_any(dropout: Tensor | None, other: Tensor) -> Tensor:
-    """A kernel needs a pointer even where it reads nothing."""
-    return other if dropout is None else dropout.contiguous()
+def _head_sizes(
+    pooled: Tensor, logits: Tensor, dropout: Tensor | None
+) -> tuple[Tensor, triton_kernels.Head]:
+    """The dropout mask, or any tensor where there is none, and the sizes of the head.
 
-
-def _head_shape(pooled: Tensor, bias: Tensor, dropout: Tensor | None) -> dict[str, Any]:
-    """``pooled`` is (sentences, maps, k, rows)."""
-    _, maps, k, rows = pooled.shape
-    wide = next_power_of_2(bias.shape[-1])
-    return {
-        "MAPS": maps,
-        "ROWS": rows,
-        "K": k,
-        "CLASSES": bias.shape[-1],
-        "DROPS": dropout is not None,
-        "BLOCK": max(_PRODUCTS // wide, 32),
-        "WIDE": wide,
-    }
+    ``pooled`` is (sentences, maps, k, rows), ``logits`` (runs, sentences, classes).
+    """
+    (_, maps, k, rows), classes = pooled.shape, logits.shape[-1]
+    wide = next_power_of_2(classes)
+    block, drops = max(_PRODUCTS // wide, 32), dropout is not None
+    mask = pooled if dropout is None else dropout.contiguous()
+    return mask, triton_kernels.Head(maps, rows, k, classes, wide, block, drops)
 
 
 def _head_gradient(
-    gradient_logits: Tensor, pooled: Tensor, dropout: Tensor | None, weight: Tensor
+    of_logits: Tensor, pooled: Tensor, dropout: Tensor | None, weight: Tensor
 ) -> Sequence[Tensor]:
     """The gradients of the pooled values, of the head's weight and of its bias."""
-    runs, per_run, classes = gradient_logits.shape
-    (at_once, parts), features = split(per_run, runs * per_run), weight.shape[-1]
+    runs, per_run, classes = of_logits.shape
+    (at_once, parts), features = _split(per_run, runs * per_run), weight.shape[-1]
     of_pooled = torch.empty_like(pooled)
     of_weight = pooled.new_empty(runs, parts, classes, features)
     of_bias = pooled.new_empty(runs, parts, classes)
-    shape = _head_shape(pooled, of_bias, dropout)
-    triton_kernels.head_gradient[(runs * parts, cdiv(features, shape["BLOCK"]))](
-        gradient_logits.contiguous(),
-        pooled,
-        _or_any(dropout, pooled),
-        weight.contiguous(),
-        of_pooled,
-        of_weight,
-        of_bias,
-        per_run,
-        parts,
-        **shape,
-        SENTENCES=at_once,
+    mask, sizes = _head_sizes(pooled, of_logits, dropout)
+    given = of_logits.contiguous(), pooled, mask, weight.contiguous()
+    triton_kernels.head_gradient[(runs * parts, cdiv(features, sizes.block))](
+        *given, of_pooled, of_weight, of_bias, per_run, sizes._replace(sentences=at_once)
     )
     return of_pooled, of_weight.sum(dim=1), of_bias.sum(dim=1)
 
@@ -521,13 +350,13 @@ def network(
     ids: Tensor,
     lengths: Tensor,
     dropout: Tensor | None,
-    fold: bool,
+    fold: bool,  # noqa: ARG001 - the shapes of the weights say it
     k_top: int,
     *weights: Tensor,
 ) -> Tensor:
     """Logits (B, classes) of a DCNN; see ``dcnn.ops.native_training.network``."""
     of_one_run = [None if value is None else value[None] for value in (ids, lengths, dropout)]
     logits: Tensor = _Network.apply(  # type: ignore[no-untyped-call]
-        *of_one_run, fold, k_top, *(weight[None] for weight in weights)
+        *of_one_run, k_top, *(weight[None] for weight in weights)
     )[0]
     return logits[0]

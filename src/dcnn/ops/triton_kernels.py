@@ -2,9 +2,9 @@
 
 Names in capitals are known at compile time. A lane is one row of one map of one sentence, and one
 thread computes it; a column is a place in the convolution, a place one in its input; ``m`` is the
-width of the filters. Everywhere the rows of a map lie side by side, so that neighbouring lanes read
-neighbouring numbers: inputs are (sentences, maps, places, rows), filters (runs, maps, maps below,
-m, rows below).
+width of the filters; ``of_x`` is the gradient of ``x``. Everywhere the rows of a map lie side by
+side, so that neighbouring lanes read neighbouring numbers: inputs are (sentences, maps, places,
+rows), filters (runs, maps, maps below, m, rows below).
 
 Columns are taken a tile at a time. A tile is a tuple of vectors, with one element per lane, which
 the compiler keeps in registers: every number that is read takes part in up to m sums. Lengths
@@ -12,10 +12,47 @@ change from batch to batch and make few new kernels: what is in capitals does, a
 tile and the sorting network follow the length.
 """
 
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
+from triton.language import constexpr
 
-_SIZES = ("lanes", "longest", "width", "columns", "per_run", "parts", "count")
+_SIZES = ("lanes", "longest", "width", "per_run", "at_once", "parts")
+
+
+class Layer(NamedTuple):
+    """The sizes of a layer."""
+
+    maps_below: int
+    rows_below: int
+    maps: int
+    rows: int
+    m: int
+    block: int  # lanes per program, one in each of its threads
+
+
+class Words(NamedTuple):
+    """The sizes of the sentence matrix, and what its length decides."""
+
+    dim: int
+    rows: int  # the power of two from ``dim`` on
+    places: int  # words that a program takes at once
+    depth: int
+    k_top: int
+
+
+class Head(NamedTuple):
+    """The sizes of the output layer."""
+
+    maps: int
+    rows: int
+    k: int
+    classes: int
+    wide: int  # the power of two from ``classes`` on
+    block: int  # features that a program takes at once
+    drops: bool
+    sentences: int = 1  # that a program of the gradient adds up
 
 
 def compiled(function):
@@ -24,59 +61,71 @@ def compiled(function):
     return triton.jit(function, do_not_specialize=[name for name in _SIZES if name in names])
 
 
-@compiled
-def convolve(
-    x,
-    lengths,
-    filters,
-    c,
-    lanes,
-    longest,
-    columns,
-    per_run,
-    MAPS_BELOW: tl.constexpr,
-    ROWS_BELOW: tl.constexpr,
-    MAPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    M: tl.constexpr,
-    TILE: tl.constexpr,
-    LANES: tl.constexpr,
-):
-    """The wide convolution of one map: a sum over all maps below and, where rows fold, of pairs."""
-    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
-    out_map = tl.program_id(1)
-    row, sentence = lane % ROWS, (lane // ROWS).to(tl.int64)
-    # Past the last lane a sentence has no columns at all.
-    length = tl.load(lengths + sentence, mask=lane < lanes, other=1 - M).to(tl.int32)
-    x += sentence * (MAPS_BELOW * longest * ROWS_BELOW) + row
-    filters += ((sentence // per_run) * MAPS + out_map) * (MAPS_BELOW * M * ROWS_BELOW) + row
-    c += (sentence * MAPS + out_map) * columns * ROWS + row
+@triton.jit
+def _zeros(COUNT: constexpr, BLOCK: constexpr):
+    tile = ()
+    for _ in tl.static_range(COUNT):
+        tile = tile + (tl.zeros((BLOCK,), tl.float32),)
+    return tile
 
-    FOLDED: tl.constexpr = ROWS_BELOW // ROWS
+
+@triton.jit
+def _read(data, is_lane, start, end, ROWS: constexpr, COUNT: constexpr):
+    """The tile of ``COUNT`` columns from ``start``; zero before the first and from ``end`` on."""
+    data += start * ROWS
+    tile = ()
+    for i in tl.static_range(COUNT):
+        inside = is_lane & (start + i >= 0) & (start + i < end)
+        tile = tile + (tl.load(data + i * ROWS, mask=inside, other=0.0),)
+    return tile
+
+
+@triton.jit
+def _convolved(sums, weights, window, TURNED: constexpr):
+    """``sums``, each with the products of all weights and the part of the window that it begins."""
+    added = ()
+    for i in tl.static_range(len(sums)):
+        total = sums[i]
+        for j in tl.static_range(len(weights)):
+            if TURNED:
+                total += weights[j] * window[i + (len(weights) - 1 - j)]
+            else:
+                total += weights[j] * window[i + j]
+        added = added + (total,)
+    return added
+
+
+@compiled
+def convolve(x, lengths, filters, c, lanes, longest, per_run, LAYER: constexpr, TILE: constexpr):
+    """The wide convolution of one map: a sum over all maps below and, where rows fold, of pairs."""
+    ROWS_BELOW: constexpr = LAYER.rows_below
+    ROWS: constexpr = LAYER.rows
+    M: constexpr = LAYER.m
+    lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
+    out_map = tl.program_id(1)
+    is_lane = lane < lanes
+    columns = longest + (M - 1)
+    row, sentence = lane % ROWS, (lane // ROWS).to(tl.int64)
+    zeros = tl.zeros_like(row)
+    # Past the last lane a sentence has no columns at all.
+    length = tl.load(lengths + sentence, mask=is_lane, other=1 - M).to(tl.int32)
+    x += sentence * (LAYER.maps_below * longest * ROWS_BELOW) + row
+    filters += ((sentence // per_run) * LAYER.maps + out_map) * (
+        LAYER.maps_below * M * ROWS_BELOW
+    ) + row
+    c += (sentence * LAYER.maps + out_map) * columns * ROWS + row
+
+    FOLDED: constexpr = ROWS_BELOW // ROWS
     for first in range(0, columns, TILE):
-        start = first + tl.zeros((LANES,), tl.int32)
-        sums = ()
-        for _ in tl.static_range(TILE):
-            sums = sums + (tl.zeros((LANES,), tl.float32),)
-        for plane in range(MAPS_BELOW * FOLDED):
+        start = first + zeros
+        sums = _zeros(TILE, LAYER.block)
+        for plane in range(LAYER.maps_below * FOLDED):
             below, half = plane // FOLDED, plane % FOLDED * ROWS
-            weights = ()
-            for j in tl.static_range(M):
-                at = (below * M + j) * ROWS_BELOW + half
-                weights = weights + (tl.load(filters + at, mask=lane < lanes, other=0.0),)
-            window = ()
-            for i in tl.static_range(TILE + M - 1):
-                place = start + (i - (M - 1))
-                at = (below * longest + place) * ROWS_BELOW + half
-                inside = (place >= 0) & (place < length)
-                window = window + (tl.load(x + at, mask=inside, other=0.0),)
-            added = ()
-            for i in tl.static_range(TILE):
-                total = sums[i]
-                for j in tl.static_range(M):
-                    total += weights[j] * window[i + j]
-                added = added + (total,)
-            sums = added
+            weights_at = filters + below * M * ROWS_BELOW + half
+            weights = _read(weights_at, is_lane, zeros, M, ROWS_BELOW, M)
+            window_at = x + below * longest * ROWS_BELOW + half
+            window = _read(window_at, is_lane, start - (M - 1), length, ROWS_BELOW, TILE + M - 1)
+            sums = _convolved(sums, weights, window, False)
         for i in tl.static_range(TILE):
             inside = start + i < tl.minimum(length + (M - 1), columns)
             tl.store(c + (start + i) * ROWS, sums[i], mask=inside)
@@ -89,26 +138,64 @@ def _ranked(value):
 
 
 @triton.jit
-def _keep(c, bias, values, positions, is_lane, last, threshold, ties, width, ROWS: tl.constexpr):
-    """Write the values above the threshold and the leftmost ``ties`` that equal it, in order.
+def _key(value):
+    """An integer that is ordered as the value is; the two zeros are one."""
+    bits = tl.where(value == 0, 0.0, _ranked(value)).to(tl.int32, bitcast=True)
+    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
-    The pointers are those of a lane's first value.
+
+@triton.jit
+def _threshold_by_sorting(c, last, k, ROWS: constexpr, PARTNERS: constexpr):
+    """The k-th largest value of few columns, in registers, and how many are larger.
+
+    ``PARTNERS`` is a sorting network: at each stage a column and its partner change places if the
+    left one is smaller.
     """
-    taken = tl.zeros_like(last)
-    for column in range(tl.max(last, axis=0)):
+    COLUMNS: tl.constexpr = len(PARTNERS[0])
+    ordered = ()
+    for column in tl.static_range(COLUMNS):
         value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
-        ranked = _ranked(value)
-        equal = ranked == threshold
-        kept = (column < last) & ((ranked > threshold) | (equal & (ties > 0))) & (taken < width)
-        ties -= equal.to(tl.int32)
-        value = 2 * tl.sigmoid(2 * (value + bias)) - 1  # tanh
-        tl.store(values + taken * ROWS, value, mask=kept)
-        tl.store(positions + taken * ROWS, column, mask=kept)
-        taken += kept.to(tl.int32)
-    for slot in range(tl.min(tl.where(is_lane, taken, width), axis=0), width):
-        free = is_lane & (slot >= taken)
-        tl.store(values + slot * ROWS, 0.0, mask=free)
-        tl.store(positions + slot * ROWS, -1, mask=free)
+        ordered = ordered + (_ranked(value),)
+    unordered = ordered
+    for stage in tl.static_range(len(PARTNERS)):
+        following = ()
+        for i in tl.static_range(COLUMNS):
+            if PARTNERS[stage][i] == i:
+                following = following + (ordered[i],)
+            elif PARTNERS[stage][i] > i:
+                following = following + (tl.maximum(ordered[i], ordered[PARTNERS[stage][i]]),)
+            else:
+                following = following + (tl.minimum(ordered[i], ordered[PARTNERS[stage][i]]),)
+        ordered = following
+    threshold = ordered[0]
+    for i in tl.static_range(1, COLUMNS):
+        threshold = tl.where(i < k, ordered[i], threshold)
+    ahead = tl.zeros_like(last)
+    for column in tl.static_range(COLUMNS):
+        ahead += (unordered[column] > threshold).to(tl.int32)
+    return threshold, ahead
+
+
+@triton.jit
+def _reaching(c, last, key, columns, ROWS: constexpr):
+    """How many columns have at least this key."""
+    reaching = tl.zeros_like(last)
+    for column in range(columns):
+        value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
+        reaching += ((column < last) & (_key(value) >= key)).to(tl.int32)
+    return reaching
+
+
+@triton.jit
+def _threshold_by_search(c, last, k, columns, ROWS: constexpr):
+    """As by sorting, for any number of columns: the key of the k-th largest is found bit by bit."""
+    key = tl.full(last.shape, -0x80000000, tl.int64)  # the largest that k values reach
+    step = tl.full(last.shape, 0x80000000, tl.int64)
+    for _ in range(32):
+        key = tl.where(_reaching(c, last, key + step, columns, ROWS) >= k, key + step, key)
+        step //= 2
+    bits = tl.where(key < 0, key ^ 0x7FFFFFFF, key).to(tl.int32)
+    return bits.to(tl.float32, bitcast=True), _reaching(c, last, key + 1, columns, ROWS)
 
 
 @compiled
@@ -121,273 +208,155 @@ def select(
     positions,
     lanes,
     width,
-    columns,
+    longest,
     per_run,
-    MAPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    M: tl.constexpr,
-    PARTNERS: tl.constexpr,
-    LANES: tl.constexpr,
+    LAYER: constexpr,
+    PARTNERS: constexpr,
 ):
-    """k-max pooling, bias and tanh of rows of few columns, which are sorted in registers.
-
-    ``PARTNERS`` is a sorting network: at each stage a column and its partner change places if the
-    left one is smaller.
-    """
-    COLUMNS: tl.constexpr = len(PARTNERS[0])
-    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    """k-max pooling, bias and tanh: the values above the k-th largest, and the leftmost equal."""
+    ROWS: constexpr = LAYER.rows
+    lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
     is_lane = lane < lanes
+    columns = longest + (LAYER.m - 1)
     row, plane = lane % ROWS, (lane // ROWS).to(tl.int64)
-    sentence = plane // MAPS
-    last = tl.load(lengths + sentence, mask=is_lane, other=1 - M).to(tl.int32) + (M - 1)
+    sentence = plane // LAYER.maps
+    last = tl.load(lengths + sentence, mask=is_lane, other=1 - LAYER.m).to(tl.int32) + (LAYER.m - 1)
     k = tl.load(ks + sentence, mask=is_lane, other=1).to(tl.int32)
     c += plane * columns * ROWS + row
+    if len(PARTNERS) > 0:
+        threshold, ahead = _threshold_by_sorting(c, last, k, ROWS, PARTNERS)
+    else:
+        threshold, ahead = _threshold_by_search(c, last, k, columns, ROWS)
 
-    ordered = ()
-    for column in tl.static_range(COLUMNS):
-        value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
-        ordered = ordered + (_ranked(value),)
-    ahead = tl.zeros((LANES,), tl.int32)
-    unordered = ordered
-    for stage in tl.static_range(len(PARTNERS)):
-        following = ()
-        for i in tl.static_range(COLUMNS):
-            if PARTNERS[stage][i] == i:
-                following = following + (ordered[i],)
-            elif PARTNERS[stage][i] > i:
-                following = following + (tl.maximum(ordered[i], ordered[PARTNERS[stage][i]]),)
-            else:
-                following = following + (tl.minimum(ordered[i], ordered[PARTNERS[stage][i]]),)
-        ordered = following
-    threshold = ordered[0]  # the k-th largest
-    for i in tl.static_range(1, COLUMNS):
-        threshold = tl.where(i < k, ordered[i], threshold)
-    for column in tl.static_range(COLUMNS):
-        ahead += (unordered[column] > threshold).to(tl.int32)
-
-    shift = ((sentence // per_run) * MAPS + plane % MAPS) * ROWS + row
+    shift = ((sentence // per_run) * LAYER.maps + plane % LAYER.maps) * ROWS + row
     z = tl.load(bias + shift, mask=is_lane, other=0.0)
-    out = plane * width * ROWS + row
-    _keep(c, z, values + out, positions + out, is_lane, last, threshold, k - ahead, width, ROWS)
-
-
-@triton.jit
-def _key(value):
-    """An integer that is ordered as the value is; the two zeros are one."""
-    bits = tl.where(value == 0, 0.0, _ranked(value)).to(tl.int32, bitcast=True)
-    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-
-
-@compiled
-def select_among_many(
-    c,
-    lengths,
-    ks,
-    bias,
-    values,
-    positions,
-    lanes,
-    width,
-    columns,
-    per_run,
-    MAPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    M: tl.constexpr,
-    LANES: tl.constexpr,
-):
-    """As ``select``, for any number of columns: the k-th largest is found bit by bit."""
-    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
-    is_lane = lane < lanes
-    row, plane = lane % ROWS, (lane // ROWS).to(tl.int64)
-    sentence = plane // MAPS
-    last = tl.load(lengths + sentence, mask=is_lane, other=1 - M).to(tl.int32) + (M - 1)
-    k = tl.load(ks + sentence, mask=is_lane, other=1).to(tl.int32)
-    c += plane * columns * ROWS + row
-
-    key = tl.full((LANES,), -0x80000000, tl.int64)  # the largest that k values reach
-    step = tl.full((LANES,), 0x80000000, tl.int64)
-    for _ in range(32):
-        higher = key + step
-        reach = tl.zeros((LANES,), tl.int32)
-        for column in range(columns):
-            value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
-            reach += ((column < last) & (_key(value) >= higher)).to(tl.int32)
-        key = tl.where(reach >= k, higher, key)
-        step //= 2
-    ahead = tl.zeros((LANES,), tl.int32)
-    for column in range(columns):
+    values += plane * width * ROWS + row
+    positions += plane * width * ROWS + row
+    ties = k - ahead
+    taken = tl.zeros_like(last)
+    for column in range(tl.max(last, axis=0)):
         value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
-        ahead += ((column < last) & (_key(value) > key)).to(tl.int32)
-    bits = tl.where(key < 0, key ^ 0x7FFFFFFF, key).to(tl.int32)
-    threshold = bits.to(tl.float32, bitcast=True)
-
-    shift = ((sentence // per_run) * MAPS + plane % MAPS) * ROWS + row
-    z = tl.load(bias + shift, mask=is_lane, other=0.0)
-    out = plane * width * ROWS + row
-    _keep(c, z, values + out, positions + out, is_lane, last, threshold, k - ahead, width, ROWS)
+        ranked = _ranked(value)
+        equal = ranked == threshold
+        kept = (column < last) & ((ranked > threshold) | (equal & (ties > 0))) & (taken < width)
+        ties -= equal.to(tl.int32)
+        value = 2 * tl.sigmoid(2 * (value + z)) - 1  # tanh
+        tl.store(values + taken * ROWS, value, mask=kept)
+        tl.store(positions + taken * ROWS, column, mask=kept)
+        taken += kept.to(tl.int32)
+    for slot in range(tl.min(tl.where(is_lane, taken, width), axis=0), width):
+        free = is_lane & (slot >= taken)
+        tl.store(values + slot * ROWS, 0.0, mask=free)
+        tl.store(positions + slot * ROWS, -1, mask=free)
 
 
 @compiled
 def convolution_gradient(
-    gradient_values,
-    values,
-    positions,
-    gradient_c,
-    lanes,
-    width,
-    columns,
-    ROWS: tl.constexpr,
-    TILE: tl.constexpr,
-    LANES: tl.constexpr,
+    of_values, values, positions, of_c, lanes, width, longest, LAYER: constexpr, TILE: constexpr
 ):
     """Through tanh, each value's gradient to its column, and zero to the others."""
-    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    ROWS: constexpr = LAYER.rows
+    lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
     is_lane = lane < lanes
+    columns = longest + (LAYER.m - 1)
     row, plane = lane % ROWS, (lane // ROWS).to(tl.int64)
-    gradient_c += plane * columns * ROWS + row
+    zeros = tl.zeros_like(row)
+    of_c += plane * columns * ROWS + row
     kept_at = plane * width * ROWS + row
     for first in range(0, columns, TILE):
-        start = first + tl.zeros((LANES,), tl.int32)
-        gradients = ()
-        for _ in tl.static_range(TILE):
-            gradients = gradients + (tl.zeros((LANES,), tl.float32),)
+        start = first + zeros
+        gradients = _zeros(TILE, LAYER.block)
         for slot in range(width):
             at = kept_at + slot * ROWS
             # Values past a sentence's k must not learn: they have no position.
             position = tl.load(positions + at, mask=is_lane, other=-1)
             value = tl.load(values + at, mask=is_lane, other=0.0)
-            slope = tl.load(gradient_values + at, mask=is_lane, other=0.0) * (1 - value * value)
+            slope = tl.load(of_values + at, mask=is_lane, other=0.0) * (1 - value * value)
             met = ()
             for i in tl.static_range(TILE):
                 met = met + (tl.where(position == start + i, slope, gradients[i]),)
             gradients = met
         for i in tl.static_range(TILE):
             inside = is_lane & (start + i < columns)
-            tl.store(gradient_c + (start + i) * ROWS, gradients[i], mask=inside)
+            tl.store(of_c + (start + i) * ROWS, gradients[i], mask=inside)
 
 
 @compiled
 def input_gradient(
-    gradient_c,
-    lengths,
-    filters,
-    gradient_x,
-    lanes,
-    longest,
-    columns,
-    per_run,
-    MAPS_BELOW: tl.constexpr,
-    ROWS_BELOW: tl.constexpr,
-    MAPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    M: tl.constexpr,
-    TILE: tl.constexpr,
-    LANES: tl.constexpr,
+    of_c, lengths, filters, of_x, lanes, longest, per_run, LAYER: constexpr, TILE: constexpr
 ):
     """One map below: every map's gradient, filtered back. Folded rows share a gradient."""
-    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    ROWS_BELOW: constexpr = LAYER.rows_below
+    ROWS: constexpr = LAYER.rows
+    M: constexpr = LAYER.m
+    lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
     below = tl.program_id(1)
     is_lane = lane < lanes
     row, sentence = lane % ROWS_BELOW, (lane // ROWS_BELOW).to(tl.int64)
+    zeros = tl.zeros_like(row)
     length = tl.load(lengths + sentence, mask=is_lane, other=0).to(tl.int32)
-    gradient_c += sentence * (MAPS * columns * ROWS) + row % ROWS
-    filters += ((sentence // per_run) * (MAPS * MAPS_BELOW) + below) * (M * ROWS_BELOW) + row
-    gradient_x += (sentence * MAPS_BELOW + below) * longest * ROWS_BELOW + row
+    columns = longest + (M - 1)
+    of_c += sentence * (LAYER.maps * columns * ROWS) + row % ROWS
+    filters += ((sentence // per_run) * (LAYER.maps * LAYER.maps_below) + below) * (
+        M * ROWS_BELOW
+    ) + row
+    of_x += (sentence * LAYER.maps_below + below) * longest * ROWS_BELOW + row
 
     for first in range(0, longest, TILE):
-        start = first + tl.zeros((LANES,), tl.int32)
-        sums = ()
-        for _ in tl.static_range(TILE):
-            sums = sums + (tl.zeros((LANES,), tl.float32),)
-        for out_map in range(MAPS):
-            weights = ()
-            for j in tl.static_range(M):
-                at = (out_map * MAPS_BELOW * M + j) * ROWS_BELOW
-                weights = weights + (tl.load(filters + at, mask=is_lane, other=0.0),)
-            window = ()
-            for i in tl.static_range(TILE + M - 1):
-                inside = is_lane & (start + i < columns)
-                at = (out_map * columns + start + i) * ROWS
-                window = window + (tl.load(gradient_c + at, mask=inside, other=0.0),)
-            added = ()
-            for i in tl.static_range(TILE):
-                total = sums[i]
-                for j in tl.static_range(M):
-                    total += weights[j] * window[i + (M - 1 - j)]
-                added = added + (total,)
-            sums = added
+        start = first + zeros
+        sums = _zeros(TILE, LAYER.block)
+        for out_map in range(LAYER.maps):
+            weights_at = filters + out_map * LAYER.maps_below * M * ROWS_BELOW
+            weights = _read(weights_at, is_lane, zeros, M, ROWS_BELOW, M)
+            window_at = of_c + out_map * columns * ROWS
+            window = _read(window_at, is_lane, start, columns, ROWS, TILE + M - 1)
+            sums = _convolved(sums, weights, window, True)
         for i in tl.static_range(TILE):
             place = start + i
             total = tl.where(place < length, sums[i], 0.0)
-            tl.store(gradient_x + place * ROWS_BELOW, total, mask=is_lane & (place < longest))
+            tl.store(of_x + place * ROWS_BELOW, total, mask=is_lane & (place < longest))
 
 
 @compiled
 def filter_gradient(
-    x,
-    gradient_c,
-    lengths,
-    sums_of_parts,
-    longest,
-    columns,
-    per_run,
-    parts,
-    MAPS_BELOW: tl.constexpr,
-    ROWS_BELOW: tl.constexpr,
-    MAPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    M: tl.constexpr,
-    TILE: tl.constexpr,
-    SENTENCES: tl.constexpr,
-    LANES: tl.constexpr,
+    x, of_c, lengths, sums_of_parts, longest, per_run, at_once, LAYER: constexpr, TILE: constexpr
 ):
     """The filters from one map below to rows of all maps, over a part of the sentences of a run.
 
     A lane is a row of a map here, and one thread adds up all that the part has for its filter and,
     above the first map below, for the bias. A part's sums lie as ``add_parts`` reads them.
     """
+    ROWS_BELOW: constexpr = LAYER.rows_below
+    ROWS: constexpr = LAYER.rows
+    M: constexpr = LAYER.m
     group = tl.program_id(0)
     below = tl.program_id(1)
-    lane = tl.program_id(2) * LANES + tl.arange(0, LANES)
-    is_lane = lane < MAPS * ROWS_BELOW
+    lane = tl.program_id(2) * LAYER.block + tl.arange(0, LAYER.block)
+    is_lane = lane < LAYER.maps * ROWS_BELOW
     out_map, row = lane // ROWS_BELOW, lane % ROWS_BELOW
+    zeros = tl.zeros_like(row)
+    parts = tl.cdiv(per_run, at_once)
     run, part = group // parts, group % parts
-    first_sentence = run * per_run + part * SENTENCES
-    count = tl.minimum(SENTENCES, per_run - part * SENTENCES)
+    first_sentence = run * per_run + part * at_once
+    columns = longest + (M - 1)
 
-    sums = ()
-    for _ in tl.static_range(M):
-        sums = sums + (tl.zeros((LANES,), tl.float32),)
-    of_bias = tl.zeros((LANES,), tl.float32)
-    for number in range(count):
+    sums = _zeros(M, LAYER.block)
+    of_bias = tl.zeros((LAYER.block,), tl.float32)
+    for number in range(tl.minimum(at_once, per_run - part * at_once)):
         sentence = (first_sentence + number).to(tl.int64)
         length = tl.load(lengths + sentence).to(tl.int32)
-        plane = x + (sentence * MAPS_BELOW + below) * longest * ROWS_BELOW + row
-        gradients_of = gradient_c + (sentence * MAPS + out_map) * columns * ROWS + row % ROWS
+        plane = x + (sentence * LAYER.maps_below + below) * longest * ROWS_BELOW + row
+        gradients_at = of_c + (sentence * LAYER.maps + out_map) * columns * ROWS + row % ROWS
         for first in range(0, length + (M - 1), TILE):
-            start = first + tl.zeros((LANES,), tl.int32)
-            gradients = ()
-            for i in tl.static_range(TILE):
-                inside = is_lane & (start + i < columns)
-                at = (start + i) * ROWS
-                gradients = gradients + (tl.load(gradients_of + at, mask=inside, other=0.0),)
+            start = first + zeros
+            gradients = _read(gradients_at, is_lane, start, columns, ROWS, TILE)
             for i in tl.static_range(TILE):
                 of_bias += gradients[i]
-            window = ()
-            for i in tl.static_range(TILE + M - 1):
-                place = start + (i - (M - 1))
-                inside = is_lane & (place >= 0) & (place < length)
-                window = window + (tl.load(plane + place * ROWS_BELOW, mask=inside, other=0.0),)
-            added = ()
-            for j in tl.static_range(M):
-                total = sums[j]
-                for i in tl.static_range(TILE):
-                    total += gradients[i] * window[i + j]
-                added = added + (total,)
-            sums = added
-    FILTERS: tl.constexpr = MAPS * MAPS_BELOW * M * ROWS_BELOW
-    part_sums = sums_of_parts + group.to(tl.int64) * (FILTERS + MAPS * ROWS)
-    out = (out_map * MAPS_BELOW + below) * (M * ROWS_BELOW) + row
+            window = _read(plane, is_lane, start - (M - 1), length, ROWS_BELOW, TILE + M - 1)
+            sums = _convolved(sums, gradients, window, False)
+    FILTERS: constexpr = LAYER.maps * LAYER.maps_below * M * ROWS_BELOW
+    part_sums = sums_of_parts + group.to(tl.int64) * (FILTERS + LAYER.maps * ROWS)
+    out = (out_map * LAYER.maps_below + below) * (M * ROWS_BELOW) + row
     for j in tl.static_range(M):
         tl.store(part_sums + out + j * ROWS_BELOW, sums[j], mask=is_lane)
     if below == 0:
@@ -397,130 +366,91 @@ def filter_gradient(
 
 @compiled
 def add_parts(
-    sums_of_parts,
-    gradient_filters,
-    gradient_bias,
-    parts,
-    ROWS_BELOW: tl.constexpr,
-    M: tl.constexpr,
-    FILTERS: tl.constexpr,
-    BIASES: tl.constexpr,
-    PARTS: tl.constexpr,
-    LANES: tl.constexpr,
+    sums_of_parts, of_filters, of_bias, parts, LAYER: constexpr, PARTS: constexpr, BLOCK: constexpr
 ):
     """The gradients of one run's filters, turned to (maps, maps below, rows below, m), and bias."""
-    lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    FILTERS: constexpr = LAYER.maps * LAYER.maps_below * LAYER.m * LAYER.rows_below
+    BIASES: constexpr = LAYER.maps * LAYER.rows
+    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     run = tl.program_id(1).to(tl.int64)
     is_filter, is_bias = lane < FILTERS, (lane >= FILTERS) & (lane < FILTERS + BIASES)
-    sums = tl.zeros((PARTS, LANES), tl.float32)
+    sums = tl.zeros((PARTS, BLOCK), tl.float32)
     for first in range(0, parts, PARTS):
         part = first + tl.arange(0, PARTS)[:, None]
         inside = (part < parts) & (lane < FILTERS + BIASES)[None, :]
         at = (run * parts + part) * (FILTERS + BIASES) + lane[None, :]
         sums += tl.load(sums_of_parts + at, mask=inside, other=0.0)
     total = tl.sum(sums, axis=0)
-    row, j, plane = lane % ROWS_BELOW, lane // ROWS_BELOW % M, lane // (ROWS_BELOW * M)
-    turned = (plane * ROWS_BELOW + row) * M + j
-    tl.store(gradient_filters + run * FILTERS + turned, total, mask=is_filter)
-    tl.store(gradient_bias + run * BIASES + lane - FILTERS, total, mask=is_bias)
-
-
-@compiled
-def gather(
-    ids,
-    lengths,
-    embeddings,
-    x,
-    ks,
-    longest,
-    per_run,
-    vocabulary,
-    count,
-    DIM: tl.constexpr,
-    DEPTH: tl.constexpr,
-    K_TOP: tl.constexpr,
-    PLACES: tl.constexpr,
-    ROWS: tl.constexpr,
-):
-    """The sentence matrix of one sentence, (places, rows), and the k of each of its layers."""
-    sentence = tl.program_id(0).to(tl.int64)
-    length = tl.load(lengths + sentence).to(tl.int32)
-    row = tl.arange(0, ROWS)[None, :]
-    table = embeddings + (sentence // per_run) * vocabulary * DIM
-    for start in range(0, length, PLACES):
-        place = start + tl.arange(0, PLACES)
-        inside = place < length
-        word = tl.load(ids + sentence * longest + place, mask=inside, other=0).to(tl.int64)[:, None]
-        inside = inside[:, None] & (row < DIM)
-        values = tl.load(table + word * DIM + row, mask=inside)
-        tl.store(x + (sentence * longest + place[:, None]) * DIM + row, values, mask=inside)
-    for layer in tl.static_range(1, DEPTH + 1):  # Eq. 4, the ceiling in integers
-        k = tl.maximum(((DEPTH - layer) * length + (DEPTH - 1)) // DEPTH, K_TOP)
-        tl.store(ks + (layer - 1) * count + sentence, k)
-
-
-@compiled
-def scatter(
-    ids,
-    lengths,
-    gradient_x,
-    gradient_embeddings,
-    longest,
-    per_run,
-    vocabulary,
-    DIM: tl.constexpr,
-    PLACES: tl.constexpr,
-    ROWS: tl.constexpr,
-):
-    """Add the gradient of each word of a sentence to that of its embedding."""
-    sentence = tl.program_id(0).to(tl.int64)
-    length = tl.load(lengths + sentence).to(tl.int32)
-    row = tl.arange(0, ROWS)[None, :]
-    table = gradient_embeddings + (sentence // per_run) * vocabulary * DIM
-    for start in range(0, length, PLACES):
-        place = start + tl.arange(0, PLACES)
-        inside = place < length
-        word = tl.load(ids + sentence * longest + place, mask=inside, other=0).to(tl.int64)[:, None]
-        inside = inside[:, None] & (row < DIM)
-        at = (sentence * longest + place[:, None]) * DIM + row
-        gradient = tl.load(gradient_x + at, mask=inside, other=0.0)
-        tl.atomic_add(table + word * DIM + row, gradient, mask=inside, sem="relaxed")
+    row, j, plane = (
+        lane % LAYER.rows_below,
+        lane // LAYER.rows_below % LAYER.m,
+        lane // (LAYER.rows_below * LAYER.m),
+    )
+    turned = (plane * LAYER.rows_below + row) * LAYER.m + j
+    tl.store(of_filters + run * FILTERS + turned, total, mask=is_filter)
+    tl.store(of_bias + run * BIASES + lane - FILTERS, total, mask=is_bias)
 
 
 @triton.jit
-def _feature(number, ROWS: tl.constexpr, K: tl.constexpr):
-    """Where a feature, counted by map, row and slot, lies among (maps, slots, rows)."""
-    return (number // (ROWS * K) * K + number % K) * ROWS + number // K % ROWS
+def _words(ids, sentence, run, start, longest, length, vocabulary, WORDS: constexpr):
+    """Where some words of a sentence lie, in its sentence matrix and among the embeddings."""
+    row = tl.arange(0, WORDS.rows)[None, :]
+    place = start + tl.arange(0, WORDS.places)
+    inside = place < length
+    word = tl.load(ids + sentence * longest + place, mask=inside, other=0).to(tl.int64)[:, None]
+    at = (sentence * longest + place[:, None]) * WORDS.dim + row
+    return at, (run * vocabulary + word) * WORDS.dim + row, inside[:, None] & (row < WORDS.dim)
 
 
 @compiled
-def head(
-    pooled,
-    dropout,
-    weight,
-    bias,
-    logits,
-    per_run,
-    MAPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    K: tl.constexpr,
-    CLASSES: tl.constexpr,
-    DROPS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WIDE: tl.constexpr,
-):
-    """The logits of one sentence."""
-    FEATURES: tl.constexpr = MAPS * ROWS * K
+def gather(ids, lengths, embeddings, x, ks, longest, per_run, vocabulary, WORDS: constexpr):
+    """The sentence matrix of one sentence, (places, rows), and the k of each of its layers."""
     sentence = tl.program_id(0).to(tl.int64)
     run = sentence // per_run
-    label = tl.arange(0, WIDE)
-    total = tl.zeros((WIDE, BLOCK), tl.float32)
-    for start in range(0, FEATURES, BLOCK):
-        number = start + tl.arange(0, BLOCK)
+    length = tl.load(lengths + sentence).to(tl.int32)
+    for start in range(0, length, WORDS.places):
+        at, from_at, inside = _words(ids, sentence, run, start, longest, length, vocabulary, WORDS)
+        tl.store(x + at, tl.load(embeddings + from_at, mask=inside), mask=inside)
+    DEPTH: constexpr = WORDS.depth
+    for layer in tl.static_range(1, DEPTH + 1):  # Eq. 4, the ceiling in integers
+        k = tl.maximum(((DEPTH - layer) * length + (DEPTH - 1)) // DEPTH, WORDS.k_top)
+        tl.store(ks + (layer - 1) * tl.num_programs(0) + sentence, k)
+
+
+@compiled
+def scatter(ids, lengths, of_x, of_embeddings, longest, per_run, vocabulary, WORDS: constexpr):
+    """Add the gradient of each word of a sentence to that of its embedding."""
+    sentence = tl.program_id(0).to(tl.int64)
+    run = sentence // per_run
+    length = tl.load(lengths + sentence).to(tl.int32)
+    for start in range(0, length, WORDS.places):
+        at, to_at, inside = _words(ids, sentence, run, start, longest, length, vocabulary, WORDS)
+        gradient = tl.load(of_x + at, mask=inside, other=0.0)
+        tl.atomic_add(of_embeddings + to_at, gradient, mask=inside, sem="relaxed")
+
+
+@triton.jit
+def _feature(number, HEAD: constexpr):
+    """Where a feature, counted by map, row and slot, lies among (maps, slots, rows)."""
+    out_map, row = number // (HEAD.rows * HEAD.k), number // HEAD.k % HEAD.rows
+    return (out_map * HEAD.k + number % HEAD.k) * HEAD.rows + row
+
+
+@compiled
+def head(pooled, dropout, weight, bias, logits, per_run, HEAD: constexpr):
+    """The logits of one sentence."""
+    FEATURES: constexpr = HEAD.maps * HEAD.rows * HEAD.k
+    CLASSES: constexpr = HEAD.classes
+    sentence = tl.program_id(0).to(tl.int64)
+    run = sentence // per_run
+    label = tl.arange(0, HEAD.wide)
+    total = tl.zeros((HEAD.wide, HEAD.block), tl.float32)
+    for start in range(0, FEATURES, HEAD.block):
+        number = start + tl.arange(0, HEAD.block)
         inside = number < FEATURES
-        at = sentence * FEATURES + _feature(number, ROWS, K)
+        at = sentence * FEATURES + _feature(number, HEAD)
         value = tl.load(pooled + at, mask=inside, other=0.0)
-        if DROPS:
+        if HEAD.drops:
             value *= tl.load(dropout + sentence * FEATURES + number, mask=inside, other=0.0)
         of_class = (run * CLASSES + label[:, None]) * FEATURES + number[None, :]
         both = (label < CLASSES)[:, None] & inside[None, :]
@@ -532,50 +462,36 @@ def head(
 
 @compiled
 def head_gradient(
-    gradient_logits,
-    pooled,
-    dropout,
-    weight,
-    gradient_pooled,
-    gradient_weight,
-    gradient_bias,
-    per_run,
-    parts,
-    MAPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    K: tl.constexpr,
-    CLASSES: tl.constexpr,
-    DROPS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WIDE: tl.constexpr,
-    SENTENCES: tl.constexpr,
+    of_logits, pooled, dropout, weight, of_pooled, of_weight, of_bias, per_run, HEAD: constexpr
 ):
     """A block of features over a part of the sentences of a run."""
-    FEATURES: tl.constexpr = MAPS * ROWS * K
+    FEATURES: constexpr = HEAD.maps * HEAD.rows * HEAD.k
+    CLASSES: constexpr = HEAD.classes
     group = tl.program_id(0)
+    parts = tl.cdiv(per_run, HEAD.sentences)
     run, part = group // parts, group % parts
-    number = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    number = tl.program_id(1) * HEAD.block + tl.arange(0, HEAD.block)
     inside = number < FEATURES
-    label = tl.arange(0, WIDE)
+    label = tl.arange(0, HEAD.wide)
     both = (label < CLASSES)[:, None] & inside[None, :]
     of_class = (run * CLASSES + label[:, None]) * FEATURES + number[None, :]
     weights = tl.load(weight + of_class, mask=both, other=0.0)
-    total = tl.zeros((WIDE, BLOCK), tl.float32)
-    of_bias = tl.zeros((WIDE,), tl.float32)
-    for offset in range(tl.minimum(SENTENCES, per_run - part * SENTENCES)):
-        sentence = (run * per_run + part * SENTENCES + offset).to(tl.int64)
-        logit = gradient_logits + sentence * CLASSES + label
+    weight_total = tl.zeros((HEAD.wide, HEAD.block), tl.float32)
+    bias_total = tl.zeros((HEAD.wide,), tl.float32)
+    for offset in range(tl.minimum(HEAD.sentences, per_run - part * HEAD.sentences)):
+        sentence = (run * per_run + part * HEAD.sentences + offset).to(tl.int64)
+        logit = of_logits + sentence * CLASSES + label
         gradient = tl.load(logit, mask=label < CLASSES, other=0.0)
-        of_bias += gradient
+        bias_total += gradient
         of_value = tl.sum(gradient[:, None] * weights, axis=0)
-        at = sentence * FEATURES + _feature(number, ROWS, K)
+        at = sentence * FEATURES + _feature(number, HEAD)
         value = tl.load(pooled + at, mask=inside, other=0.0)
-        if DROPS:
+        if HEAD.drops:
             mask = tl.load(dropout + sentence * FEATURES + number, mask=inside, other=0.0)
             value, of_value = value * mask, of_value * mask
-        tl.store(gradient_pooled + at, of_value, mask=inside)
-        total += gradient[:, None] * value[None, :]
+        tl.store(of_pooled + at, of_value, mask=inside)
+        weight_total += gradient[:, None] * value[None, :]
     of_class = (group * CLASSES + label[:, None]) * FEATURES + number[None, :]
-    tl.store(gradient_weight + of_class, total, mask=both)
+    tl.store(of_weight + of_class, weight_total, mask=both)
     if tl.program_id(1) == 0:
-        tl.store(gradient_bias + group * CLASSES + label, of_bias, mask=label < CLASSES)
+        tl.store(of_bias + group * CLASSES + label, bias_total, mask=label < CLASSES)
