@@ -45,11 +45,17 @@ def test_lengths_and_k_out_of_bounds_are_refused():
         native.layer(x, lengths, filters.repeat(2, 1), bias, lengths, True)
 
 
+def tanh(x):
+    y = np.empty_like(x)
+    native.library().dcnn_tanh(native.address(x), native.address(y), x.size)
+    return y
+
+
 def test_tanh_is_accurate_everywhere(instruction_set):
     x = np.concatenate([np.linspace(-12, 12, 400_001), 10.0 ** np.arange(-38, 38), [np.inf]])
     x = np.concatenate([x, -x, [0.0]]).astype(np.float32)
     exact = np.tanh(x.astype(np.float64))
-    np.testing.assert_allclose(native.tanh(x), exact, atol=2e-7)
+    np.testing.assert_allclose(tanh(x), exact, atol=2e-7)
     near_zero = np.abs(x) < 0.2
-    np.testing.assert_allclose(native.tanh(x)[near_zero], exact[near_zero], rtol=1e-6, atol=0)
-    assert np.isnan(native.tanh(np.array([np.nan], np.float32))).all()
+    np.testing.assert_allclose(tanh(x)[near_zero], exact[near_zero], rtol=1e-6, atol=0)
+    assert np.isnan(tanh(np.array([np.nan], np.float32))).all()

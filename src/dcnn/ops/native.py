@@ -35,8 +35,34 @@ _STATUSES: dict[int, tuple[type[Exception], str]] = {
     3: (ValueError, "lengths must lie between 1 and the columns, k between 1 and length + m - 1"),
 }
 
+# The result and then the arguments of every function, by the letters of the module struct.
+_TYPES = {
+    "P": ctypes.c_void_p,
+    "q": ctypes.c_int64,
+    "i": ctypes.c_int32,
+    "f": ctypes.c_float,
+    "d": ctypes.c_double,
+    "s": ctypes.c_char_p,
+    "x": None,
+}
+_SIGNATURES = {
+    "dcnn_isa": "s",
+    "dcnn_use_isa": "i s",
+    "dcnn_layer_forward": "i Pqq PPPPP q PP i",
+    "dcnn_layer_backward": "i Pqq PPPP q PPPPPP i",
+    "dcnn_network_new": "P qPPP qqP qPP",
+    "dcnn_network_free": "x P",
+    "dcnn_network_logits": "i PqPPP i",
+    "dcnn_training_forward": "i PPPPPP i",
+    "dcnn_training_backward": "i PPPPPPPPP i",
+    "dcnn_cross_entropy": "f qq PPPP",
+    "dcnn_adagrad": "x PPPP q ffffff",
+    "dcnn_adagrad_rows": "i PPP q PP qq ffffff i",
+    "dcnn_norm": "d PP q",
+    "dcnn_tanh": "x PP q",
+}
+
 _log = logging.getLogger("dcnn")
-_pointer, _long, _int, _float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_float
 
 
 class LayerSizes(ctypes.Structure):
@@ -47,48 +73,13 @@ class LayerSizes(ctypes.Structure):
     ]
 
 
-# Name: result, arguments.
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "dcnn_isa": (ctypes.c_char_p, []),
-    "dcnn_use_isa": (_int, [ctypes.c_char_p]),
-    "dcnn_layer_forward": (
-        _int,
-        [_pointer, _long, _long, *[_pointer] * 5, _long, _pointer, _pointer, _int],
-    ),
-    "dcnn_layer_backward": (
-        _int,
-        [_pointer, _long, _long, *[_pointer] * 4, _long, *[_pointer] * 6, _int],
-    ),
-    "dcnn_network_new": (
-        _pointer,
-        [_long, _pointer, _pointer, _pointer, _long, _long, _pointer, _long, _pointer, _pointer],
-    ),
-    "dcnn_network_free": (None, [_pointer]),
-    "dcnn_network_logits": (_int, [_pointer, _long, _pointer, _pointer, _pointer, _int]),
-    "dcnn_training_forward": (_int, [*[_pointer] * 6, _int]),
-    "dcnn_training_backward": (_int, [*[_pointer] * 9, _int]),
-    "dcnn_cross_entropy": (_float, [_long, _long, *[_pointer] * 4]),
-    "dcnn_adagrad": (None, [*[_pointer] * 4, _long, *[_float] * 6]),
-    "dcnn_adagrad_rows": (
-        _int,
-        [*[_pointer] * 3, _long, *[_pointer] * 2, _long, _long, *[_float] * 6, _int],
-    ),
-    "dcnn_norm": (ctypes.c_double, [_pointer, _pointer, _long]),
-    "dcnn_tanh": (None, [_pointer, _pointer, _long]),
-}
-
-
 def library_path() -> Path:
     """Where the library for this machine lies if it was built."""
     return Path(__file__).with_name(f"_native-{sys.platform}-{platform.machine()}.so")
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Load the library at ``path``.
-
-    Raises:
-        OSError: it is missing, damaged, or none that this version can use; the message says so.
-    """
+    """Load the library at ``path``; an OSError says why this version cannot use it."""
     if not path.is_file():
         raise OSError("it was not compiled when dcnn was installed (no C++ compiler?)")
     # Loading a file that was cut short can end the process: compare before, not after.
@@ -100,9 +91,10 @@ def open_library(path: Path) -> ctypes.CDLL:
         found = opened.dcnn_abi()
         if found != ABI:
             raise OSError(f"{path.name} has interface {found}; this version of dcnn needs {ABI}")
-        for name, (result, arguments) in _SIGNATURES.items():
+        for name, letters in _SIGNATURES.items():
             function = getattr(opened, name)
-            function.restype, function.argtypes = result, arguments
+            function.restype, *arguments = (_TYPES[letter] for letter in letters.replace(" ", ""))
+            function.argtypes = arguments
     except AttributeError as error:
         raise OSError(f"{path.name} is not dcnn's library: {error}") from error
     return opened
@@ -120,7 +112,7 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         _log.log(level, "the native backend is not available: %s; run `make native`", error)
         return None, str(error)
     if wanted := os.environ.get(ISA_VARIABLE):
-        _use(loaded, wanted)
+        use_instruction_set(wanted, loaded)
     return loaded, ""
 
 
@@ -142,11 +134,7 @@ def describe() -> str:
 
 
 def library() -> ctypes.CDLL:
-    """The functions of ``native/dcnn_native.h``.
-
-    Raises:
-        RuntimeError: there is no library; the message says why.
-    """
+    """The functions of ``native/dcnn_native.h``; a RuntimeError says why there are none."""
     loaded, why = _load()
     if loaded is None:
         raise RuntimeError(f"the native backend is not available: {why}; run `make native`")
@@ -159,17 +147,9 @@ def instruction_set() -> str:
     return name.decode()
 
 
-def use_instruction_set(name: str) -> None:
-    """Take another one from now on; ``DCNN_ISA`` does so from the start.
-
-    Raises:
-        ValueError: this machine does not have it.
-    """
-    _use(library(), name)
-
-
-def _use(loaded: ctypes.CDLL, name: str) -> None:
-    if name not in INSTRUCTION_SETS or not loaded.dcnn_use_isa(name.encode()):
+def use_instruction_set(name: str, loaded: ctypes.CDLL | None = None) -> None:
+    """Take another one from now on, if this machine has it; ``DCNN_ISA`` does so from the start."""
+    if name not in INSTRUCTION_SETS or not (loaded or library()).dcnn_use_isa(name.encode()):
         raise ValueError(
             f"{ISA_VARIABLE}={name!r} is not an instruction set of this machine; "
             f"choose among {', '.join(INSTRUCTION_SETS)} or leave it unset"
@@ -211,21 +191,13 @@ def layer_sizes(filters: Sequence[int], fold_rows: bool) -> LayerSizes:
 def check_network(
     dim: int,
     layers: Sequence[tuple[Sequence[int], Sequence[int]]],
-    top: Sequence[int],
+    head: Sequence[int],
     fold_rows: bool,
     k_top: int,
 ) -> int:
-    """How many features a network has. The library trusts the sizes that it is given.
+    """How many features a network has, from the shapes of each layer's filters and bias.
 
-    Args:
-        dim: of a word embedding.
-        layers: shapes (o, n, d, m) and (o, d') of each layer's filters and bias.
-        top: shape of the fully connected weights.
-        fold_rows: whether every layer folds.
-        k_top: values that each row keeps at the top.
-
-    Raises:
-        ValueError: the shapes do not fit together.
+    The library trusts the sizes that it is given, so those that do not fit together are refused.
     """
     maps, rows = 1, dim
     for filters, bias in layers:
@@ -234,8 +206,8 @@ def check_network(
         if not agree or tuple(bias) != (maps, rows):
             raise ValueError(f"filters {tuple(filters)} and bias {tuple(bias)} do not fit in")
     features = maps * rows * k_top
-    if top[1] != features:
-        raise ValueError(f"head.weight {tuple(top)} does not fit {features} values")
+    if head[1] != features:
+        raise ValueError(f"head.weight {tuple(head)} does not fit {features} values")
     return features
 
 
@@ -259,66 +231,34 @@ def layer(
         raise ValueError(f"x {x.shape}, filters {filters.shape}, bias {bias.shape} do not agree")
     values = np.empty((len(x), kept, *bias.shape), np.float32)
     positions = np.empty(values.shape, np.int32)
-    check(
-        library().dcnn_layer_forward(
-            ctypes.addressof(sizes),
-            *x.shape[:2],
-            *map(address, (x, lengths, filters, bias, k)),
-            kept,
-            address(values),
-            address(positions),
-            threads,
-        )
+    given, results = (x, lengths, filters, bias, k), map(address, (values, positions))
+    status = library().dcnn_layer_forward(
+        ctypes.addressof(sizes), *x.shape[:2], *map(address, given), kept, *results, threads
     )
+    check(status)
     return values.transpose(0, 2, 3, 1), positions.transpose(0, 2, 3, 1)
 
 
-def tanh(x: Floats) -> Floats:
-    """The tanh of the layers, for its test."""
-    x = dense(x, np.float32)
-    y = np.empty_like(x)
-    library().dcnn_tanh(address(x), address(y), x.size)
-    return y
-
-
 class Network:
-    """The weights as the library reads them.
-
-    Args:
-        weights: the parameters by the names of the model folder.
-        fold: whether every layer folds.
-        k_top: values that each row keeps at the top.
-    """
+    """The weights, by the names of the model folder, as the library reads them."""
 
     def __init__(self, weights: Mapping[str, Array], fold: bool, k_top: int) -> None:
         lib = library()
         depth = sum(name.endswith(".filters") for name in weights)
-
-        def floats(name: str) -> Floats:
-            return dense(weights[name], np.float32)
-
-        filters = [floats(f"layers.{i}.filters") for i in range(depth)]
-        biases = [floats(f"layers.{i}.bias") for i in range(depth)]
-        top_weight, top_bias = floats("head.weight"), floats("head.bias")
-        self._embeddings = floats("embeddings")  # the library reads them where they are
-        self.classes = len(top_bias)
+        arrays = {name: dense(values, np.float32) for name, values in weights.items()}
+        filters = [arrays[f"layers.{i}.filters"] for i in range(depth)]
+        biases = [arrays[f"layers.{i}.bias"] for i in range(depth)]
+        head_weight, head_bias = arrays["head.weight"], arrays["head.bias"]
+        self._embeddings = arrays["embeddings"]  # the library reads them where they are
+        words, dim = self._embeddings.shape
+        self.classes = len(head_bias)
         shapes = [(f.shape, bias.shape) for f, bias in zip(filters, biases, strict=True)]
-        check_network(self._embeddings.shape[1], shapes, top_weight.shape, fold, k_top)
+        check_network(dim, shapes, head_weight.shape, fold, k_top)
         sizes = (LayerSizes * depth)(*(layer_sizes(f.shape, fold) for f in filters))
-        pointers = [
-            (ctypes.c_void_p * depth)(*map(address, arrays)) for arrays in (filters, biases)
-        ]
-        self._handle = lib.dcnn_network_new(
-            depth,
-            ctypes.addressof(sizes),
-            *map(ctypes.addressof, pointers),
-            k_top,
-            len(self._embeddings),
-            address(self._embeddings),
-            self.classes,
-            address(top_weight),
-            address(top_bias),
-        )
+        places = [(ctypes.c_void_p * depth)(*map(address, some)) for some in (filters, biases)]
+        layers = depth, sizes, *places
+        head = self.classes, address(head_weight), address(head_bias)
+        self._handle = lib.dcnn_network_new(*layers, k_top, words, address(self._embeddings), *head)
         if not self._handle:
             raise MemoryError("the native backend ran out of memory")
         self._logits, self._free = lib.dcnn_network_logits, lib.dcnn_network_free

@@ -21,6 +21,8 @@ from torch.autograd.function import once_differentiable
 from dcnn.ops import native
 from dcnn.ops.reference import dynamic_k
 
+_pointer, _long = ctypes.c_void_p, ctypes.c_int64
+
 
 def _rows_last(tensor: Tensor) -> Tensor:
     """(B, n, d, s) as the library keeps it, (B, s, n, d); most often a view."""
@@ -31,61 +33,46 @@ class _Layer(torch.autograd.Function):
     """Arguments as ``layer``."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        lengths: Tensor,
-        filters: Tensor,
-        bias: Tensor,
-        k: Tensor,
-        fold: bool,
-        width: int,
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
         """Values and positions."""
-        x, filters, bias = _rows_last(x), filters.contiguous(), bias.contiguous()
-        lengths, k = lengths.contiguous(), k.contiguous()
-        sizes = native.layer_sizes(filters.shape, fold)
-        values = x.new_empty(len(x), width, *bias.shape)
-        positions = torch.empty_like(values, dtype=torch.int32)
-        native.check(
-            native.library().dcnn_layer_forward(
-                ctypes.addressof(sizes),
-                *x.shape[:2],
-                *_places(x, lengths, filters, bias, k),
-                width,
-                *_places(values, positions),
-                torch.get_num_threads(),
-            )
-        )
-        ctx.fold = fold
+        lengths, filters, bias, k, ctx.fold, width = others
+        x = _rows_last(x)
+        lengths, filters, k = _dense([lengths, filters, k])
+        given = x.permute(0, 2, 3, 1), lengths, filters, bias, k
+        arguments: list[Any] = [tensor.detach().numpy() for tensor in given]
+        arguments += [ctx.fold, width, torch.get_num_threads()]
+        values, positions = map(torch.from_numpy, native.layer(*arguments))
         ctx.save_for_backward(x, lengths, filters, k, values, positions)
         ctx.mark_non_differentiable(positions)
-        return values.permute(0, 2, 3, 1), positions.permute(0, 2, 3, 1)
+        return values, positions
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_values: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, of_values: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of input, filters and bias."""
-        x, lengths, filters, k, values, positions = ctx.saved_tensors
-        gradient_values = _rows_last(gradient_values)
+        x, lengths, filters, k, *pooled = ctx.saved_tensors
+        values, positions, of_values = map(_rows_last, (*pooled, of_values))
         sizes = native.layer_sizes(filters.shape, ctx.fold)
         of_x, of_filters = torch.empty_like(x), torch.empty_like(filters)
         of_bias = values.new_empty(values.shape[2:])
-        native.check(
-            native.library().dcnn_layer_backward(
-                ctypes.addressof(sizes),
-                *x.shape[:2],
-                *_places(x, lengths, filters, k),
-                values.shape[1],
-                *_places(values, positions, gradient_values, of_x, of_filters, of_bias),
-                torch.get_num_threads(),
-            )
+        status = native.library().dcnn_layer_backward(
+            ctypes.byref(sizes),
+            *x.shape[:2],
+            *_places(x, lengths, filters, k),
+            values.shape[1],
+            *_places(values, positions, of_values, of_x, of_filters, of_bias),
+            torch.get_num_threads(),
         )
+        native.check(status)
         return of_x.permute(0, 2, 3, 1), None, of_filters, of_bias, *[None] * 3
 
 
-def _places(*tensors: Tensor) -> list[int]:
-    return [tensor.data_ptr() for tensor in tensors]
+def _places(*tensors: Tensor | None) -> list[int | None]:
+    return [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+
+
+def _dense(tensors: Sequence[Any]) -> list[Any]:
+    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
 def layer(
@@ -105,106 +92,67 @@ def layer(
     return pooled
 
 
-_pointer, _long = ctypes.c_void_p, ctypes.c_int64
-
-
 class _Sizes(ctypes.Structure):
     """``dcnn_sizes`` of the C interface."""
 
     _fields_ = [
-        *((name, _long) for name in ("depth", "k_top", "vocabulary", "classes", "members")),
+        *((name, _long) for name in ("depth", "k_top", "vocabulary", "classes", "n_ensemble")),
         ("layers", _pointer),
     ]
 
 
 class _Parameters(ctypes.Structure):
-    """``dcnn_parameters``."""
+    """``dcnn_parameters``: weights, or the gradients of them."""
 
     _fields_ = [
         (name, _pointer) for name in ("embeddings", "filters", "biases", "head_weight", "head_bias")
     ]
+
+    def __init__(self, weights: Sequence[Tensor]) -> None:
+        embeddings, *head = _places(*weights[:3])
+        self.layers = _pointers(weights[3::2]), _pointers(weights[4::2])  # keeps them in memory
+        super().__init__(embeddings, *map(ctypes.addressof, self.layers), *head)
 
 
 class _Batch(ctypes.Structure):
     """``dcnn_batch``."""
 
     _fields_ = [
-        ("sentences", _long),
-        ("columns", _long),
+        *((name, _long) for name in ("sentences", "columns")),
         *((name, _pointer) for name in ("ids", "lengths", "dropout")),
     ]
 
 
+def _pointers(tensors: Sequence[Tensor]) -> Any:
+    return native.array_of(_pointer, len(tensors))(*_places(*tensors))
+
+
 @lru_cache(maxsize=64)
-def _sizes(
-    filters: tuple[torch.Size, ...],
+def _sizes(filters: tuple[torch.Size, ...], fold: bool, *others: int) -> tuple[_Sizes, Any]:
+    """The sizes of a network, and the array that they point to, to keep it in memory."""
+    shapes = (native.layer_sizes(shape, fold) for shape in filters)
+    layers = (native.LayerSizes * len(filters))(*shapes)
+    return _Sizes(len(filters), *others, ctypes.addressof(layers)), layers
+
+
+def _arguments(
+    batch: Sequence[Tensor],
     fold: bool,
     k_top: int,
-    vocabulary: int,
-    classes: int,
+    weights: Sequence[Tensor],
     n_ensemble: int,
-) -> tuple[_Sizes, Any]:
-    """The sizes of a network, and the array that they point to."""
-    shapes = (native.LayerSizes * len(filters))(
-        *(native.layer_sizes(shape, fold) for shape in filters)
-    )
-    place = ctypes.addressof(shapes)
-    return _Sizes(len(filters), k_top, vocabulary, classes, n_ensemble, place), shapes
-
-
-class _Call:
-    """The arguments of a call as the library takes them, and what keeps their memory alive."""
-
-    def __init__(
-        self, batch: Sequence[Tensor | None], fold: bool, k_top: int, n_ensemble: int
-    ) -> None:
-        self._alive: list[Any] = [batch]
-        self._batch, self._fold, self._k_top, self._n_ensemble = batch, fold, k_top, n_ensemble
-
-    def sizes(self, weights: Sequence[Tensor]) -> int:
-        """``weights`` are embeddings, head weight and bias, then filters and bias of each layer."""
-        embeddings, _, head_bias, *layers = weights
-        shapes = tuple(filters.shape for filters in layers[::2])
-        counts = len(embeddings), len(head_bias), self._n_ensemble
-        return self._address(*_sizes(shapes, self._fold, self._k_top, *counts))
-
-    def batch(self) -> int:
-        """Ids (B, s), lengths (B,) and dropout."""
-        ids, lengths, dropout = self._batch
-        assert ids is not None and lengths is not None  # noqa: S101, PT018
-        mask = None if dropout is None else dropout.data_ptr()
-        return self._address(_Batch(*ids.shape, ids.data_ptr(), lengths.data_ptr(), mask))
-
-    def parameters(self, weights: Sequence[Tensor]) -> int:
-        """Weights, or the gradients of them."""
-        embeddings, head_weight, head_bias, *layers = weights
-        filters, biases = self._array(layers[::2]), self._array(layers[1::2])
-        parameters = _Parameters(
-            embeddings.data_ptr(),
-            ctypes.addressof(filters),
-            ctypes.addressof(biases),
-            head_weight.data_ptr(),
-            head_bias.data_ptr(),
-        )
-        return self._address(parameters, weights)
-
-    def pointers(self, tensors: Sequence[Tensor]) -> int:
-        """An array of the places of ``tensors``."""
-        return self._address(self._array(tensors))
-
-    def _array(self, tensors: Sequence[Tensor]) -> Any:
-        kind = native.array_of(_pointer, len(tensors))
-        array = kind(*(tensor.data_ptr() for tensor in tensors))
-        self._alive.append(array)
-        return array
-
-    def _address(self, structure: Any, *more: Any) -> int:
-        self._alive += [structure, *more]
-        return ctypes.addressof(structure)
-
-
-def _dense(tensors: Sequence[Any]) -> list[Any]:
-    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
+    pooled: Sequence[Tensor],
+) -> list[Any]:
+    """Sizes, batch, weights, values and positions, as the library takes them."""
+    filters, n_layers = tuple(values.shape for values in weights[3::2]), len(pooled) // 2
+    counts = k_top, len(weights[0]), len(weights[2]), n_ensemble
+    sizes, _ = _sizes(filters, fold, *counts)
+    structures = sizes, _Batch(*batch[0].shape, *_places(*batch)), _Parameters(weights)
+    return [
+        *map(ctypes.byref, structures),
+        _pointers(pooled[:n_layers]),
+        _pointers(pooled[n_layers:]),
+    ]
 
 
 def forward(
@@ -212,41 +160,27 @@ def forward(
 ) -> tuple[Tensor, list[Tensor]]:
     """Logits, and for ``backward`` the values and then the positions that every layer pooled.
 
-    The logits are (B, n_ensemble * classes), one network after the other.
-
-    Args:
-        batch: ids, lengths and dropout, as for ``network``.
-        fold: whether every layer folds.
-        k_top: values that each row keeps at the top.
-        weights: as for ``network``.
-        n_ensemble: networks that the rows are an ensemble of, each with logits of its own.
+    ``batch`` is ids, lengths and dropout; all but ``n_ensemble`` is as for ``network``. The logits
+    are (B, n_ensemble * classes): those of the networks that the rows are an ensemble of.
     """
     ids, lengths, dropout = batch
     if n_ensemble < 1 or weights[-1].shape[-1] % n_ensemble:
         raise ValueError(f"{weights[-1].shape[-1]} rows cannot be divided among {n_ensemble}")
     _check(ids, lengths, dropout, weights, fold, k_top)
     batch, weights = _dense([ids.long(), lengths.long(), dropout]), _dense(weights)
-    layers, depth = weights[3:], len(weights[3:]) // 2
-    logits = weights[0].new_empty(len(ids), n_ensemble * len(weights[2]))
-    kept = [dynamic_k(ids.shape[-1], number, depth, k_top) for number in range(1, depth + 1)]
+    biases, embeddings = weights[4::2], weights[0]
+    logits = embeddings.new_empty(len(ids), n_ensemble * len(weights[2]))
     values = [
-        weights[0].new_empty(len(ids), k, *bias.shape)
-        for k, bias in zip(kept, layers[1::2], strict=True)
-    ]
-    positions = [torch.empty_like(value, dtype=torch.int32) for value in values]
-    call = _Call(batch, fold, k_top, n_ensemble)
-    native.check(
-        native.library().dcnn_training_forward(
-            call.sizes(weights),
-            call.batch(),
-            call.parameters(weights),
-            call.pointers(values),
-            call.pointers(positions),
-            logits.data_ptr(),
-            torch.get_num_threads(),
+        embeddings.new_empty(
+            len(ids), dynamic_k(ids.shape[-1], number, len(biases), k_top), *bias.shape
         )
-    )
-    return logits, [*values, *positions]
+        for number, bias in enumerate(biases, start=1)
+    ]
+    pooled = values + [torch.empty_like(value, dtype=torch.int32) for value in values]
+    arguments = _arguments(batch, fold, k_top, weights, n_ensemble, pooled)
+    threads = torch.get_num_threads()
+    native.check(native.library().dcnn_training_forward(*arguments, logits.data_ptr(), threads))
+    return logits, pooled
 
 
 def backward(
@@ -255,50 +189,37 @@ def backward(
     k_top: int,
     weights: Sequence[Tensor],
     pooled: Sequence[Tensor],
-    gradient_logits: Tensor,
+    of_logits: Tensor,
     n_ensemble: int = 1,
     *,
     sparse: bool = False,
 ) -> list[Tensor]:
-    """The gradients of all weights from that of the logits.
+    """The gradients of all weights from that of the logits (B, n_ensemble * classes).
 
-    Args:
-        batch: as for ``forward``; so are ``fold``, ``k_top``, ``weights`` and ``n_ensemble``.
-        fold: see there.
-        k_top: see there.
-        weights: see there.
-        pooled: what ``forward`` returned beside the logits.
-        gradient_logits: (B, n_ensemble * classes).
-        n_ensemble: see there.
-        sparse: whether the gradient of the embeddings is sparse.
+    Arguments are as for ``forward``, which returned ``pooled``. With ``sparse``, so is the gradient
+    of the embeddings.
     """
     ids, lengths, dropout = batch
     batch = _dense([ids.long(), lengths.long(), dropout])
-    weights, pooled = _dense(weights), _dense(pooled)
-    gradient_logits = gradient_logits.contiguous()
+    weights, pooled, of_logits = _dense(weights), _dense(pooled), of_logits.contiguous()
     embeddings, *others = weights
+    rows = count = None
     if sparse:
         rows, count = torch.empty(ids.numel(), dtype=torch.int64), ctypes.c_int64()
         of_words = embeddings.new_empty(ids.numel(), embeddings.shape[1])
-        sparsely: tuple[int | None, int | None] = rows.data_ptr(), ctypes.addressof(count)
     else:
-        of_words, sparsely = torch.zeros_like(embeddings), (None, None)
+        of_words = torch.zeros_like(embeddings)
     gradients = [of_words, *map(torch.empty_like, others)]
-    call = _Call(batch, fold, k_top, n_ensemble)
-    native.check(
-        native.library().dcnn_training_backward(
-            call.sizes(weights),
-            call.batch(),
-            call.parameters(weights),
-            call.pointers(pooled[: len(pooled) // 2]),
-            call.pointers(pooled[len(pooled) // 2 :]),
-            gradient_logits.data_ptr(),
-            call.parameters(gradients),
-            *sparsely,
-            torch.get_num_threads(),
-        )
+    status = native.library().dcnn_training_backward(
+        *_arguments(batch, fold, k_top, weights, n_ensemble, pooled),
+        of_logits.data_ptr(),
+        ctypes.byref(_Parameters(gradients)),
+        *_places(rows),
+        None if count is None else ctypes.byref(count),
+        torch.get_num_threads(),
     )
-    if sparse:
+    native.check(status)
+    if rows is not None and count is not None:
         # By the context alone: some releases of torch warn of the argument.
         with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
             gradients[0] = torch.sparse_coo_tensor(
@@ -312,51 +233,38 @@ def backward(
 
 def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
     """The mean cross-entropy with ``targets`` (B, classes), and its gradient (B, classes)."""
-    given = [logits, targets, *([] if weights is None else [weights])]
-    for tensor in given:
+    for tensor in (logits, targets, *([] if weights is None else [weights])):
         if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
             raise ValueError(f"a float32 tensor on the CPU is needed; got {tensor.dtype}")
     if logits.shape != targets.shape or (weights is not None and len(weights) != len(logits)):
         raise ValueError(f"logits {logits.shape} and targets {targets.shape} do not agree")
     logits, targets, weights = _dense([logits, targets, weights])
     gradient = torch.empty_like(logits)
-    loss = native.library().dcnn_cross_entropy(
-        *logits.shape,
-        logits.data_ptr(),
-        targets.data_ptr(),
-        None if weights is None else weights.data_ptr(),
-        gradient.data_ptr(),
-    )
+    places = _places(logits, targets, weights, gradient)
+    loss = native.library().dcnn_cross_entropy(*logits.shape, *places)
     return torch.tensor(loss), gradient
 
 
 class _Network(torch.autograd.Function):
-    """Logits of ``network``."""
+    """Logits of ``network``, with its arguments."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        ids: Tensor,
-        lengths: Tensor,
-        dropout: Tensor | None,
-        fold: bool,
-        k_top: int,
-        *weights: Tensor,
-    ) -> Tensor:
-        """``weights`` as in ``_Call.sizes``."""
-        logits, pooled = forward([ids, lengths, dropout], fold, k_top, weights)
-        ctx.fold, ctx.k_top, ctx.weights = fold, k_top, len(weights)
-        ctx.save_for_backward(ids, lengths, dropout, *weights, *pooled)
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        """Logits."""
+        *batch, ctx.fold, ctx.k_top = given[:5]
+        weights = given[5:]
+        logits, pooled = forward(batch, ctx.fold, ctx.k_top, weights)
+        ctx.pooled_from = 3 + len(weights)
+        ctx.save_for_backward(*batch, *weights, *pooled)
         return logits
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_logits: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, of_logits: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of all weights."""
-        saved, first = ctx.saved_tensors, 3 + ctx.weights
-        gradients = backward(
-            saved[:3], ctx.fold, ctx.k_top, saved[3:first], saved[first:], gradient_logits
-        )
+        saved, first = ctx.saved_tensors, ctx.pooled_from
+        weights, pooled = saved[3:first], saved[first:]
+        gradients = backward(saved[:3], ctx.fold, ctx.k_top, weights, pooled, of_logits)
         return *[None] * 5, *gradients
 
 
@@ -379,10 +287,7 @@ def _check(
     if lengths.shape != ids.shape[:-1]:
         raise ValueError(f"lengths {lengths.shape} do not fit ids {ids.shape}")
     embeddings, head_weight, head_bias, *layers = weights
-    shapes = [
-        (filters.shape[-4:], bias.shape[-2:])
-        for filters, bias in zip(layers[::2], layers[1::2], strict=True)
-    ]
+    shapes = [(f.shape, bias.shape) for f, bias in zip(layers[::2], layers[1::2], strict=True)]
     head = head_weight.shape
     features = native.check_network(embeddings.shape[-1], shapes, head, fold, k_top)
     if head[0] != len(head_bias):
@@ -392,12 +297,7 @@ def _check(
 
 
 def network(
-    ids: Tensor,
-    lengths: Tensor,
-    dropout: Tensor | None,
-    fold: bool,
-    k_top: int,
-    *weights: Tensor,
+    ids: Tensor, lengths: Tensor, dropout: Tensor | None, fold: bool, k_top: int, *weights: Tensor
 ) -> Tensor:
     """Logits (B, classes) of a DCNN.
 

@@ -43,13 +43,8 @@ def dynamic_k(lengths: Any, layer: int, depth: int, k_top: int) -> Any:
 def wide_convolution(x: Array, filters: Array) -> Array:
     """Convolve every row with its filters and sum over the maps below (Eq. 1 and 7).
 
-    Args:
-        x: (B, n, d, s).
-        filters: (o, n, d, m).
-
-    Returns:
-        (B, o, d, s + m - 1): at column t the dot product with the m-gram that ends at word t;
-        words outside the sentence are zero.
+    (B, n, d, s), (o, n, d, m) -> (B, o, d, s + m - 1): at column t the dot product with the m-gram
+    that ends at word t; words outside the sentence are zero.
     """
     sentences, _, rows, length = x.shape
     maps, _, _, width = filters.shape
@@ -61,11 +56,7 @@ def wide_convolution(x: Array, filters: Array) -> Array:
 
 
 def narrow_convolution(x: Array, filters: Array) -> Array:
-    """The columns of the wide convolution whose m-gram lies inside the sentence: s - m + 1 of them.
-
-    Raises:
-        ValueError: the sentence is shorter than the filter.
-    """
+    """The columns of the wide convolution whose m-gram lies inside the sentence: s - m + 1."""
     length, width = x.shape[-1], filters.shape[-1]
     if length < width:
         raise ValueError(f"a narrow convolution of width {width} needs {width} words; got {length}")
@@ -93,14 +84,9 @@ def fold(c: Array) -> Array:
 def k_max(c: Array, lengths: Array, k: Array, width: int | None = None) -> tuple[Array, Array]:
     """Keep the k largest values of each row in their original order (Sect. 3.2).
 
-    Args:
-        c: (B, ..., w).
-        lengths: (B,) valid columns of each sentence.
-        k: (B,) values to keep of each, 1 <= k <= length.
-        width: K, columns of the result; the largest k if not given.
-
-    Returns:
-        values and positions, both (B, ..., K); past a sentence's own k they are 0 and -1.
+    ``c`` is (B, ..., w), of which each sentence has its own ``lengths`` (B,) and ``k`` (B,),
+    1 <= k <= length. Values and positions are (B, ..., K), with K the ``width`` or else the largest
+    k; past a sentence's own k they are 0 and -1.
     """
     if np.any(k < 1) or np.any(k > lengths):
         raise ValueError(f"k={k} must lie between 1 and the lengths {lengths}")
@@ -126,19 +112,12 @@ def k_max(c: Array, lengths: Array, k: Array, width: int | None = None) -> tuple
 
 
 class LayerPass(NamedTuple):
-    """What a layer computed.
+    """What a layer computed."""
 
-    Attributes:
-        values: (B, o, d', K) tanh of the pooled values plus the bias; 0 past a sentence's own k.
-        positions: (B, o, d', K) columns of the pooled values, ascending; -1 past k.
-        pooled: (B, o, d', K) the k largest values of each row; 0 past k.
-        convolution: (B, o, d', s + m - 1), after folding.
-    """
-
-    values: Array
-    positions: Array
-    pooled: Array
-    convolution: Array
+    values: Array  # (B, o, d', K) tanh of the pooled values plus the bias; 0 past a sentence's k
+    positions: Array  # (B, o, d', K) columns of the pooled values, ascending; -1 past k
+    pooled: Array  # (B, o, d', K) the k largest values of each row; 0 past k
+    convolution: Array  # (B, o, d', s + m - 1), after folding
 
 
 def layer_pass(
@@ -161,18 +140,9 @@ def layer_pass(
     return LayerPass(values, positions, pooled, c)
 
 
-def layer(
-    x: Array,
-    lengths: Array,
-    filters: Array,
-    bias: Array,
-    k: Array,
-    fold_rows: bool,
-    width: int | None = None,
-) -> tuple[Array, Array]:
-    """Values and positions of one layer; see ``dcnn.ops``."""
-    result = layer_pass(x, lengths, filters, bias, k, fold_rows, width)
-    return result.values, result.positions
+def layer(*arguments: Any, **options: Any) -> tuple[Array, Array]:
+    """Values and positions of ``layer_pass``: the layer of ``dcnn.ops``."""
+    return layer_pass(*arguments, **options)[:2]
 
 
 def forward(
@@ -180,12 +150,7 @@ def forward(
 ) -> list[LayerPass]:
     """All layers of a DCNN (Fig. 3), from the lowest to the topmost.
 
-    Args:
-        x: (B, 1, d, s) sentence matrices.
-        lengths: (B,).
-        layers: filters and bias of each layer.
-        fold_rows: whether every layer folds.
-        k_top: values that each row keeps at the top.
+    ``x`` are sentence matrices (B, 1, d, s), ``layers`` the filters and bias of each layer.
     """
     passes: list[LayerPass] = []
     valid = lengths

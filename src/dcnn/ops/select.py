@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from dcnn.ops import native
@@ -22,11 +23,7 @@ NAMES = ("auto", "reference", "torch", "native", "triton")
 
 
 def forced() -> str:
-    """The name in ``DCNN_BACKEND``; ``auto`` if it is not set.
-
-    Raises:
-        ValueError: there is no such backend.
-    """
+    """The name in ``DCNN_BACKEND``; ``auto`` if it is not set."""
     name = os.environ.get(VARIABLE) or "auto"
     if name not in NAMES:
         raise ValueError(f"{VARIABLE}={name!r} must be one of {', '.join(NAMES)}")
@@ -36,11 +33,8 @@ def forced() -> str:
 def for_prediction() -> str:
     """``native`` where it is available, else ``reference``.
 
-    Prediction never imports torch: forcing a backend of training selects the reference.
-
-    Raises:
-        ValueError: an unknown backend is forced.
-        RuntimeError: the native one is forced and not available.
+    Prediction never imports torch: forcing a backend of training selects the reference. One that
+    is forced and unknown is a ValueError, one that is not available a RuntimeError.
     """
     name = forced()
     if name == "native":
@@ -51,9 +45,7 @@ def for_prediction() -> str:
 def for_training(device: str) -> str:
     """``triton`` on ``cuda`` and ``native`` on ``cpu`` where they are available, else ``torch``.
 
-    Raises:
-        ValueError: a backend is forced that is unknown or does not run on ``device``.
-        RuntimeError: a backend is forced that is not available.
+    One that is forced must exist and run on ``device`` (ValueError) and be available (RuntimeError).
     """
     name = forced()
     if name == "reference":
@@ -74,37 +66,29 @@ def for_training(device: str) -> str:
 
 def choose_layer(x: "Tensor") -> "Callable[..., tuple[Tensor, Tensor]]":
     """The layer with gradients for ``x``: fused in float32, else torch's."""
-    name = _for_tensor(x)
-    if name == "native":
-        from dcnn.ops import native_training
-
-        return native_training.layer
-    if name == "triton":
-        from dcnn.ops import triton_backend
-
-        return triton_backend.layer
-    from dcnn.ops import torch_backend
-
-    return torch_backend.layer
+    layer: Callable[..., tuple[Tensor, Tensor]] = _module(x).layer
+    return layer
 
 
 def choose_network(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
     """What computes a whole DCNN in one call in float32, or none."""
-    name = _for_tensor(embeddings)
+    return getattr(_module(embeddings), "network", None)
+
+
+def _module(x: "Tensor") -> ModuleType:
+    """The backend for training with ``x``; the fused ones compute in float32 alone."""
+    name = for_training(x.device.type) if str(x.dtype) == "torch.float32" else "torch"
     if name == "native":
         from dcnn.ops import native_training
 
-        return native_training.network
+        return native_training
     if name == "triton":
         from dcnn.ops import triton_backend
 
-        return triton_backend.network
-    return None
+        return triton_backend
+    from dcnn.ops import torch_backend
 
-
-def _for_tensor(x: "Tensor") -> str:
-    """The fused backends compute in float32 alone."""
-    return for_training(x.device.type) if str(x.dtype) == "torch.float32" else "torch"
+    return torch_backend
 
 
 def why_not_native(device: str) -> str:
