@@ -7,7 +7,7 @@ pandas and polars.
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -19,22 +19,21 @@ from dcnn.config import DEFAULT, NETWORK, Config, DCNNConfig, TextConfig, Traini
 from dcnn.data.columns import Columns, Frame, is_frame, shown
 from dcnn.data.labels import LabelledTexts, label_texts
 from dcnn.data.split import hold_out
-from dcnn.errors import DataError, MissingExtraError
+from dcnn.errors import DataError, needs_extra
 from dcnn.inspection import Explanation, explain
 from dcnn.metrics import apply_thresholds
 from dcnn.predictor import Predictor, checked_texts
 
-try:
+with needs_extra("DCNNClassifier", "train"):
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted
-except ImportError:
-    raise MissingExtraError("DCNNClassifier", "train") from None
 
 _SECTIONS = {"text": TextConfig, "model": DCNNConfig, "training": TrainingConfig}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A Dynamic Convolutional Neural Network that learns from labelled texts.
 
@@ -63,90 +62,46 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> model.predict(["a text"])
     """
 
-    def __init__(
-        self,
-        *,
-        dim: int = NETWORK.dim,
-        widths: Sequence[int] = NETWORK.widths,
-        maps: Sequence[int] = NETWORK.maps,
-        k_top: int = NETWORK.k_top,
-        fold: bool = NETWORK.fold,
-        dropout: float = NETWORK.dropout,
-        tokenizer: str = DEFAULT.text.tokenizer,
-        lowercase: bool = DEFAULT.text.lowercase,
-        n_subwords: int = DEFAULT.text.n_subwords,
-        min_count: int = DEFAULT.text.min_count,
-        max_size: int = DEFAULT.text.max_size,
-        vectors: str = DEFAULT.text.vectors,
-        vectors_scale: float = DEFAULT.text.vectors_scale,
-        vectors_projection: float = DEFAULT.text.vectors_projection,
-        vectors_words: int = DEFAULT.text.vectors_words,
-        n_ensemble: int = DEFAULT.training.n_ensemble,
-        epochs: int = DEFAULT.training.epochs,
-        batch_size: int = DEFAULT.training.batch_size,
-        learning_rate: float = DEFAULT.training.learning_rate,
-        schedule: str = DEFAULT.training.schedule,
-        eps: float = DEFAULT.training.eps,
-        reset_every: int = DEFAULT.training.reset_every,
-        l2_embeddings: float = DEFAULT.training.l2_embeddings,
-        decay_embeddings: float = DEFAULT.training.decay_embeddings,
-        l2_projection: float = DEFAULT.training.l2_projection,
-        l2_filters: Sequence[float] = DEFAULT.training.l2_filters,
-        l2_head: float = DEFAULT.training.l2_head,
-        max_grad_norm: float = DEFAULT.training.max_grad_norm,
-        label_smoothing: float = DEFAULT.training.label_smoothing,
-        class_weights: str = DEFAULT.training.class_weights,
-        word_dropout: float = DEFAULT.training.word_dropout,
-        ema: float = DEFAULT.training.ema,
-        patience: int = DEFAULT.training.patience,
-        evaluations_per_epoch: int = DEFAULT.training.evaluations_per_epoch,
-        dev_fraction: float = DEFAULT.training.dev_fraction,
-        calibrate: bool = DEFAULT.training.calibrate,
-        random_state: Any = DEFAULT.training.seed,
-        device: str = "auto",
-        n_jobs: int = 1,
-        verbose: bool = False,
-    ) -> None:
-        self.dim = dim
-        self.widths = widths
-        self.maps = maps
-        self.k_top = k_top
-        self.fold = fold
-        self.dropout = dropout
-        self.tokenizer = tokenizer
-        self.lowercase = lowercase
-        self.n_subwords = n_subwords
-        self.min_count = min_count
-        self.max_size = max_size
-        self.vectors = vectors
-        self.vectors_scale = vectors_scale
-        self.vectors_projection = vectors_projection
-        self.vectors_words = vectors_words
-        self.n_ensemble = n_ensemble
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.eps = eps
-        self.reset_every = reset_every
-        self.l2_embeddings = l2_embeddings
-        self.decay_embeddings = decay_embeddings
-        self.l2_projection = l2_projection
-        self.l2_filters = l2_filters
-        self.l2_head = l2_head
-        self.max_grad_norm = max_grad_norm
-        self.label_smoothing = label_smoothing
-        self.class_weights = class_weights
-        self.word_dropout = word_dropout
-        self.ema = ema
-        self.patience = patience
-        self.evaluations_per_epoch = evaluations_per_epoch
-        self.dev_fraction = dev_fraction
-        self.calibrate = calibrate
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    dim: int = NETWORK.dim
+    widths: Sequence[int] = NETWORK.widths
+    maps: Sequence[int] = NETWORK.maps
+    k_top: int = NETWORK.k_top
+    fold: bool = NETWORK.fold
+    dropout: float = NETWORK.dropout
+    tokenizer: str = DEFAULT.text.tokenizer
+    lowercase: bool = DEFAULT.text.lowercase
+    n_subwords: int = DEFAULT.text.n_subwords
+    min_count: int = DEFAULT.text.min_count
+    max_size: int = DEFAULT.text.max_size
+    vectors: str = DEFAULT.text.vectors
+    vectors_scale: float = DEFAULT.text.vectors_scale
+    vectors_projection: float = DEFAULT.text.vectors_projection
+    vectors_words: int = DEFAULT.text.vectors_words
+    n_ensemble: int = DEFAULT.training.n_ensemble
+    epochs: int = DEFAULT.training.epochs
+    batch_size: int = DEFAULT.training.batch_size
+    learning_rate: float = DEFAULT.training.learning_rate
+    schedule: str = DEFAULT.training.schedule
+    eps: float = DEFAULT.training.eps
+    reset_every: int = DEFAULT.training.reset_every
+    l2_embeddings: float = DEFAULT.training.l2_embeddings
+    decay_embeddings: float = DEFAULT.training.decay_embeddings
+    l2_projection: float = DEFAULT.training.l2_projection
+    l2_filters: Sequence[float] = DEFAULT.training.l2_filters
+    l2_head: float = DEFAULT.training.l2_head
+    max_grad_norm: float = DEFAULT.training.max_grad_norm
+    label_smoothing: float = DEFAULT.training.label_smoothing
+    class_weights: str = DEFAULT.training.class_weights
+    word_dropout: float = DEFAULT.training.word_dropout
+    ema: float = DEFAULT.training.ema
+    patience: int = DEFAULT.training.patience
+    evaluations_per_epoch: int = DEFAULT.training.evaluations_per_epoch
+    dev_fraction: float = DEFAULT.training.dev_fraction
+    calibrate: bool = DEFAULT.training.calibrate
+    random_state: Any = DEFAULT.training.seed
+    device: str = "auto"
+    n_jobs: int = 1
+    verbose: bool = False
 
     @property
     def config(self) -> Config:
@@ -188,11 +143,9 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             text_column: the column of the frame that holds the texts; guessed if not given.
             label_column: the column of the frame that holds the labels; guessed if not given.
         """
-        try:
+        with needs_extra("Training", "train"):
             from dcnn.training.callbacks import TrainingBar
             from dcnn.training.fit import RunOptions, fit
-        except ImportError:
-            raise MissingExtraError("Training", "train") from None
 
         config = self.config
         train, columns = _read("X", X, y, text_column, label_column)

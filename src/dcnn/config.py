@@ -35,12 +35,7 @@ RENAMED_SETTINGS = {
 }
 
 _LIMIT = 2**31  # beyond any sensible setting, and within what every library takes
-_TYPE_NAMES: dict[type, str] = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a string",
-}
+_TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
 
 
 class Rule(NamedTuple):
@@ -55,20 +50,16 @@ def at_least(low: float) -> Rule:
     return Rule(lambda value: value >= low, f"{low:g} or more")
 
 
-POSITIVE = Rule(lambda value: value > 0, "above 0")
-FRACTION = Rule(lambda value: 0 <= value < 1, "at least 0 and below 1")
-_EACH_AT_LEAST_ONE = Rule(
-    lambda values: len(values) >= 1 and min(values) >= 1, "one or more values of 1 or more"
-)
-_EACH_NOT_NEGATIVE = Rule(
-    lambda values: len(values) >= 1 and min(values) >= 0, "one or more values of 0 or more"
-)
+def _each_at_least(low: int) -> Rule:
+    words = f"one or more values of {low} or more"
+    return Rule(lambda values: len(values) >= 1 and min(values) >= low, words)
+
 
 Count = Annotated[int, at_least(1)]
 CountOrZero = Annotated[int, at_least(0)]
-Positive = Annotated[float, POSITIVE]
+Positive = Annotated[float, Rule(lambda value: value > 0, "above 0")]
 NotNegative = Annotated[float, at_least(0)]
-Fraction = Annotated[float, FRACTION]
+Fraction = Annotated[float, Rule(lambda value: 0 <= value < 1, "at least 0 and below 1")]
 
 
 class Section:
@@ -136,8 +127,50 @@ class TextConfig(Section):
         )
 
 
+class NetworkConfig(Section):
+    """The sizes of a network; here those of one without layers, a bag of words."""
+
+    kind: ClassVar[str]
+    dim: int
+    dropout: float
+    widths: tuple[int, ...] = ()
+    maps: tuple[int, ...] = ()
+    k_top: int = 1
+    fold: bool = False
+
+    @property
+    def depth(self) -> int:
+        """L, the number of convolutional layers."""
+        return len(self.maps)
+
+    @property
+    def smallest_rows(self) -> int:
+        """The fewest rows that make a network: those that folding sums into one."""
+        return 2**self.depth if self.fold else 1
+
+    def rows(self, layer: int) -> int:
+        """Rows of a map after ``layer`` (1 to L); layer 0 is the sentence matrix."""
+        return self.dim // 2**layer if self.fold else self.dim
+
+    @property
+    def feature_shape(self) -> tuple[int, int, int]:
+        """Maps, rows and values per row of the penultimate layer, the same for every sentence."""
+        return (1, *self.maps)[-1], self.rows(self.depth), self.k_top
+
+    def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
+        """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
+        shapes: Shapes = {"embeddings": (vocabulary, self.dim)}
+        maps_below = 1
+        for index, (width, maps) in enumerate(zip(self.widths, self.maps, strict=True)):
+            shapes[f"layers.{index}.filters"] = (maps, maps_below, self.rows(index), width)
+            shapes[f"layers.{index}.bias"] = (maps, self.rows(index + 1))
+            maps_below = maps
+        features = math.prod(self.feature_shape)
+        return shapes | {"head.weight": (classes, features), "head.bias": (classes,)}
+
+
 @dataclass(frozen=True)
-class DCNNConfig(Section):
+class DCNNConfig(NetworkConfig):
     """The Dynamic Convolutional Neural Network (Sect. 3); the defaults are SST binary's (5.2).
 
     Attributes:
@@ -153,8 +186,8 @@ class DCNNConfig(Section):
 
     kind: ClassVar[str] = "dcnn"
     dim: Count = 48
-    widths: Annotated[tuple[int, ...], _EACH_AT_LEAST_ONE] = (7, 5)
-    maps: Annotated[tuple[int, ...], _EACH_AT_LEAST_ONE] = (6, 14)
+    widths: Annotated[tuple[int, ...], _each_at_least(1)] = (7, 5)
+    maps: Annotated[tuple[int, ...], _each_at_least(1)] = (6, 14)
     k_top: Count = 4
     fold: bool = True
     dropout: Fraction = 0.5
@@ -178,38 +211,9 @@ class DCNNConfig(Section):
             f"set dim to a multiple of {self.smallest_rows} or fold to false",
         )
 
-    @property
-    def depth(self) -> int:
-        """L, the number of convolutional layers."""
-        return len(self.widths)
-
-    @property
-    def smallest_rows(self) -> int:
-        """The fewest rows that make a network: those that folding sums into one."""
-        return 2**self.depth if self.fold else 1
-
-    def rows(self, layer: int) -> int:
-        """Rows of a map after ``layer`` (1 to L); layer 0 is the sentence matrix."""
-        return self.dim // 2**layer if self.fold else self.dim
-
-    @property
-    def feature_shape(self) -> tuple[int, int, int]:
-        """Maps, rows and values per row of the penultimate layer, the same for every sentence."""
-        return self.maps[-1], self.rows(self.depth), self.k_top
-
-    def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
-        """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
-        shapes: Shapes = {"embeddings": (vocabulary, self.dim)}
-        maps_below = 1
-        for index, (width, maps) in enumerate(zip(self.widths, self.maps, strict=True)):
-            shapes[f"layers.{index}.filters"] = (maps, maps_below, self.rows(index), width)
-            shapes[f"layers.{index}.bias"] = (maps, self.rows(index + 1))
-            maps_below = maps
-        return shapes | _head_shapes(math.prod(self.feature_shape), classes)
-
 
 @dataclass(frozen=True)
-class MaxTDNNConfig(Section):
+class MaxTDNNConfig(NetworkConfig):
     """The Max-TDNN sentence model (Sect. 2.3): narrow convolution, tanh, max over time.
 
     The paper mentions dropout for the DCNN alone, so there is none by default.
@@ -221,28 +225,19 @@ class MaxTDNNConfig(Section):
     """
 
     kind: ClassVar[str] = "max-tdnn"
-    depth: ClassVar[int] = 1
-    smallest_rows: ClassVar[int] = 1  # one row is a network
     dim: Count = 48
     width: Count = 6
     dropout: Fraction = 0.0
+    maps = (1,)
 
     @property
-    def feature_shape(self) -> tuple[int, int, int]:
-        """Maps, rows and values per row of the penultimate layer."""
-        return 1, self.dim, 1
-
-    def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
-        """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
-        return {
-            "embeddings": (vocabulary, self.dim),
-            "layers.0.filters": (1, 1, self.dim, self.width),
-            "layers.0.bias": (1, self.dim),
-        } | _head_shapes(self.dim, classes)
+    def widths(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Of its one layer."""
+        return (self.width,)
 
 
 @dataclass(frozen=True)
-class NBoWConfig(Section):
+class NBoWConfig(NetworkConfig):
     """The Neural Bag-of-Words (Sect. 2.1): the sum of the word vectors, then tanh.
 
     The paper mentions dropout for the DCNN alone, so there is none by default.
@@ -253,23 +248,8 @@ class NBoWConfig(Section):
     """
 
     kind: ClassVar[str] = "nbow"
-    depth: ClassVar[int] = 0
-    smallest_rows: ClassVar[int] = 1  # one row is a network
     dim: Count = 48
     dropout: Fraction = 0.0
-
-    @property
-    def feature_shape(self) -> tuple[int, int, int]:
-        """Maps, rows and values per row of the penultimate layer."""
-        return 1, self.dim, 1
-
-    def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
-        """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
-        return {"embeddings": (vocabulary, self.dim)} | _head_shapes(self.dim, classes)
-
-
-def _head_shapes(features: int, classes: int) -> Shapes:
-    return {"head.weight": (classes, features), "head.bias": (classes,)}
 
 
 ModelConfig = DCNNConfig | MaxTDNNConfig | NBoWConfig
@@ -324,7 +304,7 @@ class TrainingConfig(Section):
     l2_embeddings: NotNegative = 1e-4
     decay_embeddings: NotNegative = 0.0
     l2_projection: NotNegative = 1e-3
-    l2_filters: Annotated[tuple[float, ...], _EACH_NOT_NEGATIVE] = (3e-5, 3e-6)
+    l2_filters: Annotated[tuple[float, ...], _each_at_least(0)] = (3e-5, 3e-6)
     l2_head: NotNegative = 1e-4
     max_grad_norm: NotNegative = 5.0
     label_smoothing: Fraction = 0.0
@@ -357,9 +337,15 @@ class Config:
     def from_dict(cls, values: Mapping[str, Any], where: str = "config") -> Self:
         """Build from nested plain values; whatever is left out keeps its default."""
         cls._check_tables(values, where)
+        model = dict(values.get("model", {}))
+        kind = model.pop("kind", DCNNConfig.kind)
+        require(
+            isinstance(kind, str) and kind in MODEL_KINDS,
+            f"{where}: model: kind={kind!r} must be one of {', '.join(MODEL_KINDS)}",
+        )
         return cls(
             text=from_plain(TextConfig, values.get("text", {}), f"{where}: text"),
-            model=model_from_dict(values.get("model", {}), f"{where}: model"),
+            model=from_plain(MODEL_KINDS[kind], model, f"{where}: model"),
             training=from_plain(TrainingConfig, values.get("training", {}), f"{where}: training"),
         )
 
@@ -412,29 +398,14 @@ DEFAULT = Config(model=NETWORK, training=TrainingConfig(n_ensemble=8))
 
 
 def from_plain(section: type[AnySection], values: Mapping[str, Any], where: str) -> AnySection:
-    """Build ``section`` from plain values; ``where`` says in an error where they come from.
-
-    Raises:
-        ConfigError: a name is unknown, or a value has the wrong type or breaks a rule.
-    """
-    types = {item.name: _unannotated(item.type) for item in fields(cast("Any", section))}
+    """Build ``section`` from plain values; ``where`` says in an error where they come from."""
+    types = {item.name: item.type for item in fields(cast("Any", section))}
     check_names(where, values, list(types))
     checked = {name: _checked(where, name, types[name], value) for name, value in values.items()}
     try:
         return section(**checked)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-
-
-def model_from_dict(values: Mapping[str, Any], where: str) -> ModelConfig:
-    """Build the model section; ``kind`` chooses the network (``dcnn`` if it is left out)."""
-    settings = dict(values)
-    kind = settings.pop("kind", DCNNConfig.kind)
-    require(
-        isinstance(kind, str) and kind in MODEL_KINDS,
-        f"{where}: kind={kind!r} must be one of {', '.join(MODEL_KINDS)}",
-    )
-    return from_plain(MODEL_KINDS[kind], settings, where)
 
 
 def to_plain(section: object) -> dict[str, Any]:
@@ -444,12 +415,11 @@ def to_plain(section: object) -> dict[str, Any]:
 
 def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
     """Sections of settings written by release 0.1, under the names that the settings have now."""
-    return {
-        section: {RENAMED_SETTINGS.get(section, {}).get(name, name): v for name, v in table.items()}
-        if isinstance(table, Mapping)
-        else table
-        for section, table in values.items()
-    }
+    result = dict(values)
+    for section, names in RENAMED_SETTINGS.items():
+        if isinstance(table := values.get(section), Mapping):
+            result[section] = {names.get(name, name): value for name, value in table.items()}
+    return result
 
 
 def check_names(where: str, values: Mapping[str, Any], known: list[str]) -> None:
@@ -472,13 +442,11 @@ def require_table(where: str, value: object) -> None:
     require(isinstance(value, Mapping), f"{where}={value!r} must be a table of settings")
 
 
-def _unannotated(hint: Any) -> Any:
-    return hint.__origin__ if hasattr(hint, "__metadata__") else hint
-
-
 def _checked(where: str, name: str, hint: Any, value: Any) -> Any:
     """Return ``value`` as the type that ``hint`` asks for, or raise with what was expected."""
     match typing.get_origin(hint):
+        case typing.Annotated:
+            return _checked(where, name, hint.__origin__, value)
         case None:
             if hint is float and type(value) is int and abs(value) < _LIMIT:
                 return float(value)
@@ -525,11 +493,7 @@ def parse_setting(setting: str) -> tuple[str, str, object]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file.
-
-    Raises:
-        ConfigError: the file is missing or not valid TOML.
-    """
+    """The tables of a TOML file."""
     import tomllib  # not needed to predict
 
     try:
@@ -549,11 +513,8 @@ def load_toml(path: Path) -> Config:
 
 def to_toml(config: Config) -> str:
     """The text of a config file that ``load_toml`` reads as an equal config."""
-    sections = (
-        "\n".join(
-            [f"[{name}]"]
-            + [f"{key} = {json.dumps(v, ensure_ascii=False)}" for key, v in values.items()]
-        )
-        for name, values in config.to_dict().items()
-    )
-    return "\n\n".join(sections) + "\n"
+    lines: list[str] = []
+    for name, values in config.to_dict().items():
+        lines += ["", f"[{name}]"]
+        lines += [f"{key} = {json.dumps(v, ensure_ascii=False)}" for key, v in values.items()]
+    return "\n".join(lines[1:]) + "\n"
