@@ -21,7 +21,7 @@ weights again changes nothing.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -54,25 +54,15 @@ Form = dict[str, tuple[tuple[int, ...], str]]  # name to shape and safetensors' 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A trained classifier: everything that a model folder holds.
-
-    Attributes:
-        config: settings of text, network and training.
-        classes: the labels, in the order of the network's outputs.
-        encoder: from strings to ids.
-        weights: name to array, as in ``config.model.parameter_shapes``.
-        metadata: data, metrics and time of the run, as plain values.
-        dtype: how a folder stores the weights; in memory they are float32.
-        thresholds: of a multi-label model, the probability from which each label is assigned; None
-            for a single-label model.
-    """
+    """A trained classifier: everything that a model folder holds."""
 
     config: Config
-    classes: tuple[Label, ...]
+    classes: tuple[Label, ...]  # in the order of the network's outputs
     encoder: Encoder
-    weights: Weights
-    metadata: dict[str, Any] = field(default_factory=dict)
-    dtype: StoredDtype = "float32"
+    weights: Weights  # by the names of ``config.model.parameter_shapes``
+    metadata: dict[str, Any] = field(default_factory=dict)  # data, metrics and time of the run
+    dtype: StoredDtype = "float32"  # of the stored weights; in memory they are float32
+    # Of a multi-label model, the probability from which each label is assigned.
     thresholds: tuple[float, ...] | None = None
 
     @property
@@ -111,12 +101,7 @@ def check_destination(path: Path, overwrite: bool) -> None:
 
 
 def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:
-    """Write the model folder.
-
-    Raises:
-        UserError: ``path`` must not be replaced, or a weight is too large for the dtype.
-        StorageError: the disk refused; what was there is untouched.
-    """
+    """Write the model folder; if that fails, what was there is untouched."""
     check_destination(path, overwrite)
     files = _files(path.name, artifact)
     with write_folder_atomically(path) as folder:
@@ -152,28 +137,25 @@ def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
     }
 
 
-def load(path: Path) -> Artifact:
-    """Read a model folder.
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ModelFolderError(message)
 
-    Raises:
-        ModelFolderError: the folder is missing, incomplete or damaged.
-    """
-    if not path.is_dir():
-        raise ModelFolderError(f"{path}: no such model folder")
+
+def load(path: Path) -> Artifact:
+    """Read a model folder; a ModelFolderError says what is missing or damaged."""
+    _require(path.is_dir(), f"{path}: no such model folder")
     for name in (CONFIG, WEIGHTS, TOKENIZER):
-        if not (path / name).is_file():
-            raise ModelFolderError(f"{path} is not a complete model folder: {name} is missing")
+        missing = f"{path} is not a complete model folder: {name} is missing"
+        _require((path / name).is_file(), missing)
     values = _read_config(path / CONFIG)
     version, vocabulary_size = values.pop("format_version"), values.pop("vocabulary_size")
-    try:
-        encoder = Encoder.from_json(_read_text(path / TOKENIZER))
-    except (ValueError, RecursionError) as error:  # JSON errors are ValueErrors too
-        raise ModelFolderError(f"{path / TOKENIZER} is damaged: {error}") from error
-    if len(encoder.vocabulary) != vocabulary_size:
-        raise ModelFolderError(
-            f"{path / TOKENIZER} has {len(encoder.vocabulary)} ids where {CONFIG} says "
-            f"{vocabulary_size}: the files do not belong together"
-        )
+    encoder = _parse(Encoder.from_json, path / TOKENIZER)
+    _require(
+        len(encoder.vocabulary) == vocabulary_size,
+        f"{path / TOKENIZER} has {len(encoder.vocabulary)} ids where {CONFIG} says "
+        f"{vocabulary_size}: the files do not belong together",
+    )
     shapes = values["config"].model.parameter_shapes(vocabulary_size, len(values["classes"]))
     names = {name: name for name in shapes} | (_NAMES_BEFORE_4 if version < 4 else {})
     form = stored_form(shapes, values["dtype"])
@@ -185,53 +167,52 @@ def load(path: Path) -> Artifact:
     )
 
 
-def _read_text(path: Path) -> str:
+def _parse(parser: Callable[[str], Any], path: Path) -> Any:
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ModelFolderError(f"{path} cannot be read: {error}") from error
+    try:
+        return parser(text)
+    except (ValueError, RecursionError) as error:  # JSON errors are ValueErrors too
+        raise ModelFolderError(f"{path} is damaged: {error}") from error
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     """The checked fields of config.json, with all settings in ``config``."""
-    try:
-        values = json.loads(_read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise ModelFolderError(f"{path} is damaged: {error}") from error
-    if not isinstance(values, dict):
-        raise ModelFolderError(f"{path} is damaged: the top level is not an object")
+    values = _parse(json.loads, path)
+    _require(isinstance(values, dict), f"{path} is damaged: the top level is not an object")
     version = values.pop("format_version", None)
-    if not isinstance(version, int) or version < 1:
-        raise ModelFolderError(f"{path}: format_version={version!r} must be a whole number from 1")
-    if version > FORMAT_VERSION:
-        raise ModelFolderError(
-            f"{path}: format_version={version} is newer than {FORMAT_VERSION}, the newest that "
-            "this release reads; upgrade with: pip install --upgrade dcnn"
-        )
+    _require(
+        isinstance(version, int) and version >= 1,
+        f"{path}: format_version={version!r} must be a whole number from 1",
+    )
+    _require(
+        version <= FORMAT_VERSION,
+        f"{path}: format_version={version} is newer than {FORMAT_VERSION}, the newest that "
+        "this release reads; upgrade with: pip install --upgrade dcnn",
+    )
     dtype = values.pop("dtype", None) if version > 1 else "float32"
-    if dtype not in STORED_DTYPES:
-        raise ModelFolderError(f"{path}: dtype={dtype!r} must be one of {', '.join(STORED_DTYPES)}")
     thresholds = values.pop("thresholds", None) if version > 2 else None
     classes = values.pop("classes", None)
     metadata = values.pop("metadata" if version > 3 else "facts", {})
-    vocabulary_size = values.pop("vocabulary_size", None)
-    if not _are_labels(classes):
-        raise ModelFolderError(f"{path}: classes must be a list of two or more distinct labels")
-    if thresholds is not None and not _are_thresholds(thresholds, len(classes)):
-        raise ModelFolderError(
-            f"{path}: thresholds must be {len(classes)} numbers from 0 to 1, one per label"
-        )
-    if not isinstance(vocabulary_size, int) or vocabulary_size < 1:
-        raise ModelFolderError(f"{path}: vocabulary_size={vocabulary_size!r} must be 1 or more")
-    if not isinstance(metadata, dict):
-        raise ModelFolderError(f"{path}: metadata must be an object")
+    size = values.pop("vocabulary_size", None)
+    words = f"dtype={dtype!r} must be one of {', '.join(STORED_DTYPES)}"
+    _require(dtype in STORED_DTYPES, f"{path}: {words}")
+    words = "classes must be a list of two or more distinct labels"
+    _require(_are_labels(classes), f"{path}: {words}")
+    words = f"thresholds must be {len(classes)} numbers from 0 to 1, one per label"
+    _require(thresholds is None or _are_thresholds(thresholds, len(classes)), f"{path}: {words}")
+    words = f"vocabulary_size={size!r} must be 1 or more"
+    _require(isinstance(size, int) and size >= 1, f"{path}: {words}")
+    _require(isinstance(metadata, dict), f"{path}: metadata must be an object")
     try:
         config = Config.from_dict(values if version > 3 else renamed(values), str(path))
     except ConfigError as error:
         raise ModelFolderError(str(error)) from error
     return {
         "format_version": version,
-        "vocabulary_size": vocabulary_size,
+        "vocabulary_size": size,
         "config": config,
         "classes": tuple(classes),
         "metadata": metadata,
@@ -273,32 +254,27 @@ def _read_weights(path: Path, expected: Form) -> Weights:
     except ValueError as error:
         raise ModelFolderError(f"{path}: {error}; copy or export the model again") from error
     for name, values in weights.items():
-        if not np.isfinite(values).all():
-            raise ModelFolderError(
-                f"{path}: '{name}' holds values that are not finite; copy or train the model again"
-            )
+        _require(
+            bool(np.isfinite(values).all()),
+            f"{path}: '{name}' holds values that are not finite; copy or train the model again",
+        )
     return weights
 
 
 def _check_form(path: Path, found: Form, expected: Form) -> None:
     for name, (shape, dtype) in expected.items():
-        if name not in found:
-            raise ModelFolderError(f"{path}: the weights '{name}' are missing")
-        if found[name] != (shape, dtype):
-            raise ModelFolderError(
-                f"{path}: '{name}' has shape {found[name][0]} and dtype {found[name][1]} where "
-                f"{CONFIG} asks for {shape} and {dtype}: the files do not belong together"
-            )
-    if unknown := sorted(found.keys() - expected.keys()):
-        raise ModelFolderError(f"{path}: unknown weights {', '.join(unknown)}")
+        _require(name in found, f"{path}: the weights '{name}' are missing")
+        _require(
+            found[name] == (shape, dtype),
+            f"{path}: '{name}' has shape {found[name][0]} and dtype {found[name][1]} where "
+            f"{CONFIG} asks for {shape} and {dtype}: the files do not belong together",
+        )
+    unknown = ", ".join(sorted(found.keys() - expected.keys()))
+    _require(not unknown, f"{path}: unknown weights {unknown}")
 
 
 def pack(weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype) -> Stored:
-    """``weights`` as a file of this dtype stores them.
-
-    Raises:
-        UserError: a value is larger than float16 can represent.
-    """
+    """``weights`` as a file of this dtype stores them; float16 must be able to represent them."""
     if dtype == "float32":
         return dict(weights)
     packed: Stored = {}
@@ -311,18 +287,10 @@ def pack(weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype) -> Stor
 
 
 def unpack(stored: Mapping[str, NDArray[Any]]) -> Weights:
-    """The float32 weights of ``pack``'s result.
-
-    Raises:
-        ValueError: a scale or an int8 value that ``pack`` never writes.
-    """
-    weights = {
-        name: values.astype(np.float32, copy=False)
-        for name, values in stored.items()
-        if name != SCALES
-    }
-    if SCALES in stored:
-        scales = stored[SCALES].astype(np.float32)
+    """The float32 weights of ``pack``'s result; a ValueError names what it never writes."""
+    weights = {name: values.astype(np.float32, copy=False) for name, values in stored.items()}
+    scales = weights.pop(SCALES, None)
+    if scales is not None:
         if not (np.isfinite(scales) & (scales >= 0)).all():
             raise ValueError(f"'{SCALES}' must hold finite numbers of 0 or more")
         if stored[EMBEDDINGS].min(initial=0) < -_MAX_INT8:
@@ -370,6 +338,8 @@ _ROUNDED = {
     "float16": "Weights: float16.",
     "int8": "Weights: int8 embeddings with a scale per word, the rest float16.",
 }
+_SCORES_OF_ROUNDED = "The scores below are those of the float32 weights they were rounded from."
+_MULTI_LABEL = "Multi-label: a text gets every label that reaches its threshold, several or none."
 _SPLITS = {"dev": "dev, which chose the epoch", "test": "test"}
 # The hub's name, the shown name and the name in the metadata; the first that was measured is given.
 # A multi-label model is chosen by F1; its accuracy is that of whole label sets.
@@ -379,46 +349,29 @@ _MEASURES = (("f1", "micro F1", "micro_f1"), ("accuracy", "accuracy", "accuracy"
 def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
     """The model card in Markdown: what the model is, its data, its metrics, its settings.
 
-    Args:
-        name: of the model.
-        artifact: the model.
-        repository: its place on the hub, ``OWNER/NAME``, for a card that is read there.
+    ``repository`` is its place on the hub, ``OWNER/NAME``, for a card that is read there.
     """
-    classes, dtype = artifact.classes, artifact.dtype
+    classes, kind = artifact.classes, artifact.config.model.kind
     labels = f"Labels: {', '.join(f'`{label}`' for label in classes[:_SHOWN_CLASSES])}"
     if len(classes) > _SHOWN_CLASSES:
         labels += f" and {len(classes) - _SHOWN_CLASSES} more"
     labels += "."
-    thresholds = []
-    if artifact.thresholds is not None:
-        labels += (
-            " Multi-label: a text gets every label that reaches its threshold, several or none."
-        )
-        rows = zip(map(str, classes), artifact.thresholds, strict=True)
-        thresholds = ["## Thresholds", _table(("label", "threshold"), dict(rows))]
-    rounded = []
-    if dtype in _ROUNDED:
-        origin = "The scores below are those of the float32 weights they were rounded from."
-        rounded = [f"{_ROUNDED[dtype]} {origin}"]
-    pull = f"dcnn pull {repository} --out {name}\n" if repository else ""
-    run = "Nothing was recorded."
-    if artifact.metadata:
-        run = _table(("property", "value"), artifact.metadata)
     sections = [
         front_matter(name, artifact),
         f"# {name}",
-        f"A sentence classifier ({artifact.config.model.kind}) made with "
-        "[dcnn](https://pypi.org/project/dcnn).",
-        labels,
-        *rounded,
-        "## Use",
-        f'```sh\n{pull}dcnn predict {name} "a text"\n```',
-        *thresholds,
-        "## Training",
-        run,
-        "## Settings",
-        settings_table(artifact.config),
+        f"A sentence classifier ({kind}) made with [dcnn](https://pypi.org/project/dcnn).",
+        f"{labels} {_MULTI_LABEL}" if artifact.multi_label else labels,
     ]
+    if artifact.dtype in _ROUNDED:
+        sections.append(f"{_ROUNDED[artifact.dtype]} {_SCORES_OF_ROUNDED}")
+    pull = f"dcnn pull {repository} --out {name}\n" if repository else ""
+    sections += ["## Use", f'```sh\n{pull}dcnn predict {name} "a text"\n```']
+    if artifact.thresholds is not None:
+        rows = zip(map(str, classes), artifact.thresholds, strict=True)
+        sections += ["## Thresholds", _table(("label", "threshold"), dict(rows))]
+    run = _table(("property", "value"), artifact.metadata) if artifact.metadata else ""
+    sections += ["## Training", run or "Nothing was recorded."]
+    sections += ["## Settings", settings_table(artifact.config)]
     return "\n\n".join(sections) + "\n"
 
 
@@ -438,39 +391,23 @@ def front_matter(name: str, artifact: Artifact) -> str:
 
     Strings and numbers are written as JSON, which YAML reads.
     """
-    results: list[str] = []
-    metadata = artifact.metadata
+    metadata, kind = artifact.metadata, artifact.config.model.kind
     data = _quoted(metadata.get("data", "unknown"))
+    lines = [_FENCE, "library_name: dcnn", "pipeline_tag: text-classification"]
+    lines += ["tags:", "- sentence-classification", f"- {kind}"]
+    index = ["model-index:", f"- name: {_quoted(name)}", "  results:"]
     # The scores of the run are those of the float32 weights, not of rounded ones.
     for split, meaning in _SPLITS.items() if artifact.dtype == "float32" else ():
-        for kind, measure, key in _MEASURES:
+        for metric, measure, key in _MEASURES:
             value = metadata.get(f"{split}_{key}")
             if isinstance(value, float) and math.isfinite(value):
-                results += [
-                    "  - task:",
-                    "      type: text-classification",
-                    "    dataset:",
-                    f"      name: {data}",
-                    f"      type: {data}",
-                    f"      split: {split}",
-                    "    metrics:",
-                    f"    - type: {kind}",
-                    f"      value: {value:.6f}",  # YAML takes 1e-07 for a string
-                    f"      name: {measure} on {meaning}",
-                ]
+                index += ["  - task:", "      type: text-classification"]
+                index += ["    dataset:", f"      name: {data}", f"      type: {data}"]
+                index += [f"      split: {split}", "    metrics:", f"    - type: {metric}"]
+                index.append(f"      value: {value:.6f}")  # YAML takes 1e-07 for a string
+                index.append(f"      name: {measure} on {meaning}")
                 break
-    index = ["model-index:", f"- name: {_quoted(name)}", "  results:", *results] if results else []
-    lines = [
-        _FENCE,
-        "library_name: dcnn",
-        "pipeline_tag: text-classification",
-        "tags:",
-        "- sentence-classification",
-        f"- {artifact.config.model.kind}",
-        *index,
-        _FENCE,
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(index if len(index) > 3 else []), _FENCE])
 
 
 def _quoted(value: object) -> str:
