@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dcnn import artifact as model_folder
+from dcnn.artifact import Artifact
 from dcnn.config import DEFAULT, NETWORK, Config, DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.columns import Columns, Frame, is_frame, shown
 from dcnn.data.labels import LabelledTexts, label_texts
@@ -157,7 +158,12 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(classes) < 2:
             raise DataError(f"y has one class only, {classes.tolist()}; give two or more")
         if sample_weight is not None:
-            train = replace(train, weights=_check_weights(sample_weight, len(train)))
+            weights = np.asarray(sample_weight, np.float32)
+            if weights.shape != (len(train),) or not np.all(np.isfinite(weights) & (weights >= 0)):
+                raise DataError(
+                    "sample_weight must be one finite number of 0 or more for each text"
+                )
+            train = replace(train, weights=weights)
         if dev is None:
             train, dev = hold_out(train, config.training.dev_fraction, config.training.seed)
         else:
@@ -165,13 +171,16 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with TrainingBar() if self.verbose else nullcontext() as callback:
             options = RunOptions(device=self.device, callback=callback, threads=self.n_jobs)
             artifact, summary = fit(train, dev, config, options)
-        self.classes_ = classes
-        self.thresholds_ = artifact.thresholds
-        self.predictor_ = Predictor(artifact)
-        self.n_epochs_ = summary.epochs
-        self.dev_accuracy_ = summary.dev_accuracy
         self.history_ = summary.history
         self.text_column_ = None if columns is None else columns.text
+        return self._learned(artifact, classes, summary.epochs, summary.dev_accuracy)
+
+    def _learned(
+        self, artifact: Artifact, classes: NDArray[Any], epochs: int, dev_accuracy: float | None
+    ) -> Self:
+        self.classes_, self.thresholds_ = classes, artifact.thresholds
+        self.predictor_ = Predictor(artifact)
+        self.n_epochs_, self.dev_accuracy_ = epochs, dev_accuracy
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
@@ -245,19 +254,11 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         artifact = model_folder.load(Path(path))
         if not isinstance(artifact.config.model, DCNNConfig):
             raise DataError(f"{path} holds a {artifact.config.model.kind}; use dcnn.Predictor")
-        sections = artifact.config.to_dict()
-        training = sections["training"]
-        random_state = training.pop("seed")
-        sections["model"].pop("kind")
-        classifier = cls(
-            **sections["text"], **sections["model"], **training, random_state=random_state
-        )
-        classifier.classes_ = np.array(artifact.classes)
-        classifier.thresholds_ = artifact.thresholds
-        classifier.predictor_ = Predictor(artifact)
-        classifier.n_epochs_ = artifact.metadata.get("epochs", 0)
-        classifier.dev_accuracy_ = artifact.metadata.get("dev_accuracy")
-        return classifier
+        settings = {key.split(".")[1]: value for key, value in artifact.config.to_flat().items()}
+        settings.pop("kind")
+        classifier = cls(random_state=settings.pop("seed"), **settings)
+        epochs, accuracy = (artifact.metadata.get(name) for name in ("epochs", "dev_accuracy"))
+        return classifier._learned(artifact, np.array(artifact.classes), epochs or 0, accuracy)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -271,13 +272,10 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _read(
     name: str, given: Any, y: Any, text_column: str | None, label_column: str | None
 ) -> tuple[LabelledTexts, Columns | None]:
-    """Labelled texts, and the columns they were found in if ``given`` is a frame.
-
-    ``name`` is the argument that ``given`` was passed as, for messages.
-    """
+    """Labelled texts of the argument ``name``, and the columns they have if it is a frame."""
     if not is_frame(given):
         if text_column is not None or label_column is not None:
-            option = "text_column" if text_column is not None else "label_column"
+            option = "label_column" if text_column is None else "text_column"
             raise DataError(
                 f"{option} names a column, and {name} is a {type(given).__name__} without any; "
                 "give a frame, or leave it out"
@@ -308,10 +306,3 @@ def _read_dev(dev: Any, train: LabelledTexts, columns: Columns | None) -> Labell
         one, other = ("one label", "several") if train.multi_label else ("several labels", "one")
         raise DataError(f"dev has {one} per text, where y has {other}; give both alike")
     return examples.with_classes(train.classes)
-
-
-def _check_weights(sample_weight: ArrayLike, count: int) -> NDArray[np.float32]:
-    weights = np.asarray(sample_weight, np.float32)
-    if weights.shape != (count,) or not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise DataError("sample_weight must be one finite number of 0 or more for each text")
-    return weights

@@ -27,10 +27,6 @@ MIN_POSITIVES = 5  # examples on dev for a label's own threshold
 DEFAULT_THRESHOLD = 0.5
 BINS = 15
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
-_HALVINGS = 60
-
-
-# Scores
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        plain = {"per_class": _by_label(self.per_class), "confusion": self.confusion.tolist()}
-        return vars(self) | plain
+        return _plain(self, "per_class") | {"confusion": self.confusion.tolist()}
 
 
 @dataclass(frozen=True)
@@ -82,12 +77,14 @@ class LabelEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return vars(self) | {"per_label": _by_label(self.per_label)}
+        return _plain(self, "per_label")
 
 
-def _by_label(scores: Sequence[ClassScore]) -> dict[str, dict[str, float]]:
-    plain = [asdict(score) for score in scores]
-    return {score.pop("label"): score for score in plain}
+def _plain(scores: object, table: str) -> dict[str, Any]:
+    """The fields of ``scores``, with the class scores in its ``table`` by label."""
+    values = vars(scores)
+    rows = [asdict(score) for score in values[table]]
+    return values | {table: {row.pop("label"): row for row in rows}}
 
 
 def evaluate(
@@ -100,14 +97,9 @@ def evaluate(
     hits, support, chosen = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
     scores = _class_scores(labels, hits, support, chosen)
     occurring = [score.f1 for score, some in zip(scores, support + chosen > 0, strict=True) if some]
-    bins = reliability(probabilities.max(axis=1), predicted == truth)
-    return Evaluation(
-        accuracy=float(hits.sum() / len(truth)),
-        macro_f1=float(np.mean(occurring)),
-        per_class=scores,
-        confusion=confusion,
-        calibration_error=calibration_error(bins),
-    )
+    error = calibration_error(reliability(probabilities.max(axis=1), predicted == truth))
+    accuracy = float(hits.sum() / len(truth))
+    return Evaluation(accuracy, float(np.mean(occurring)), scores, confusion, error)
 
 
 def evaluate_labels(
@@ -142,20 +134,11 @@ def micro_f1(true: Bools, predicted: Bools) -> float:
 def _class_scores(
     labels: Sequence[object], hits: NDArray[Any], support: NDArray[Any], predicted: NDArray[Any]
 ) -> tuple[ClassScore, ...]:
-    """Scores from counts per class: true positives, true examples and predictions."""
-    precision, recall = _ratio(hits, predicted), _ratio(hits, support)
-    f1 = _ratio(2 * hits, support + predicted)
-    return tuple(
-        ClassScore(str(label), float(precision[i]), float(recall[i]), float(f1[i]), int(support[i]))
-        for i, label in enumerate(labels)
-    )
-
-
-def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Doubles:
-    """Part over whole, and 0 where there is no whole."""
-    ratio: Doubles = np.zeros(len(part))
-    np.divide(part, whole, out=ratio, where=whole > 0)
-    return ratio
+    """Scores from counts per class; a precision, recall or F1 of nothing is 0."""
+    shares = [(hits, predicted), (hits, support), (2 * hits, support + predicted)]
+    ratios = [(part / np.maximum(whole, 1)).tolist() for part, whole in shares]
+    rows = zip(labels, *ratios, support.tolist(), strict=True)
+    return tuple(ClassScore(str(label), *scores) for label, *scores in rows)
 
 
 @dataclass(frozen=True)
@@ -176,9 +159,6 @@ def abstain(truth: NDArray[Any], probabilities: NDArray[Any], below: float) -> A
     return Abstention(below, float(answered.mean()), accuracy)
 
 
-# Thresholds of multi-label models
-
-
 def apply_thresholds(probabilities: NDArray[Any], thresholds: Sequence[float]) -> Bools:
     """(N, labels): which labels are predicted."""
     # In double precision: float32 has no number for most thresholds.
@@ -188,13 +168,10 @@ def apply_thresholds(probabilities: NDArray[Any], thresholds: Sequence[float]) -
 
 def choose_thresholds(truth: NDArray[Any], probabilities: NDArray[Any]) -> tuple[float, ...]:
     """A threshold per label; both arrays are (N, labels), ``truth`` of 0 and 1."""
-    positives = truth.sum(axis=0)
     common = common_threshold(truth, probabilities)
     return tuple(
-        _best_threshold(truth[:, label], probabilities[:, label])
-        if positives[label] >= MIN_POSITIVES
-        else common
-        for label in range(truth.shape[1])
+        _best_threshold(true, scores) if true.sum() >= MIN_POSITIVES else common
+        for true, scores in zip(truth.T, probabilities.T, strict=True)
     )
 
 
@@ -219,9 +196,6 @@ def _best_threshold(truth: NDArray[Any], probabilities: NDArray[Any]) -> float:
         return DEFAULT_THRESHOLD
     best = cuts[f1[cuts] == f1[cuts].max()]
     return float(thresholds[best[np.abs(thresholds[best] - DEFAULT_THRESHOLD).argmin()]])
-
-
-# Calibration
 
 
 @dataclass(frozen=True)
@@ -310,7 +284,7 @@ def _temperature(logits: Doubles, truth: Doubles, multi_label: bool) -> float:
     low, high = -np.log(MAX_TEMPERATURE), -np.log(MIN_TEMPERATURE)
     if slope(low) == slope(high):  # logits that are all equal fit any temperature
         return 1.0
-    for _ in range(_HALVINGS):
+    for _ in range(60):  # halvings, to the last bit
         middle = (low + high) / 2
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
     return float(np.exp(-(low + high) / 2))

@@ -18,10 +18,7 @@ from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
 from dcnn.errors import ConfigError, DataError, UserError
-from dcnn.ops import reference
-from dcnn.ops import select as backends
-from dcnn.ops.native import Network
-from dcnn.ops.reference import sigmoid, softmax
+from dcnn.ops import native, reference, select
 from dcnn.text.vocabulary import Ints, Sentences
 
 Floats = NDArray[np.float32]
@@ -87,13 +84,13 @@ class Predictor:
         self.multi_label = artifact.multi_label
         self.threads = threads
         try:
-            backend = backends.for_prediction()
+            backend = select.for_prediction()
         except (ValueError, RuntimeError) as error:
             raise ConfigError(str(error)) from error
         model = artifact.config.model
         self._network = None
         if backend == "native" and isinstance(model, DCNNConfig):
-            self._network = Network(artifact.weights, model.fold, model.k_top)
+            self._network = native.Network(artifact.weights, model.fold, model.k_top)
 
     @classmethod
     def load(cls, path: str | Path, threads: int = 1) -> Self:
@@ -117,18 +114,16 @@ class Predictor:
         """
         if abstain_below:
             self.check_abstains(abstain_below)
-        texts = checked_texts(texts)
-        probabilities = self.probabilities(texts)
-        ranking = np.argsort(-probabilities, axis=1, kind="stable")
-        return [
-            Prediction(
-                text,
-                tuple((self.classes[i], float(row[i])) for i in order),
-                abstained=float(row[order[0]]) < abstain_below,
-                over_threshold=self._over_threshold(row, order),
-            )
-            for text, row, order in zip(texts, probabilities, ranking, strict=True)
-        ]
+        texts, thresholds = checked_texts(texts), self.artifact.thresholds
+        predictions = []
+        for text, row in zip(texts, self.probabilities(texts).tolist(), strict=True):
+            order = sorted(range(len(row)), key=row.__getitem__, reverse=True)
+            ranked = tuple((self.classes[i], row[i]) for i in order)
+            over = None
+            if thresholds is not None:
+                over = tuple(self.classes[i] for i in order if row[i] >= thresholds[i])
+            predictions.append(Prediction(text, ranked, ranked[0][1] < abstain_below, over))
+        return predictions
 
     def check_abstains(self, below: float) -> None:
         """Raise UserError if the model is multi-label, where each label has its own threshold."""
@@ -138,19 +133,13 @@ class Predictor:
                 "gives every label from its threshold on, and may give none"
             )
 
-    def _over_threshold(self, row: Floats, order: Ints) -> tuple[Label, ...] | None:
-        thresholds = self.artifact.thresholds
-        if thresholds is None:
-            return None
-        return tuple(self.classes[i] for i in order if float(row[i]) >= thresholds[i])
-
     def probabilities(self, texts: Iterable[str]) -> Floats:
         """(texts, classes), in the order of ``classes``; rows sum to 1 unless multi-label."""
         return self.head(self.logits(self.artifact.encoder.encode_all(checked_texts(texts))))
 
     def head(self, logits: Floats) -> Floats:
         """Probabilities of logits (..., classes)."""
-        return sigmoid(logits) if self.multi_label else softmax(logits)
+        return reference.sigmoid(logits) if self.multi_label else reference.softmax(logits)
 
     def logits(self, sentences: Sentences) -> Floats:
         """(sentences, classes), before softmax or sigmoid."""
@@ -191,11 +180,7 @@ class Predictor:
 
 
 def checked_texts(texts: object) -> list[str]:
-    """``texts``, which may be a column of a frame, as a list of strings.
-
-    Raises:
-        DataError: it is a single string, no sequence at all, or one of them is not a string.
-    """
+    """``texts``, which may be a column of a frame, as a list of strings."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise DataError(f"the texts must be a list of strings; got {texts!r:.60}")
     if isinstance(texts, list | tuple):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Number = TypeVar("Number", bound=np.floating[Any])
 Lengths = TypeVar("Lengths")  # a numpy array or a torch tensor of integers
+Columns = TypeVar("Columns", bound=Any)  # a numpy array or a torch tensor
 
 
 @overload
@@ -73,12 +74,13 @@ def wide_convolution_fft(x: Array, filters: Array) -> Array:
     return np.fft.irfft(spectrum, columns).astype(np.result_type(x, filters), copy=False)
 
 
-def fold(c: Array) -> Array:
+def fold(c: Columns) -> Columns:
     """Sum rows in pairs, i and i + d/2 (Sect. 3.6): (..., d, w) -> (..., d/2, w)."""
     half, odd = divmod(c.shape[-2], 2)
     if odd:
         raise ValueError(f"{c.shape[-2]} rows cannot be folded in pairs")
-    return c[..., :half, :] + c[..., half:, :]
+    folded: Columns = c[..., :half, :] + c[..., half:, :]
+    return folded
 
 
 def k_max(c: Array, lengths: Array, k: Array, width: int | None = None) -> tuple[Array, Array]:

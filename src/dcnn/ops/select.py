@@ -45,7 +45,7 @@ def for_prediction() -> str:
 def for_training(device: str) -> str:
     """``triton`` on ``cuda`` and ``native`` on ``cpu`` where they are available, else ``torch``.
 
-    One that is forced must exist and run on ``device`` (ValueError) and be available (RuntimeError).
+    A forced one must exist and run on ``device`` (ValueError) and be available (RuntimeError).
     """
     name = forced()
     if name == "reference":

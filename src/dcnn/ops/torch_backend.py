@@ -1,4 +1,4 @@
-"""The operators of ``reference`` on torch tensors, with gradients, on any device.
+"""The layer of ``reference`` on torch tensors, with gradients, on any device.
 
 Names, shapes and results are those of ``dcnn.ops.reference``. The convolution is one matrix product
 per row, the m-grams of the row times its filters: on a CPU this is faster than a grouped
@@ -8,6 +8,8 @@ per row, the m-grams of the row times its filters: on a CPU this is faster than 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+
+from dcnn.ops.reference import fold
 
 
 def wide_convolution(x: Tensor, filters: Tensor) -> Tensor:
@@ -20,32 +22,6 @@ def wide_convolution(x: Tensor, filters: Tensor) -> Tensor:
     by_row = filters.permute(2, 1, 3, 0).reshape(rows, maps_below * width, maps)
     c = torch.bmm(grams, by_row)  # (d, B * columns, o)
     return c.view(rows, sentences, columns, maps).permute(1, 3, 0, 2)
-
-
-def narrow_convolution(x: Tensor, filters: Tensor) -> Tensor:
-    """(B, n, d, s), (o, n, d, m) -> (B, o, d, s - m + 1); see ``reference``."""
-    length, width = x.shape[-1], filters.shape[-1]
-    if length < width:
-        raise ValueError(f"a narrow convolution of width {width} needs {width} words; got {length}")
-    return wide_convolution(x, filters)[..., width - 1 : length]
-
-
-def wide_convolution_fft(x: Tensor, filters: Tensor) -> Tensor:
-    """The wide convolution by the convolution theorem; see ``reference``."""
-    columns = x.shape[-1] + filters.shape[-1] - 1
-    spectrum = torch.einsum(
-        "bndf,ondf->bodf", torch.fft.rfft(x, columns), torch.fft.rfft(filters.flip(-1), columns)
-    )
-    c: Tensor = torch.fft.irfft(spectrum, columns)
-    return c
-
-
-def fold(c: Tensor) -> Tensor:
-    """Sum rows i and i + d/2: (..., d, w) -> (..., d/2, w)."""
-    half, odd = divmod(c.shape[-2], 2)
-    if odd:
-        raise ValueError(f"{c.shape[-2]} rows cannot be folded in pairs")
-    return c[..., :half, :] + c[..., half:, :]
 
 
 def k_max(c: Tensor, lengths: Tensor, k: Tensor, width: int | None = None) -> tuple[Tensor, Tensor]:
