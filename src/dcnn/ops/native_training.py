@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from dcnn.ops import native
 from dcnn.ops.reference import dynamic_k
 
+Tensors = Sequence[Tensor]
 _pointer, _long = ctypes.c_void_p, ctypes.c_int64
 
 
@@ -100,6 +101,14 @@ class _Sizes(ctypes.Structure):
         ("layers", _pointer),
     ]
 
+    def __init__(self, filters: tuple[torch.Size, ...], fold: bool, *others: int) -> None:
+        shapes = (native.layer_sizes(shape, fold) for shape in filters)
+        self.array = (native.LayerSizes * len(filters))(*shapes)  # keeps it in memory
+        super().__init__(len(filters), *others, ctypes.addressof(self.array))
+
+
+_sizes = lru_cache(maxsize=64)(_Sizes)
+
 
 class _Parameters(ctypes.Structure):
     """``dcnn_parameters``: weights, or the gradients of them."""
@@ -108,7 +117,7 @@ class _Parameters(ctypes.Structure):
         (name, _pointer) for name in ("embeddings", "filters", "biases", "head_weight", "head_bias")
     ]
 
-    def __init__(self, weights: Sequence[Tensor]) -> None:
+    def __init__(self, weights: Tensors) -> None:
         embeddings, *head = _places(*weights[:3])
         self.layers = _pointers(weights[3::2]), _pointers(weights[4::2])  # keeps them in memory
         super().__init__(embeddings, *map(ctypes.addressof, self.layers), *head)
@@ -123,40 +132,22 @@ class _Batch(ctypes.Structure):
     ]
 
 
-def _pointers(tensors: Sequence[Tensor]) -> Any:
+def _pointers(tensors: Tensors) -> Any:
     return native.array_of(_pointer, len(tensors))(*_places(*tensors))
 
 
-@lru_cache(maxsize=64)
-def _sizes(filters: tuple[torch.Size, ...], fold: bool, *others: int) -> tuple[_Sizes, Any]:
-    """The sizes of a network, and the array that they point to, to keep it in memory."""
-    shapes = (native.layer_sizes(shape, fold) for shape in filters)
-    layers = (native.LayerSizes * len(filters))(*shapes)
-    return _Sizes(len(filters), *others, ctypes.addressof(layers)), layers
-
-
 def _arguments(
-    batch: Sequence[Tensor],
-    fold: bool,
-    k_top: int,
-    weights: Sequence[Tensor],
-    n_ensemble: int,
-    pooled: Sequence[Tensor],
+    batch: Tensors, fold: bool, k_top: int, weights: Tensors, n_ensemble: int, pooled: Tensors
 ) -> list[Any]:
     """Sizes, batch, weights, values and positions, as the library takes them."""
-    filters, n_layers = tuple(values.shape for values in weights[3::2]), len(pooled) // 2
-    counts = k_top, len(weights[0]), len(weights[2]), n_ensemble
-    sizes, _ = _sizes(filters, fold, *counts)
+    filters, depth = tuple(values.shape for values in weights[3::2]), len(pooled) // 2
+    sizes = _sizes(filters, fold, k_top, len(weights[0]), len(weights[2]), n_ensemble)
     structures = sizes, _Batch(*batch[0].shape, *_places(*batch)), _Parameters(weights)
-    return [
-        *map(ctypes.byref, structures),
-        _pointers(pooled[:n_layers]),
-        _pointers(pooled[n_layers:]),
-    ]
+    return [*map(ctypes.byref, structures), _pointers(pooled[:depth]), _pointers(pooled[depth:])]
 
 
 def forward(
-    batch: Sequence[Any], fold: bool, k_top: int, weights: Sequence[Tensor], n_ensemble: int = 1
+    batch: Sequence[Any], fold: bool, k_top: int, weights: Tensors, n_ensemble: int = 1
 ) -> tuple[Tensor, list[Tensor]]:
     """Logits, and for ``backward`` the values and then the positions that every layer pooled.
 
@@ -166,16 +157,12 @@ def forward(
     ids, lengths, dropout = batch
     if n_ensemble < 1 or weights[-1].shape[-1] % n_ensemble:
         raise ValueError(f"{weights[-1].shape[-1]} rows cannot be divided among {n_ensemble}")
-    _check(ids, lengths, dropout, weights, fold, k_top)
+    _check(batch, weights, fold, k_top)
     batch, weights = _dense([ids.long(), lengths.long(), dropout]), _dense(weights)
-    biases, embeddings = weights[4::2], weights[0]
-    logits = embeddings.new_empty(len(ids), n_ensemble * len(weights[2]))
-    values = [
-        embeddings.new_empty(
-            len(ids), dynamic_k(ids.shape[-1], number, len(biases), k_top), *bias.shape
-        )
-        for number, bias in enumerate(biases, start=1)
-    ]
+    biases, new_empty = weights[4::2], weights[0].new_empty
+    logits = new_empty(len(ids), n_ensemble * len(weights[2]))
+    kept = [dynamic_k(ids.shape[1], i + 1, len(biases), k_top) for i in range(len(biases))]
+    values = [new_empty(len(ids), k, *bias.shape) for k, bias in zip(kept, biases, strict=True)]
     pooled = values + [torch.empty_like(value, dtype=torch.int32) for value in values]
     arguments = _arguments(batch, fold, k_top, weights, n_ensemble, pooled)
     threads = torch.get_num_threads()
@@ -187,8 +174,8 @@ def backward(
     batch: Sequence[Any],
     fold: bool,
     k_top: int,
-    weights: Sequence[Tensor],
-    pooled: Sequence[Tensor],
+    weights: Tensors,
+    pooled: Tensors,
     of_logits: Tensor,
     n_ensemble: int = 1,
     *,
@@ -268,15 +255,9 @@ class _Network(torch.autograd.Function):
         return *[None] * 5, *gradients
 
 
-def _check(
-    ids: Tensor,
-    lengths: Tensor,
-    dropout: Tensor | None,
-    weights: Sequence[Tensor],
-    fold: bool,
-    k_top: int,
-) -> None:
+def _check(batch: Sequence[Any], weights: Tensors, fold: bool, k_top: int) -> None:
     """The library trusts its arguments: sizes, types and places must be those of the tensors."""
+    ids, lengths, dropout = batch
     floats = [*weights, *([] if dropout is None else [dropout])]
     for tensor in (ids, lengths, *floats):
         if tensor.device.type != "cpu":
@@ -299,15 +280,10 @@ def _check(
 def network(
     ids: Tensor, lengths: Tensor, dropout: Tensor | None, fold: bool, k_top: int, *weights: Tensor
 ) -> Tensor:
-    """Logits (B, classes) of a DCNN.
+    """Logits (B, classes) of a DCNN for ids (B, s) and lengths (B,).
 
-    Args:
-        ids: (B, s).
-        lengths: (B,).
-        dropout: (B, features), a mask on the penultimate layer, or none.
-        fold: whether every layer folds.
-        k_top: values that each row keeps at the top.
-        weights: embeddings, head weight, head bias, then filters and bias of each layer.
+    ``dropout`` (B, features) is a mask on the penultimate layer, or none; ``weights`` are the
+    embeddings, the head's weight and bias, then the filters and bias of each layer.
     """
     logits: Tensor = _Network.apply(  # type: ignore[no-untyped-call]
         ids, lengths, dropout, fold, k_top, *weights
