@@ -10,7 +10,7 @@ from pyarrow import feather, ipc, parquet
 
 from arrow_writing import NAMES, write_columns
 from dcnn import artifact as model_folder
-from dcnn.batch_predict import files as prediction_files
+from dcnn.batch_predict import columnar as prediction_files
 from dcnn.cli import predict as predict_module
 from dcnn.cli.predict import predict
 from dcnn.cli.train import train as train_command

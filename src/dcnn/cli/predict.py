@@ -16,10 +16,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from dcnn.batch_predict import shards as scoring
-from dcnn.batch_predict.files import check_columnar, columnar_writer, is_columnar
+from dcnn.batch_predict import columnar as scoring
+from dcnn.batch_predict.columnar import CHUNK, Outcome, check_columnar, is_columnar
 from dcnn.batch_predict.lines import OutputFormat, abstention_summary
-from dcnn.batch_predict.shards import CHUNK, Outcome
 from dcnn.cli import console as cli
 from dcnn.data.readers import TableOptions, find_text_column, is_shard, read_rows
 from dcnn.errors import DataError, DcnnError, StorageError, UserError, needs_extra
@@ -172,7 +171,7 @@ def _destination(
         return
     with write_atomically(output) as stream:
         if is_columnar(output):
-            with columnar_writer(stream, output.suffix.lower(), predictor, form) as write:
+            with scoring.columnar_writer(stream, output.suffix.lower(), predictor, form) as write:
                 yield write
             return
         lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")

@@ -276,11 +276,13 @@ def check_form(examples: LabelledTexts, *, multi_label: bool, of: str) -> None:
     """Check that ``examples`` are multi-label if and only if another set, called ``of``, is."""
     if examples.multi_label != multi_label:
         forms = ("has one label per row", "is multi-label")
-        remedy = "lists, --labels-separator or --label-columns"
-        remedy = remedy if multi_label else "a column with one label per row"
+        remedies = (
+            "a column with one label per row",
+            "lists, --labels-separator or --label-columns",
+        )
         raise DataError(
             f"{examples.source} {forms[not multi_label]}, where {of} {forms[multi_label]}; "
-            f"give {remedy}"
+            f"give {remedies[multi_label]}"
         )
 
 

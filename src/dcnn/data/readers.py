@@ -246,10 +246,9 @@ class ShardReader:
 
 def _weight(record: Record, column: str) -> float:
     value: Any = record.value(column)
-    try:
+    weight = math.nan
+    with suppress(TypeError, ValueError, OverflowError):
         weight = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        weight = math.nan
     if not 0 <= weight <= _LARGEST_WEIGHT:
         raise DataError(
             f"{record.place}: the weight in {shown(column)} is {shown(value)}; "

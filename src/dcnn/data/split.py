@@ -2,8 +2,7 @@
 
 Every label keeps its share, to the nearest whole example, with at least one example on each side; a
 label with one example stays in training. ``hold_out`` splits examples in memory, ``sample_rows`` a
-corpus on disk, in bounded memory. Its dev set has at most 50,000 examples: enough to measure
-accuracies to a few tenths of a per cent.
+corpus on disk, in bounded memory.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +15,7 @@ from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError
 from dcnn.text.vocabulary import Ints
 
-MAX_DEV = 50_000  # examples of a corpus on disk
+MAX_DEV = 50_000  # of a corpus on disk: measures accuracies to a few tenths of a per cent
 
 
 def hold_out(

@@ -14,17 +14,17 @@ from pyarrow import parquet
 
 from arrow_writing import write_columns
 from dcnn import artifact as model_folder
-from dcnn.batch_predict import shards as scoring
-from dcnn.batch_predict.files import columnar_writer
-from dcnn.batch_predict.lines import OutputFormat
-from dcnn.batch_predict.shards import (
+from dcnn.batch_predict import columnar as scoring
+from dcnn.batch_predict.columnar import (
     ATTEMPTS,
     ScoringConfig,
     check_reachable,
+    columnar_writer,
     load_scorer,
     plan_shards,
     score_shard,
 )
+from dcnn.batch_predict.lines import OutputFormat
 from dcnn.cli.predict import predict
 from dcnn.data.readers import TableOptions
 from dcnn.errors import DataError, DcnnError, MissingExtraError, ModelFolderError, UserError
