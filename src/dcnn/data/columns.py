@@ -81,8 +81,7 @@ class Columns:
     @property
     def names(self) -> list[str]:
         """All of them."""
-        single = (self.text, self.label, self.weight)
-        return [name for name in (*single, *self.indicators) if name is not None]
+        return list(filter(None, (self.text, self.label, self.weight, *self.indicators)))
 
 
 def check_unique(where: object, names: Iterable[str]) -> None:

@@ -344,16 +344,14 @@ def read_examples(
         )
     labelling.check_training_labels(train, splits=dev is None)
     others = [read_evaluation_set(path, columns) for path in (dev, test)]
-    empty = []  # a column without a 1 stays a class, as in an indicator matrix of scikit-learn
-    if train.multi_label:
-        absent = np.flatnonzero(~train.targets.astype(bool).any(axis=0)).tolist()
-        empty = [str(train.classes[number]) for number in absent]
+    # A column without a 1 stays a class, as in an indicator matrix of scikit-learn.
+    empty = set(columns.label_columns).difference(*train.labels) if columns.label_columns else ()
     if empty:
         _log.warning(
             "%s: no row has a 1 in %s of --label-columns; the model keeps such a label but learns "
             "never to predict it; check the data, or leave the column out",
             train.source,
-            shown_names(empty),
+            shown_names(labelling.sorted_labels(empty)),
         )
     for examples in filter(None, others):
         labelling.check_form(examples, multi_label=train.multi_label, of=train.source)
