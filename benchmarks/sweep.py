@@ -21,14 +21,14 @@ import torch
 from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import Recipe, load_recipe
 from dcnn.experiments.runs import ExperimentEnv, Job, NetworkTrainer
-from dcnn.training.callbacks import EpochReport
+from dcnn.training.callbacks import RunsReport
 from dcnn.training.fit import choose_device
 from results import ROOT, make_parser, provenance, write_json
 
 RESULTS = ROOT / "results" / "sweeps"
 
 
-def print_report(what: str, report: EpochReport) -> None:
+def print_report(what: str, report: RunsReport) -> None:
     """One line per epoch: mean loss, and the accuracy of every run."""
     accuracies = [f"{100 * value:.1f}" for value in report.dev_accuracies or []]
     print(

@@ -22,7 +22,7 @@ from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runs import ExperimentEnv
 from dcnn.models import MODELS
 from dcnn.training.batches import RunSpec
-from dcnn.training.callbacks import Callback, EpochReport
+from dcnn.training.callbacks import Callback, RunsReport
 from dcnn.training.fit import choose_device
 from dcnn.training.trainer import Trainer
 from results import RESULTS, make_parser, provenance, write_json
@@ -34,7 +34,7 @@ class EpochTimes(Callback):
     def __init__(self, ends: list[float]) -> None:
         self.ends = ends
 
-    def on_epoch(self, report: EpochReport) -> None:  # noqa: ARG002
+    def on_report(self, report: RunsReport) -> None:  # noqa: ARG002
         """Note it."""
         self.ends.append(time.perf_counter())
 

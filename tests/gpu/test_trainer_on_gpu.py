@@ -24,7 +24,7 @@ class Losses(Callback):
     def __init__(self):
         self.losses = []
 
-    def on_epoch(self, report):
+    def on_report(self, report):
         self.losses.append(report.losses)
 
 

@@ -151,7 +151,7 @@ class Epochs(Callback):
     def __init__(self):
         self.epochs = []
 
-    def on_epoch(self, report):
+    def on_report(self, report):
         self.epochs.append(report.epoch)
 
 

@@ -15,9 +15,9 @@ from dcnn.errors import MissingExtraError, UserError
 from dcnn.training.callbacks import (
     Callback,
     CallbackList,
-    EpochReport,
     EvaluationRecord,
     Progress,
+    RunsReport,
     TensorBoardLog,
 )
 
@@ -149,16 +149,16 @@ def test_a_list_of_callbacks_calls_all_of_them():
         def on_evaluation(self, record: EvaluationRecord) -> None:
             self.calls.append(record)
 
-        def on_epoch(self, report: EpochReport) -> None:
+        def on_report(self, report: RunsReport) -> None:
             self.calls.append(report)
 
     first, second = Recorder(), Recorder()
     both = CallbackList(first, second)
     step, record = Progress(1, 1, 1, 1, 0.5, 1.0, 1.0), EvaluationRecord(1, 1, 0.5, 0.5, 0.5, True)
-    epoch = EpochReport(1, 1, [0.5], [0.5])
+    epoch = RunsReport(1, 1, [0.5], [0.5])
     both.on_resume(2, 3)
     both.on_step(step)
     both.on_evaluation(record)
-    both.on_epoch(epoch)
+    both.on_report(epoch)
     assert first.calls == second.calls == [(2, 3), step, record, epoch]
     assert not both.stop

@@ -25,7 +25,7 @@ from dcnn.experiments.results import MODELS, Result, read_result, read_results, 
 
 if TYPE_CHECKING:
     from dcnn.experiments.runs import ExperimentEnv
-    from dcnn.training.callbacks import EpochReport
+    from dcnn.training.callbacks import RunsReport
 
 NETWORKS = ("dcnn", "max-tdnn", "nbow")
 NGRAMS = ("nb", "binb", "svm", "maxent")
@@ -260,7 +260,7 @@ def _train(env: "ExperimentEnv", recipe: Recipe, seeds: list[int]) -> list[Resul
     console = cli.make_console(stderr=True)
     who = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]}-{seeds[-1]}"
 
-    def report(what: str, epoch: "EpochReport") -> None:
+    def report(what: str, epoch: "RunsReport") -> None:
         dev = ""
         if epoch.dev_accuracies is not None:
             dev = f"  dev accuracy {100 * fmean(epoch.dev_accuracies):.2f} %"

@@ -412,7 +412,7 @@ def joined_workers(device: str) -> "Iterator[distributed.Workers | None]":
             with first_reports(errors.ConfigError, errors.DataError):
                 yield workers
         except (TrainingError, TrainingStoppedError) as error:
-            if workers.is_first:
+            if workers.rank == 0:
                 raise
             sys.exit(error.exit_code)  # the first process reports it
 

@@ -32,7 +32,7 @@ from dcnn.files import file_sha256
 from dcnn.ops.select import for_training
 from dcnn.text.vocabulary import Ints, Sentences
 from dcnn.training.batches import RunSpec
-from dcnn.training.callbacks import Callback, EpochReport
+from dcnn.training.callbacks import Callback, RunsReport
 from dcnn.training.fit import find_vectors, initialize, make_model
 from dcnn.training.objective import target_distributions
 from dcnn.training.trainer import Trainer, TrainingSummary
@@ -40,7 +40,7 @@ from dcnn.training.trainer import Trainer, TrainingSummary
 # More runs gain little speed, and their embeddings with Adagrad's sums fill a GPU.
 RUNS_AT_ONCE = {"cuda": 30, "cpu": 1}
 
-Report = Callable[[str, EpochReport], None]
+Report = Callable[[str, RunsReport], None]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _Reports(Callback):
     def __init__(self, report: Report, title: str) -> None:
         self._report, self._title = report, title
 
-    def on_epoch(self, report: EpochReport) -> None:
+    def on_report(self, report: RunsReport) -> None:
         self._report(self._title, report)
 
 

@@ -1,7 +1,6 @@
 """What the sentence models share: embeddings, dropout and the output layer; and ensembles."""
 
 from collections.abc import Mapping
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -39,10 +38,11 @@ class SentenceModel(nn.Module):
         super().__init__()
         shapes = config.parameter_shapes(vocabulary, classes)
         self.embeddings = nn.Parameter(torch.empty(shapes["embeddings"]))
-        self.layers = nn.ModuleList(
+        self.convolutions = [  # bottom to top
             ConvolutionalLayer(shapes[f"layers.{i}.filters"], shapes[f"layers.{i}.bias"])
             for i in range(config.depth)
-        )
+        ]
+        self.layers = nn.ModuleList(self.convolutions)
         classes, features = shapes["head.weight"]
         self.head = nn.Linear(features, classes)
         self.projection: nn.Parameter | None = None
@@ -79,11 +79,6 @@ class SentenceModel(nn.Module):
                 layer.bias.uniform_(0, 1, generator=generator)
             self.head.weight.normal_(0, WEIGHT_DEVIATION, generator=generator)
             self.head.bias.zero_()
-
-    @property
-    def convolutions(self) -> list[ConvolutionalLayer]:
-        """The layers, bottom to top."""
-        return cast("list[ConvolutionalLayer]", list(self.layers))
 
     def sentence_matrix(self, ids: Tensor) -> Tensor:
         """One column per word (Eq. 2): (B, s) -> (B, 1, d, s)."""

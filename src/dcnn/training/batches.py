@@ -6,7 +6,6 @@ every batch; the batches are those of a single process. ``ResidentBatches`` keep
 the device and makes a batch per run there.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,10 +22,6 @@ from dcnn.ops import select
 from dcnn.text.vocabulary import UNKNOWN, Ints
 from dcnn.training import objective
 from dcnn.training.adagrad import Weights
-from dcnn.training.objective import TensorBatch
-
-# Blocks that are in memory and shuffled together, about a million sentences.
-WINDOW_BLOCKS = 16
 
 Rank = tuple[int, int]  # the number of a process, and how many there are
 ALONE: Rank = (0, 1)
@@ -156,7 +151,7 @@ class ResidentBatches(Batches):
         self._drops_words = any(word_dropout)
         most = max(map(len, parts))
         self.size = min(self._configs[0].batch_size, most)
-        shape = math.ceil(most / self.size), len(specs), self.size
+        shape = -(-most // self.size), len(specs), self.size
         self.order = torch.zeros(shape, dtype=torch.int64, device=device)
         self.place_weights = torch.zeros(shape, device=device)
         precision = torch.float64 if device.type == "cpu" else torch.float32
@@ -188,7 +183,9 @@ class ResidentBatches(Batches):
             self._epoch = epoch
         self.cursor.fill_(number)
 
-    def next(self, columns: int, generator: torch.Generator) -> tuple[TensorBatch, Tensor]:
+    def next(
+        self, columns: int, generator: torch.Generator
+    ) -> tuple[objective.TensorBatch, Tensor]:
         """The next batch of the epoch, padded to ``columns``, and the progress of the runs (R,).
 
         Some of its words are replaced by the unknown word, as ``word_dropout`` of each run says.
@@ -201,13 +198,13 @@ class ResidentBatches(Batches):
         if self._triton:
             from dcnn.training import triton_step
 
-            batch = TensorBatch(*triton_step.gather_batch(self, columns, draws))
+            batch = objective.TensorBatch(*triton_step.gather_batch(self, columns, draws))
         else:
             batch = self._gather(columns, draws)
         self.cursor += 1
         return batch, progress
 
-    def _gather(self, columns: int, draws: Tensor | None) -> TensorBatch:
+    def _gather(self, columns: int, draws: Tensor | None) -> objective.TensorBatch:
         indices = self.order.index_select(0, self.cursor)[0]  # (R, B)
         lengths = self.lengths[indices]
         words = torch.arange(columns, device=self._device)
@@ -218,7 +215,7 @@ class ResidentBatches(Batches):
             ids = ids.masked_fill(draws < self.word_dropout[:, None, None], UNKNOWN)
         runs = torch.arange(len(self.targets), device=self._device)[:, None]
         weights = self.place_weights.index_select(0, self.cursor)[0]
-        return TensorBatch(ids, lengths, self.targets[runs, indices], weights)
+        return objective.TensorBatch(ids, lengths, self.targets[runs, indices], weights)
 
     def _order_of(self, epoch: int) -> tuple[Tensor, Tensor]:
         """Indices (batches, R, B), and whether they are sentences rather than fillers.
@@ -264,7 +261,6 @@ class _LoadedWindow:
     """A window with the order of its batches, and its position in the epoch."""
 
     window: Window
-    examples: Examples
     order: list[Ints]
     epoch: int
     first_batch: int
@@ -274,16 +270,12 @@ class _LoadedWindow:
 class StoreBatches(Batches):
     """Batches of a corpus on disk: its blocks in random order, a window of them at a time.
 
-    The sentences of a window are shuffled together as those of a corpus in memory are, so that one
-    that fits into a window is shuffled whole.
+    The sentences of a window, about a million, are shuffled together as those of a corpus in memory
+    are, so that one that fits into a window is shuffled whole.
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        config: TrainingConfig,
-        rank: Rank = ALONE,
-        window_blocks: int = WINDOW_BLOCKS,
+        self, corpus: Corpus, config: TrainingConfig, rank: Rank = ALONE, window_blocks: int = 16
     ) -> None:
         self._corpus, self._config, self._rank = corpus, config, rank
         self._window_blocks = window_blocks
@@ -298,12 +290,12 @@ class StoreBatches(Batches):
         loaded = self._window_with(epoch, number)
         indices, window = loaded.order[number - loaded.first_batch], loaded.window
         if self._rank == ALONE:
-            batch = make_batch(loaded.examples, indices)
+            batch = make_batch(window.examples, indices)
         else:
             places = np.flatnonzero((indices >= window.first) & (indices < window.last))
             words = int(window.lengths[indices].max())
             own = indices[places] - window.first
-            batch = make_part(loaded.examples, own, places, len(indices), words)
+            batch = make_part(window.examples, own, places, len(indices), words)
         classes, smoothing = len(self._corpus.classes), self._config.label_smoothing
         assert batch.targets is not None  # noqa: S101
         targets = objective.target_distributions(batch.targets, classes, smoothing)
@@ -329,17 +321,13 @@ class StoreBatches(Batches):
         return [shuffled[at : at + size].tolist() for at in range(0, len(shuffled), size)]
 
     def _window_with(self, epoch: int, number: int) -> _LoadedWindow:
-        current = self._current
-        if current is None or current.epoch != epoch or number < current.first_batch:
-            self._current = current = None  # its memory is needed for the next
-            self._windows = self._load(epoch)
-            current = next(self._windows)
-        while number >= current.first_batch + len(current.order):
-            self._current = None
-            del current
-            current = next(self._windows)
-        self._current = current
-        return current
+        loaded = self._current
+        if loaded is None or loaded.epoch != epoch or number < loaded.first_batch:
+            self._windows, loaded = self._load(epoch), None
+        while loaded is None or number >= loaded.first_batch + len(loaded.order):
+            self._current = loaded = None  # its memory is needed for the next
+            self._current = loaded = next(self._windows)
+        return loaded
 
     def _load(self, epoch: int) -> Iterator[_LoadedWindow]:
         config, first_batch, sentences = self._config, 0, 0
@@ -347,12 +335,13 @@ class StoreBatches(Batches):
             window = self._corpus.window(places, self._rank)
             if not len(window.lengths):
                 continue
-            examples = window.examples
             if self._factors is not None:
+                examples = window.examples
                 ones = np.ones(len(examples)) if examples.weights is None else examples.weights
                 weights = ones.astype(np.float64) * self._factors[examples.targets]
                 examples = replace(examples, weights=weights.astype(np.float32))
+                window = replace(window, examples=examples)
             order = training_order(window.lengths, config.batch_size, config.seed, epoch, number)
             ends = sentences + np.cumsum([len(indices) for indices in order])
-            yield _LoadedWindow(window, examples, order, epoch, first_batch, ends)
+            yield _LoadedWindow(window, order, epoch, first_batch, ends)
             first_batch, sentences = first_batch + len(order), sentences + len(window.lengths)

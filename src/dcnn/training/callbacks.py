@@ -63,7 +63,7 @@ class EvaluationRecord:
 
 
 @dataclass(frozen=True)
-class EpochReport:
+class RunsReport:
     """Training losses and dev accuracies of all runs when an evaluation is due."""
 
     epoch: int  # from 1
@@ -86,7 +86,7 @@ class Callback:
     def on_evaluation(self, record: EvaluationRecord) -> None:
         """A single run has been evaluated on the dev set."""
 
-    def on_epoch(self, report: EpochReport) -> None:
+    def on_report(self, report: RunsReport) -> None:
         """An evaluation was due, with or without a dev set, of one run or of several."""
 
 
@@ -111,10 +111,10 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             callback.on_evaluation(record)
 
-    def on_epoch(self, report: EpochReport) -> None:
+    def on_report(self, report: RunsReport) -> None:
         """Call all."""
         for callback in self.callbacks:
-            callback.on_epoch(report)
+            callback.on_report(report)
 
 
 STEPS_BETWEEN = 10  # a scalar takes some 50 us, a step of a small network a millisecond
@@ -132,8 +132,7 @@ def require_tensorboard() -> None:
 class TrainingBar(Callback):
     """Shows epoch, loss, speed and time left, and prints a line per evaluation.
 
-    Where the output is not a terminal, only the lines. Each begins with ``name``; ``quiet`` prints
-    none.
+    Where the output is not a terminal, only the lines, which ``quiet`` leaves out.
     """
 
     def __init__(

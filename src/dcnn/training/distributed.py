@@ -38,11 +38,6 @@ class Workers:
     size: int
     local_rank: int  # on this host
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the one that writes and prints."""
-        return self.rank == 0
-
     def add_up(
         self, gradients: dict[str, Tensor], loss: Tensor, stop: bool
     ) -> tuple[Tensor, Tensor]:
@@ -90,28 +85,24 @@ class Workers:
         total = torch.tensor(values, dtype=torch.float64)
         with _communication():
             dist.all_reduce(total)
-        values_of_all: list[float] = total.tolist()
-        return values_of_all
+        return [float(value) for value in total]
 
     def wait(self) -> None:
-        """Until all processes are here."""
-        with _communication():
-            dist.all_reduce(torch.zeros(1))  # a barrier would go through NCCL where there is one
+        """Until all processes are here; a barrier would go through NCCL where there is one."""
+        self.sums(0)
 
     @contextmanager
     def first_before_others(self) -> Iterator[None]:
         """The first process does it before the others, so that it alone reports what is wrong."""
-        if not self.is_first:
+        if self.rank > 0:
             self.wait()
         yield
-        if self.is_first:
+        if self.rank == 0:
             self.wait()
 
     def text_of_first(self, text: str) -> str:
         """What the first process has for ``text``."""
-        data = torch.zeros(1024, dtype=torch.uint8)
-        encoded = text.encode()
-        data[: len(encoded)] = torch.tensor(list(encoded), dtype=torch.uint8)
+        data = torch.tensor(list(text.encode().ljust(1024, b"\0")), dtype=torch.uint8)
         with _communication():
             dist.broadcast(data, 0)
         return bytes(data.tolist()).rstrip(b"\0").decode()

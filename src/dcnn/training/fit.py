@@ -6,8 +6,7 @@ Initial weights are drawn from the seed, or come from pretrained word vectors.
 import hashlib
 import logging
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,9 +43,8 @@ LARGEST_MODEL = 2**30  # weights; with the optimiser's state and the best weight
 
 def find_vectors(encoder: Encoder, config: Config) -> WordVectors | None:
     """The pretrained vectors that the settings name, if they name any."""
-    if not config.text.vectors:
-        return None
-    return load_vectors(Path(config.text.vectors), encoder.vocabulary)
+    path = config.text.vectors
+    return load_vectors(Path(path), encoder.vocabulary) if path else None
 
 
 def make_model(
@@ -157,9 +155,13 @@ def fit(
     initialize(model, config, vectors)
     checkpoint = None
     if options.checkpoint_path is not None:
-        identity = _identity(config, encoder, train.classes, examples, dev_examples, vectors)
-        identity |= {"device": place.type, "threads": options.threads, "torch": torch.__version__}
-        identity |= {"backend": backend}  # another one rounds differently
+        identity = config.to_flat() | {
+            "data": _fingerprint(encoder, train.classes, examples, dev_examples, vectors),
+            "device": place.type,
+            "backend": backend,  # another one rounds differently
+            "threads": options.threads,
+            "torch": torch.__version__,
+        }
         identity |= {"multi_label": True} if multi_label else {}
         checkpoint = Checkpoint(
             options.checkpoint_path, identity, options.checkpoint_seconds, options.resume
@@ -167,7 +169,9 @@ def fit(
         if options.workers is not None:
             digest = hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
             options.workers.require_agreement("their files or settings", digest)
-    with _cpu_threads(options.threads):
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(options.threads)
+    try:
         trainer = Trainer(
             model,
             examples,
@@ -179,6 +183,8 @@ def fit(
             multi_label=multi_label,
         )
         (summary,) = trainer.train(checkpoint)
+    finally:
+        torch.set_num_threads(threads_before)
     metadata: dict[str, Any] = {
         "examples": {"train": len(examples), "dev": len(dev_examples) if dev_examples else 0},
         "dev_accuracy": summary.dev_accuracy,
@@ -242,21 +248,8 @@ def _calibrated(artifact: Artifact, logits: NDArray[np.float32], dev: Examples) 
     return replace(artifact, weights=weights, metadata=metadata, thresholds=thresholds)
 
 
-@contextmanager
-def _cpu_threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def choose_device(name: str) -> torch.device:
-    """Resolve ``auto``, ``cpu`` or ``cuda``; ``auto`` takes a GPU where there is one.
-
-    It is checked that the backend that ``DCNN_BACKEND`` may force is there and trains on it.
-    """
+    """Resolve ``auto``, ``cpu`` or ``cuda``, and check that a backend trains there."""
     if name not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device={name!r} must be auto, cpu or cuda")
     if name == "cuda" and not torch.cuda.is_available():
@@ -270,15 +263,14 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _identity(
-    config: Config,
+def _fingerprint(
     encoder: Encoder,
     classes: Sequence[Label],
     examples: Examples | Corpus,
     dev: Examples | None,
     vectors: WordVectors | None,
-) -> dict[str, Any]:
-    """What makes a run this run: every setting, and a fingerprint of the data."""
+) -> str:
+    """Of all data that the run reads."""
     digest = hashlib.sha256(encoder.to_json().encode())
     digest.update(repr(list(classes)).encode())
     for part in (examples, dev):
@@ -289,4 +281,4 @@ def _identity(
                 digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
     if vectors is not None:  # a projection reads them during training
         digest.update(vectors.values.tobytes())
-    return config.to_flat() | {"data": digest.hexdigest()[:16]}
+    return digest.hexdigest()[:16]

@@ -74,11 +74,10 @@ def repeat_for_ensemble(
     targets: Tensor, weights: Tensor | None, n_ensemble: int
 ) -> tuple[Tensor, Tensor | None]:
     """(..., B, classes) and (..., B) with B * n_ensemble for B: all networks learn the same."""
-    if n_ensemble == 1:
-        return targets, weights
-    if weights is not None:
-        weights = weights.repeat_interleave(n_ensemble, dim=-1)
-    return targets.repeat_interleave(n_ensemble, dim=-2), weights
+    if n_ensemble > 1:
+        targets = targets.repeat_interleave(n_ensemble, dim=-2)
+        weights = None if weights is None else weights.repeat_interleave(n_ensemble, dim=-1)
+    return targets, weights
 
 
 def example_weights(

@@ -13,7 +13,7 @@ import gc
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,16 +29,8 @@ from dcnn.errors import TrainingError, TrainingStoppedError
 from dcnn.models import DCNN, SentenceModel
 from dcnn.text.vocabulary import UNKNOWN, Sentences
 from dcnn.training.adagrad import Adagrad, Weights
-from dcnn.training.batches import (
-    ALONE,
-    Batches,
-    MemoryBatches,
-    Rank,
-    ResidentBatches,
-    RunSpec,
-    StoreBatches,
-)
-from dcnn.training.callbacks import Callback, EpochReport, EvaluationRecord, Progress
+from dcnn.training.batches import Batches, MemoryBatches, ResidentBatches, RunSpec, StoreBatches
+from dcnn.training.callbacks import Callback, EvaluationRecord, Progress, RunsReport
 from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import Networks, TensorBatch, evaluate_logits
 
@@ -116,17 +108,16 @@ class Trainer:
         multi_label: bool = False,
     ) -> None:
         self.model, self.specs, self.device = model.to(device), specs, torch.device(device)
-        self.callback, self.workers = callback or Callback(), workers
-        self.multi_label = multi_label
+        self.callback, self.workers, self.multi_label = callback or Callback(), workers, multi_label
         self.configs = configs = [spec.training for spec in specs]
+        self.most_epochs = max(config.epochs for config in configs)
         for name in SHARED:
             values = sorted({str(getattr(config, name)) for config in configs})
             if len(values) > 1:
                 raise ValueError(f"runs that train together share {name}; got {', '.join(values)}")
-        rank = (workers.rank, workers.size) if workers is not None else ALONE
         self.dev = dev
-        if dev is not None and rank != ALONE:
-            self.dev = dev.select(np.arange(rank[0], len(dev), rank[1]))
+        if dev is not None and workers is not None:
+            self.dev = dev.select(np.arange(workers.rank, len(dev), workers.size))
         self.weights = self._initial_weights()
         self.optimizer = Adagrad(self.weights, configs, model.n_ensemble)
         self.backend = self.optimizer.backend
@@ -138,18 +129,17 @@ class Trainer:
         entropy = [*(config.seed for config in configs), 1]
         own_seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
         self.generator = torch.Generator(self.device).manual_seed(own_seed)
-        self.batches = self._make_batches(examples, rank)
+        self.batches = self._make_batches(examples)
         self.state = State([RunState() for _ in specs])
         self._loss_sum = torch.zeros(len(specs), device=self.device)
         self._norms = torch.zeros(len(specs), device=self.device)
         self._want_to_stop = torch.zeros((), device=self.device)
         self._graphs: dict[int, ReplayedCall] = {}  # of a step, by padded length
-        self._graph_memory: Any = None
+        self._graph_pool: Any = None
         self._dev_logits: ReplayedCall | None = None
         self._dev_order = np.empty(0, np.int64)
         self._started = time.monotonic()
-        self._sentences_at_start = 0
-        self._seconds_before = 0.0
+        self._sentences_at_start, self._seconds_before = 0, 0.0
         self._resumed = True  # resident batches have to be started
 
     def _initial_weights(self) -> Weights:
@@ -159,7 +149,8 @@ class Trainer:
         runs = [own if spec.weights is None else spec.weights for spec in self.specs]
         return {name: torch.stack([run[name] for run in runs]).to(self.device) for name in own}
 
-    def _make_batches(self, examples: Examples | Corpus | Batches, rank: Rank) -> Batches:
+    def _make_batches(self, examples: Examples | Corpus | Batches) -> Batches:
+        rank = (0, 1) if self.workers is None else (self.workers.rank, self.workers.size)
         if isinstance(examples, Batches):
             return examples
         if isinstance(examples, Corpus):
@@ -176,7 +167,6 @@ class Trainer:
         """
         if self.device.type != "cuda" or not len(examples):
             return False
-        lengths = examples.sentences.lengths
         corpus = 4 * len(examples.sentences.ids)
         corpus += len(examples) * (16 + 4 * self.model.head.out_features)
         # Convolutions with their gradients, and words; in torch, the m-grams of all words.
@@ -185,7 +175,8 @@ class Trainer:
         per_word += sum(3 * layer.bias.numel() for layer in layers)
         if self.backend != "triton" or not isinstance(self.model, DCNN):
             per_word += sum(3 * layer.filters[0].numel() for layer in layers)
-        words = min(self.configs[0].batch_size, len(examples)) * int(lengths.max())
+        words = min(self.configs[0].batch_size, len(examples))
+        words *= int(examples.sentences.lengths.max())
         _, total = torch.cuda.mem_get_info(self.device)
         return bool(corpus + 4 * words * per_word <= total / 4)
 
@@ -202,7 +193,7 @@ class Trainer:
                 raise checkpoint.unreadable(error) from error
         if self.workers is not None:
             self.workers.require_agreement("where to continue", f"step {self.state.step}")
-            if not self.workers.is_first:
+            if self.workers.rank > 0:
                 checkpoint = None
         if checkpoint is not None and saved is None:
             checkpoint.save(*self.snapshot())  # a path that cannot be written is found now
@@ -238,6 +229,7 @@ class Trainer:
         before, whole = batches.done(state.epoch, state.batch)
         if isinstance(batches, ResidentBatches):
             if state.batch == 0 or self._resumed:
+                self._prepare()
                 batches.start(state.epoch, state.batch)
                 self._resumed = False
             self._resident_step(batches.columns[state.batch])
@@ -260,8 +252,7 @@ class Trainer:
             self._loss_sum.zero_()
         without_better = state.runs[0].evaluations_since_best
         patience_ends = len(self.specs) == 1 and 0 < config.patience <= without_better
-        most_epochs = max(config.epochs for config in self.configs)
-        state.finished = state.epoch == most_epochs or patience_ends
+        state.finished = state.epoch == self.most_epochs or patience_ends
         # Read last: an evaluation waits for the steps that a GPU still has before it.
         state.seconds = self._seconds_before + time.monotonic() - self._started
 
@@ -283,29 +274,23 @@ class Trainer:
             ids = ids.masked_fill(draws[own][:, : ids.shape[2]] < share, UNKNOWN)
         dropout = self.model.draw_dropout(shape[0], self.generator)
         dropout = None if dropout is None else dropout[own][None]
-        precise = torch.float64 if self.device.type == "cpu" else torch.float32
-        behind = torch.tensor([progress], dtype=precise, device=self.device)
+        behind = self.optimizer.steps.new_tensor([progress])
         self._learn(TensorBatch(ids, lengths, targets, weights), dropout, behind)
         return shape[0]
 
     def _resident_step(self, words: int) -> None:
+        """Learn from the next resident batch; on a GPU by a graph, recorded where there is none."""
+        columns = rounded_length(words)
         if self.device.type != "cuda":
             self._learn_next(words)
-            return
-        self._prepare()
-        columns = rounded_length(words)
-        if columns in self._graphs:
+        elif columns in self._graphs:
             self._graphs[columns]()
         else:
-            self._record(columns)
-
-    def _record(self, columns: int) -> None:
-        """Take a step with sentences padded to ``columns``, and record its graph."""
-        step = partial(self._learn_next, columns)
-        self._graphs[columns] = ReplayedCall(step, self.generator, self._graph_memory)
+            step = partial(self._learn_next, columns)
+            self._graphs[columns] = ReplayedCall(step, self.generator, self._graph_pool)
 
     def _learn_next(self, columns: int) -> None:
-        """Learn from the next resident batch: reads and writes tensors that stay where they are."""
+        """Reads and writes tensors that stay where they are."""
         assert isinstance(self.batches, ResidentBatches)  # noqa: S101
         batch, progress = self.batches.next(columns, self.generator)
         dropout = self.model.draw_dropout(batch.lengths.numel(), self.generator)
@@ -335,7 +320,7 @@ class Trainer:
         if self.dev is not None:
             self._logits_on_dev(self.dev, self.optimizer.evaluated())
         batches.start(self.state.epoch, self.state.batch)
-        self._graph_memory = torch.cuda.graph_pool_handle()
+        self._graph_pool = torch.cuda.graph_pool_handle()
         changed = [*self.weights.values(), *self.optimizer.sums.values()]
         changed += [*self.optimizer.averages.values(), self.optimizer.steps, batches.cursor]
         changed += [self._loss_sum, self._norms]
@@ -346,7 +331,7 @@ class Trainer:
         shortest = int(np.argmin(batches.columns))  # its sentences fit every padded length
         for columns in padded:
             batches.cursor.fill_(shortest)
-            self._record(columns)
+            self._resident_step(columns)
         with torch.no_grad():
             for tensor, value in zip(changed, before, strict=True):
                 tensor.copy_(value)
@@ -402,8 +387,7 @@ class Trainer:
         if len(self.specs) == 1 and records:
             self.callback.on_evaluation(records[0])
         accuracies = [record.dev_accuracy for record in records] or None
-        most_epochs = max(config.epochs for config in self.configs)
-        self.callback.on_epoch(EpochReport(state.epoch + 1, most_epochs, losses, accuracies))
+        self.callback.on_report(RunsReport(state.epoch + 1, self.most_epochs, losses, accuracies))
 
     def _still_trains(self, run: int) -> bool:
         """Whether a run has not ended: others may have more epochs."""
@@ -474,7 +458,7 @@ class Trainer:
 
     def _tensors(self) -> Weights:
         """What changes from step to step, by the names that a checkpoint has."""
-        groups: dict[str, Mapping[str, Tensor]] = {
+        groups: dict[str, Weights] = {
             "model": self.weights,
             "best": self.kept,
             "average": self.optimizer.averages,
@@ -504,8 +488,7 @@ class Trainer:
             tensor.copy_(tensors[name])
         self.generator.set_state(tensors["run/generator"])
         self.optimizer.steps.fill_(self.state.step)
-        self._sentences_at_start = self.state.sentences
-        self._seconds_before = self.state.seconds
+        self._sentences_at_start, self._seconds_before = self.state.sentences, self.state.seconds
         self._resumed = True
         self.callback.on_resume(self.state.epoch + 1, self.state.step)
 
@@ -543,21 +526,21 @@ class ReplayedCall:
 
     A step of a small network is dozens of short kernels. Launched one by one they wait for Python;
     recorded once and replayed they follow one another without a gap. The results are overwritten by
-    the next call; ``memory`` is a pool that graphs share.
+    the next call; ``pool`` is memory that graphs share.
     """
 
     def __init__(
         self,
         function: Callable[[], Any],
         generator: torch.Generator | None = None,
-        memory: Any = None,
+        pool: Any = None,
     ) -> None:
         self._function = function  # holds the tensors that the graph reads
         function()  # compiles its kernels
         self._graph = torch.cuda.CUDAGraph()
         if generator is not None:
             self._graph.register_generator_state(generator)
-        with torch.cuda.graph(self._graph, pool=memory):
+        with torch.cuda.graph(self._graph, pool=pool):
             self._results = function()
 
     def __call__(self) -> Any:
