@@ -92,11 +92,8 @@ class Adagrad:
             return triton_step.adagrad(self, gradients, progress)
         if isinstance(gradients, dict):
             return self._step_torch(gradients, progress)
-        norms = [
-            self._step_native(run, *pair)
-            for run, pair in enumerate(zip(gradients, progress.tolist(), strict=True))
-        ]
-        return torch.tensor(norms)
+        runs = zip(range(len(progress)), gradients, progress.tolist(), strict=True)
+        return torch.tensor([self._step_native(*run) for run in runs])
 
     def reset(self, runs: Sequence[int]) -> None:
         """Let Adagrad forget the gradients of ``runs``."""

@@ -199,8 +199,7 @@ def fit(
         metadata["n_ensemble"] = model.n_ensemble
     if options.workers is not None:
         metadata["processes"] = options.workers.size
-    trained = model.merged(model.state_dict())
-    weights = {name: value.cpu().numpy() for name, value in trained.items()}
+    weights = {name: value.cpu().numpy() for name, value in trainer.weights_of(0).items()}
     thresholds = (DEFAULT_THRESHOLD,) * len(train.classes) if multi_label else None
     classes = tuple(train.classes)
     artifact = Artifact(config, classes, encoder, weights, metadata, thresholds=thresholds)

@@ -5,7 +5,7 @@ their cross-entropies. The L2 term is part of ``dcnn.training.adagrad``. ``Netwo
 objective and its gradients for R networks at once, on the backend that trains.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -211,12 +211,12 @@ class Networks:
 @torch.no_grad()
 def native_gradients(
     model: DCNN,
-    parameters: Mapping[str, Tensor],
+    parameters: Weights,
     batch: Sequence[Tensor | None],
     targets: Tensor,
     weights: Tensor | None,
     multi_label: bool = False,
-) -> tuple[Tensor, dict[str, Tensor]]:
+) -> tuple[Tensor, Weights]:
     """The mean loss, and the gradients of a DCNN on a CPU, without autograd.
 
     ``batch`` is ids (B, s), lengths (B,) and dropout (B, features) or none. Every network of an
