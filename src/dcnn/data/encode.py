@@ -4,7 +4,7 @@
   A file that was encoded for one corpus serves another, an encoding that was stopped continues
   with the files that are missing, and a file that cannot be read does not affect the others.
 - ``prepare_corpus`` gives encoded files one vocabulary and one dev set. It goes through the blocks
-  up to three times and reads labels and words only.
+  up to three times and reads labels, weights and words only.
 - ``load_or_encode`` does both for a corpus that fits into memory, as the experiments need it.
 """
 
@@ -273,8 +273,7 @@ def prepare_corpus(
             rows = zip(labels, targets, strict=True)
             held_out = sample_rows(label_counts(blocks), split.dev_fraction, split.seed, rows)
             corpus = replace(corpus, held_out=held_out)
-        weights = _weight_per_class(corpus)
-        vocabulary = _learn_vocabulary(corpus, text)
+        vocabulary, weights = _learn_from_blocks(corpus, text)
         for place in range(len(blocks)):
             ids = vocabulary.ids_of_tokenized(_words(corpus, place))
             save_tensors(folder / block_name(place), {"ids": ids})
@@ -286,35 +285,31 @@ def prepare_corpus(
     return Corpus.load(store, key, store.load_or_write(key, write))
 
 
-def _weight_per_class(corpus: Corpus) -> list[float]:
-    """Total weight of the training examples per class."""
-    total = np.zeros(len(corpus.classes))
+def _learn_from_blocks(corpus: Corpus, config: TextConfig) -> tuple[Vocabulary, list[float]]:
+    """The vocabulary that ``Encoder.learn`` would learn from the training part.
+
+    Also the total weight of the training examples per class.
+    """
+    words: Counter[str] = Counter()
+    per_class = np.zeros(len(corpus.classes))
     for place, block in enumerate(corpus.blocks):
-        weights = corpus.tensors(place).get("weights")
-        values = np.ones(block.rows) if weights is None else weights.astype(np.float64)
-        values[corpus.held_out_in(place)] = 0
-        total += np.bincount(corpus.targets(place), values, len(total))
-    if len(corpus) and not total.any():
-        raise DataError("every training example has weight 0; give at least one a weight above 0")
-    return total.tolist()
-
-
-def _learn_vocabulary(corpus: Corpus, config: TextConfig) -> Vocabulary:
-    """The vocabulary that ``Encoder.learn`` would learn from the training part."""
-    total: Counter[str] = Counter()
-    for place in range(len(corpus.blocks)):
-        block = corpus.tensors(place)
-        counts = block["counts"].astype(np.int64)
-        held_out = corpus.held_out_in(place)
+        tensors, held_out = corpus.tensors(place), corpus.held_out_in(place)
+        weights = tensors.get("weights")
+        weights = np.ones(block.rows) if weights is None else weights.astype(np.float64)
+        weights[held_out] = 0
+        per_class += np.bincount(corpus.targets(place), weights, len(per_class))
+        counts = tensors["counts"].astype(np.int64)
         if len(held_out):
-            sentences = Sentences.from_flat(block["ids"], block["lengths"].astype(np.int64))
+            sentences = Sentences.from_flat(tensors["ids"], tensors["lengths"].astype(np.int64))
             dev = np.bincount(sentences.select(held_out).ids, minlength=len(counts) + 1)
             counts -= dev[: len(counts)]
-        total.update(dict(zip(_words(corpus, place), counts.tolist(), strict=True)))
-        if len(total) > MAX_COUNTED_WORDS:
-            total = drop_rarest(total, MAX_COUNTED_WORDS // 2)
-    counts = np.fromiter(total.values(), np.int64, len(total))
-    return Vocabulary.most_frequent(list(total), counts, config)
+        words.update(dict(zip(_words(corpus, place), counts.tolist(), strict=True)))
+        if len(words) > MAX_COUNTED_WORDS:
+            words = drop_rarest(words, MAX_COUNTED_WORDS // 2)
+    if len(corpus) and not per_class.any():
+        raise DataError("every training example has weight 0; give at least one a weight above 0")
+    counts = np.fromiter(words.values(), np.int64, len(words))
+    return Vocabulary.most_frequent(list(words), counts, config), per_class.tolist()
 
 
 def drop_rarest(counts: Counter[str], limit: int) -> Counter[str]:

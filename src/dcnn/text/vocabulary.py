@@ -105,13 +105,10 @@ class Sentences:
         """(sentences,) tokens per sentence."""
         return np.diff(self.offsets)
 
-    def _lengths_at(self, indices: Ints) -> Ints:
-        """Of these only: a batch need not go through all sentences."""
-        return self.offsets[1:][indices] - self.offsets[indices]
-
     def padded(self, indices: Ints, padding: int = 0) -> tuple[Ints, Ints]:
         """Ids (B, s) of the sentences at ``indices`` with their lengths (B,); s is the longest."""
-        lengths = self._lengths_at(indices)
+        # Of these only: a batch need not go through all sentences.
+        lengths = self.offsets[1:][indices] - self.offsets[indices]
         columns = np.arange(lengths.max())
         inside = columns < lengths[:, None]  # (B, s)
         places = np.where(inside, self.offsets[indices, None] + columns, 0)
@@ -119,7 +116,7 @@ class Sentences:
 
     def select(self, indices: Ints) -> Self:
         """The sentences at ``indices``, in that order."""
-        lengths = self._lengths_at(indices)
+        lengths = self.offsets[1:][indices] - self.offsets[indices]
         starts = np.cumsum(lengths) - lengths
         places = np.repeat(self.offsets[indices] - starts, lengths) + np.arange(lengths.sum())
         return self.from_flat(self.ids[places], lengths)

@@ -24,8 +24,7 @@ from dcnn.files import file_sha256, make_folder, open_bytes, write_atomically
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 16
 
-# Called with the name of a file and the number of bytes received.
-Progress = Callable[[str, int], None]
+Progress = Callable[[str, int], None]  # takes the name of a file and the number of bytes received
 
 
 def fetch_corpus(

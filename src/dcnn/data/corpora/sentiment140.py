@@ -41,11 +41,7 @@ _FORMS = (
 
 
 def read_sentiment140(path: Path, member: str = "") -> LabelledTexts:
-    """Read a whole file, plain or compressed; see ``iterate_sentiment140``.
-
-    Args:
-        path: the file.
-        member: the file to read inside a zip archive that holds several.
+    """Read a whole file; ``member`` names the one to read inside a zip archive of several.
 
     Raises:
         DataError: the file or a row cannot be used.

@@ -10,7 +10,7 @@ plot" becomes another phrase as negative mostly keeps its label.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +33,11 @@ class Phrase:
     label: int
     start: int = field(default=0, compare=False)
 
+    @property
+    def size(self) -> int:
+        """Lengths 1, 2 to 3, 4 to 7, ... count as similar."""
+        return len(self.words).bit_length()
+
 
 def read_trees(path: Path) -> list[list[Phrase]]:
     """Read a file of trees, each as its phrases; a tree's first phrase is the whole sentence.
@@ -44,7 +49,7 @@ def read_trees(path: Path) -> list[list[Phrase]]:
     with open_bytes(path) as stream:
         for number, raw in enumerate(stream, start=1):
             try:
-                trees.append(list(_phrases(raw.decode("utf-8"))))
+                trees.append(_phrases(raw.decode("utf-8")))
             except ValueError as error:
                 raise DataError(
                     f"{path}, line {number}: not a labelled tree ({error}); download the file again"
@@ -62,7 +67,7 @@ def authors_tokens(words: Iterable[str]) -> list[str]:
     return [token for word in words for token in word.lower().split("-")]
 
 
-def _phrases(line: str) -> Iterator[Phrase]:
+def _phrases(line: str) -> list[Phrase]:
     """The nodes of one tree, root first."""
     words: list[str] = []
     open_nodes: list[tuple[int, int, int]] = []  # label, first word, place in the order of opening
@@ -85,7 +90,7 @@ def _phrases(line: str) -> Iterator[Phrase]:
             words.append(_BRACKETS.get(part, part))
     if open_nodes or not closed:
         raise ValueError("a bracket is missing")
-    return iter(closed[place] for place in range(opened))
+    return [closed[place] for place in range(opened)]
 
 
 def swap_subtrees(
@@ -99,20 +104,15 @@ def swap_subtrees(
     bank: dict[tuple[int, int], list[Phrase]] = {}
     for tree in trees:
         for phrase in tree[1:]:
-            bank.setdefault((phrase.label, _size(phrase)), []).append(phrase)
+            bank.setdefault((phrase.label, phrase.size), []).append(phrase)
     swapped = []
     for root, *phrases in trees:
         swappable = [phrase for phrase in phrases if 2 * len(phrase.words) <= len(root.words)]
         for _ in range(copies if swappable else 0):
             old = swappable[generator.integers(len(swappable))]
-            choice = bank[old.label, _size(old)]
+            choice = bank[old.label, old.size]
             new = choice[generator.integers(len(choice))]
             end = old.start + len(old.words)
             words = (*root.words[: old.start], *new.words, *root.words[end:])
             swapped.append(Phrase(words, root.label))
     return swapped
-
-
-def _size(phrase: Phrase) -> int:
-    """Lengths 1, 2 to 3, 4 to 7, ... count as similar."""
-    return len(phrase.words).bit_length()

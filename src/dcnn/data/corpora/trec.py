@@ -8,11 +8,9 @@ from dcnn.files import open_bytes
 
 
 def read_trec(path: Path, fine: bool = False) -> LabelledTexts:
-    """Read ``train_5500.label`` or ``TREC_10.label``; the files are latin-1.
+    """Read ``train_5500.label`` or ``TREC_10.label``, which are latin-1.
 
-    Args:
-        path: the file.
-        fine: whether labels are the 50 fine types (``LOC:city``) instead of the 6 coarse (``LOC``).
+    The labels are the 6 coarse types (``LOC``), or the 50 fine ones (``LOC:city``).
     """
     texts, labels, places = [], [], []
     with open_bytes(path) as stream:
