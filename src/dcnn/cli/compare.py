@@ -11,7 +11,7 @@ from typer import Option
 from dcnn.cli import console as cli
 from dcnn.data.readers import TableOptions, read_examples
 from dcnn.errors import MissingExtraError, UserError, needs_extra
-from dcnn.files import write_atomically
+from dcnn.files import make_folder, write_atomically
 
 _MODELS = "dcnn, max-tdnn, nbow, nb, binb, svm, maxent, fasttext, setfit"
 JSON, TABLE, PLOT = "comparison.json", "comparison.md", "comparison.svg"
@@ -74,7 +74,7 @@ def compare(
     assert test_set is not None  # noqa: S101
     compared = comparison.ComparisonData(train, dev_set, test_set)
     if out is not None:
-        cli.make_folder(out)
+        make_folder(out)
     with tempfile.TemporaryDirectory() if out is None else nullcontext(str(out)) as folder:
         scores = comparison.measure(candidates, compared, seeds, Path(folder), console.print)
     ranking = comparison.rank(scores)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from dcnn import __version__
-from dcnn.errors import ConfigError, StorageError, UserError
+from dcnn.errors import ConfigError, UserError
 
 if TYPE_CHECKING:  # rich takes longer to import than a prediction takes
     from rich.console import Console
@@ -118,14 +118,6 @@ def read_config(
 def printable(value: object) -> str:
     """A text or label without the control characters that a terminal would obey."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "\ufffd", str(value))
-
-
-def make_folder(folder: Path) -> None:
-    """Create a folder where there is none."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be created ({error.strerror})") from error
 
 
 def make_console(stderr: bool = False, quiet: bool = False) -> "Console":

@@ -191,9 +191,10 @@ def _callbacks(
     workers: "distributed.Workers | None",
 ) -> "Iterator[callbacks.Callback]":
     """The progress bar, the log and Ctrl-C while training runs; and how its errors end."""
+    from dcnn.files import make_folder
     from dcnn.training.callbacks import Callback, CallbackList, TensorBoardLog, TrainingBar
 
-    cli.make_folder(out.parent)
+    make_folder(out.parent)
     log: AbstractContextManager[Callback] = nullcontext(Callback())
     if log_folder is not None and is_first():
         log = TensorBoardLog(log_folder, config)

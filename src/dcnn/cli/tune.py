@@ -18,6 +18,7 @@ from dcnn.config import Config, parse_setting
 from dcnn.data.readers import TableOptions, read_examples
 from dcnn.data.split import hold_out
 from dcnn.errors import DcnnError, TrainingError, TrainingStoppedError, UserError, needs_extra
+from dcnn.files import make_folder
 from dcnn.text.encoder import unit_of
 from dcnn.training.callbacks import Callback, TrainingBar
 
@@ -106,7 +107,7 @@ def tune(
     if study_file.exists() and not tuning.is_study(study_file):
         raise UserError(f"--study {study_file} is not a study, so it is left alone")
     for folder in (report_folder, study_file.parent, out.parent):
-        cli.make_folder(folder)
+        make_folder(folder)
     if overwrite and not resume:
         study_file.unlink(missing_ok=True)
     space = tuning.SearchSpace(start, fixed)
