@@ -153,15 +153,14 @@ def make_folder(path: Path) -> Path:
 def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces ``path`` only when it is complete.
 
-    Where another process may write it too (``shared``), the temporary file has a unique name, and
-    stays if the process is killed.
+    ``shared`` says that another process may write it too.
     """
     named, path = path, path.resolve()  # a link keeps pointing where it points
     if path.exists() and not path.is_file():
         with _named_failure(named), path.open("wb") as stream:  # a pipe or device; a folder fails
             yield stream
         return
-    # Else always the same name: what a killed process leaves behind, the next one replaces.
+    # Else one name: what a killed process leaves behind, the next one replaces.
     unique = f".{os.urandom(6).hex()}" if shared else ""
     temporary = path.with_name(f".{path.name}{unique}.tmp")
     try:

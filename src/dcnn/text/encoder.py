@@ -37,10 +37,7 @@ CONTINUES = "##"
 # through all pairs of a word after each merge.
 MAX_WORD_LENGTH = 64
 MAX_SUBWORD_LENGTH = 16  # of the unigram model
-
-# What an unknown character costs beyond the least likely subword, as in SentencePiece.
-UNKNOWN_PENALTY = 10.0
-
+UNKNOWN_PENALTY = 10.0  # of a character, beyond the least likely subword, as in SentencePiece
 _CACHED_WORDS = 1 << 17  # words repeat
 
 # How a model folder writes what was learned: under which name, a line, the rule, and what may not
@@ -282,9 +279,8 @@ class Encoder:
     ) -> tuple[Self, Sentences]:
         """Learn the vocabulary of ``texts``, and subwords if configured, and encode the texts.
 
-        The texts are read once. ``Vocabulary.most_frequent`` says which words are kept, and
-        ``tokenize_texts`` what several processes require of a program; their number does not
-        change the result.
+        The texts are read once. ``tokenize_texts`` says what several processes require of a
+        program; their number does not change the result.
         """
         tokenizer, tokenized = learn_tokenizer(config, texts, processes)
         vocabulary = Vocabulary.most_frequent(tokenized.words, tokenized.counts, config)

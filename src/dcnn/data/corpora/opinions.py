@@ -230,18 +230,16 @@ def _split_skeletons(rng: Random, patterns: Sequence[str]) -> dict[str, list[lis
         kept = Counter(choice for skeleton in shuffled for choice in skeleton.choices)
         floor = {choice: max(2, count / 2) for choice, count in kept.items()}
         own: dict[str, list[Skeleton]] = {split: [] for split in splits}
+        limits = {s: max(1, share * len(shuffled)) for s, share in _HELD_OUT_SKELETONS.items()}
         for skeleton in shuffled:
-            split = "train"
-            if all(kept[choice] > floor[choice] for choice in skeleton.choices):
-                shares = _HELD_OUT_SKELETONS.items()
-                room = (s for s, share in shares if len(own[s]) < max(1, share * len(shuffled)))
-                split = next(room, "train")
+            split = next((name for name in limits if len(own[name]) < limits[name]), "train")
+            if any(kept[choice] <= floor[choice] for choice in skeleton.choices):
+                split = "train"
             if split != "train":
                 kept.subtract(skeleton.choices)
             own[split].append(skeleton)
         for split, chosen in own.items():
-            if chosen:
-                splits[split].append(chosen)
+            splits[split].append(chosen)
     return splits
 
 
@@ -257,7 +255,7 @@ class _Writer:
     def write(self, construct: str, patterns: list[list[Skeleton]], count: int) -> list[Opinion]:
         """``count`` different sentences, half of each label, patterns and skeletons in turn."""
         opinions: list[Opinion] = []
-        in_turn = cycle([cycle(skeletons) for skeletons in patterns])
+        in_turn = cycle([cycle(skeletons) for skeletons in patterns if skeletons])
         while len(opinions) < count:
             couple = self._couple(construct, next(next(in_turn)))
             texts = {opinion.text for opinion in couple}
