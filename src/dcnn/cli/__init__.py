@@ -5,6 +5,7 @@ start quickly. ``dcnn.__main__`` has the exit codes.
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -45,14 +46,26 @@ class _LazyGroup(TyperGroup):
             return None
         found = getattr(import_module(f"{__name__}.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
         if isinstance(found, typer.Typer):
-            return typer.main.get_group(found)
+            group = typer.main.get_group(found)
+            for name, command in group.commands.items():
+                _add_examples(command, f"{cmd_name} {name}")
+            return group
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(cmd_name)(found)
-        return typer.main.get_command(single)
+        return _add_examples(typer.main.get_command(single), cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _add_examples(command: Any, path: str) -> Any:
+    """Let the help end with the examples of the command: the lines of the file that call it."""
+    lines = Path(__file__).with_name("examples.txt").read_text("utf-8").splitlines()
+    shown = [f"  {line}" for line in lines if f"dcnn {path} " in f"{line} "]
+    examples = ["\b", "Examples:", *shown] if len(shown) > 1 else ["Example:" + shown[0][1:]]
+    command.help = "\n".join([command.help, "", *examples])
+    return command
 
 
 app = typer.Typer(

@@ -38,12 +38,6 @@ def compare(
     size on disk, time per text and texts per second. Models whose accuracy does not differ
     significantly from the best one's are marked. Our networks hold out a part of TRAIN for early
     stopping unless --dev is given; the others learn from all of TRAIN.
-
-    \b
-    Examples:
-      dcnn compare train.csv --test test.csv
-      dcnn compare train.csv --test test.csv --models dcnn,binb,svm --seeds 5 --out comparison
-      dcnn compare train.csv --test test.csv --json > comparison.json
     """
     console = cli.make_console(stderr=True)
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -16,17 +16,12 @@ from dcnn.data.corpora.download import fetch_corpus
 from dcnn.data.corpora.registry import CORPORA, Corpus, Part, data_folder, find_form
 from dcnn.errors import DataError
 
-ALL = "all"
-
 data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=COMMANDS["data"])
 
 
 @data.command("list")
 def list_corpora(folder: cli.DataFolder = None) -> None:
-    """List the corpora: what they are, where they belong, and whether they are there.
-
-    Example: dcnn data list --data corpora
-    """
+    """List the corpora: what they are, where they belong, and whether they are there."""
     root = data_folder(folder)
     table = cli.make_table("name", "what", "folder", "download", "files", left=3)
     table.columns[-1].justify = "left"
@@ -49,18 +44,13 @@ def fetch_corpora(
     """Download corpora from their authors' sites, and verify every file.
 
     An interrupted download continues where it stopped. Files that are there already are kept.
-
-    \b
-    Examples:
-      dcnn data fetch sst trec
-      dcnn data fetch all --data corpora
     """
     root = data_folder(folder)
     console = cli.make_console(stderr=True)
     speed, left = progress.TransferSpeedColumn(), progress.TimeRemainingColumn()
     bar = cli.progress_bar(console, "{task.description}", progress.DownloadColumn(), speed, left)
     tasks: dict[str, progress.TaskID] = {}
-    for corpus in _named([] if ALL in names else names):
+    for corpus in _named([] if "all" in names else names):
         place = root / corpus.folder
         with suppress(DataError):  # a file is missing or damaged
             registry.find_corpus(corpus.name, root, corpora=CORPORA)
@@ -84,17 +74,11 @@ def verify_corpora(
     ] = None,
     folder: cli.DataFolder = None,
 ) -> None:
-    """Check sizes, checksums and the number of examples of the corpora, one line per file.
-
-    \b
-    Examples:
-      dcnn data verify
-      dcnn data verify twitter --data corpora
-    """
+    """Check sizes, checksums and the number of examples of the corpora, one line per file."""
     root = data_folder(folder)
     chosen = [corpus for corpus in _named(names or []) if names or find_form(corpus, root)]
     if not chosen:
-        raise DataError(f"{root} holds none of the corpora; run: dcnn data fetch {ALL}")
+        raise DataError(f"{root} holds none of the corpora; run: dcnn data fetch all")
     console = cli.make_console()
     faults = 0
     for corpus in chosen:

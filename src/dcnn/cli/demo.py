@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
-from rich.console import Console
 from typer import Option
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import Artifact
 from dcnn.cli.console import make_console, make_table
 from dcnn.config import DEFAULT
-from dcnn.data.corpora.opinions import Opinion, generate
+from dcnn.data.corpora.opinions import generate
 from dcnn.data.labels import number_labels
 from dcnn.errors import needs_extra
 from dcnn.predictor import Predictor
@@ -40,8 +37,6 @@ def demo(
 
     Takes less than a minute, needs no data, and leaves a model folder to try the other commands
     with.
-
-    Example: dcnn demo --out demo-model
     """
     console = make_console()
     model_folder.check_destination(out, overwrite=True)
@@ -53,10 +48,10 @@ def demo(
     )
     texts = {name: [opinion.text for opinion in part] for name, part in corpus.items()}
     labels = {name: [opinion.label for opinion in part] for name, part in corpus.items()}
-    sets = {
-        name: number_labels(texts[name], labels[name], classes=("negative", "positive"))
+    train, dev = (
+        number_labels(texts[name], labels[name], classes=("negative", "positive"))
         for name in ("train", "dev")
-    }
+    )
     with needs_extra("The demo", "train"):
         from dcnn.experiments.ngrams import ngram_classifier
         from dcnn.training.callbacks import TrainingBar
@@ -67,8 +62,7 @@ def demo(
         config = DEFAULT.with_settings([f"model.kind={kind}"]).with_training(seed=seed)
         started = time.perf_counter()
         with TrainingBar(console, f"{name:<9}", quiet=True) as bar:
-            options = RunOptions(device="cpu", callback=bar)
-            models[name], summary = fit(sets["train"], sets["dev"], config, options)
+            models[name], summary = fit(train, dev, config, RunOptions("cpu", callback=bar))
         seconds[name] = time.perf_counter() - started
         console.print(
             f"{name:<9} {summary.epochs} epochs, {summary.sentences_per_second:,.0f} sentences/s, "
@@ -83,8 +77,22 @@ def demo(
 
     truth = np.array(labels["test"])
     correct = {name: np.array(answers) == truth for name, answers in predicted.items()}
-    _print_accuracies(console, corpus["test"], correct, seconds)
-    _print_sample(console, models["DCNN"])
+    constructs = np.array([opinion.construct for opinion in corpus["test"]])
+    table = make_table("test accuracy, %", *correct)
+    for construct in sorted(set(constructs.tolist())):
+        chosen = constructs == construct
+        accuracies = (f"{100 * of_model[chosen].mean():.1f}" for of_model in correct.values())
+        table.add_row(f"{construct} ({chosen.sum()})", *accuracies)
+    table.add_section()
+    overall = (f"{100 * of_model.mean():.1f}" for of_model in correct.values())
+    table.add_row(f"all ({len(truth)})", *overall)
+    table.add_row("training time, s", *(f"{time:.1f}" for time in seconds.values()))
+    console.print(table)
+
+    table = make_table("text", "label", "probability", left=3)
+    for prediction in Predictor(models["DCNN"]).predict(SAMPLE):
+        table.add_row(prediction.text, str(prediction.label), f"{prediction.probability:.3f}")
+    console.print(table)
     metadata = models["DCNN"].metadata | {
         "data": "the built-in corpus of generated opinion sentences",
         "test_accuracy": float(correct["DCNN"].mean()),
@@ -97,30 +105,3 @@ def demo(
         f"\n  {'dcnn' if shutil.which('dcnn') else here} predict {out} "
         '"The story is dull, but the ending is a delight."'
     )
-
-
-def _print_accuracies(
-    console: Console,
-    test: list[Opinion],
-    correct: dict[str, NDArray[np.bool_]],
-    seconds: dict[str, float],
-) -> None:
-    """Accuracy on the test set, overall and per construct, one column per model."""
-    constructs = np.array([opinion.construct for opinion in test])
-    table = make_table("test accuracy, %", *correct)
-    for construct in sorted(set(constructs.tolist())):
-        chosen = constructs == construct
-        accuracies = (f"{100 * of_model[chosen].mean():.1f}" for of_model in correct.values())
-        table.add_row(f"{construct} ({chosen.sum()})", *accuracies)
-    table.add_section()
-    overall = (f"{100 * of_model.mean():.1f}" for of_model in correct.values())
-    table.add_row(f"all ({len(test)})", *overall)
-    table.add_row("training time, s", *(f"{time:.1f}" for time in seconds.values()))
-    console.print(table)
-
-
-def _print_sample(console: Console, artifact: Artifact) -> None:
-    table = make_table("text", "label", "probability", left=3)
-    for prediction in Predictor(artifact).predict(SAMPLE):
-        table.add_row(prediction.text, str(prediction.label), f"{prediction.probability:.3f}")
-    console.print(table)

@@ -53,14 +53,6 @@ def detectors(
     name such as "_ not _" gives the words that are more frequent in the detector's n-grams than in
     the corpus, and their place. The numbers beside the classes are what its n-grams contribute to
     their logits. The corpus is read once, in bounded memory.
-
-    \b
-    Examples:
-      dcnn detectors my-model --corpus reviews.csv
-      dcnn detectors my-model --corpus 'shards/*.parquet' --find not --layer 1
-      dcnn detectors my-model --corpus lines.txt.gz --class positive --top 10
-      dcnn detectors my-model --corpus lines.txt.gz --like "not a dull moment" --json
-      dcnn detectors my-model --corpus reviews.csv --out detectors.html
     """
     query = {"--find": find, "--class": of_class, "--like": like, "--detector": detector}
     given = [option for option, value in query.items() if value is not None]
@@ -70,11 +62,8 @@ def detectors(
         report_writer(out)
         check_place("--out", out)
     standard_output("open it: the detectors are printed there")
-    one = None if detector is None else _parse(detector)
-    if one is not None:
-        if layer not in (None, one.layer):
-            raise UserError(f"--detector {one} is of layer {one.layer}, not of --layer {layer}")
-        layer = one.layer
+    one = None if detector is None else _parse(detector, layer)
+    layer = layer if one is None else one.layer
     predictor = Predictor.load(model)
     _check_layer(predictor, layer, one)
     if like is not None and not predictor.artifact.encoder.tokenizer(like):
@@ -131,13 +120,16 @@ def detectors(
         console.print(f"They are in {out}.")
 
 
-def _parse(text: str) -> Detector:
+def _parse(text: str, layer: int | None) -> Detector:
     parts = text.split(":")
     if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
         raise UserError(
             f"--detector {text!r} must be three numbers, LAYER:MAP:ROW, for instance 1:0:16"
         )
-    return Detector(*map(int, parts))
+    one = Detector(*map(int, parts))
+    if layer not in (None, one.layer):
+        raise UserError(f"--detector {one} is of layer {one.layer}, not of --layer {layer}")
+    return one
 
 
 def _check_layer(predictor: Predictor, layer: int | None, one: Detector | None) -> None:

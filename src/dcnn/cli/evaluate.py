@@ -48,14 +48,6 @@ def evaluate(
 
     With --abstain-below also the coverage (share of texts that get a label) and the accuracy of
     those. For a multi-label model: micro and macro F1, subset accuracy, and scores per label.
-
-    \b
-    Examples:
-      dcnn evaluate my-model test.csv
-      dcnn evaluate my-model test.csv --json > scores.json
-      dcnn evaluate my-model 'test-*.parquet'
-      dcnn evaluate my-model posts.csv --labels-separator '|'
-      dcnn evaluate my-model test.csv --abstain-below 0.8 --reliability reliability.svg
     """
     if diagram is not None:
         if diagram.suffix.lower() != ".svg":
@@ -139,17 +131,15 @@ def print_evaluation(
             cells.append(f"{thresholds[number]:.3f}")
         table.add_row(score.label, *cells)
     console.print(table)
-    if isinstance(scores, Evaluation):
-        _print_confusion(console, scores.confusion, [score.label for score in per_label])
-
-
-def _print_confusion(console: Console, confusion: NDArray[Any], labels: Sequence[str]) -> None:
+    if not isinstance(scores, Evaluation):
+        return
+    labels = [score.label for score in per_label]
     if len(labels) <= MATRIX_CLASSES:
         table = cli.make_table("true \\ predicted", *labels)
-        for label, row in zip(labels, confusion, strict=True):
+        for label, row in zip(labels, scores.confusion, strict=True):
             table.add_row(label, *map(str, row))
     else:
-        counts = confusion.copy()
+        counts = scores.confusion.copy()
         np.fill_diagonal(counts, 0)
         table = cli.make_table("most confused: true", "predicted", "examples", left=3)
         for place in counts.argsort(axis=None)[::-1][:WORST_PAIRS]:

@@ -3,8 +3,9 @@
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from typer import Option
 
 from dcnn.cli import COMMANDS
@@ -42,86 +42,77 @@ _TITLES = {
 }
 
 
-def _make_command(experiment: str, title: str) -> Callable[..., None]:
-    def command(
-        models: Annotated[
-            str, Option(help="Comma-separated: dcnn, max-tdnn, nbow, nb, binb, svm, maxent.")
-        ] = "dcnn",
-        seeds: Annotated[
-            int, Option(min=1, max=1000, help="How many, from 0; n-gram models have none.")
-        ] = 5,
-        recipe: Annotated[
-            str, Option(help="Settings: paper, tuned, best, or a .toml file.")
-        ] = "tuned",
-        device: cli.Device = "auto",
-        jobs: Annotated[int, Option(min=0, help="CPU: parallel runs; 0 is one per core.")] = 0,
-        data: cli.DataFolder = None,
-        results: Results = Path("results"),
-        save: Annotated[Path | None, Option(help="Folder for the trained models.")] = None,
-        sample: Annotated[
-            bool, Option("--sample", help="The corpus is a sample: do not check its files.")
-        ] = False,
-    ) -> None:
-        names = cli.split_names("--models", models)
-        if any(name not in (*NETWORKS, *NGRAMS) for name in names):
-            known = ", ".join(name for name in MODELS if name in (*NETWORKS, *NGRAMS))
-            raise UserError(f"--models {models}: choose from {known}")
-        if recipe == NGRAM_RECIPE:
-            raise UserError(f"--recipe {NGRAM_RECIPE} is for n-gram models, which always use it")
-        recipes = {name: load_recipe(experiment, NGRAM_RECIPE) for name in names}
-        for name in recipes.keys() & NETWORKS:
-            recipes[name] = load_recipe(experiment, recipe, name)
-        # Everything is checked before torch is imported.
-        corpora = data_folder(data)
-        find_corpus(corpus_of(experiment), corpora, check=not sample)
-        for folder in filter(None, (results / experiment, save)):
-            _require_writable(folder)
-        missing = {
-            name: [
-                seed
-                for seed in range(seeds if name in NETWORKS else 1)
-                if not _is_done(results, experiment, name, recipes[name], seed, sample)
-            ]
-            for name in names
-        }
-        with needs_extra("An experiment", "train"):
-            from dcnn.experiments.runs import ExperimentEnv, run_ngrams
-            from dcnn.training.fit import choose_device
-        place, cores = choose_device(device).type, os.cpu_count() or 1
-        env = ExperimentEnv(
-            experiment, corpora, results, place, check=not sample, save=save, processes=cores
-        )
-        console = cli.make_console(stderr=True)
-        try:
-            for name in recipes:
-                if name in NETWORKS:
-                    _run_network(console, env, recipes[name], seeds, missing[name], jobs)
-                elif missing[name]:
-                    console.print(f"{experiment} {name}: fitting")
-                    _print_results(console, [run_ngrams(env, recipes[name], name)])
-                else:
-                    console.print(f"{experiment} {name}: done already")
-        except KeyboardInterrupt:
-            raise TrainingStoppedError(
-                "stopped; the finished runs are kept, and the same command does the rest"
-            ) from None
-        console.print(f"The results are in {results}; see them with: dcnn experiment tables")
-
-    command.__doc__ = f"""{title}.
-
-    Finished runs are kept, one JSON file per run; the same command again runs what is missing.
-
-    \b
-    Examples:
-      dcnn experiment {experiment}
-      dcnn experiment {experiment} --recipe paper --device cuda
-      dcnn experiment {experiment} --models nbow,max-tdnn,binb,svm --seeds 3
-    """
-    return command
+def run_experiment(
+    context: typer.Context,
+    models: Annotated[
+        str, Option(help="Comma-separated: dcnn, max-tdnn, nbow, nb, binb, svm, maxent.")
+    ] = "dcnn",
+    seeds: Annotated[
+        int, Option(min=1, max=1000, help="How many, from 0; n-gram models have none.")
+    ] = 5,
+    recipe: Annotated[str, Option(help="Settings: paper, tuned, best, or a .toml file.")] = "tuned",
+    device: cli.Device = "auto",
+    jobs: Annotated[int, Option(min=0, help="CPU: parallel runs; 0 is one per core.")] = 0,
+    data: cli.DataFolder = None,
+    results: Results = Path("results"),
+    save: Annotated[Path | None, Option(help="Folder for the trained models.")] = None,
+    sample: Annotated[
+        bool, Option("--sample", help="The corpus is a sample: do not check its files.")
+    ] = False,
+) -> None:
+    """Run what is missing of the experiment that the command is named after."""
+    experiment = str(context.info_name)
+    names = cli.split_names("--models", models)
+    known = [name for name in MODELS if name in (*NETWORKS, *NGRAMS)]
+    if not set(names) <= set(known):
+        raise UserError(f"--models {models}: choose from {', '.join(known)}")
+    if recipe == NGRAM_RECIPE:
+        raise UserError(f"--recipe {NGRAM_RECIPE} is for n-gram models, which always use it")
+    recipes = {
+        name: load_recipe(experiment, *((recipe, name) if name in NETWORKS else (NGRAM_RECIPE,)))
+        for name in names
+    }
+    # Everything is checked before torch is imported.
+    corpora = data_folder(data)
+    find_corpus(corpus_of(experiment), corpora, check=not sample)
+    for folder in filter(None, (results / experiment, save)):
+        _require_writable(folder)
+    missing = {
+        name: [
+            seed
+            for seed in range(seeds if name in NETWORKS else 1)
+            if not _is_done(results, experiment, name, recipes[name], seed, sample)
+        ]
+        for name in names
+    }
+    with needs_extra("An experiment", "train"):
+        from dcnn.experiments.runs import ExperimentEnv, run_ngrams
+        from dcnn.training.fit import choose_device
+    place, cores = choose_device(device).type, os.cpu_count() or 1
+    env = ExperimentEnv(
+        experiment, corpora, results, place, check=not sample, save=save, processes=cores
+    )
+    try:
+        for name in recipes:
+            if name in NETWORKS:
+                _run_network(env, recipes[name], seeds, missing[name], jobs)
+            elif missing[name]:
+                _print(f"{experiment} {name}: fitting")
+                _print_results([run_ngrams(env, recipes[name], name)])
+            else:
+                _print(f"{experiment} {name}: done already")
+    except KeyboardInterrupt:
+        raise TrainingStoppedError(
+            "stopped; the finished runs are kept, and the same command does the rest"
+        ) from None
+    _print(f"The results are in {results}; see them with: dcnn experiment tables")
 
 
+_KEPT = (
+    "Finished runs are kept, one JSON file per run; the same command again runs what is missing."
+)
 for _name, _title in _TITLES.items():
-    experiment.command(_name)(_make_command(_name, _title))
+    experiment.command(_name, help=f"{_title}.\n\n{_KEPT}")(run_experiment)
 
 
 @experiment.command()
@@ -136,11 +127,6 @@ def tables(
 
     With --write, the block `experiments` of a Markdown file gets the four tables, and the block
     `experiments-summary` the short one.
-
-    \b
-    Examples:
-      dcnn experiment tables
-      dcnn experiment tables --write README.md --write docs/experiments.md
     """
     found = read_results(results)
     blocks = {
@@ -197,12 +183,7 @@ def _differences(recipe: Recipe, there: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _run_network(
-    console: Console,
-    env: "ExperimentEnv",
-    recipe: Recipe,
-    seeds: int,
-    missing: list[int],
-    jobs: int,
+    env: "ExperimentEnv", recipe: Recipe, seeds: int, missing: list[int], jobs: int
 ) -> None:
     from dcnn.experiments.runs import has_ensemble, write_ensemble
 
@@ -210,19 +191,19 @@ def _run_network(
     state = (
         f"{done} of {seeds} seeds are done already" if done else f"{seeds} seeds on {env.device}"
     )
-    console.print(f"{env.experiment} {kind} {recipe.name}: {state}")
+    _print(f"{env.experiment} {kind} {recipe.name}: {state}")
     if env.save is not None and done:
-        console.print("Runs that are done already are not repeated for --save.")
+        _print("Runs that are done already are not repeated for --save.")
     # A GPU trains all seeds together; on a CPU each is a run of its own.
     groups = [missing] if env.device == "cuda" and missing else [[seed] for seed in missing]
     for results in _in_parallel(env, recipe, groups, min(jobs or env.processes, len(groups))):
-        _print_results(console, results)
+        _print_results(results)
     every = range(seeds)
     if kind == "dcnn" and seeds > 1 and (missing or not has_ensemble(env, recipe, every)):
         try:
-            _print_results(console, [write_ensemble(env, recipe, every)])
+            _print_results([write_ensemble(env, recipe, every)])
         except DataError as error:  # results of release 0.1 come without probabilities
-            console.print(str(error))
+            _print(str(error))
 
 
 def _in_parallel(
@@ -254,10 +235,8 @@ def _in_parallel(
 
 
 def _train(env: "ExperimentEnv", recipe: Recipe, seeds: list[int]) -> list[Result]:
-    """On a CPU this runs in a process of its own, so it creates its own console."""
     from dcnn.experiments.runs import run_networks
 
-    console = cli.make_console(stderr=True)
     who = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]}-{seeds[-1]}"
 
     def report(what: str, epoch: "RunsReport") -> None:
@@ -265,15 +244,19 @@ def _train(env: "ExperimentEnv", recipe: Recipe, seeds: list[int]) -> list[Resul
         if epoch.dev_accuracies is not None:
             dev = f"  dev accuracy {100 * fmean(epoch.dev_accuracies):.2f} %"
         progress = f"epoch {epoch.epoch:>2}/{epoch.epochs}  loss {fmean(epoch.losses):.4f}"
-        console.print(f"{who}, {what}: {progress}{dev}")
+        _print(f"{who}, {what}: {progress}{dev}")
 
     return run_networks(env, recipe, seeds, report)
 
 
-def _print_results(console: Console, results: list[Result]) -> None:
+def _print(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _print_results(results: list[Result]) -> None:
     for result in results:
         dev = "" if result.dev_accuracy is None else f"dev {100 * result.dev_accuracy:.2f} %, "
-        console.print(
+        _print(
             f"{result.experiment} {result.model} {result.recipe} seed {result.seed}: "
             f"{dev}test {100 * result.test_accuracy:.2f} % in {result.seconds:.0f} s"
         )

@@ -13,7 +13,7 @@ from dcnn.files import check_place, standard_output
 from dcnn.inspection.explanation import Explanation, explain_each
 from dcnn.inspection.explanation import explain as explain_label
 from dcnn.inspection.render import graph_writer
-from dcnn.predictor import Prediction, Predictor
+from dcnn.predictor import Predictor
 
 NGRAMS, DELETIONS = 5, 10  # shown in the terminal
 SHADES = ("256", "truecolor")  # colour systems that can show strength as well as sign
@@ -38,12 +38,6 @@ def explain(
     output is not a terminal), the strongest n-grams, and the words whose deletion changes the
     label. A picture shows the part of the graph that decides; .json and .graphml hold all of it.
     For a multi-label model, every label that the text is given is explained.
-
-    \b
-    Examples:
-      dcnn explain my-model "not a dull moment"
-      dcnn explain my-model "not a dull moment" --out graph.svg
-      dcnn explain my-model "not a dull moment" --class negative --json
     """
     if out is not None:
         graph_writer(out)  # a wrong suffix, or a missing extra
@@ -74,7 +68,13 @@ def explain(
 def print_explanation(console: Console, explanation: Explanation) -> None:
     """Label, coloured sentence, n-grams and deletions."""
     label, unit = printable(explanation.label), explanation.trace.unit
-    console.print(_labels(explanation.prediction))
+    prediction = explanation.prediction
+    answer = Text("" if prediction.labels else "no label   ")
+    for name, probability in prediction.ranked:  # those that the text is given in bold
+        style = "bold" if name in prediction.labels else "dim"
+        answer.append(f"{printable(name)} {probability:.4f}   ", style=style)
+    answer.rstrip()
+    console.print(answer)
     console.print()
     coloured = console.color_system in SHADES and not console.no_color
     console.print(_sentence(explanation, coloured), soft_wrap=not coloured)
@@ -99,16 +99,6 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
         )
     if len(changes) > DELETIONS:
         console.print(f"  and {len(changes) - DELETIONS} other {unit}s; --json has all")
-
-
-def _labels(prediction: Prediction) -> Text:
-    """Every label with its probability; those that the text is given in bold."""
-    text = Text("" if prediction.labels else "no label   ")
-    for label, probability in prediction.ranked:
-        style = "bold" if label in prediction.labels else "dim"
-        text.append(f"{printable(label)} {probability:.4f}   ", style=style)
-    text.rstrip()
-    return text
 
 
 def _sentence(explanation: Explanation, coloured: bool) -> Text:

@@ -25,12 +25,6 @@ def export(
     The ONNX graph takes ids and lengths, for any batch size and length, and returns probabilities;
     it is compared with the model before the file is written (needs the extra `onnx`). A folder
     with float16 or int8 weights is a model folder like any other.
-
-    \b
-    Examples:
-      dcnn export my-model --out my-model.onnx
-      dcnn export my-model --out my-small-model --dtype int8
-      dcnn export my-model --out my-small-model.onnx --dtype int8 --overwrite
     """
     choices: Any = {"dtype": dtype, "format": form}  # export checks the strings
     exported = export_model(model, out, overwrite=overwrite, **choices)

@@ -27,12 +27,6 @@ def push(
     The Hub needs the extra `hub` and a token: log in once with `hf auth login`, or set HF_TOKEN.
     The model card, with the metadata that the Hub reads, is generated from the run; a card that
     you have edited is kept.
-
-    \b
-    Examples:
-      dcnn push my-model me/my-model
-      dcnn push my-model me/my-model --private --message "Trained on the May reviews"
-      dcnn push my-model /mnt/models/my-model
     """
     place = hub.push(model, to, private=private, revision=revision, message=message)
     print(f"{model} is at {place}")
@@ -50,12 +44,6 @@ def pull(
 
     The model is checked before it is put in place, and no code of it is executed. The Hub needs
     the extra `hub`.
-
-    \b
-    Examples:
-      dcnn pull me/my-model --out my-model
-      dcnn pull me/my-model --revision v2 --out my-model --overwrite
-      dcnn pull /mnt/models/my-model --out my-model
     """
     pulled = hub.pull(source, out, revision=revision, overwrite=overwrite)
     kind, labels = pulled.artifact.config.model.kind, len(pulled.artifact.classes)

@@ -64,15 +64,6 @@ def predict(
 
     With --engine, --output is a folder that gets one Parquet file per file of --input. Files that
     are scored already are kept, so a stopped command continues when it is repeated.
-
-    \b
-    Examples:
-      dcnn predict my-model "not a dull moment"
-      dcnn predict my-model --input reviews.csv --output labels.tsv
-      dcnn predict my-model --input shards --output labels.parquet --skip-bad-shards
-      dcnn predict my-model --input reviews.csv --abstain-below 0.8 > labels.tsv
-      cat lines.txt | dcnn predict my-model --json --top 3
-      dcnn predict my-model --input 'shards/*.parquet' --output scored --engine ray --workers 8
     """
     for option, value in (("--workers", workers), ("--ray-address", ray_address)):
         if value is not None and engine != "ray":
@@ -85,16 +76,48 @@ def predict(
                 "--engine scores files into a folder; give --input and --output, no texts, and "
                 "leave out --json"
             )
-        _score_shards(model, source, output, columns, form, engine, workers, ray_address)
+        if engine not in ENGINES:
+            raise UserError(f"--engine {engine!r} must be one of {', '.join(ENGINES)}")
+        check_columnar(output / "shards.parquet", as_json=False)
+        if engine == "ray":
+            with needs_extra("--engine ray", "ray"):
+                import ray.data  # noqa: F401
+        form.check(Predictor.load(model), columnar=True)  # before any worker starts
+        shards = scoring.plan_shards(source, output)
+        column = find_text_column([shard.source for shard in shards], columns)
+        columns = replace(columns, text_column=column)
+        fingerprint, below = scoring.model_fingerprint(model), form.abstain_below or 0.0
+        config = scoring.ScoringConfig(fingerprint, columns, form.top, below)
+        scoring.clear_half_written(shards)
+        try:
+            if engine == "ray":
+                outcomes = scoring.score_on_ray(model, config, shards, workers, ray_address)
+            else:
+                scorer = scoring.load_scorer(model, config)
+                outcomes = (scoring.score_shard(scorer, config, shard) for shard in shards)
+            with closing(outcomes):
+                _report(outcomes, len(shards), source, output, below)
+        finally:
+            scoring.clear_half_written(shards)  # all workers have ended
         return
     if texts and source:
         raise UserError("give texts as arguments or a file with --input, not both")
     if skip_bad_shards and source is None:
         raise UserError("--skip-bad-shards is about the files of --input; give --input")
+    if source is not None and output is not None and is_shard(source, output):
+        if output.resolve() == source.resolve():
+            raise UserError(f"--output {output} is the file of --input; name another one")
+        raise UserError(
+            f"--output {output} would be one of the files of --input {source}; "
+            "name one that is elsewhere"
+        )
+    columnar = output is not None and is_columnar(output)
     if output is not None:
-        _check_output(source, output, as_json)
+        check_place("--output", output)
+        if columnar:
+            check_columnar(output, as_json)
     predictor = Predictor.load(model)
-    form.check(predictor, columnar=output is not None and is_columnar(output))
+    form.check(predictor, columnar=columnar)
     bad: list[DataError] = []
     n_texts = n_abstained = 0
     with _destination(output, predictor, form) as write:
@@ -112,19 +135,6 @@ def predict(
         raise DcnnError(
             f"{source}: left out {_count_files(bad)}, reported above; all others are predicted"
         )
-
-
-def _check_output(source: Path | None, output: Path, as_json: bool) -> None:
-    if source is not None and is_shard(source, output):
-        if output.resolve() == source.resolve():
-            raise UserError(f"--output {output} is the file of --input; name another one")
-        raise UserError(
-            f"--output {output} would be one of the files of --input {source}; "
-            "name one that is elsewhere"
-        )
-    check_place("--output", output)
-    if is_columnar(output):
-        check_columnar(output, as_json)
 
 
 def _texts_of_files(
@@ -182,42 +192,6 @@ def _destination(
 
 def _count_files(bad: Sequence[object]) -> str:
     return "1 file" if len(bad) == 1 else f"{len(bad)} files"
-
-
-def _score_shards(
-    model: Path,
-    source: Path,
-    output: Path,
-    columns: TableOptions,
-    form: OutputFormat,
-    engine: str,
-    workers: int | None,
-    ray_address: str | None,
-) -> None:
-    """Score file by file into the folder ``output``, here or on Ray workers."""
-    if engine not in ENGINES:
-        raise UserError(f"--engine {engine!r} must be one of {', '.join(ENGINES)}")
-    check_columnar(output / "shards.parquet", as_json=False)
-    if engine == "ray":
-        with needs_extra("--engine ray", "ray"):
-            import ray.data  # noqa: F401
-    form.check(Predictor.load(model), columnar=True)  # before any worker starts
-    shards = scoring.plan_shards(source, output)
-    column = find_text_column([shard.source for shard in shards], columns)
-    columns = replace(columns, text_column=column)
-    fingerprint, below = scoring.model_fingerprint(model), form.abstain_below or 0.0
-    config = scoring.ScoringConfig(fingerprint, columns, form.top, below)
-    scoring.clear_half_written(shards)
-    try:
-        if engine == "ray":
-            outcomes = scoring.score_on_ray(model, config, shards, workers, ray_address)
-        else:
-            scorer = scoring.load_scorer(model, config)
-            outcomes = (scoring.score_shard(scorer, config, shard) for shard in shards)
-        with closing(outcomes):
-            _report(outcomes, len(shards), source, output, below)
-    finally:
-        scoring.clear_half_written(shards)  # all workers have ended
 
 
 def _report(

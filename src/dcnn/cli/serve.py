@@ -54,12 +54,6 @@ def serve(
     Models are held in memory, and the page loads nothing from other sites. SIGTERM or Ctrl-C
     finishes the requests in flight. With --corpus the page also shows what each feature detector
     reacts to.
-
-    \b
-    Examples:
-      dcnn serve my-model
-      dcnn serve my-model --corpus reviews.csv
-      dcnn serve sst2=models/7 trec=models/9 --host 0.0.0.0 --port 80 --workers 2
     """
     with needs_extra("dcnn serve", "serve"):
         import uvicorn  # noqa: F401

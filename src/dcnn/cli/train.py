@@ -84,22 +84,9 @@ def train(
     .xz, .zst, .zip); .parquet, .arrow and .feather need the extra `data`. Multi-label data has a
     list of labels per row (.jsonl, .parquet), or is described by --labels-separator or
     --label-columns. The weights that score best on dev are kept.
-
-    \b
-    Examples:
-      dcnn train reviews.csv --out my-model
-      dcnn train train.tsv --dev dev.tsv --test test.tsv --out my-model --seed 1
-      dcnn train reviews.csv --out my-model --resume
-      dcnn train tweets.jsonl.gz --out m --set text.tokenizer=tweet --set model.dim=60
-      dcnn train reviews.csv --out my-model --set text.tokenizer=unigram --set text.n_subwords=8000
-      dcnn train posts.csv --out my-model --labels-separator '|'
-      dcnn train posts.csv --out my-model --label-columns toxic,spam,off-topic
-      dcnn train reviews.csv --out my-model --tensorboard logs
-      dcnn train 'shards/*.parquet' --dev dev.parquet --out my-model
-      dcnn train shards --out my-model --stream --set text.max_size=50000
-      torchrun --nproc-per-node 2 -m dcnn train shards --out my-model
     """
     from dcnn import artifact as model_folder
+    from dcnn import files
     from dcnn.data import readers, split
 
     if not is_first():
@@ -141,14 +128,13 @@ def train(
                         data, dev, test, columns, multi_label=True
                     )
                     if dev_set is None:
-                        training = run_config.training
-                        train_set, dev_set = split.hold_out(
-                            train_set, training.dev_fraction, training.seed
-                        )
+                        share, order = run_config.training.dev_fraction, run_config.training.seed
+                        train_set, dev_set = split.hold_out(train_set, share, order)
                     cli.print_sizes(console, train_set, len(dev_set))
             with needs_extra("Training", "train"):
                 from dcnn.training.fit import RunOptions, fit
-            with _callbacks(console, out, log_folder, run_config, workers) as callback:
+            files.make_folder(out.parent)
+            with _callbacks(console, log_folder, run_config, workers is not None) as callback:
                 run_options = RunOptions(
                     device, checkpoint, resume, checkpoint_seconds, callback, threads, workers
                 )
@@ -184,23 +170,17 @@ def _log_folder(tensorboard: Path | None, out: Path) -> Path | None:
 
 @contextmanager
 def _callbacks(
-    console: "Console",
-    out: Path,
-    log_folder: Path | None,
-    config: "Config",
-    workers: "distributed.Workers | None",
+    console: "Console", log_folder: Path | None, config: "Config", patient: bool
 ) -> "Iterator[callbacks.Callback]":
     """The progress bar, the log and Ctrl-C while training runs; and how its errors end."""
-    from dcnn.files import make_folder
     from dcnn.training.callbacks import Callback, CallbackList, TensorBoardLog, TrainingBar
 
-    make_folder(out.parent)
     log: AbstractContextManager[Callback] = nullcontext(Callback())
     if log_folder is not None and is_first():
         log = TensorBoardLog(log_folder, config)
     with TrainingBar(console) as bar, log as curves:
         callback = CallbackList(bar, curves)
-        with cli.stop_on_signal(callback, patient=workers is not None):
+        with cli.stop_on_signal(callback, patient=patient):
             try:
                 yield callback
             except TrainingStoppedError as stopped:
@@ -247,28 +227,22 @@ def report_interrupt(checkpoint: Path, resume: bool, stream: bool) -> Iterator[N
 
     A checkpoint that was there before belongs to this run only if it is resumed.
     """
-
-    def saved() -> int | None:
-        return checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
-
-    at_start = saved()
+    at_start = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
     try:
         yield
     except KeyboardInterrupt:
         if not is_first():
             sys.exit(TrainingStoppedError.exit_code)  # the first process reports it
-        if saved() is not None and (resume or saved() != at_start):
+        if checkpoint.exists() and (resume or checkpoint.stat().st_mtime_ns != at_start):
             raise TrainingStoppedError(
                 f"stopped; {checkpoint} holds the run as it was last saved, and {cli.CONTINUE}"
             ) from None
+        from dcnn.data.corpora.registry import cache_folder
+
         kept = "nothing was written"
         if stream:
-            from dcnn.data.corpora.registry import cache_folder
-
-            kept = (
-                f"no model was written, but fully encoded files are kept in {cache_folder()}, and "
-                "the same command continues with the others"
-            )
+            kept = f"no model was written, but fully encoded files are kept in {cache_folder()}"
+            kept = f"{kept}, and the same command continues with the others"
         raise TrainingStoppedError(f"stopped before training began; {kept}") from None
 
 
@@ -305,12 +279,12 @@ def read_corpus(
     from dcnn.data.store import Corpus, Store
 
     with first_reads_first(workers):
-        others = [readers.read_evaluation_set(path, columns) for path in (dev, test)]
-    dev_set, test_set = others
+        sets = [readers.read_evaluation_set(path, columns) for path in (dev, test)]
+    dev_set, test_set = sets
     paths, store = readers.find_shards(data), Store(cache_folder())
     with first_reads_first(workers):
         encoder = encode.FileEncoder.for_files(paths, columns, config.text, store)
-        for examples in filter(None, others):  # before encoding, which may take hours
+        for examples in filter(None, sets):  # before encoding, which may take hours
             labels.check_form(examples, multi_label=False, of=str(data))
 
     def prepare() -> Corpus:
@@ -319,7 +293,7 @@ def read_corpus(
         n_files = "1 file" if len(files) == 1 else f"{len(files):,} files"
         console.print(f"{n_examples:,} examples of {n_files} are encoded in {store.cache}")
         classes = labels.sorted_labels(encode.count_labels(files, str(data), splits=dev is None))
-        for examples in filter(None, others):
+        for examples in filter(None, sets):
             examples.with_classes(classes)
         split = config.training if dev is None else None
         return encode.prepare_corpus(files, encoder.tokenizer, config.text, split, classes, store)

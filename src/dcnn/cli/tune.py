@@ -6,13 +6,12 @@ The search uses dev alone; ``MODEL-tune`` beside the model holds the study and t
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from typer import Option
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import Artifact
 from dcnn.cli import console as cli
 from dcnn.config import Config, parse_setting
 from dcnn.data.readers import TableOptions, read_examples
@@ -23,8 +22,7 @@ from dcnn.text.encoder import unit_of
 from dcnn.training.callbacks import Callback, TrainingBar
 
 if TYPE_CHECKING:
-    from dcnn.training.trainer import TrainingSummary
-    from dcnn.tuning.search import FolderSizes, Search, TrialRecord
+    from dcnn.tuning.search import FolderSizes
 
 DEFAULT_MINUTES = 10.0
 
@@ -66,13 +64,6 @@ def tune(
     apart. Writes the model to OUT, and to OUT-tune a report with charts (report.html), all trials
     (trials.csv) and the best settings (best.toml), with which `dcnn train --config` gives the same
     model again.
-
-    \b
-    Examples:
-      dcnn tune reviews.csv --out my-model --minutes 30
-      dcnn tune train.csv --dev dev.csv --out small-model --max-size 500KB --trials 40
-      dcnn tune tweets.jsonl.gz --out m --set text.tokenizer=tweet --set training.epochs=6
-      dcnn tune reviews.csv --out my-model --minutes 60 --resume
     """
     console = cli.make_console(stderr=True)
     report_folder = Path(f"{out if out.name else out.resolve()}-tune")
@@ -113,11 +104,8 @@ def tune(
     space = tuning.SearchSpace(start, fixed)
     identity = tuning.study_identity(train_set, dev_set, space, limit, place)
 
-    def fit_once(settings: Config, callback: Callback) -> "tuple[Artifact, TrainingSummary]":
-        return fit(train_set, dev_set, settings, RunOptions(device=place, callback=callback))
-
     def trial(settings: Config, callback: Callback) -> tuning.Trained:
-        artifact, summary = fit_once(settings, callback)
+        artifact, summary = fit(train_set, dev_set, settings, RunOptions(place, callback=callback))
         # All trials use the same backend: it is logged once.
         logging.getLogger("dcnn").setLevel(logging.WARNING)
         best = [record for record in summary.history if record.best][-1]
@@ -128,7 +116,8 @@ def tune(
     if minutes is None and trials is None:
         minutes = DEFAULT_MINUTES
     limits = tuning.Limits(None if minutes is None else 60 * minutes, trials)
-    with SearchBar(console, limits) as bar, cli.stop_on_signal(bar):
+    shown = cli.progress_bar(console, "{task.description}", "{task.fields[left]}")
+    with shown, cli.stop_on_signal(bar := SearchBar(shown, limits)):
         opened = tuning.open_study(study_file, identity)
         search = tuning.Search(opened, space, sizes.fitted, trial, limits, start.training.seed, bar)
         if search.records:
@@ -143,16 +132,35 @@ def tune(
         except (TrainingStoppedError, KeyboardInterrupt):
             kept = f"stopped after {len(search.records)} trials; they are kept"
             raise TrainingStoppedError(f"{kept}, and {cli.CONTINUE}") from None
+    best = search.best
+    if best is None or best.trained is None:
+        raise TrainingError(
+            "no trial was completed: training diverged in each; "
+            "start from other settings, for instance --set training.learning_rate=0.02"
+        )
+    console.print(
+        f"Trial {best.number} of {len(search.records)} is the best: dev accuracy "
+        f"{100 * best.trained.dev_accuracy:.2f} %. Training with its settings again."
+    )
     # As `dcnn train` would: the same data, early stopping on dev.
-    best = _print_best(console, search)
     with TrainingBar(console, quiet=True) as training_bar, cli.stop_on_signal(training_bar):
         try:
-            artifact, summary = fit_once(best.config, training_bar)
+            options = RunOptions(place, callback=training_bar)
+            artifact, summary = fit(train_set, dev_set, best.config, options)
         except (TrainingStoppedError, KeyboardInterrupt):
             kept = "stopped while training with the best; all trials are kept"
             raise TrainingStoppedError(f"{kept}, and {cli.CONTINUE}") from None
     console.print(f"Dev accuracy {100 * (summary.dev_accuracy or 0):.2f} % again.")
-    artifact = replace(artifact, metadata=artifact.metadata | _metadata(search, best, data))
+    tuned = {
+        "command": "dcnn tune",
+        "trials": len(search.records),
+        "complete": sum(record.outcome == "complete" for record in search.records),
+        "best_trial": best.number,
+        "seed": best.config.training.seed,
+        "minutes": round(search.seconds / 60, 1),
+    }
+    metadata = artifact.metadata | cli.run_metadata(data) | {"tuning": tuned}
+    artifact = replace(artifact, metadata=metadata)
     size = model_folder.folder_size(name, artifact)
     if limit is not None and size > limit:
         raise DcnnError(f"the folder would take {size:,} bytes, above --max-size {limit:,}")
@@ -201,29 +209,3 @@ def _check_size(
             f"The first trial keeps the {fitted.text.max_size:,} most frequent of "
             f"{sizes.words(start):,} {unit}s, to fit {max_size}."
         )
-
-
-def _print_best(console: Console, search: "Search") -> "TrialRecord":
-    best = search.best
-    if best is None or best.trained is None:
-        raise TrainingError(
-            "no trial was completed: training diverged in each; "
-            "start from other settings, for instance --set training.learning_rate=0.02"
-        )
-    console.print(
-        f"Trial {best.number} of {len(search.records)} is the best: dev accuracy "
-        f"{100 * best.trained.dev_accuracy:.2f} %. Training with its settings again."
-    )
-    return best
-
-
-def _metadata(search: "Search", best: "TrialRecord", data: Path) -> dict[str, Any]:
-    tuned = {
-        "command": "dcnn tune",
-        "trials": len(search.records),
-        "complete": sum(record.outcome == "complete" for record in search.records),
-        "best_trial": best.number,
-        "seed": best.config.training.seed,
-        "minutes": round(search.seconds / 60, 1),
-    }
-    return cli.run_metadata(data) | {"tuning": tuned}

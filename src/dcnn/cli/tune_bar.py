@@ -1,11 +1,9 @@
 """The progress bar of ``dcnn tune``: trials done, the best so far, time left."""
 
 from datetime import timedelta
-from typing import Self
 
-from rich.console import Console
+from rich.progress import Progress as Bar
 
-from dcnn.cli.console import progress_bar
 from dcnn.training.callbacks import EvaluationRecord, Progress
 from dcnn.tuning.search import Limits, SearchCallback, TrialRecord
 
@@ -13,18 +11,10 @@ from dcnn.tuning.search import Limits, SearchCallback, TrialRecord
 class SearchBar(SearchCallback):
     """A bar over time or trials, and a line per trial; without a terminal only the lines."""
 
-    def __init__(self, console: Console, limits: Limits) -> None:
-        self.console, self.limits = console, limits
+    def __init__(self, bar: Bar, limits: Limits) -> None:
+        self.limits, self._bar = limits, bar
         self._best = self._trial = self._dev = ""
-        self._bar = progress_bar(console, "{task.description}", "{task.fields[left]}")
-        self._task = self._bar.add_task("", total=limits.trials or limits.seconds, left="")
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._task = bar.add_task("", total=limits.trials or limits.seconds, left="")
 
     def on_trial(self, number: int) -> None:
         """A trial begins."""
@@ -58,4 +48,4 @@ class SearchBar(SearchCallback):
         accuracy = "" if reached is None else f", dev accuracy {100 * reached:.2f} %"
         trial = f"trial {record.number:>3}{'' if record.number else ' (first settings)'}"
         end = f"{record.outcome}{accuracy}, {record.seconds:.1f} s{self._best}"
-        self.console.print(f"{trial}: {end}")
+        self._bar.console.print(f"{trial}: {end}")
