@@ -14,31 +14,26 @@ Where the paper is silent:
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Number = TypeVar("Number", bound=np.floating[Any])
-Lengths = TypeVar("Lengths")  # a numpy array or a torch tensor of integers
+Lengths = TypeVar("Lengths", bound=Any)  # an integer, or an array or a tensor of them
 Columns = TypeVar("Columns", bound=Any)  # a numpy array or a torch tensor
 
 
-@overload
-def dynamic_k(lengths: int, layer: int, depth: int, k_top: int) -> int: ...
-@overload
-def dynamic_k(lengths: Lengths, layer: int, depth: int, k_top: int) -> Lengths: ...
-
-
-def dynamic_k(lengths: Any, layer: int, depth: int, k_top: int) -> Any:
+def dynamic_k(lengths: Lengths, layer: int, depth: int, k_top: int) -> Lengths:
     """Return k at ``layer`` (1 to ``depth``) for one sentence length or an array of them.
 
     >>> [dynamic_k(18, layer, depth=3, k_top=3) for layer in (1, 2, 3)]
     [12, 6, 3]
     """
-    ceiling = -(lengths * (layer - depth) // depth)
-    return max(k_top, ceiling) if isinstance(ceiling, int) else ceiling.clip(min=k_top)
+    ceiling: Any = -(lengths * (layer - depth) // depth)
+    k: Any = max(k_top, ceiling) if isinstance(ceiling, int) else ceiling.clip(min=k_top)
+    return cast("Lengths", k)
 
 
 def wide_convolution(x: Array, filters: Array) -> Array:

@@ -83,14 +83,13 @@ def _layer_forward(
 
 
 def _layer_backward(
-    x: Tensor,
-    lengths: Tensor,
-    filters: Tensor,
-    of_values: Tensor,
-    values: Tensor,
-    positions: Tensor,
+    x: Tensor, lengths: Tensor, filters: Tensor, *pooled: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of ``x``, of the filters (R, o, n, d, m) and of the bias (R, o, d')."""
+    """The gradients of ``x``, of the filters (R, o, n, d, m) and of the bias (R, o, d').
+
+    ``pooled`` are the gradient of the values, the values and the positions.
+    """
+    of_values, values, positions = pooled
     sentences, maps_below, longest, rows_below = x.shape
     _, maps, width, rows = values.shape
     runs, m = len(filters), filters.shape[3]

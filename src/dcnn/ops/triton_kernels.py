@@ -110,17 +110,16 @@ def convolve(x, lengths, filters, c, lanes, longest, per_run, LAYER: constexpr, 
     # Past the last lane a sentence has no columns at all.
     length = tl.load(lengths + sentence, mask=is_lane, other=1 - M).to(tl.int32)
     x += sentence * (LAYER.maps_below * longest * ROWS_BELOW) + row
-    filters += ((sentence // per_run) * LAYER.maps + out_map) * (
-        LAYER.maps_below * M * ROWS_BELOW
-    ) + row
+    plane = (sentence // per_run) * LAYER.maps + out_map
+    filters += plane * (LAYER.maps_below * M * ROWS_BELOW) + row
     c += (sentence * LAYER.maps + out_map) * columns * ROWS + row
 
     FOLDED: constexpr = ROWS_BELOW // ROWS
     for first in range(0, columns, TILE):
         start = first + zeros
         sums = _zeros(TILE, LAYER.block)
-        for plane in range(LAYER.maps_below * FOLDED):
-            below, half = plane // FOLDED, plane % FOLDED * ROWS
+        for part in range(LAYER.maps_below * FOLDED):
+            below, half = part // FOLDED, part % FOLDED * ROWS
             weights_at = filters + below * M * ROWS_BELOW + half
             weights = _read(weights_at, is_lane, zeros, M, ROWS_BELOW, M)
             window_at = x + below * longest * ROWS_BELOW + half
@@ -151,7 +150,7 @@ def _threshold_by_sorting(c, last, k, ROWS: constexpr, PARTNERS: constexpr):
     ``PARTNERS`` is a sorting network: at each stage a column and its partner change places if the
     left one is smaller.
     """
-    COLUMNS: tl.constexpr = len(PARTNERS[0])
+    COLUMNS: constexpr = len(PARTNERS[0])
     ordered = ()
     for column in tl.static_range(COLUMNS):
         value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
@@ -297,9 +296,8 @@ def input_gradient(
     length = tl.load(lengths + sentence, mask=is_lane, other=0).to(tl.int32)
     columns = longest + (M - 1)
     of_c += sentence * (LAYER.maps * columns * ROWS) + row % ROWS
-    filters += ((sentence // per_run) * (LAYER.maps * LAYER.maps_below) + below) * (
-        M * ROWS_BELOW
-    ) + row
+    plane = (sentence // per_run) * (LAYER.maps * LAYER.maps_below) + below
+    filters += plane * (M * ROWS_BELOW) + row
     of_x += (sentence * LAYER.maps_below + below) * longest * ROWS_BELOW + row
 
     for first in range(0, longest, TILE):
@@ -381,12 +379,8 @@ def add_parts(
         at = (run * parts + part) * (FILTERS + BIASES) + lane[None, :]
         sums += tl.load(sums_of_parts + at, mask=inside, other=0.0)
     total = tl.sum(sums, axis=0)
-    row, j, plane = (
-        lane % LAYER.rows_below,
-        lane // LAYER.rows_below % LAYER.m,
-        lane // (LAYER.rows_below * LAYER.m),
-    )
-    turned = (plane * LAYER.rows_below + row) * LAYER.m + j
+    row, plane = lane % LAYER.rows_below, lane // (LAYER.rows_below * LAYER.m)
+    turned = (plane * LAYER.rows_below + row) * LAYER.m + lane // LAYER.rows_below % LAYER.m
     tl.store(of_filters + run * FILTERS + turned, total, mask=is_filter)
     tl.store(of_bias + run * BIASES + lane - FILTERS, total, mask=is_bias)
 
