@@ -10,8 +10,7 @@ from dcnn.errors import TrainingStoppedError
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import ResidentBatches, RunSpec
 from dcnn.training.callbacks import Callback
-from dcnn.training.checkpoint import Checkpoint
-from dcnn.training.trainer import Trainer
+from dcnn.training.trainer import Checkpoint, Trainer
 from networks import build_model
 
 pytestmark = [

@@ -10,8 +10,8 @@ from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.errors import TrainingStoppedError
 from dcnn.training.batches import MemoryBatches, RunSpec, StoreBatches
 from dcnn.training.callbacks import Callback
-from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import class_factors, example_weights
+from dcnn.training.trainer import Checkpoint
 from networks import build_model, train
 from stored_corpora import hold_out, make_corpus, write_shards
 

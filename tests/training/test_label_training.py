@@ -17,7 +17,6 @@ from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.callbacks import Callback
-from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.fit import RunOptions, fit
 from dcnn.training.objective import (
     cross_entropy,
@@ -25,6 +24,7 @@ from dcnn.training.objective import (
     native_gradients,
     target_distributions,
 )
+from dcnn.training.trainer import Checkpoint
 from networks import build_model, logits_of, train
 
 TOPICS = {"health": ("doctor", "fever"), "money": ("bank", "price"), "sport": ("goal", "team")}

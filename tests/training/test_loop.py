@@ -9,8 +9,8 @@ from dcnn.data.batching import Examples
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.callbacks import Callback
-from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import evaluate_logits
+from dcnn.training.trainer import Checkpoint
 from networks import build_model, logits_of, train
 
 SMALL = DCNNConfig(dim=8, widths=(4, 3), maps=(2, 3), k_top=2, dropout=0.2)

@@ -29,9 +29,8 @@ from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
-from dcnn.training.checkpoint import Checkpoint
 from dcnn.training.objective import target_distributions
-from dcnn.training.trainer import Trainer, TrainingSummary
+from dcnn.training.trainer import Checkpoint, Trainer, TrainingSummary
 
 if TYPE_CHECKING:
     from dcnn.training.distributed import Workers
