@@ -1,6 +1,5 @@
 """Ranking a corpus equals a search through all n-grams."""
 
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import networkx
@@ -15,7 +14,6 @@ from dcnn.inspection.detector_ranking import (
     MOST_WORDS,
     Detection,
     Detector,
-    DistinctSentences,
     FirstLayer,
     HigherLayers,
     StrongestLists,
@@ -36,12 +34,12 @@ BATCH_MATES = [["the"], VOCABULARY_TEXT.split()]
 
 def distinct(artifact, sentences, counts=None):
     ids = Sentences.from_lists([artifact.encoder.vocabulary.ids(words) for words in sentences])
-    return DistinctSentences(sentences, ids, np.array(counts or [1] * len(sentences)))
+    return sentences, ids, np.array(counts or [1] * len(sentences))
 
 
 def pooled(artifact, sentences, layers, backend="reference"):
     network = HigherLayers(SimpleNamespace(artifact=artifact, backend=backend), layers, 1)
-    return network.pool(distinct(artifact, sentences), np.arange(len(sentences)))
+    return network.pool(*distinct(artifact, sentences)[:2], np.arange(len(sentences)))
 
 
 def all_mgrams(artifact, sentences):
@@ -95,9 +93,11 @@ def test_full_lists_drop_the_weakest_and_keep_exact_counts(drawn, length, block)
     artifact, sentences = drawn
     layer = FirstLayer(artifact, length, block)
     for words in sentences:
-        layer.read(distinct(artifact, [words]))
-    for number, ngrams in enumerate(strongest_mgrams(artifact, sentences).values()):
-        assert described(layer.lists.detections(number)) == ngrams[:length]
+        layer.read(*distinct(artifact, [words]))
+    expected = strongest_mgrams(artifact, sentences)
+    for detector, detections, _ in layer.lists[0].results():
+        assert described(detections) == expected.pop(detector)[:length]
+    assert not expected
 
 
 @given(network_with_corpus(), st.integers(1, 5))
@@ -138,13 +138,13 @@ def test_a_text_that_repeats_itself_offers_each_mgram_once_per_block():
     updates = []
 
     class Lists:
-        def update(self, values, counts, candidates, start):
-            keys = [candidates.key(0, start + place) for place in np.flatnonzero(counts)]
+        def update(self, values, counts, key, detection, start):
+            keys = [key(0, start + place) for place in np.flatnonzero(counts)]
             assert len(set(keys)) == len(keys)
             updates.append(counts)
 
-    layer.lists = Lists()
-    layer.read(distinct(artifact, words, [1, 2]))
+    layer.lists = [Lists()]
+    layer.read(*distinct(artifact, words, [1, 2]))
     assert sum(int(counts.sum()) for counts in updates) == 47 + 2 * 5
     assert sum(int((counts > 0).sum()) for counts in updates) <= 4 + 8
 
@@ -229,25 +229,22 @@ def test_a_sentence_too_long_to_be_traced_is_not_kept():
         assert {len(found[0].sentence) for found in ranked.detections.values()} == {kept}
 
 
-@dataclass(frozen=True)
-class Letters:
-    """Candidates: letters, the same for every detector."""
-
-    letters: list[str]
-
-    def key(self, _, place):
-        return self.letters[place]
-
-    def detection(self, _, place, value, count):
-        return Detection((self.letters[place],), (0,), value, count)
-
-
 def update(lists, letters, values, counts):
-    lists.update(np.array([values], np.float32), np.array(counts), Letters(letters))
+    """Offer letters, the same for every detector."""
+    lists.update(
+        np.array([values], np.float32),
+        np.array(counts),
+        lambda _, place: letters[place],
+        lambda _, place, value, count: Detection((letters[place],), (0,), value, count),
+    )
 
 
 def listed(lists):
-    return [(found.words[0], found.value, found.count) for found in lists.detections(0)]
+    return [
+        (found.words[0], found.value, found.count)
+        for _, ngrams, _ in lists.results()
+        for found in ngrams
+    ]
 
 
 # Few values and few letters, so that there are ties everywhere.
@@ -272,7 +269,7 @@ def test_lists_have_the_strongest_of_each_key_and_the_count_of_that_value(
             best[letter] = (value, count, order)
         elif value == known[0]:
             best[letter] = (value, known[1] + count, known[2])
-    lists = StrongestLists(1, length)
+    lists = StrongestLists(1, 1, 1, length)
     for start in range(0, len(offered), step):
         letters, counts, values = zip(*offered[start : start + step], strict=True)
         update(lists, list(letters), values, counts)
@@ -282,7 +279,7 @@ def test_lists_have_the_strongest_of_each_key_and_the_count_of_that_value(
 
 
 def test_among_equal_values_the_first_one_stays():
-    lists = StrongestLists(1, 2)
+    lists = StrongestLists(1, 1, 1, 2)
     for letter in "abc":
         update(lists, [letter], [1.0], [1])
     assert listed(lists) == [("a", 1.0, 1), ("b", 1.0, 1)]

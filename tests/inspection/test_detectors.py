@@ -17,8 +17,8 @@ from dcnn.inspection import rank_detectors
 from dcnn.inspection.attribution import fewest_words, logit_coefficients, node_word_contributions
 from dcnn.inspection.detector_ranking import Detection, Detector
 from dcnn.inspection.detectors import (
+    DetectorIndex,
     WordScore,
-    _Occurrences,
     distinctive,
     log_odds_z_score,
     name_by_words,
@@ -324,13 +324,13 @@ def test_names_show_places(words, width, name):
 @given(inspected())
 def test_the_detectors_that_folding_joins_contribute_what_their_node_contributes(seen):
     """Of an m-gram that pooling kept; what it dropped contributes nothing."""
-    occurrences, layer = _Occurrences(seen.artifact), seen.trace.layers[0]
+    occurrences, layer = DetectorIndex(Predictor(seen.artifact), None, 1), seen.trace.layers[0]
     wide = reference.wide_convolution(seen.trace.matrix[None, None], layer.filters)[0]
     found = logit_coefficients(seen.trace, range(3), 1)
     coefficients = np.zeros((3, layer.values.size))
     coefficients[found.outputs, found.nodes] = found.values
     coefficients = coefficients.reshape(3, *layer.values.shape)
-    rows, width = layer.bias.shape[1], occurrences.width
+    rows, width = layer.bias.shape[1], layer.filters.shape[-1]
     for o, row in np.ndindex(layer.bias.shape):
         for column in range(width - 1, len(seen.words)):
             detections = {
@@ -339,7 +339,8 @@ def test_the_detectors_that_folding_joins_contribute_what_their_node_contributes
                 for start in [column - width + 1]
             }
             contributions = sum(
-                occurrences.contributions(Detector(1, o, r), one) for r, one in detections.items()
+                occurrences.logit_contributions(Detector(1, o, r), one)
+                for r, one in detections.items()
             )
             kept = np.flatnonzero(layer.positions[o, row] == column)
             if not len(kept):
@@ -358,7 +359,8 @@ def test_a_node_without_a_path_to_the_root_contributes_nothing_and_has_strongest
     layer = data.draw(st.integers(1, seen.trace.depth))
     if layer == 1:
         return
-    occurrences, values = _Occurrences(seen.artifact), seen.trace.values(layer)
+    occurrences = DetectorIndex(Predictor(seen.artifact), None, 1)
+    values = seen.trace.values(layer)
     alive = seen.graph.nodes.layer == layer
     nodes = seen.graph.nodes
     known = set(zip(nodes.map[alive], nodes.row[alive], nodes.position[alive], strict=True))
@@ -368,7 +370,7 @@ def test_a_node_without_a_path_to_the_root_contributes_nothing_and_has_strongest
         found = Detection((), (), value, 1, (), tuple(seen.words), place)
         detector = Detector(layer, map_, row)
         if (map_, row, position) not in known:
-            assert not occurrences.contributions(detector, found).any()
+            assert not occurrences.logit_contributions(detector, found).any()
         words = node_word_contributions(
             seen.trace, layer, np.array([np.ravel_multi_index((map_, row, place), values.shape)])
         )

@@ -19,7 +19,7 @@ from matplotlib.image import imread
 from dcnn.errors import MissingExtraError, UserError
 from dcnn.inspection.feature_graph import build_graph
 from dcnn.inspection.picture import FOR, make_picture, place
-from dcnn.inspection.render import GRAPH_WRITERS, graph_writer
+from dcnn.inspection.render import GRAPH_WRITERS, choose_writer
 from dcnn.inspection.trace import trace_sentence
 from small_networks import example
 from untrained import make_artifact
@@ -38,7 +38,7 @@ HOSTILE = [
 def written(ending, words=None, classes=("neg", "pos")):
     artifact = make_artifact(classes=classes)
     trace = trace_sentence(artifact, words or example().words)
-    return graph_writer(Path("graph" + ending))(trace, 0), trace
+    return choose_writer(Path("graph" + ending), GRAPH_WRITERS)(trace, 0), trace
 
 
 class Tags(HTMLParser):
@@ -147,13 +147,13 @@ def test_json_is_the_node_link_data():
 @pytest.mark.parametrize("name", ["graph.pdf", "graph", ".svg"])
 def test_an_unknown_ending_raises_an_error_with_the_known_ones(name):
     with pytest.raises(UserError, match="names no format; use one of") as error:
-        graph_writer(Path(name))
+        choose_writer(Path(name), GRAPH_WRITERS)
     for ending in GRAPH_WRITERS:
         assert ending in str(error.value)
 
 
 def test_an_ending_may_be_in_capitals():
-    assert graph_writer(Path("GRAPH.SVG"))
+    assert choose_writer(Path("GRAPH.SVG"), GRAPH_WRITERS)
 
 
 @pytest.mark.parametrize(("missing", "ending"), [("matplotlib", ".png"), ("networkx", ".graphml")])
@@ -161,8 +161,8 @@ def test_a_missing_extra_is_named_with_its_install_command(missing, ending):
     script = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         "from pathlib import Path\n"
-        "from dcnn.inspection.render import graph_writer\n"
-        f"try: graph_writer(Path('graph{ending}'))\n"
+        "from dcnn.inspection.render import GRAPH_WRITERS, choose_writer\n"
+        f"try: choose_writer(Path('graph{ending}'), GRAPH_WRITERS)\n"
         f"except {MissingExtraError.__module__}.MissingExtraError as error: sys.exit(str(error))"
     ).replace("from pathlib", "import dcnn.errors\nfrom pathlib")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -12,10 +12,10 @@ from dcnn.cli import console as cli
 from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import UserError
 from dcnn.files import check_place, standard_output, write_atomically
+from dcnn.inspection import render
 from dcnn.inspection.detector_ranking import Detector, check_dcnn
 from dcnn.inspection.detectors import DetectorIndex, SelectedDetector, known_words, rank_detectors
 from dcnn.inspection.explanation import class_number
-from dcnn.inspection.render import class_contributions, corpus_summary, report_writer
 from dcnn.predictor import Predictor
 
 FEW = 10  # detectors shown in the terminal by default
@@ -59,7 +59,7 @@ def detectors(
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} ask for different detectors; give one of them")
     if out is not None:
-        report_writer(out)
+        render.choose_writer(out, render.REPORT_WRITERS)
         check_place("--out", out)
     standard_output("open it: the detectors are printed there")
     one = None if detector is None else _parse(detector, layer)
@@ -95,7 +95,8 @@ def detectors(
         order = f"how much their {index.unit}s stand out against the corpus"
     if out is not None:
         with write_atomically(out) as stream:
-            stream.write(report_writer(out)(index, chosen[:limit]).encode("utf-8", "replace"))
+            content = render.choose_writer(out, render.REPORT_WRITERS)(index, chosen[:limit])
+            stream.write(content.encode("utf-8", "replace"))
     if as_json:
         print(index.to_json(chosen[:limit]))
         return
@@ -103,7 +104,7 @@ def detectors(
     shown = chosen[: limit or FEW]
     if shown:
         console.print(_table(index, shown))
-    console.print(corpus_summary(index))
+    console.print(render.corpus_summary(index))
     if not chosen:
         console.print(
             "No detector's strongest n-grams hold clearly more of "
@@ -156,7 +157,7 @@ def _table(index: DetectorIndex, chosen: Sequence[SelectedDetector]) -> Table:
     for one in chosen:
         name = Text(cli.printable(index.name(one.detector)), style="bold")
         table.add_row(Text(str(one.detector), style="bold"), "", "", name)
-        for note in filter(None, (one.note, class_contributions(index, one.detector))):
+        for note in filter(None, (one.note, render.class_contributions(index, one.detector))):
             table.add_row("", "", "", Text(cli.printable(note), style="dim"))
         for found in index.top(one.detector):
             words = [

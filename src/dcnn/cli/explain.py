@@ -12,7 +12,7 @@ from dcnn.cli.console import Json, ModelFolder, make_console, printable
 from dcnn.files import check_place, standard_output
 from dcnn.inspection.explanation import Explanation, explain_each
 from dcnn.inspection.explanation import explain as explain_label
-from dcnn.inspection.render import graph_writer
+from dcnn.inspection.render import GRAPH_WRITERS, choose_writer
 from dcnn.predictor import Predictor
 
 NGRAMS, DELETIONS = 5, 10  # shown in the terminal
@@ -40,7 +40,7 @@ def explain(
     For a multi-label model, every label that the text is given is explained.
     """
     if out is not None:
-        graph_writer(out)  # a wrong suffix, or a missing extra
+        choose_writer(out, GRAPH_WRITERS)  # a wrong suffix, or a missing extra
         check_place("--out", out)
     standard_output("open it: the explanation is printed there")
     predictor = Predictor.load(model)

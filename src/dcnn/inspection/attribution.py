@@ -10,13 +10,9 @@ node's value contributes to an output, from some nodes of a layer to the nodes b
 The outputs may be a logit (word attributions, edges of a picture), single nodes (n-grams, words of
 a node), groups of nodes (comparison of two texts) or all logits (detectors).
 
-- The attribution of a word for a class is the sum over all paths that start at it. All words, all
-  biases of nodes and the root's own bias add up to the logit.
-- The n-gram of a topmost node is the fewest words that contribute at least half of what words
-  contribute in the direction of the node's own contribution. It may have gaps.
-- The attribution of a phrase, of any words of the sentence, is the sum over the paths that start at
-  its words and end in topmost nodes which have all of its words in their receptive field. For one
-  word that is its attribution; for words that never meet below the root it is 0.
+The attribution of a word is the sum over all paths that start at it: words, biases of nodes and the
+root's bias add up to the logit. The n-gram of a topmost node is the fewest words that contribute at
+least ``NGRAM_SHARE`` of what words contribute in the direction of the node's own contribution.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dcnn.artifact import Label
 from dcnn.inspection.feature_graph import incoming_edges
 from dcnn.inspection.trace import Doubles, Trace
 from dcnn.text.vocabulary import Ints
@@ -134,12 +131,10 @@ def word_attributions(trace: Trace, of_class: int) -> Doubles:
 
 
 def phrase_attribution(trace: Trace, of_class: int, positions: Iterable[int]) -> float:
-    """The attribution of some words together, next to each other or apart.
+    """The attribution of the words at some positions together, next to each other or apart.
 
-    Args:
-        trace: the sentence.
-        of_class: number of the class.
-        positions: of the words in the sentence, one or more.
+    That is the sum over the paths that start at them and end in topmost nodes with all of them in
+    their receptive field: 0 for words that never meet below the root.
 
     Raises:
         ValueError: there is no position, or one is outside the sentence.
@@ -166,6 +161,30 @@ def _reached_from(trace: Trace, position: int) -> NDArray[np.bool_]:
         reached = np.bincount(target, reached[source], minlength=len(nodes)) > 0
         columns = layer.values.shape[-1]
     return reached
+
+
+@dataclass(frozen=True)
+class ExplainedClass:
+    """A class of a sentence, and the attribution of every word for it."""
+
+    trace: Trace
+    of_class: int  # number of the class
+    attributions: tuple[float, ...]
+
+    @property
+    def label(self) -> Label:
+        """The class."""
+        return self.trace.classes[self.of_class]
+
+    @property
+    def logit(self) -> float:
+        """Of the class."""
+        return float(self.trace.logits[self.of_class])
+
+    @property
+    def biases(self) -> float:
+        """The contribution of the biases of all nodes and of the root; the rest is the words'."""
+        return self.logit - sum(self.attributions)
 
 
 @dataclass(frozen=True)

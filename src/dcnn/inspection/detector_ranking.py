@@ -22,10 +22,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact
 from dcnn.config import DCNNConfig
@@ -48,6 +46,10 @@ NAMED_BY, NAMED_BY_HIGHER = 30, 10
 
 Words = Sequence[str]
 Progress = Callable[[int], None]
+# Of a detector and a place; equal for n-grams that are the same for the detector.
+Key = Callable[[int, int], Hashable]
+# Of a detector, a place, a value and a count; called only when an n-gram enters a list.
+MakeDetection = Callable[[int, int, float, int], "Detection"]
 
 
 @dataclass(frozen=True, order=True)
@@ -88,121 +90,93 @@ class Detection:
 
 
 class StrongestLists:
-    """The distinct n-grams with the largest values of each of D detectors."""
+    """The distinct n-grams with the largest values of each of the D detectors of a layer."""
 
-    def __init__(self, detectors: int, length: int) -> None:
-        self.length = length
-        self._threshold: Floats = np.full(detectors, -np.inf, np.float32)
+    def __init__(self, layer: int, maps: int, rows: int, length: int) -> None:
+        self.layer, self.length, self._rows = layer, length, rows
+        self._threshold: Floats = np.full(maps * rows, -np.inf, np.float32)
         # By key; the largest value first, and among equal ones the first occurrence.
-        self._lists: list[dict[Hashable, Detection]] = [{} for _ in range(detectors)]
+        self._lists: list[dict[Hashable, Detection]] = [{} for _ in range(maps * rows)]
+        self._sums, self._count = np.zeros(maps * rows), 0
 
     def update(
-        self, values: Floats, counts: Ints, ngrams: "MGrams | PooledLayer", start: int = 0
+        self, values: Floats, counts: Ints, key: Key, detection: MakeDetection, start: int = 0
     ) -> None:
-        """Take what is strong enough.
+        """Take what is strong enough of (D, M) values of M n-grams, in the order of the corpus.
 
-        Args:
-            values: (D, M) of M n-grams, in the order of the corpus.
-            counts: (M,) how often each occurs; 0 is not at all.
-            ngrams: gives each its key, equal for n-grams that are the same for a detector.
-            start: place of the first of them in ``ngrams``.
+        ``counts``, (M,), is how often each occurs, maybe 0; the first is at place ``start``.
         """
+        self._sums += values @ counts.astype(np.float32)  # exact enough for M of them
+        self._count += int(counts.sum())
         # After a while few detectors find anything: search the places of those alone.
         hopeful = np.flatnonzero(values.max(axis=1) >= self._threshold)
         strong = values[hopeful] >= self._threshold[hopeful, None]
         strong &= counts > 0
         rows, places = np.nonzero(strong)
-        if not len(rows):
-            return
-        rows = hopeful[rows]
-        found = values[rows, places]
+        rows, found = hopeful[rows], values[hopeful[rows], places]
         order = np.lexsort((places, -found, rows))
         rows, places, found = rows[order], places[order], found[order]
-        starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        for first, last in pairwise([*starts.tolist(), len(rows)]):
+        starts = np.flatnonzero(np.diff(rows, prepend=-1)).tolist()
+        for first, last in pairwise([*starts, len(rows)]):
             at = places[first:last]
             columns = (at + start).tolist(), found[first:last].tolist(), counts[at].tolist()
-            self._update_one(int(rows[first]), zip(*columns, strict=True), ngrams)
+            self._update_one(int(rows[first]), zip(*columns, strict=True), key, detection)
 
     def _update_one(
         self,
         number: int,
         found: Iterable[tuple[int, float, int]],
-        ngrams: "MGrams | PooledLayer",
+        make_key: Key,
+        detection: MakeDetection,
     ) -> None:
         """Add places, values and counts, the largest value first, to the list of one detector."""
         detections, threshold = self._lists[number], float(self._threshold[number])
-        new: set[Hashable] = set()
+        before = [one.value for one in detections.values()]
+        new, changed = 0, False
         for place, value, count in found:
             if value < threshold:
                 break
-            key = ngrams.key(number, place)
+            key = make_key(number, place)
             known = detections.get(key)
             if known is not None and known.value >= value:
                 if known.value == value:
                     detections[key] = replace(known, count=known.count + count)
             elif value > threshold:  # equal to the last of a full list is too late
                 detections.pop(key, None)  # so that it comes after those of equal value
-                detections[key] = ngrams.detection(number, place, value, count)
-                new.add(key)
-                if len(new) == self.length:
+                detections[key] = detection(number, place, value, count)
+                changed = True
+                new += known is None
+                if new == self.length:
                     threshold = value
-        if new:
-            ranked = sorted(detections.items(), key=lambda item: -item[1].value)[: self.length]
-            self._lists[number] = dict(ranked)
-            if len(ranked) == self.length:
-                self._threshold[number] = ranked[-1][1].value
+                elif new + len(before) >= self.length:  # the last of ``before`` that will stay
+                    threshold = max(threshold, before[self.length - new - 1])
+        if changed:
+            ranked = sorted(detections.items(), key=lambda item: -item[1].value)
+            self._lists[number] = dict(ranked[: self.length])
+            if len(ranked) >= self.length:
+                self._threshold[number] = ranked[self.length - 1][1].value
 
-    def detections(self, number: int) -> list[Detection]:
-        """The list of a detector, the largest value first."""
-        return list(self._lists[number].values())
-
-
-class DistinctSentences(NamedTuple):
-    """Distinct sentences of a chunk: their words, ids, and how often each occurs in it."""
-
-    words: Sequence[Words]
-    ids: Sentences
-    counts: Ints
+    def results(self) -> Iterator[tuple[Detector, list[Detection], float]]:
+        """Every detector with its list and the mean of all values; none if there was no n-gram."""
+        means = (self._sums / self._count).tolist() if self._count else []
+        for number, (found, mean) in enumerate(zip(self._lists, means, strict=False)):
+            detector = Detector(self.layer, *divmod(number, self._rows))
+            yield detector, list(found.values()), mean
 
 
-@dataclass(frozen=True)
-class MGrams:
-    """The m-grams of sentences laid end to end, each sentence at least as long as the filter."""
+def merged_counts(ids: Ints, counts: Ints, width: int) -> Ints:
+    """(M,) counts of m-grams, equal ones counted at the first of them; ids has M + m - 1.
 
-    sentences: Sequence[Words]
-    ids: Ints  # (words,) with the padding word where a sentence is too short
-    starts: Ints  # (sentences + 1,) where each begins
-    # (words,) how often the m-gram that starts there occurs; 0 if not inside a sentence.
-    counts: Ints
-    width: int
-
-    def merged_counts(self, start: int, end: int) -> Ints:
-        """Counts of a block; equal m-grams are counted at the first of them.
-
-        All detectors agree on which m-grams are equal; each would find out again, one by one, where
-        a text repeats itself.
-        """
-        counts = self.counts[start:end]
-        inside = np.flatnonzero(counts)
-        ids = self.ids[start : end + self.width - 1]
-        grams = np.lib.stride_tricks.sliding_window_view(ids, self.width)[inside]
-        whole = np.ascontiguousarray(grams).view(f"V{grams.itemsize * self.width}").ravel()
-        _, first, same = np.unique(whole, return_index=True, return_inverse=True)
-        merged = np.zeros_like(counts)
-        np.add.at(merged, inside[first[same]], counts[inside])
-        return merged
-
-    def key(self, _: int, place: int) -> Hashable:
-        """The ids of the m-gram."""
-        return self.ids[place : place + self.width].tobytes()
-
-    def detection(self, _: int, place: int, value: float, count: int) -> Detection:
-        """The m-gram in its sentence."""
-        number = int(np.searchsorted(self.starts, place, side="right")) - 1
-        sentence, at = self.sentences[number], place - int(self.starts[number])
-        words = tuple(sentence[at : at + self.width])
-        return Detection(words, tuple(range(len(words))), value, count, (), traced(sentence), at)
+    All detectors agree on which m-grams are equal; each would find out again, one by one, where a
+    text repeats itself.
+    """
+    inside = np.flatnonzero(counts)
+    grams = np.lib.stride_tricks.sliding_window_view(ids, width)[inside]
+    whole = np.ascontiguousarray(grams).view(f"V{grams.itemsize * width}").ravel()
+    _, first, same = np.unique(whole, return_index=True, return_inverse=True)
+    merged = np.zeros_like(counts)
+    np.add.at(merged, inside[first[same]], counts[inside])
+    return merged
 
 
 def traced(sentence: Words) -> tuple[str, ...]:
@@ -220,33 +194,37 @@ class FirstLayer:
         self._padding = len(embeddings)  # an id of its own, with zeros
         self._embeddings = np.pad(embeddings, ((0, 1), (0, 0)))
         self._block = block
-        self.lists = StrongestLists(self._maps * self._rows, length)
-        # How often a word is at a place of an m-gram: mean values are linear in it.
-        self._word_counts = np.zeros((self._width, self._padding + 1), np.int64)
+        self.lists = [StrongestLists(1, self._maps, self._rows, length)]
 
-    def read(self, sentences: DistinctSentences) -> None:
-        """Rank the m-grams of some sentences."""
-        grams = self._mgrams(sentences)
-        places = len(grams.ids) - self._width + 1
-        for start in range(0, places, self._block):
-            end = min(start + self._block, places)
-            words = self._embeddings[grams.ids[start : end + self._width - 1]]
-            values = self._values(np.ascontiguousarray(words.T))
-            self.lists.update(values, grams.merged_counts(start, end), grams, start)
-        starts = np.flatnonzero(grams.counts)
-        for place, counts in enumerate(self._word_counts):
-            counts += weighted_counts(grams.ids[starts + place], grams.counts[starts], len(counts))
-
-    def _mgrams(self, sentences: DistinctSentences) -> MGrams:
-        encoded = sentences.ids
-        lengths = np.maximum(encoded.lengths, self._width)
+    def read(self, sentences: Sequence[Words], encoded: Sentences, times: Ints) -> None:
+        """Rank the m-grams of distinct sentences, each of which occurs some times."""
+        # Laid end to end, each at least as long as the filter; a place is where an m-gram starts.
+        width = self._width
+        lengths = np.maximum(encoded.lengths, width)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         ids = np.full(int(starts[-1]), self._padding, np.int64)
         shift = np.repeat(starts[:-1] - encoded.offsets[:-1], encoded.lengths)
         ids[shift + np.arange(len(encoded.ids))] = encoded.ids
-        counts = np.repeat(sentences.counts, lengths)
-        counts[(starts[1:, None] - np.arange(1, self._width)).ravel()] = 0
-        return MGrams(sentences.words, ids, starts, counts, self._width)
+        counts = np.repeat(times, lengths)
+        counts[(starts[1:, None] - np.arange(1, width)).ravel()] = 0  # not inside a sentence
+
+        def key(_: int, place: int) -> bytes:
+            return ids[place : place + width].tobytes()
+
+        def detection(_: int, place: int, value: float, count: int) -> Detection:
+            number = int(np.searchsorted(starts, place, side="right")) - 1
+            sentence, at = sentences[number], place - int(starts[number])
+            words = tuple(sentence[at : at + width])
+            positions = tuple(range(len(words)))
+            return Detection(words, positions, value, count, (), traced(sentence), at)
+
+        places = len(ids) - width + 1
+        for start in range(0, places, self._block):
+            end = min(start + self._block, places)
+            here = ids[start : end + width - 1]
+            values = self._values(np.ascontiguousarray(self._embeddings[here].T))
+            merged = merged_counts(here, counts[start:end], width)
+            self.lists[0].update(values, merged, key, detection, start)
 
     def _values(self, matrix: Floats) -> Floats:
         """(d, M + m - 1) -> (maps * d, M)."""
@@ -259,15 +237,6 @@ class FirstLayer:
                 np.multiply(matrix[:, i : i + columns], filters[:, i : i + 1], out=product)
                 total += product
         return values.reshape(-1, columns)
-
-    def results(self) -> Iterator[tuple[Detector, list[Detection], float]]:
-        """Every detector with its n-grams and its mean over all m-grams."""
-        counts = self._word_counts
-        words = counts @ self._embeddings.astype(np.float64) / counts[0].sum()  # (m, d)
-        means = np.einsum("id,odi->od", words, self._filters).ravel()
-        for number, mean in enumerate(means.tolist()):
-            detector = Detector(1, *divmod(number, self._rows))
-            yield detector, self.lists.detections(number), mean
 
 
 @dataclass(frozen=True)
@@ -290,22 +259,18 @@ class PooledLayer:
         position = int(self.positions[sentence, map_, row, place])
         key = sentence, row, position  # all maps read the same
         if key not in self._fields:
-            shape = self._own_positions(sentence).shape
-            node = np.ravel_multi_index((map_, row, place), shape)
-            self._fields[key] = self._words_below(sentence, np.array([node]))
+            nodes: Ints = np.array(
+                [np.ravel_multi_index((map_, row, place), self.values.shape[1:])]
+            )
+            layer: PooledLayer | None = self
+            while layer is not None:  # padding is read, but a position of -1 reads nothing
+                below, at = layer.below, layer.positions[sentence]
+                columns = self.ids.shape[1] if below is None else below.values.shape[-1]
+                nodes = np.unique(incoming_edges(at, layer.filters, columns, nodes)[1])
+                layer = below
+            words = np.unique(nodes % self.ids.shape[1])
+            self._fields[key] = words[words < len(self.sentences[sentence])]
         return self._fields[key]
-
-    def _words_below(self, sentence: int, nodes: Ints) -> Ints:
-        length, below = len(self.sentences[sentence]), self.below
-        columns = below._own_positions(sentence).shape[-1] if below else length
-        own = self._own_positions(sentence)
-        read = np.unique(incoming_edges(own, self.filters, columns, nodes)[1])
-        return below._words_below(sentence, read) if below else np.unique(read % length)
-
-    def _own_positions(self, sentence: int) -> Ints:
-        """(o, d', k) of a sentence alone."""
-        positions: Ints = self.positions[sentence]
-        return positions[..., : np.count_nonzero(positions[0, 0] >= 0)]
 
     def key(self, detector: int, place: int) -> Hashable:
         """Ids of the words of the receptive field, and the gaps between them."""
@@ -330,36 +295,34 @@ class HigherLayers:
 
     def __init__(self, predictor: Predictor, layers: Sequence[int], length: int) -> None:
         self._config, self._weights = check_dcnn(predictor), predictor.artifact.weights
-        self._layers = layers
         backend = native if predictor.backend == "native" else reference
         self._layer: Callable[..., tuple[Floats, Ints]] = backend.layer
-        config = self._config
-        sizes = {layer: config.maps[layer - 1] * config.rows(layer) for layer in layers}
-        self._lists = {layer: StrongestLists(size, length) for layer, size in sizes.items()}
-        self._sums = {layer: np.zeros(size) for layer, size in sizes.items()}
-        self._nodes = dict.fromkeys(layers, 0)
+        sizes = [(self._config.maps[layer - 1], self._config.rows(layer)) for layer in layers]
+        self.lists = [
+            StrongestLists(layer, *size, length) for layer, size in zip(layers, sizes, strict=True)
+        ]
 
-    def read(self, sentences: DistinctSentences) -> None:
-        """Rank the nodes of some sentences; those of more than ``MOST_WORDS`` are skipped."""
-        for indices in batches(sentences.ids.lengths):
-            pooled, counts = self.pool(sentences, indices), sentences.counts[indices]
-            for number in self._layers:
-                layer = pooled[number - 1]
+    def read(self, sentences: Sequence[Words], encoded: Sentences, times: Ints) -> None:
+        """Rank the nodes of distinct sentences; those of more than ``MOST_WORDS`` are skipped."""
+        for indices in batches(encoded.lengths):
+            pooled, counts = self.pool(sentences, encoded, indices), times[indices]
+            for lists in self.lists:
+                layer = pooled[lists.layer - 1]
                 values = np.moveaxis(layer.values, 0, 2)  # (o, d', B, K)
                 values = values.reshape(values.shape[0] * values.shape[1], -1)
                 # 0 past a sentence's own k.
                 each = np.where(layer.positions[:, 0, 0] >= 0, counts[:, None], 0).ravel()
-                self._lists[number].update(values, each, layer)
-                self._sums[number] += values @ each.astype(np.float64)
-                self._nodes[number] += int(each.sum())
+                lists.update(values, each, layer.key, layer.detection)
 
-    def pool(self, sentences: DistinctSentences, indices: Ints) -> list[PooledLayer]:
+    def pool(
+        self, sentences: Sequence[Words], encoded: Sentences, indices: Ints
+    ) -> list[PooledLayer]:
         """Run the layers on some of the sentences."""
-        ids, lengths = sentences.ids.padded(indices, UNKNOWN)
-        words = [sentences.words[i] for i in indices.tolist()]
+        ids, lengths = encoded.padded(indices, UNKNOWN)
+        words = [sentences[i] for i in indices.tolist()]
         x = self._weights["embeddings"][ids].transpose(0, 2, 1)[:, None]  # (B, 1, d, s)
         valid, pooled, below = lengths, [], None
-        for number in range(self._layers[-1]):
+        for number in range(self.lists[-1].layer):
             k = reference.dynamic_k(lengths, number + 1, self._config.depth, self._config.k_top)
             filters = self._weights[f"layers.{number}.filters"]
             bias = self._weights[f"layers.{number}.bias"]
@@ -368,16 +331,6 @@ class HigherLayers:
             pooled.append(below)
             valid = k
         return pooled
-
-    def results(self) -> Iterator[tuple[Detector, list[Detection], float]]:
-        """Every detector with its n-grams and its mean over all nodes."""
-        for layer in self._layers:
-            if not self._nodes[layer]:  # every sentence was too long
-                continue
-            means = self._sums[layer] / self._nodes[layer]
-            for number, mean in enumerate(means.tolist()):
-                detector = Detector(layer, *divmod(number, self._config.rows(layer)))
-                yield detector, self._lists[layer].detections(number), mean
 
 
 def check_dcnn(predictor: Predictor) -> DCNNConfig:
@@ -429,15 +382,10 @@ def rank_corpus(
     progress: Progress | None = None,
     chunk: int = CHUNK,
 ) -> RankedCorpus:
-    """Rank the n-grams of a corpus for every detector of some layers.
+    """Rank the ``top`` n-grams, or more, of a corpus for every detector of some layers, ascending.
 
-    Args:
-        sentences: as words; empty ones are skipped.
-        predictor: a DCNN.
-        layers: which layers, from 1, ascending.
-        top: least number of n-grams per detector.
-        progress: called with the number of sentences read so far.
-        chunk: sentences read together; it changes no result.
+    ``progress`` is called with the number of sentences read so far; ``chunk``, the sentences read
+    together, changes no result.
     """
     vocabulary = predictor.artifact.encoder.vocabulary
     counts = np.zeros(len(vocabulary), np.int64)
@@ -456,14 +404,14 @@ def rank_corpus(
             ids = np.array(vocabulary.ids(chain.from_iterable(found)), np.int32)
             lengths = np.array([len(words) for words in found])
             each = np.array(list(found.values()))
-            distinct = DistinctSentences(list(found), Sentences.from_flat(ids, lengths), each)
-            counts += weighted_counts(ids, np.repeat(each, lengths), len(counts))
+            distinct, encoded = list(found), Sentences.from_flat(ids, lengths)
+            np.add.at(counts, ids, np.repeat(each, lengths))
             for one in passes:
-                one.read(distinct)
+                one.read(distinct, encoded, each)
         if progress is not None:
             progress(read)
+    results = [item for one in passes for lists in one.lists for item in lists.results()]
     known = [i for i in np.flatnonzero(counts).tolist() if i != UNKNOWN]
-    results = [item for one in passes for item in one.results()] if present else []
     return RankedCorpus(
         detections={detector: detections for detector, detections, _ in results},
         means={detector: mean for detector, _, mean in results},
@@ -484,8 +432,3 @@ def _chunks(sentences: Iterable[Words], most: int) -> Iterator[list[Words]]:
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-def weighted_counts(ids: Ints, counts: Ints, size: int) -> NDArray[np.int64]:
-    """How often each id occurs; sums of whole numbers below 2**53 are exact."""
-    return np.bincount(ids, counts, minlength=size).astype(np.int64)

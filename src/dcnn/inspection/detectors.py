@@ -4,10 +4,8 @@
     >>> for detector in index.find("not"):
     ...     print(index.name(detector), *index.top(detector), sep=" | ")
 
-What a detector and its n-grams are: ``detector_ranking``, which reads the corpus once, some
-thousand sentences at a time. What is said here about an n-gram refers to the sentence of its first
-occurrence: the contributions of its words to the detector's value, and its own contribution to the
-logits. Both are exact (``attribution``).
+What is said about an n-gram refers to the sentence of its first occurrence in the corpus: the exact
+contributions of its words to the detector's value, and its own to the logits (``attribution``).
 
 A detector is named after its distinctive words. A word that is common everywhere is common among a
 detector's n-grams too, so words are scored by the log-odds of the word among the n-grams against
@@ -21,26 +19,16 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import log, sqrt
 from typing import Any
 
 import numpy as np
 
-from dcnn.artifact import Artifact, Label
+from dcnn.artifact import Label
 from dcnn.errors import DataError, UserError
-from dcnn.inspection.attribution import fewest_words, logit_coefficients, node_word_contributions
-from dcnn.inspection.detector_ranking import (
-    MOST_WORDS,
-    NAMED_BY,
-    NAMED_BY_HIGHER,
-    Detection,
-    Detector,
-    Progress,
-    RankedCorpus,
-    check_dcnn,
-    rank_corpus,
-)
+from dcnn.inspection import attribution, detector_ranking
+from dcnn.inspection.detector_ranking import NAMED_BY, NAMED_BY_HIGHER, Detection, Detector
 from dcnn.inspection.explanation import class_number
 from dcnn.inspection.trace import Doubles, Trace, trace_sentence
 from dcnn.predictor import Predictor
@@ -142,46 +130,6 @@ def name_by_words(words: Sequence[WordScore], width: int | None, unit: str = "wo
     return " ".join(at) + (f", anywhere {elsewhere}" if elsewhere else "")
 
 
-class _Occurrences:
-    """The n-grams in the sentences of their first occurrence, which are traced again."""
-
-    def __init__(self, artifact: Artifact) -> None:
-        self._weights, self._vocabulary = artifact.weights, artifact.encoder.vocabulary
-        self.width = int(self._weights["layers.0.filters"].shape[-1])
-        self._trace = lru_cache(CACHED_TRACES)(lambda words: trace_sentence(artifact, words))
-
-    def strongest_words(self, detector: Detector, found: Detection) -> tuple[int, ...]:
-        """Positions of the fewest words that contribute half of what makes the value large."""
-        if detector.layer > 1:
-            trace: Trace = self._trace(found.sentence)
-            shape = trace.values(detector.layer).shape
-            node = np.ravel_multi_index((detector.map, detector.row, found.column), shape)
-            return fewest_words(node_word_contributions(trace, detector.layer, np.array([node]))[0])
-        ids = self._vocabulary.ids(found.words)
-        filters = self._weights["layers.0.filters"][detector.map, 0, detector.row]
-        contributions = self._weights["embeddings"][ids, detector.row] * filters[: len(ids)]
-        return fewest_words(contributions.astype(np.float64))
-
-    def contributions(self, detector: Detector, found: Detection) -> Doubles:
-        """(classes,) of the n-gram to each logit; 0 if pooling dropped it."""
-        trace: Trace = self._trace(found.sentence)
-        contributions = np.zeros(len(trace.classes))
-        layer, row, place, slope = trace.layers[detector.layer - 1], detector.row, found.column, 1.0
-        if detector.layer == 1:
-            # Rows before folding; an m-gram that starts at a word is at the column of its end.
-            row %= layer.bias.shape[1]
-            kept = np.flatnonzero(layer.positions[detector.map, row] == place + self.width - 1)
-            if not len(kept):
-                return contributions
-            place = int(kept[0])
-            slope = layer.gains[detector.map, row, place]
-        node = np.ravel_multi_index((detector.map, row, place), layer.values.shape)
-        of_row = logit_coefficients(trace, range(len(trace.classes)), detector.layer, row)
-        at = of_row.nodes == node
-        contributions[of_row.outputs[at]] = of_row.values[at] * slope * found.value
-        return contributions
-
-
 @dataclass(frozen=True)
 class DescribedNGram:
     """An n-gram of the corpus that activates a detector; see ``Detection``."""
@@ -195,12 +143,9 @@ class DescribedNGram:
 
 
 @dataclass(frozen=True)
-class DetectorDescription:
+class DetectorDescription(Detector):
     """A detector and the n-grams of the corpus that activate it most."""
 
-    layer: int
-    map: int
-    row: int
     name: str
     mean: float  # of its values over the corpus
     weak: bool  # whether its values vary little compared with those of its layer
@@ -214,12 +159,14 @@ class DetectorIndex:
     Methods raise ``UserError`` for a detector that does not exist or was not ranked.
     """
 
-    def __init__(self, predictor: Predictor, corpus: RankedCorpus, shown: int) -> None:
+    def __init__(
+        self, predictor: Predictor, corpus: detector_ranking.RankedCorpus, shown: int
+    ) -> None:
         self.predictor, self.corpus = predictor, corpus
         self.shown = shown  # n-grams per detector in ``top``
-        self._word_scores: dict[Detector, list[WordScore]] = {}
+        self._distinctive_words: dict[Detector, list[WordScore]] = {}
         self._class_contributions: dict[Detector, tuple[float, ...]] = {}
-        self._occurrences = _Occurrences(predictor.artifact)
+        self._trace = lru_cache(CACHED_TRACES)(partial(trace_sentence, predictor.artifact))
 
     @property
     def detectors(self) -> Sequence[Detector]:
@@ -234,7 +181,21 @@ class DetectorIndex:
     def top(self, detector: Detector) -> Sequence[Detection]:
         """The distinct n-grams with its largest values, the largest first."""
         found = self._detections(detector)[: self.shown]
-        return [self._with_strongest_words(detector, one) for one in found]
+        return [replace(one, strongest=self.strongest_words(detector, one)) for one in found]
+
+    def strongest_words(self, detector: Detector, found: Detection) -> tuple[int, ...]:
+        """Positions of the fewest words that contribute half of what makes the value large."""
+        if detector.layer > 1:
+            trace: Trace = self._trace(found.sentence)
+            shape = trace.values(detector.layer).shape
+            node = np.ravel_multi_index((detector.map, detector.row, found.column), shape)
+            words = attribution.node_word_contributions(trace, detector.layer, np.array([node]))
+            return attribution.fewest_words(words[0])
+        weights = self.predictor.artifact.weights
+        ids = self.predictor.artifact.encoder.vocabulary.ids(found.words)
+        filters = weights["layers.0.filters"][detector.map, 0, detector.row, : len(ids)]
+        contributions = weights["embeddings"][ids, detector.row] * filters
+        return attribution.fewest_words(contributions.astype(np.float64))
 
     def name(self, detector: Detector) -> str:
         """Its distinctive words; see ``dcnn.inspection.detectors``.
@@ -242,35 +203,34 @@ class DetectorIndex:
         ``_ _ not _ _ _ _`` is "not" as the third word of seven; words without a fixed place come
         after it, or alone. Above the first layer words have no fixed places.
         """
-        width = self._occurrences.width if detector.layer == 1 else None
+        width = (
+            detector_ranking.check_dcnn(self.predictor).widths[0] if detector.layer == 1 else None
+        )
         return name_by_words(self.distinctive_words(detector), width, self.unit)
 
     def distinctive_words(self, detector: Detector) -> Sequence[WordScore]:
-        """The words of ``word_scores`` that are there by more than chance."""
-        return distinctive(self.word_scores(detector), len(self._naming(detector)))
-
-    def word_scores(self, detector: Detector) -> Sequence[WordScore]:
-        """The words of its n-grams (above the first layer, the strongest), best first."""
-        if detector not in self._word_scores:
+        """The words that its n-grams (above the first layer, the strongest words) have most."""
+        if detector not in self._distinctive_words:
+            # No more n-grams than that takes, however many are shown.
+            count = NAMED_BY if detector.layer == 1 else NAMED_BY_HIGHER
             ngrams = []
-            for found in self._naming(detector):
+            for found in self._detections(detector)[:count]:
                 words = list(zip(found.positions, found.words, strict=True))
                 if detector.layer > 1:
-                    strongest = self._occurrences.strongest_words(detector, found)
+                    strongest = self.strongest_words(detector, found)
                     words = [(position, word) for position, word in words if position in strongest]
                 ngrams.append(words)
             scores = score_words(ngrams, self.corpus.words, self.corpus.total)
-            self._word_scores[detector] = scores
-        return self._word_scores[detector]
+            self._distinctive_words[detector] = distinctive(scores, len(ngrams))
+        return self._distinctive_words[detector]
 
     def by_distinctiveness(self) -> Sequence[Detector]:
         """All detectors, those first whose words are most distinctive; weak ones last."""
+        words = {detector: self.distinctive_words(detector) for detector in self.corpus.detections}
+        return self._best_first({one: of[0].z_score if of else 0.0 for one, of in words.items()})
 
-        def clearest(detector: Detector) -> tuple[bool, float]:
-            words = self.distinctive_words(detector)
-            return not self.is_weak(detector), words[0].z_score if words else 0.0
-
-        return sorted(self.corpus.detections, key=clearest, reverse=True)
+    def _best_first(self, scores: dict[Detector, float]) -> list[Detector]:
+        return sorted(scores, key=lambda one: (not self.is_weak(one), scores[one]), reverse=True)
 
     def is_weak(self, detector: Detector) -> bool:
         """Whether its span is below a tenth of the widest in its layer.
@@ -305,9 +265,8 @@ class DetectorIndex:
         for detector in self.corpus.detections:
             found = {w.word: w.z_score for w in self.distinctive_words(detector)}
             if all(word in found for word in words):
-                score = min(found[word] for word in words)
-                scores[detector] = (not self.is_weak(detector), score)
-        return sorted(scores, key=scores.__getitem__, reverse=True)
+                scores[detector] = min(found[word] for word in words)
+        return self._best_first(scores)
 
     def for_class(self, label: Label) -> Sequence[SelectedDetector]:
         """All detectors by their contribution to a class, the largest first.
@@ -338,12 +297,31 @@ class DetectorIndex:
         are too long to be traced are left out.
         """
         shown = self._detections(detector)[: min(self.shown, NAMED_BY)]
-        contributions = [
-            self._occurrences.contributions(detector, found) for found in shown if found.sentence
-        ]
-        if self.predictor.multi_label:
-            return [logits.tolist() for logits in contributions]
-        return [(logits - logits.mean()).tolist() for logits in contributions]
+        found = [self.logit_contributions(detector, one) for one in shown if one.sentence]
+        if not self.predictor.multi_label:
+            found = [logits - logits.mean() for logits in found]
+        return [logits.tolist() for logits in found]
+
+    def logit_contributions(self, detector: Detector, found: Detection) -> Doubles:
+        """(classes,) of one n-gram; 0 if pooling dropped it."""
+        trace: Trace = self._trace(found.sentence)
+        contributions = np.zeros(len(trace.classes))
+        layer, row, place, slope = trace.layers[detector.layer - 1], detector.row, found.column, 1.0
+        if detector.layer == 1:
+            # Rows before folding; an m-gram that starts at a word is at the column of its end.
+            row %= layer.bias.shape[1]
+            end = place + layer.filters.shape[-1] - 1
+            kept = np.flatnonzero(layer.positions[detector.map, row] == end)
+            if not len(kept):
+                return contributions
+            place = int(kept[0])
+            slope = layer.gains[detector.map, row, place]
+        node = np.ravel_multi_index((detector.map, row, place), layer.values.shape)
+        classes = range(len(trace.classes))
+        of_row = attribution.logit_coefficients(trace, classes, detector.layer, row)
+        at = of_row.nodes == node
+        contributions[of_row.outputs[at]] = of_row.values[at] * slope * found.value
+        return contributions
 
     def for_text(self, text: str) -> Sequence[SelectedDetector]:
         """The detectors by their activation on an example, the strongest first.
@@ -359,12 +337,11 @@ class DetectorIndex:
         if not words:
             raise UserError("the text has no words, so no detector can react; give at least one")
         layers = sorted({detector.layer for detector in self.corpus.detections})
+        here = detector_ranking.rank_corpus([words], self.predictor, layers, 1).detections
         selected = []
-        for detector, (found, *_) in rank_corpus(
-            [words], self.predictor, layers, 1
-        ).detections.items():
+        for detector, (found, *_) in here.items():
             span, above = self.span(detector), found.value - self.corpus.means[detector]
-            detection = self._with_strongest_words(detector, found)
+            detection = replace(found, strongest=self.strongest_words(detector, found))
             strength = above / span if span > 0 else 0.0
             selected.append(SelectedDetector(detector, detection=detection, strength=strength))
         return sorted(selected, key=lambda one: (self.is_weak(one.detector), -one.strength))
@@ -388,18 +365,14 @@ class DetectorIndex:
         """One detector as plain values."""
         names = map(str, self.predictor.classes)
         return DetectorDescription(
-            layer=detector.layer,
-            map=detector.map,
-            row=detector.row,
+            **vars(detector),
             name=self.name(detector),
             mean=self.corpus.means[detector],
             weak=self.is_weak(detector),
             contributions=dict(zip(names, self.class_contributions(detector), strict=True)),
             top=tuple(
-                DescribedNGram(
-                    str(one), one.words, one.positions, one.strongest, one.value, one.count
-                )
-                for one in self.top(detector)
+                DescribedNGram(str(n), n.words, n.positions, n.strongest, n.value, n.count)
+                for n in self.top(detector)
             ),
         )
 
@@ -411,13 +384,6 @@ class DetectorIndex:
                 f"{known[0]} to {known[-1]} (layer:map:row)"
             )
         return self.corpus.detections[detector]
-
-    def _naming(self, detector: Detector) -> list[Detection]:
-        """The n-grams that name it: no more than that takes, however many are shown."""
-        return self._detections(detector)[: NAMED_BY if detector.layer == 1 else NAMED_BY_HIGHER]
-
-    def _with_strongest_words(self, detector: Detector, found: Detection) -> Detection:
-        return replace(found, strongest=self._occurrences.strongest_words(detector, found))
 
 
 def known_words(predictor: Predictor, text: str) -> list[str]:
@@ -450,7 +416,7 @@ def rank_detectors(
     texts: Iterable[str],
     top: int = 5,
     layers: Sequence[int] | None = None,
-    progress: Progress | None = None,
+    progress: detector_ranking.Progress | None = None,
 ) -> DetectorIndex:
     """Rank the n-grams of a corpus for every detector, in one pass and bounded memory.
 
@@ -466,7 +432,7 @@ def rank_detectors(
         UserError: the model is no DCNN, has no such layer, or no text has a word.
         DataError: a text is not a string.
     """
-    config = check_dcnn(predictor)
+    config = detector_ranking.check_dcnn(predictor)
     if not 1 <= top <= MOST_SHOWN:
         raise UserError(f"top={top} must be from 1 to {MOST_SHOWN:,}")
     chosen = sorted(set(range(1, config.depth + 1) if layers is None else layers))
@@ -474,12 +440,13 @@ def rank_detectors(
         raise UserError(f"layers={chosen} must be one or more from 1 to {config.depth}")
     encoder = predictor.artifact.encoder
     sentences = (encoder.tokenizer(text) for text in _checked(texts))
-    ranked = rank_corpus(sentences, predictor, chosen, top, progress)
+    ranked = detector_ranking.rank_corpus(sentences, predictor, chosen, top, progress)
     if not ranked.sentences:
         raise UserError("the corpus has no text with a word in it; give at least one")
     if not ranked.detections:
         raise UserError(
-            f"every text of the corpus has more than {MOST_WORDS:,} {encoder.unit}s, too many for "
-            "layers above the first; split them, for instance into sentences"
+            f"every text of the corpus has more than {detector_ranking.MOST_WORDS:,} "
+            f"{encoder.unit}s, too many for layers above the first; split them, for instance into "
+            "sentences"
         )
     return DetectorIndex(predictor, ranked, top)

@@ -20,11 +20,11 @@ from dcnn.artifact import Label
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
 from dcnn.inspection import attribution
-from dcnn.inspection.attribution import Coefficients, NGram
+from dcnn.inspection.attribution import Coefficients, ExplainedClass, NGram
 from dcnn.inspection.feature_graph import FeatureGraph, build_graph
 from dcnn.inspection.picture import Picture, make_picture
-from dcnn.inspection.render import graph_writer
-from dcnn.inspection.trace import Doubles, Trace, trace_sentence
+from dcnn.inspection.render import GRAPH_WRITERS, choose_writer
+from dcnn.inspection.trace import Doubles, trace_sentence
 from dcnn.predictor import Prediction, Predictor, checked_texts
 from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 
@@ -70,13 +70,10 @@ class DescribedWord:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(ExplainedClass):
     """The explanation of one class of one text."""
 
     prediction: Prediction
-    of_class: int  # number of the class
-    trace: Trace
-    attributions: tuple[float, ...]  # of every word for the class; see ``attribution``
     ngrams: tuple[NGram, ...]  # of the strongest topmost nodes, the largest attribution first
     deletions: tuple[Deletion, ...]  # of every word
     unknown: tuple[int, ...]  # positions of the words outside the vocabulary
@@ -93,21 +90,6 @@ class Explanation:
         return self.trace.words
 
     @property
-    def label(self) -> Label:
-        """The class that is explained."""
-        return self.trace.classes[self.of_class]
-
-    @property
-    def logit(self) -> float:
-        """Of the class that is explained."""
-        return float(self.trace.logits[self.of_class])
-
-    @property
-    def biases(self) -> float:
-        """The contribution of the biases of all nodes and of the root; the rest is the words'."""
-        return self.logit - sum(self.attributions)
-
-    @property
     def changes(self) -> list[Deletion]:
         """The deletions that change the label."""
         return [deletion for deletion in self.deletions if deletion.changes]
@@ -121,8 +103,17 @@ class Explanation:
         return attribution.phrase_attribution(self.trace, self.of_class, positions)
 
     def closest_choices(self, count: int | None = None) -> list[PoolingChoice]:
-        """The pooled values closest to being dropped, the closest first."""
-        return closest_choices(self.trace, count)
+        """The pooled values closest to being dropped, the closest first; all without ``count``."""
+        choices = []
+        for number, layer in enumerate(self.trace.layers, start=1):
+            if not np.isfinite(layer.margins[0, 0, 0]):  # nothing was dropped
+                continue
+            for place in np.argsort(layer.margins, axis=None, kind="stable")[:count]:
+                map_, row, _ = at = np.unravel_index(place, layer.margins.shape)
+                position, rival = int(layer.positions[at]), int(layer.rivals[map_, row])
+                margin = float(layer.margins[at])
+                choices.append(PoolingChoice(number, int(map_), int(row), position, rival, margin))
+        return sorted(choices, key=lambda choice: choice.margin)[:count]
 
     def picture(self) -> Picture:
         """The part of the graph that contributes most."""
@@ -137,7 +128,7 @@ class Explanation:
             StorageError: the disk refused.
         """
         path = Path(path)
-        content = graph_writer(path)(self.trace, self.of_class)
+        content = choose_writer(path, GRAPH_WRITERS)(self.trace, self.of_class)
         with write_atomically(path) as stream:
             stream.write(content)
 
@@ -254,23 +245,6 @@ def deletions(predictor: Predictor, words: Sequence[str], of_class: int = 0) -> 
     ]
 
 
-def closest_choices(trace: Trace, count: int | None = None) -> list[PoolingChoice]:
-    """The first ``count`` pooled values of rows that dropped something, the smallest margin first.
-
-    All of them without ``count``.
-    """
-    choices = []
-    for number, layer in enumerate(trace.layers, start=1):
-        if not np.isfinite(layer.margins[0, 0, 0]):
-            continue
-        for place in np.argsort(layer.margins, axis=None, kind="stable")[:count]:
-            map_, row, _ = at = np.unravel_index(place, layer.margins.shape)
-            position, rival = int(layer.positions[at]), int(layer.rivals[map_, row])
-            margin = float(layer.margins[at])
-            choices.append(PoolingChoice(number, int(map_), int(row), position, rival, margin))
-    return sorted(choices, key=lambda choice: choice.margin)[:count]
-
-
 @dataclass(frozen=True)
 class DetectorChange:
     """A row of a topmost map, in both sentences."""
@@ -282,11 +256,6 @@ class DetectorChange:
     # Of every word of each sentence to that; the rest is biases.
     word_contributions: tuple[tuple[float, ...], tuple[float, ...]]
     name: str = ""  # words of a corpus that activate it, if they are known
-
-    @property
-    def difference(self) -> float:
-        """The second contribution less the first."""
-        return self.contributions[1] - self.contributions[0]
 
 
 @dataclass(frozen=True)

@@ -6,28 +6,27 @@ a node is computed from the two rows that are summed. The nodes of the topmost l
 the one root. Nodes without a path to the root are left out: the logits do not depend on them.
 
 Nodes and edges are arrays, since the graph of a sentence of twenty words has tens of thousands of
-edges. As node-link data:
-
-    graph   classes, bias and logits (one number per class), words
-    nodes   id, layer, row, map, position, value, margin; in layer 0 also word
-    edges   source, target, weight; into the root also contribution (one number per class)
-
-A margin is null where nothing was dropped, and in layer 0. The root is in the layer above the
-topmost one and has null for the rest. The weight of an edge into the root is that of the predicted
-class.
+edges. In the node-link data a margin is null where nothing was dropped, and in layer 0. The root is
+in the layer above the topmost one and has null for the rest. The weight of an edge into the root is
+that of the predicted class.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcnn.errors import needs_extra
 from dcnn.inspection.trace import Floats, Trace
 from dcnn.text.vocabulary import Ints
 
+Records = np.recarray[Any, Any]  # each field is an array too: ``nodes.layer``
+NODE = dict.fromkeys(("layer", "map", "row", "position"), "i8") | {"value": "f4", "margin": "f4"}
+EDGE = {"source": "i8", "target": "i8", "weight": "f4"}
 ROOT = "root"
 NODE_FIELDS = ("layer", "row", "map", "position", "value", "margin", "id")
 
@@ -35,17 +34,11 @@ NODE_FIELDS = ("layer", "row", "map", "position", "value", "margin", "id")
 def incoming_edges(
     positions: Ints, filters: Floats, columns: int, nodes: Ints
 ) -> tuple[Ints, Ints, Floats]:
-    """The edges into some nodes of a layer, ordered by target.
+    """The edges into some nodes, (T,) numbers in a flattened layer, ordered by target.
 
-    Args:
-        positions: (o, d', k) columns that the layer pooled.
-        filters: (o, n, d, m) of the layer.
-        columns: of the layer below, which has shape (n, d, columns).
-        nodes: (T,) numbers of nodes in the flattened layer.
-
-    Returns:
-        (E,) target as an index into ``nodes``, (E,) source as a number of the flattened layer
-        below, and (E,) the filter's weight between them.
+    The layer pooled ``positions`` (o, d', k) with ``filters`` (o, n, d, m); the one below has shape
+    (n, d, columns). Returns (E,) target as an index into ``nodes``, (E,) source as a number of the
+    flattened layer below, and (E,) the filter's weight between them.
     """
     maps_below, rows_below, width = filters.shape[1:]
     _, rows, kept = positions.shape
@@ -62,39 +55,14 @@ def incoming_edges(
 
 
 @dataclass(frozen=True)
-class Nodes:
-    """All nodes but the root, N of them, each array (N,), from layer 0 to the topmost."""
-
-    layer: Ints  # 0 is the sentence matrix
-    map: Ints  # 0 in layer 0
-    row: Ints
-    position: Ints  # column of the convolution that was pooled; in layer 0 the word
-    value: Floats  # after tanh; in layer 0 of the word's embedding
-    margin: Floats  # above the largest value dropped; infinite if none was, and in layer 0
-
-    def __len__(self) -> int:
-        return len(self.layer)
-
-
-@dataclass(frozen=True)
-class Edges:
-    """All edges but those into the root, E of them, each array (E,), ordered by target."""
-
-    source: Ints  # number of the lower node
-    target: Ints  # number of the higher node
-    weight: Floats  # the filter's weight between them
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-
-@dataclass(frozen=True)
 class FeatureGraph:
-    """The graph of one sentence."""
+    """The graph of one sentence, with arrays of records; the root and its edges are implied."""
 
     trace: Trace
-    nodes: Nodes  # but the root; the last are all topmost nodes, in the trace's order
-    edges: Edges  # but those into the root
+    # ``NODE``, from layer 0 to the topmost, whose nodes are all there, in the trace's order. Of
+    # layer 0 the position is the word, and the margin is infinite, as where nothing was dropped.
+    nodes: Records
+    edges: Records  # ``EDGE``, with numbers of nodes, ordered by target
 
 
 def build_graph(trace: Trace) -> FeatureGraph:
@@ -103,78 +71,69 @@ def build_graph(trace: Trace) -> FeatureGraph:
     found = []  # the edges into each layer of them
     for number in range(trace.depth, 0, -1):
         below, layer = trace.values(number - 1), trace.layers[number - 1]
-        edges = incoming_edges(layer.positions, layer.filters, below.shape[-1], nodes[-1])
+        found.append(incoming_edges(layer.positions, layer.filters, below.shape[-1], nodes[-1]))
         read = np.zeros(below.size, bool)
-        read[edges[1]] = True
+        read[found[-1][1]] = True
         nodes.append(np.flatnonzero(read))
-        found.append(edges)
     nodes.reverse()
     first = np.cumsum([0, *map(len, nodes)])  # number of each layer's first node
-    sources, targets, weights = [], [], []
+    edges = []
     for number, (target, source, weight) in enumerate(reversed(found), start=1):
         graph_number = np.zeros(trace.values(number - 1).size, np.int64)
         graph_number[nodes[number - 1]] = np.arange(first[number - 1], first[number])
-        sources.append(graph_number[source])
-        targets.append(target + first[number])
-        weights.append(weight)
-    edges_of_graph = Edges(*map(np.concatenate, (sources, targets, weights)))
-    return FeatureGraph(trace, _nodes(trace, nodes), edges_of_graph)
+        edges.append((graph_number[source], target + first[number], weight))
+    return FeatureGraph(trace, _records(NODE, _node_columns(trace, nodes)), _records(EDGE, edges))
 
 
-def _nodes(trace: Trace, nodes: Sequence[Ints]) -> Nodes:
-    columns = []
+def _records(fields: Any, parts: Iterable[tuple[NDArray[Any], ...]]) -> Records:
+    """Records from the columns of each layer."""
+    columns = map(np.concatenate, zip(*parts, strict=True))
+    return np.rec.fromarrays(list(columns), np.dtype(list(fields.items())))
+
+
+def _node_columns(trace: Trace, nodes: Sequence[Ints]) -> Iterator[tuple[NDArray[Any], ...]]:
     for number, of_layer in enumerate(nodes):
-        map_, row, place = at = np.unravel_index(of_layer, trace.values(number).shape)
+        values = trace.values(number)
+        map_, row, place = at = np.unravel_index(of_layer, values.shape)
         position: Ints = place
         margin = np.full(len(of_layer), np.inf, np.float32)
         if number:
             layer = trace.layers[number - 1]
             position, margin = layer.positions[at], layer.margins[at]
-        layers = np.full(len(of_layer), number)
-        columns.append((layers, map_, row, position, trace.values(number)[at], margin))
-    return Nodes(*map(np.concatenate, zip(*columns, strict=True)))
+        yield np.full(len(of_layer), number), map_, row, position, values[at], margin
 
 
 def to_node_link(graph: FeatureGraph) -> dict[str, Any]:
     """Plain values that ``networkx.node_link_graph(data, edges="edges")`` reads."""
-    trace, nodes, edges = graph.trace, graph.nodes, graph.edges
-    arrays = (nodes.layer, nodes.row, nodes.map, nodes.position, nodes.value)
-    columns = [array.tolist() for array in arrays]
-    margins = [margin if np.isfinite(margin) else None for margin in nodes.margin.tolist()]
-    layers, rows, maps, positions, _ = columns
-    ids = list(map("{}:{}:{}:{}".format, layers, maps, rows, positions))
-    described: list[dict[str, Any]] = [
-        dict(zip(NODE_FIELDS, values, strict=True))
-        for values in zip(*columns, margins, ids, strict=True)
+    trace = graph.trace
+    ids, nodes = [], []
+    for layer, map_, row, position, value, margin in graph.nodes.tolist():
+        ids.append(f"{layer}:{map_}:{row}:{position}")
+        known = margin if isfinite(margin) else None
+        described = layer, row, map_, position, value, known, ids[-1]
+        nodes.append(dict(zip(NODE_FIELDS, described, strict=True)))
+        if layer == 0:
+            nodes[-1]["word"] = trace.words[position]
+    nodes.append({"layer": trace.depth + 1, **dict.fromkeys(NODE_FIELDS[1:-1]), "id": ROOT})
+    edges: list[dict[str, Any]] = [
+        {"weight": weight, "source": ids[source], "target": ids[target]}
+        for source, target, weight in graph.edges.tolist()
     ]
-    for node in described[: layers.count(0)]:
-        node["word"] = trace.words[node["position"]]
-    root = {"layer": trace.depth + 1, **dict.fromkeys(NODE_FIELDS[1:-1]), "id": ROOT}
     weights = trace.head_weight[int(trace.logits.argmax())].tolist()
     contributions = trace.contributions.T.tolist()
-    between = (array.tolist() for array in (edges.weight, edges.source, edges.target))
-    into_root = zip(weights, contributions, ids[-len(weights) :], strict=True)
-    return {
-        "directed": True,
-        "multigraph": False,
-        "graph": {
-            "classes": list(trace.classes),
-            "bias": trace.head_bias.tolist(),
-            "logits": trace.logits.tolist(),
-            "words": list(trace.words),
-        },
-        "nodes": [*described, root],
-        "edges": [
-            *(
-                {"weight": weight, "source": ids[source], "target": ids[target]}
-                for weight, source, target in zip(*between, strict=True)
-            ),
-            *(
-                {"weight": weight, "contribution": amounts, "source": source, "target": ROOT}
-                for weight, amounts, source in into_root
-            ),
-        ],
+    edges += [
+        {"weight": weight, "contribution": contribution, "source": source, "target": ROOT}
+        for weight, contribution, source in zip(
+            weights, contributions, ids[-len(weights) :], strict=True
+        )
+    ]
+    about = {
+        "classes": list(trace.classes),
+        "bias": trace.head_bias.tolist(),
+        "logits": trace.logits.tolist(),
+        "words": list(trace.words),
     }
+    return {"directed": True, "multigraph": False, "graph": about, "nodes": nodes, "edges": edges}
 
 
 def to_json(graph: FeatureGraph) -> bytes:

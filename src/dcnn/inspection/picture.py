@@ -4,8 +4,8 @@ The strongest contributions to a class, for it and against it, are followed down
 edges that contribute most are kept. The rows of a word are one node here, since a reader looks for
 the word. The picture is a part of the graph, so its caption states its share of the logit.
 
-The layout has the words at the bottom, the layers above them and the root on top, in pixels from
-the upper left corner. SVG, PNG and the page of the server are drawn from the same layout.
+The layout, in pixels from the upper left corner, has the words at the bottom, the layers above them
+and the root on top. SVG, PNG and the page of the server are drawn from it.
 """
 
 import textwrap
@@ -18,9 +18,8 @@ from math import isfinite, sqrt
 
 import numpy as np
 
-from dcnn.artifact import Label
 from dcnn.inspection import attribution
-from dcnn.inspection.attribution import Coefficients, ContributingEdges
+from dcnn.inspection.attribution import Coefficients, ContributingEdges, ExplainedClass
 from dcnn.inspection.feature_graph import ROOT
 from dcnn.inspection.trace import Doubles, Trace
 from dcnn.ops.reference import sigmoid, softmax
@@ -81,26 +80,13 @@ class PictureEdge:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Picture(ExplainedClass):
     """What is drawn of a sentence for a class."""
 
-    trace: Trace
-    of_class: int
-    attributions: tuple[float, ...]  # of every word, over the whole graph
     nodes: tuple[PictureNode, ...]  # from the first layer to the topmost
     edges: tuple[PictureEdge, ...]  # between words, nodes and root
     node_contributions: float  # sum over the drawn topmost nodes
     path_contributions: float  # sum over the drawn paths, from a word to the root
-
-    @property
-    def label(self) -> Label:
-        """The class."""
-        return self.trace.classes[self.of_class]
-
-    @property
-    def logit(self) -> float:
-        """Of the class."""
-        return float(self.trace.logits[self.of_class])
 
     @property
     def share(self) -> float:
@@ -115,31 +101,26 @@ def make_picture(
     chosen = np.sort(attribution.strongest_nodes(trace, of_class, top))
     weights = trace.head_weight[of_class, chosen].astype(np.float64)
     front = Coefficients(trace.depth, chosen, np.zeros_like(chosen), weights)
-    contributions = front.contributions(trace)
-    drawn = [
-        PictureEdge(node_id(trace, trace.depth, node), ROOT, amount)
-        for node, amount in zip(chosen.tolist(), contributions.tolist(), strict=True)
-    ]
-    numbers: list[tuple[int, int]] = []  # layer and number of every drawn node
+    nodes = _picture_nodes(trace, front)
+    drawn = [PictureEdge(node.id, ROOT, node.contribution) for node in nodes]
+    node_contributions = float(front.contributions(trace).sum())
     for layer in range(trace.depth, 0, -1):
-        numbers += [(layer, node) for node in front.nodes.tolist()]
         keep = partial(_strongest_edges, trace, layer, edges)
         below, followed = attribution.backward_step(trace, front, keep)
         targets, sources, amounts, _ = _joined(trace, layer, followed)
-        lower = [node_id(trace, layer - 1, node) for node in sources.tolist()]
-        upper = [node_id(trace, layer, node) for node in front.nodes[targets].tolist()]
+        lower = [node_id(trace, layer - 1, number) for number in sources.tolist()]
+        upper = [node_id(trace, layer, number) for number in front.nodes[targets].tolist()]
         drawn += map(PictureEdge, lower, upper, amounts.tolist())
         front = below
-    out: defaultdict[str, float] = defaultdict(float)
-    for edge in drawn:
-        out[edge.source] += edge.contribution
+        if front.layer:
+            nodes = [*_picture_nodes(trace, front), *nodes]
     return Picture(
         trace=trace,
         of_class=of_class,
         attributions=tuple(attribution.word_attributions(trace, of_class).tolist()),
-        nodes=tuple(_picture_node(trace, *number, out) for number in sorted(numbers)),
+        nodes=tuple(nodes),
         edges=tuple(drawn),
-        node_contributions=float(contributions.sum()),
+        node_contributions=node_contributions,
         path_contributions=float(front.contributions(trace).sum()),
     )
 
@@ -153,20 +134,17 @@ def node_id(trace: Trace, layer: int, number: int) -> str:
     return f"{layer}:{map_}:{row}:{positions[at]}"
 
 
-def _picture_node(trace: Trace, layer: int, number: int, out: dict[str, float]) -> PictureNode:
-    traced, id_ = trace.layers[layer - 1], node_id(trace, layer, number)
-    map_, row, _ = at = np.unravel_index(number, traced.positions.shape)
-    return PictureNode(
-        id=id_,
-        number=number,
-        layer=layer,
-        map=int(map_),
-        row=int(row),
-        position=int(traced.positions[at]),
-        value=float(traced.values[at]),
-        margin=float(traced.margins[at]) if isfinite(traced.margins[at]) else None,
-        contribution=out[id_],
-    )
+def _picture_nodes(trace: Trace, front: Coefficients) -> list[PictureNode]:
+    number, layer = front.layer, trace.layers[front.layer - 1]
+    maps, rows, _ = at = np.unravel_index(front.nodes, layer.values.shape)
+    arrays = maps, rows, layer.positions[at], layer.values[at], layer.margins[at]
+    columns = (a.tolist() for a in (front.nodes, *arrays, front.contributions(trace)))
+    return [
+        PictureNode(
+            f"{number}:{m}:{r}:{p}", node, number, m, r, p, v, g if isfinite(g) else None, amount
+        )
+        for node, m, r, p, v, g, amount in zip(*columns, strict=True)
+    ]
 
 
 def _joined(trace: Trace, layer: int, edges: ContributingEdges) -> tuple[Ints, Ints, Doubles, Ints]:
@@ -263,11 +241,9 @@ def place(picture: Picture) -> Layout:
     """Find the coordinates of everything."""
     trace, depth = picture.trace, picture.trace.depth
     height = [MARGIN + ROOT_HEIGHT / 2 + i * LAYER_HEIGHT for i in range(depth + 1, -1, -1)]
-    words = _place_words(picture, height[0])
     of_layer = {i: [node for node in picture.nodes if node.layer == i] for i in range(1, depth + 1)}
     widest = max(map(len, of_layer.values())) * SPACING
-    inner = max(words[-1].x + words[-1].width / 2 - LEFT, widest, 3 * ROOT_WIDTH)
-    words = _centred(words, inner)
+    words, inner = _place_words(picture, height[0], max(widest, 3 * ROOT_WIDTH))
     x = {word.id: word.x for word in words}
     largest = max(abs(node.contribution) for node in picture.nodes) or 1.0
     nodes = []
@@ -305,61 +281,62 @@ def caption(picture: Picture) -> tuple[str, str]:
     shown = sum(edge.target == ROOT for edge in picture.edges)
     # With nodes for and against, some of them may be more than all of them, or have another sign.
     share = f" ({picture.share:.0%})" if 0 <= picture.share <= 1 else ""
-    biases = picture.logit - sum(picture.attributions)
     return (
         f"The {shown} strongest of {picture.trace.head_weight.shape[1]} topmost nodes: "
-        f"{picture.node_contributions:+.2f} of the logit {picture.logit:+.2f}{share}; "
-        f"the paths drawn: {picture.path_contributions:+.2f}; biases, not drawn: {biases:+.2f}.",
+        f"{picture.node_contributions:+.2f} of the logit {picture.logit:+.2f}{share}; the paths "
+        f"drawn: {picture.path_contributions:+.2f}; biases, not drawn: {picture.biases:+.2f}.",
         f"Blue is for {shortened(str(picture.label))}, red against. Width: contribution to the "
         f"logit. Below a {picture.trace.unit}: its attribution.",
     )
 
 
-def _place_words(picture: Picture, y: float) -> list[PlacedWord]:
-    words = picture.trace.words
+def _place_words(picture: Picture, y: float, least: float) -> tuple[list[PlacedWord], float]:
+    """The words in the middle of at least ``least`` pixels, and these pixels."""
+    words, unit = picture.trace.words, picture.trace.unit
     drawn = {edge.source for edge in picture.edges}
     largest = max(map(abs, picture.attributions)) or 1.0
     placed: list[PlacedWord] = []
-    x = float(LEFT)
-    for position, (word, amount) in enumerate(zip(words, picture.attributions, strict=True)):
-        here: int | None = position
-        text, number, strength = shortened(word), f"{amount:+.2f}", amount / largest
-        description = f"{word}: {amount:+.3f}"
-        if len(words) > MANY_WORDS and f"word:{position}" not in drawn:
-            if placed and placed[-1].position is None:
-                continue
-            here, text, number, strength = None, "\u2026", "", 0.0
-            description = f"{picture.trace.unit}s left out"
-        width = max(_letters(text), 4) * LETTER + 12
-        placed.append(
-            PlacedWord(here, x + width / 2, y, width, text, description, number, strength)
-        )
-        x += width + 6
-    return placed
+    for i, (word, amount) in enumerate(zip(words, picture.attributions, strict=True)):
+        if len(words) <= MANY_WORDS or node_id(picture.trace, 0, i) in drawn:
+            text, about, number = shortened(word), f"{word}: {amount:+.3f}", f"{amount:+.2f}"
+            one = PlacedWord(i, 0, y, _width(text), text, about, number, amount / largest)
+        elif placed and placed[-1].position is None:
+            continue
+        else:
+            one = PlacedWord(None, 0, y, _width("\u2026"), "\u2026", f"{unit}s left out", "", 0.0)
+        placed.append(one)
+    used = sum(word.width + 6 for word in placed) - 6
+    inner = max(used, least)
+    gap = min(24.0, (inner - used) / (len(placed) + 1))  # spread out a little where there is room
+    left = LEFT + (inner - used - gap * (len(placed) - 1)) / 2
+    for i, one in enumerate(placed):
+        placed[i] = replace(one, x=left + one.width / 2)
+        left += one.width + 6 + gap
+    return placed, inner
 
 
-def _centred(words: Sequence[PlacedWord], inner: float) -> list[PlacedWord]:
-    """The words in the middle of ``inner`` pixels, spread out a little where there is room."""
-    used = words[-1].x + words[-1].width / 2 - LEFT
-    gap = min(24.0, (inner - used) / (len(words) + 1))
-    start = (inner - used - gap * (len(words) - 1)) / 2
-    return [replace(word, x=word.x + start + i * gap) for i, word in enumerate(words)]
+def _width(text: str) -> float:
+    """Of a word's box: East Asian wide letters are two letters wide, combining marks none."""
+    letters = sum(
+        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )
+    return max(letters, 4) * LETTER + 12
 
 
 def _place_layer(
     picture: Picture, nodes: Sequence[PictureNode], below: dict[str, float], inner: float
 ) -> dict[str, float]:
     """Each node above its sources, as near as the others allow."""
-    sources: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    total: defaultdict[str, float] = defaultdict(float)
+    weights: defaultdict[str, float] = defaultdict(float)
     for edge in picture.edges:
         if edge.source in below:
             weight = abs(edge.contribution) + 1e-9
-            sources[edge.target].append((below[edge.source], weight))
-    wanted = {
-        node.id: sum(x * w for x, w in sources[node.id]) / sum(w for _, w in sources[node.id])
-        for node in nodes
-    }
-    ordered = sorted(wanted, key=lambda name: wanted[name])
+            total[edge.target] += weight * below[edge.source]
+            weights[edge.target] += weight
+    wanted = {node.id: total[node.id] / weights[node.id] for node in nodes}
+    ordered = sorted(wanted, key=wanted.__getitem__)
     places = spread([wanted[name] for name in ordered], SPACING, LEFT, LEFT + inner)
     return dict(zip(ordered, places, strict=True))
 
@@ -412,12 +389,4 @@ def _place_edges(
         )
         # The strongest are drawn last, above the others.
         for edge in sorted(picture.edges, key=lambda edge: abs(edge.contribution))
-    )
-
-
-def _letters(text: str) -> float:
-    """Width in letters: 2 for East Asian wide ones, 0 for combining marks."""
-    return sum(
-        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
-        for c in text
     )

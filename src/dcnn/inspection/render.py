@@ -43,29 +43,19 @@ GraphWriter = Callable[[Trace, int], bytes]  # of a sentence and the number of a
 ReportWriter = Callable[["DetectorIndex", Sequence["SelectedDetector"]], str]
 
 
-def graph_writer(path: Path) -> GraphWriter:
-    """The function that makes the content of a graph file named ``path``.
+def choose_writer(path: Path, writers: Mapping[str, Writer]) -> Writer:
+    """The one of ``writers`` that makes the content of a file named ``path``.
 
     A wrong ending, or a package that its format needs and that is not installed, raises an error.
     """
-    writer = _choose(path, GRAPH_WRITERS)
-    with needs_extra(f"Writing {path.name}", "explain"):
-        if package := NEEDED_PACKAGES.get(path.suffix.lower()):
-            import_module(package)
-    return writer
-
-
-def report_writer(path: Path) -> ReportWriter:
-    """The function that makes the text of a file of detectors named ``path``."""
-    return _choose(path, REPORT_WRITERS)
-
-
-def _choose(path: Path, writers: Mapping[str, Writer]) -> Writer:
     ending = path.suffix.lower()
     if ending not in writers:
         raise UserError(
             f"{path}: the ending {path.suffix!r} names no format; use one of {', '.join(writers)}"
         )
+    with needs_extra(f"Writing {path.name}", "explain"):
+        if ending in NEEDED_PACKAGES:
+            import_module(NEEDED_PACKAGES[ending])
     return writers[ending]
 
 
@@ -91,10 +81,10 @@ def to_svg(picture: Picture) -> str:
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
     for y, name in layout.layers:
-        parts.append(
-            f'<line x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}" stroke="{pictures.LINE}"/>'
-            + _text(16, y - 6, name, 12.5, anchor="start")
-        )
+        parts += [
+            f'<line x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}" stroke="{pictures.LINE}"/>',
+            f'<text x="16" y="{y - 6:.1f}" font-size="12.5" fill="{GREY}">{name}</text>',
+        ]
     for placed in layout.edges:
         edge, (x1, y1), (x2, y2) = placed.edge, placed.start, placed.end
         middle = (y1 + y2) / 2  # vertical at both ends
@@ -143,18 +133,10 @@ def _box(
     )
 
 
-def _text(
-    x: float,
-    y: float,
-    text: str,
-    size: float,
-    colour: str = GREY,
-    anchor: str = "middle",
-    weight: int = 400,
-) -> str:
+def _text(x: float, y: float, text: str, size: float, colour: str = GREY, weight: int = 400) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" '
-        f'fill="{colour}" text-anchor="{anchor}">{escaped(text)}</text>'
+        f'fill="{colour}" text-anchor="middle">{escaped(text)}</text>'
     )
 
 
@@ -182,7 +164,7 @@ def to_png(picture: Picture) -> bytes:
 
 def _draw(axes: Any, tag: str, at: dict[str, str], text: str, order: int) -> None:
     """Draw one element of the SVG above those before it."""
-    from matplotlib.patches import Circle, FancyBboxPatch, Patch, PathPatch
+    from matplotlib.patches import Circle, FancyBboxPatch, PathPatch
     from matplotlib.path import Path as Curve
 
     def number(name: str, default: float = 0) -> float:
@@ -196,33 +178,28 @@ def _draw(axes: Any, tag: str, at: dict[str, str], text: str, order: int) -> Non
         "linewidth": number("stroke-width", 1) * points,
         "zorder": order,
     }
-    patch: Patch | None = None
     if tag == "rect":
         corner, box = (number("x"), number("y")), f"round,pad=0,rounding_size={number('rx')}"
-        patch = FancyBboxPatch(corner, number("width"), number("height"), boxstyle=box, **style)
+        size = number("width"), number("height")
+        axes.add_patch(FancyBboxPatch(corner, *size, boxstyle=box, **style))
     elif tag == "circle":
-        patch = Circle((number("cx"), number("cy")), number("r"), **style)
+        axes.add_patch(Circle((number("cx"), number("cy")), number("r"), **style))
     elif tag == "line":
-        ends = [(number("x1"), number("y1")), (number("x2"), number("y2"))]
-        patch = PathPatch(Curve(ends), **style)
+        ends = (number("x1"), number("x2")), (number("y1"), number("y2"))
+        axes.plot(*ends, color=at["stroke"], linewidth=points, zorder=order)
     elif tag == "path":
-        numbers = [float(part) for part in re.findall(r"[-.\d]+", at["d"])]
-        curve = list(zip(numbers[::2], numbers[1::2], strict=True))
-        patch = PathPatch(Curve(curve, [Curve.MOVETO, *[Curve.CURVE4] * 3]), **style)
+        curve = [tuple(map(float, point)) for point in re.findall(r"([-.\d]+) ([-.\d]+)", at["d"])]
+        axes.add_patch(PathPatch(Curve(curve, [Curve.MOVETO, *[Curve.CURVE4] * 3]), **style))
     elif tag == "text":
-        axes.text(
-            number("x"),
-            number("y"),
-            text,
-            color=at["fill"],
-            fontsize=number("font-size") * points,
-            weight="bold" if at["font-weight"] == "600" else "normal",
-            ha="center" if at["text-anchor"] == "middle" else "left",
-            parse_math=False,  # a word such as $x$ is not a formula
-            zorder=order,
-        )
-    if patch is not None:
-        axes.add_patch(patch)
+        options = {
+            "color": at["fill"],
+            "fontsize": number("font-size") * points,
+            "weight": "bold" if number("font-weight") > 400 else "normal",
+            "ha": "center" if "text-anchor" in at else "left",
+            "parse_math": False,  # a word such as $x$ is not a formula
+            "zorder": order,
+        }
+        axes.text(number("x"), number("y"), text, **options)
 
 
 def to_graphml(graph: FeatureGraph) -> bytes:
