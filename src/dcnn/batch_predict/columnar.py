@@ -1,9 +1,8 @@
 """Predictions as columnar files: one for all texts, or one per shard of a corpus.
 
-The columns are label, probability and text, in Parquet, Arrow or Feather. Labels keep their type.
-With ``--top 3`` the next best follow as ``label_2``, ``probability_2``, ``label_3`` and
-``probability_3``. If the model abstains, the labels are null. For a multi-label model, ``labels``
-and ``probabilities`` are lists.
+The columns are label, probability and text. Labels keep their type, and are null if the model
+abstains. With ``--top 2`` the next best follow as ``label_2`` and ``probability_2``. For a
+multi-label model, ``labels`` and ``probabilities`` are lists.
 
 A scored shard is a Parquet file that is written atomically, and whose metadata holds digests of
 what it was made from: the input, the model and the settings. A new run skips the files that

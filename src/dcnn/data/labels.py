@@ -276,13 +276,11 @@ def check_form(examples: LabelledTexts, *, multi_label: bool, of: str) -> None:
     """Check that ``examples`` are multi-label if and only if another set, called ``of``, is."""
     if examples.multi_label != multi_label:
         forms = ("has one label per row", "is multi-label")
-        remedies = (
-            "a column with one label per row",
-            "lists, --labels-separator or --label-columns",
-        )
+        several = "lists, --labels-separator or --label-columns"
+        remedy = several if multi_label else "a column with one label per row"
         raise DataError(
             f"{examples.source} {forms[not multi_label]}, where {of} {forms[multi_label]}; "
-            f"give {remedies[multi_label]}"
+            f"give {remedy}"
         )
 
 

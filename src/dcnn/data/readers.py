@@ -19,11 +19,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from dcnn.data import columns as column_choice
 from dcnn.data import labels as labelling
 from dcnn.data import records
 from dcnn.data.arrow import ARROW, ArrowTable, open_arrow
-from dcnn.data.columns import Columns, did_you_mean, shown, shown_names
+from dcnn.data.columns import LABEL_NAMES, Columns, choose_columns, did_you_mean, shown, shown_names
 from dcnn.data.labels import LabelFormat, LabelledTexts, Place
 from dcnn.data.records import PLAIN, SEPARATORS, LineTable, NoRowsError, Record
 from dcnn.errors import DataError
@@ -187,8 +186,9 @@ class ShardReader:
         with open_table(path, options, stream) as table:
             columns = self._columns(path, table)
             # A column that was guessed by elimination may be the first row of the data.
-            guessed = (columns.label or "").lower() not in column_choice.LABEL_NAMES
-            guessed = guessed and options.label_column is None
+            guessed = (
+                options.label_column is None and (columns.label or "").lower() not in LABEL_NAMES
+            )
             may_lack_header = guessed and options.header and bare_suffix(path) in SEPARATORS
             for record in table.rows(columns):
                 place, text = record.place, record.value(columns.text)
@@ -231,7 +231,7 @@ class ShardReader:
             named = (text, options.label_column, options.weight_column)
             indicators = options.label_columns if self.labels else ()
             labels, hint = self.labels and not indicators, table.hint
-            return column_choice.choose_columns(
+            return choose_columns(
                 path, table.columns, table.sample, *named, indicators, labels=labels, hint=hint
             )
         for name in self.columns.names:
