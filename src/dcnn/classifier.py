@@ -20,7 +20,7 @@ from dcnn.config import DEFAULT, NETWORK, Config, DCNNConfig, TextConfig, Traini
 from dcnn.data.columns import Columns, Frame, is_frame, shown
 from dcnn.data.labels import LabelledTexts, label_texts
 from dcnn.data.split import hold_out
-from dcnn.errors import DataError, needs_extra
+from dcnn.errors import DataError, MissingExtraError, needs_extra
 from dcnn.inspection import Explanation, explain
 from dcnn.metrics import apply_thresholds
 from dcnn.predictor import Predictor, checked_texts
@@ -144,9 +144,11 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             text_column: the column of the frame that holds the texts; guessed if not given.
             label_column: the column of the frame that holds the labels; guessed if not given.
         """
-        with needs_extra("Training", "train"):
+        try:
             from dcnn.training.callbacks import TrainingBar
             from dcnn.training.fit import RunOptions, fit
+        except ImportError:
+            raise MissingExtraError("Training", "train") from None
 
         config = self.config
         train, columns = _read("X", X, y, text_column, label_column)
