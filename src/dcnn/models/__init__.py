@@ -5,8 +5,7 @@ depend neither on padding nor on the other sentences of its batch.
 """
 
 from dcnn.models.baselines import MaxTDNN, NBoW
-from dcnn.models.dcnn import DCNN
-from dcnn.models.sentence_model import SentenceModel
+from dcnn.models.dcnn import DCNN, SentenceModel
 
 # By ``model.kind``; called with that section of the settings and the numbers of words and classes.
 MODELS: dict[str, type[SentenceModel]] = {"dcnn": DCNN, "max-tdnn": MaxTDNN, "nbow": NBoW}

@@ -1,17 +1,165 @@
-"""The Dynamic Convolutional Neural Network (Sect. 3, Fig. 3).
+"""The Dynamic Convolutional Neural Network (Sect. 3, Fig. 3), and what all sentence models share.
 
-L times a wide convolution over every row, folding, dynamic k-max pooling, bias and tanh. The
-topmost pooling keeps k_top values per row, so that the penultimate layer has one size for all
-sentences.
+The DCNN is L times a wide convolution over every row, folding, dynamic k-max pooling, bias and
+tanh. The topmost pooling keeps k_top values per row, so that the penultimate layer has one size for
+all sentences. Embeddings, dropout, the output layer and ensembles are those of ``SentenceModel``.
 """
 
-import torch
-from torch import Tensor
+from collections.abc import Mapping
 
-from dcnn.config import DCNNConfig
-from dcnn.models.sentence_model import SentenceModel
+import torch
+from torch import Tensor, nn
+
+from dcnn.config import DCNNConfig, ModelConfig
 from dcnn.ops.reference import dynamic_k
 from dcnn.ops.select import choose_layer, choose_network
+
+# The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
+# U(0, 1) for the biases of the layers.
+WEIGHT_DEVIATION = 0.05
+WIDEST_HEAD = 256  # classes of all networks of an ensemble that are one matrix, mostly zeros
+ONE_THREAD = 1 << 15  # numbers that torch does not spread over threads
+
+
+class ConvolutionalLayer(nn.Module):
+    """The parameters of one layer: the order-4 filters, and a bias per row per map."""
+
+    def __init__(self, filters: tuple[int, ...], bias: tuple[int, ...]) -> None:
+        super().__init__()
+        self.filters = nn.Parameter(torch.empty(filters))  # (o, n, d, m)
+        self.bias = nn.Parameter(torch.empty(bias))  # (o, d')
+
+
+class SentenceModel(nn.Module):
+    """Embeddings, a sentence encoder that the subclass defines, dropout, and the output layer.
+
+    In training, ``n_ensemble`` equal parts of the rows are networks of their own: an ensemble. Rows
+    meet in the output layer alone, apart from those that are folded together. So an ensemble, whose
+    logits are the mean of its networks', is a single network: that of all their rows, with all
+    their output weights divided by their number. A network of the ensemble has its share of the
+    last layer's rows, all that is folded into them, and a loss of its own. Only the bias of the
+    output layer is common to all.
+    """
+
+    def __init__(self, config: ModelConfig, vocabulary: int, classes: int) -> None:
+        super().__init__()
+        shapes = config.parameter_shapes(vocabulary, classes)
+        self.embeddings = nn.Parameter(torch.empty(shapes["embeddings"]))
+        self.convolutions = [  # bottom to top
+            ConvolutionalLayer(shapes[f"layers.{i}.filters"], shapes[f"layers.{i}.bias"])
+            for i in range(config.depth)
+        ]
+        self.layers = nn.ModuleList(self.convolutions)
+        classes, features = shapes["head.weight"]
+        self.head = nn.Linear(features, classes)
+        self.projection: nn.Parameter | None = None
+        self.register_buffer("vectors", None, persistent=False)
+        self.config, self.n_ensemble = config, 1
+
+    def project(self, vectors: Tensor) -> None:
+        """In training, let a word's embedding be ``vector @ projection`` plus a part of its own.
+
+        Rows are convolved separately, so what matters is what each row encodes. All words learn the
+        projection together: words that are rare or never seen in training benefit from it too.
+        ``merged`` makes a plain table of it. ``vectors`` (vocabulary, D) is zero for a word without
+        one.
+        """
+        self.vectors: Tensor | None = vectors
+        self.projection = nn.Parameter(torch.empty(vectors.shape[1], self.embeddings.shape[1]))
+
+    def merged(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """``weights`` of the same function as a plain network, without projection or ensemble."""
+        merged = dict(weights)
+        if self.n_ensemble > 1:
+            merged["head.weight"] = merged["head.weight"] / self.n_ensemble
+        projection = merged.pop("projection", None)
+        if projection is not None and self.vectors is not None:
+            merged["embeddings"] = merged["embeddings"] + self.vectors @ projection
+        return merged
+
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw the authors' initial values from ``generator``."""
+        with torch.no_grad():
+            self.embeddings.normal_(0, WEIGHT_DEVIATION, generator=generator)
+            for layer in self.convolutions:
+                layer.filters.normal_(0, WEIGHT_DEVIATION, generator=generator)
+                layer.bias.uniform_(0, 1, generator=generator)
+            self.head.weight.normal_(0, WEIGHT_DEVIATION, generator=generator)
+            self.head.bias.zero_()
+
+    def sentence_matrix(self, ids: Tensor) -> Tensor:
+        """One column per word (Eq. 2): (B, s) -> (B, 1, d, s)."""
+        words = nn.functional.embedding(ids, self.embeddings)  # (B, s, d)
+        if self.projection is not None and self.vectors is not None:
+            words = words + nn.functional.embedding(ids, self.vectors) @ self.projection
+        return words.transpose(1, 2).unsqueeze(1)
+
+    def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Features of fixed size: (B, s), (B,) -> (B, features)."""
+        raise NotImplementedError
+
+    def draw_dropout(self, sentences: int, generator: torch.Generator) -> Tensor | None:
+        """The mask of a batch, (B, features): zero or 1 / share kept; none without dropout."""
+        if self.config.dropout == 0:
+            return None
+        keep = 1 - self.config.dropout
+        mask = self.embeddings.new_empty(sentences, self.head.in_features)
+        if mask.device.type != "cpu":
+            return mask.bernoulli_(keep, generator=generator).div_(keep)
+        # Not bernoulli_, which on a CPU takes several times as long.
+        draws = mask.uniform_(generator=generator)
+        # In parts that torch's threads leave to one: on being woken they hold a core for longer
+        # than the work takes.
+        for part in torch.split(draws.view(-1), ONE_THREAD):
+            part.lt_(keep).div_(keep)
+        return draws
+
+    def forward(
+        self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None, apart: bool = False
+    ) -> Tensor:
+        """Logits (B, classes), of an ensemble the mean; ``dropout`` is a mask on the features.
+
+        With ``apart`` they are (B * n_ensemble, classes): those of each network of the ensemble.
+        """
+        weight, bias = self.head.weight, self.head.bias
+        if self.n_ensemble == 1:
+            return self.logits(ids, lengths, dropout, weight, bias)
+        if not apart:
+            return self.logits(ids, lengths, dropout, weight / self.n_ensemble, bias)
+        if self.n_ensemble * len(bias) > WIDEST_HEAD:
+            return self._logits_apart(ids, lengths, dropout)
+        # All output layers at once; weights are zero for the features of other networks.
+        # (n_ensemble * classes, features)
+        weights = (self._owned()[:, None] * weight).flatten(0, 1)
+        logits = self.logits(ids, lengths, dropout, weights, bias.repeat(self.n_ensemble))
+        return logits.reshape(-1, len(bias))
+
+    def _logits_apart(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None) -> Tensor:
+        """Each output layer by itself: slower for few classes, but no matrix of zeros for many."""
+        features = self._features(ids, lengths, dropout)
+        maps, rows, values = self.config.feature_shape
+        apart = (-1, maps, self.n_ensemble, rows // self.n_ensemble, values)
+        products = torch.einsum(
+            "bomrk,comrk->bmc", features.view(apart), self.head.weight.view(apart)
+        )
+        return (products + self.head.bias).flatten(0, 1)
+
+    def _owned(self) -> Tensor:
+        """(n_ensemble, features): whether a feature belongs to the network."""
+        _, rows, values = self.config.feature_shape
+        features = torch.arange(self.head.in_features, device=self.head.weight.device)
+        owner = features // values % rows // (rows // self.n_ensemble)
+        return owner == torch.arange(self.n_ensemble, device=features.device)[:, None]
+
+    def logits(
+        self, ids: Tensor, lengths: Tensor, dropout: Tensor | None, weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        """The output layer with ``weight`` and ``bias`` on the features."""
+        return nn.functional.linear(self._features(ids, lengths, dropout), weight, bias)
+
+    def _features(self, ids: Tensor, lengths: Tensor, dropout: Tensor | None) -> Tensor:
+        features = self.encode(ids, lengths)
+        return features if dropout is None else features * dropout
 
 
 class DCNN(SentenceModel):
