@@ -41,6 +41,7 @@ def test_the_report_is_one_self_contained_page_with_charts(tmp_path, trials):
     assert "a &amp; b.csv" in page
     assert not re.search(r"""(?:src|href)=["'](?!#)""", page.replace("xlink:href", "link"))
     assert f"Best is trial {search.best.number}:" in page
+    assert ("no trial was better than the start" in page) == (search.best.number == 0)
     assert ("Hyperparameter Importance" in page) == (trials == 14)
 
 

@@ -57,6 +57,7 @@ STARTS = {
     "default": Config(),
     "out of every range": Config(model=DCNNConfig(dim=30, widths=(4,), maps=(3,), dropout=0.9))
     .with_training(learning_rate=2.0, l2_embeddings=0.0, epochs=1, batch_size=7),
+    "below every range": Config().with_training(learning_rate=1e-4, l2_embeddings=1e-9),
     "three layers": Config(model=DCNNConfig(dim=40, widths=(9, 5, 3), maps=(2, 3, 4), k_top=7)),
     "no convolution": Config(model=NBoWConfig(dim=10)),
 }  # fmt: skip
@@ -187,7 +188,8 @@ def test_time_is_counted_over_all_resumptions(tmp_path):
     assert not more.is_done
 
 
-def test_a_trial_cut_off_by_the_time_limit_is_tried_again_with_more_time(tmp_path):
+@pytest.mark.parametrize("limit", [300.0, 400.0])
+def test_a_trial_cut_off_by_the_time_limit_is_tried_again_with_more_time(tmp_path, limit):
     path = tmp_path / "study.journal"
     training = FakeTraining()
 
@@ -196,13 +198,13 @@ def test_a_trial_cut_off_by_the_time_limit_is_tried_again_with_more_time(tmp_pat
             training.epoch_seconds = 40.0
 
     search = make_search(
-        open_study(path, {}), training, seconds=300.0, callback=SlowAfterTheStart()
+        open_study(path, {}), training, seconds=limit, callback=SlowAfterTheStart()
     )
     search.run()
-    assert len(training.configs) == 2
+    assert len(training.configs) == 2  # though 400 seconds leave time for another fast one
     assert len(search.records) == 1
     cut = training.configs[1]
-    more = make_search(open_study(path, {}), training := FakeTraining(), seconds=600.0)
+    more = make_search(open_study(path, {}), training := FakeTraining(), seconds=2 * limit)
     more.run()
     assert training.configs[0] == cut
 
@@ -381,6 +383,8 @@ def test_a_fitted_model_uses_nearly_all_of_the_limit(tmp_path, config, limit):
     if fitted != config:
         assert fitted.text.max_size < sizes.words(config)
         assert actual > limit - 7000
+        words = fitted.text.max_size
+        assert sizes.of(fitted) <= limit < sizes.of(config, words + 1)  # not one word more
 
 
 def test_a_network_without_room_for_words_does_not_fit():
