@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from dcnn.config import check_names, parse_setting
 from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import Recipe, load_recipe
 from dcnn.experiments.runs import ExperimentEnv, Job, NetworkTrainer
@@ -49,6 +50,15 @@ def together(recipes: list[Recipe]) -> list[list[int]]:
         )
         groups.setdefault(repr((values, shared)), []).append(number)
     return list(groups.values())
+
+
+def with_settings(recipe: Recipe, settings: list[str]) -> Recipe:
+    """A copy with ``section.key=value`` strings applied; values are written as in TOML."""
+    values = recipe.to_dict()
+    for section, key, value in map(parse_setting, settings):
+        check_names("settings", {section: None}, list(values))
+        values[section][key] = value
+    return Recipe.from_sections(recipe.name, recipe.config.model.kind, values, "settings")
 
 
 def sweep(setting: ExperimentEnv, recipes: list[Recipe], seeds: int) -> list[dict]:
@@ -98,7 +108,7 @@ def main() -> None:
     options = parser.parse_args()
     spec = tomllib.loads(options.file.read_text())
     start = load_recipe(spec["experiment"], spec["recipe"], spec.get("model", "dcnn"))
-    recipes = [start.with_settings(settings) for settings in spec["settings"]]
+    recipes = [with_settings(start, settings) for settings in spec["settings"]]
     device = choose_device(options.device).type
     setting = ExperimentEnv(
         spec["experiment"],

@@ -134,16 +134,3 @@ def test_the_wheel_contains_the_recipes():
     build = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     included = build["targets"]["wheel"]["force-include"]
     assert included["experiments"] == "dcnn/experiments/recipes"
-
-
-def test_settings_of_every_section_can_be_changed(tmp_path):
-    recipe = load_recipe("sst2", write(tmp_path, "[model]\ndim = 16\n"), "nbow")
-    changed = recipe.with_settings(
-        ["training.epochs=2", "data.folds=3", "distillation.teachers=1", "model.dropout=0.1"]
-    )
-    assert changed.config.training.epochs == 2
-    assert (changed.data.folds, changed.distillation.teachers) == (3, 1)
-    assert changed.config.model == NBoWConfig(dim=16, dropout=0.1)
-    assert recipe.with_settings([]) == recipe
-    with pytest.raises(ConfigError, match="unknown setting 'dta'"):
-        recipe.with_settings(["dta.folds=3"])

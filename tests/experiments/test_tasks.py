@@ -24,10 +24,10 @@ def sst(tmp_path):
     return {part: Source(tmp_path / f"{part}.txt") for part in TREES}
 
 
-def load(experiment, sources, text=None, cache=None, **data):
+def load(experiment, sources, text=None, **data):
     config = Config(text=TextConfig(**({"tokenizer": "whitespace"} | (text or {}))))
     recipe = Recipe("mine", config, DataConfig(**data))
-    return load_task(experiment, recipe, sources, cache, processes=1)
+    return load_task(experiment, recipe, sources)
 
 
 def words(task, sentences):
@@ -85,7 +85,7 @@ def test_swapped_sentences_for_students_have_no_labels(sst):
     assert plain.unlabelled is None
     config = Config(text=TextConfig(tokenizer="whitespace"))
     recipe = Recipe("mine", config, distillation=DistillationConfig(1, swaps=2))
-    task = load_task("sst5", recipe, sst, None, processes=1)
+    task = load_task("sst5", recipe, sst)
     assert words(task, task.train.sentences) == words(plain, plain.train.sentences)
     assert [len(text.split()) for text in words(task, task.unlabelled)] == [3, 3, 2, 2, 2, 2]
     assert not any("?" in text for text in words(task, task.unlabelled))
@@ -128,13 +128,14 @@ def test_trec_is_selected_by_cross_validation(tmp_path):
     assert words(task, task.test.sentences) == ["who ?"]
 
 
-def test_twitter_holds_out_the_same_tweets_for_every_recipe(tmp_path):
+def test_twitter_holds_out_the_same_tweets_for_every_recipe(tmp_path, monkeypatch):
+    monkeypatch.setenv("DCNN_CACHE", str(tmp_path / "cache"))
     train = tmp_path / "train.csv.xz"
     train.write_bytes(lzma.compress("".join(f"{i % 2},tweet{i}\n" for i in range(50)).encode()))
     test = tmp_path / "test.csv"
     test.write_text('"4","3","d","q","u","tweet1 &lt;3"\n"2","4","d","q","u","neutral"\n')
     sources = {"train": Source(train), "test": Source(test)}
-    options = {"cache": tmp_path / "cache", "held_out": 0.2}
+    options = {"held_out": 0.2}
     task = load("twitter", sources, {"tokenizer": "tweet"}, **options)
     again = load("twitter", sources, {"tokenizer": "tweet", "min_count": 1}, **options)
     assert task.sizes == {"train": 40, "dev": 10, "test": 1}
@@ -170,10 +171,10 @@ def test_a_label_that_is_not_in_training_is_refused(tmp_path):
 
 def test_settings_without_effect_are_refused(sst):
     recipe = Recipe("mine", Config().with_training(label_smoothing=0.1), DataConfig())
-    load_task("sst5", recipe, sst, None, 1)
+    load_task("sst5", recipe, sst)
     smoothed = replace(recipe, data=DataConfig(neighbour_smoothing=0.2))
     with pytest.raises(ConfigError, match=r"label_smoothing=0\.1 has no effect on the soft"):
-        load_task("sst5", smoothed, sst, None, 1)
+        load_task("sst5", smoothed, sst)
     with pytest.raises(ConfigError, match="vectors_words=5 must be 0 for tweets"):
         load("twitter", {}, {"vectors_words": 5})
 

@@ -48,7 +48,7 @@ def sst2(corpora, folder):
         )
     sources = {part: Source(folder / f"{part}.txt") for part in ("train", "dev", "test")}
     recipe = Recipe("paper", Config(text=TextConfig(tokenizer="whitespace")), DataConfig())
-    task = load_task("sst2", recipe, sources, None, processes=1)
+    task = load_task("sst2", recipe, sources)
     return task.train, task.dev, len(task.encoder.vocabulary)
 
 

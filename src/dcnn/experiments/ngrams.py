@@ -49,13 +49,13 @@ NGRAM_MODELS = {
 }
 
 
-def ngram_classifier(name: str, tokenizer: Tokenizer | None = None) -> Pipeline:
+def ngram_classifier(name: str) -> Pipeline:
     """A classifier of strings: ``nb``, ``binb``, ``svm`` or ``maxent``, not yet fitted."""
     if name not in NGRAM_MODELS:
         raise ConfigError(f"model={name!r} must be one of {', '.join(NGRAM_MODELS)}")
     model = NGRAM_MODELS[name]
     counts = CountVectorizer(
-        tokenizer=tokenizer or Tokenizer(),
+        tokenizer=Tokenizer(),
         token_pattern=None,
         lowercase=False,  # the tokenizer decides
         ngram_range=(1, model.longest),

@@ -5,7 +5,7 @@ sections of its own: ``[data]`` (which examples, which targets) and ``[distillat
 A table under the name of another network holds what differs for that network.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -119,10 +119,12 @@ class Recipe:
             for section, changes in own.items():
                 config.require_table(f"{where}: {model}.{section}", changes)
                 settings[section] |= changes
-        return cls._build(name, model, settings, where)
+        return cls.from_sections(name, model, settings, where)
 
     @classmethod
-    def _build(cls, name: str, model: str, settings: dict[str, dict[str, Any]], where: str) -> Self:
+    def from_sections(
+        cls, name: str, model: str, settings: dict[str, dict[str, Any]], where: str
+    ) -> Self:
         """Build from the five sections.
 
         What the command decides, and what an experiment does not do, cannot be set: it would be
@@ -152,14 +154,6 @@ class Recipe:
         """Nested plain values, for the record of a run."""
         own = {name: config.to_plain(getattr(self, name)) for name in ("data", "distillation")}
         return self.config.to_dict() | own
-
-    def with_settings(self, settings: Sequence[str]) -> Self:
-        """A copy with ``section.key=value`` strings applied; values are written as in TOML."""
-        values = self.to_dict()
-        for section, key, value in map(config.parse_setting, settings):
-            config.check_names("--set", {section: None}, list(values))
-            values[section][key] = value
-        return self._build(self.name, self.config.model.kind, values, "--set")
 
 
 def load_recipe(experiment: str, name: str, model: str = "dcnn") -> Recipe:

@@ -197,9 +197,7 @@ def train_networks(
             zip(summaries, trainer.probabilities(task.test.sentences), strict=True)
         )
     ]
-    failed = [
-        str(seed) for seed, (summary, _, _) in zip(seeds, finished, strict=True) if summary.failed
-    ]
+    failed = [str(seed) for seed, (one, *_) in zip(seeds, finished, strict=True) if one.failed]
     if failed:
         raise TrainingError(
             f"seed {', '.join(failed)}: training diverged; lower training.learning_rate"
@@ -236,7 +234,6 @@ class ExperimentEnv:
     data: Path
     results: Path
     device: str  # cpu or cuda
-    cache: Path | None = None  # of encoded corpora; none means the user's
     check: bool = True  # whether corpus files must be the known ones
     save: Path | None = None  # where model folders are written
     processes: int = 1  # for tokenizing
@@ -249,7 +246,7 @@ class ExperimentEnv:
             vectors = find_corpus(GLOVE, self.data, check=self.check)["vectors"].path
             text = replace(recipe.config.text, vectors=str(vectors))
             recipe = replace(recipe, config=replace(recipe.config, text=text))
-        return load_task(self.experiment, recipe, sources, self.cache, self.processes), recipe
+        return load_task(self.experiment, recipe, sources, self.processes), recipe
 
     def result_path(self, model: str, recipe: str, seed: int) -> Path:
         """The file of a run's result."""

@@ -6,7 +6,6 @@ held out, and TREC is cross-validated over its training questions (the paper has
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,12 +49,11 @@ class Task:
 
 
 def load_task(
-    experiment: str, recipe: Recipe, sources: dict[str, Source], cache: Path | None, processes: int
+    experiment: str, recipe: Recipe, sources: dict[str, Source], processes: int = 1
 ) -> Task:
     """Read the corpus of ``experiment`` with the ``text`` and ``data`` settings of ``recipe``.
 
-    ``sources`` are its splits, from ``find_corpus``; ``cache`` is a folder for encoded corpora, by
-    default the user's; ``processes`` tokenize.
+    ``sources`` are its splits, from ``find_corpus``; ``processes`` tokenize.
     """
     data, smoothing = recipe.data, recipe.config.training.label_smoothing
     if smoothing and (data.soft_targets if experiment == "sst2" else data.neighbour_smoothing):
@@ -69,7 +67,7 @@ def load_task(
         case "trec":
             task = _load_trec(sources, recipe.config.text)
         case _:
-            task = _load_twitter(sources, recipe, cache, processes)
+            task = _load_twitter(sources, recipe, processes)
     # Data that cannot train or test a model, such as a bad sample, is refused.
     for part, count in task.sizes.items():
         if part in sources and not count:
@@ -159,9 +157,7 @@ def _load_trec(sources: dict[str, Source], text: TextConfig) -> Task:
     return Task(classes, encoder, Examples(sentences, train.targets), None, test_set)
 
 
-def _load_twitter(
-    sources: dict[str, Source], recipe: Recipe, cache: Path | None, processes: int
-) -> Task:
+def _load_twitter(sources: dict[str, Source], recipe: Recipe, processes: int) -> Task:
     if words := recipe.config.text.vectors_words:
         raise ConfigError(
             f"vectors_words={words} must be 0 for tweets: "
@@ -173,7 +169,7 @@ def _load_twitter(
         lambda: sentiment140.iterate_sentiment140(*sources["train"]),
         recipe.config.text,
         sentiment140.CLASSES,
-        Store(cache_folder(cache)),
+        Store(cache_folder()),
         processes,
     )
     # Always the same tweets, so that every run and recipe is selected on the same dev set.
