@@ -32,8 +32,8 @@ from dcnn.export import (
 from dcnn.ops import select as backends
 from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
+from dcnn.serve import Limits
 from dcnn.serve.app import make_app
-from dcnn.serve.protocol import Limits
 from dcnn.serve.registry import Registry, ServedModel
 from dcnn.text.vocabulary import Sentences
 from networks import build_model

@@ -2,7 +2,6 @@
 
 - ``registry``: the loaded models by name, and what they answer.
 - ``schemas``: types of requests and responses; the OpenAPI document is generated from them.
-- ``protocol``: errors, and JSON bodies as bytes.
 - ``app``: the endpoints; ``middleware``: overload, host, key, headers and metrics of every request.
 - ``server``: uvicorn, connection limits, worker processes.
 

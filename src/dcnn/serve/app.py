@@ -17,14 +17,14 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
 
 from dcnn import __version__
 from dcnn.data.readers import Row
 from dcnn.errors import UserError
-from dcnn.serve import Limits, protocol, schemas
-from dcnn.serve.middleware import ApiMiddleware, HostPolicy, Metrics, error_response
+from dcnn.serve import Limits, middleware, schemas
+from dcnn.serve.middleware import ApiMiddleware, HostPolicy, Metrics, json_response, read_body
 from dcnn.serve.registry import Registry, ServedModel, read_upload
+from dcnn.serve.schemas import json_bytes
 
 ABOUT = (
     "Labels, probabilities and explanations of texts by Dynamic Convolutional Neural Networks. "
@@ -75,7 +75,7 @@ class BoundedThreads:
     def slot(self) -> asyncio.Semaphore:
         """What to enter to hold a slot; raises HTTPException 503 if there is none."""
         if self._slots.locked():
-            raise protocol.overloaded()
+            raise middleware.overloaded()
         return self._slots
 
     async def call(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -103,63 +103,45 @@ class Endpoints:
         # A thread of their own: an explanation must not wait for fifty thousand rows.
         self.files = BoundedThreads(1, self.limits.uploads)
 
-    async def predict(self) -> Response:
+    async def predict(self, request: Request) -> Response:
         """Labels and probabilities of one text or several."""
-        raise AssertionError("the middleware calls predict_asgi")
-
-    async def predict_asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """``/v1/predict`` as plain ASGI.
-
-        FastAPI's handling of a request takes several times as long as the network. A single text is
-        predicted on the event loop, which is faster than passing it to a thread and back.
-        """
-        limits = self.limits
-        body = await protocol.read_body(scope, receive, limits.body_bytes, limits.body_seconds)
-        request = protocol.parse(schemas.PredictRequest, body)
-        model, texts = self.registry.get(request.model), request.all_texts()
-        protocol.check_texts(texts, limits.texts, limits)
-        model.check_options(request)
+        asked, model = await self._asked(request, schemas.PredictRequest, self.limits.texts)
+        model.check_options(asked)
+        texts = asked.texts
+        # A single text is predicted on the event loop: a thread and back would take longer.
         if sum(map(len, texts)) + len(texts) <= INLINE_CHARACTERS:
-            response = model.predict_texts(texts, request)
+            response = model.predict_texts(texts, asked)
         else:
-            response = await self.slow.run(model.predict_texts, texts, request)
+            response = await self.slow.run(model.predict_texts, texts, asked)
         self.metrics.count_texts(model.name, len(texts))
-        await protocol.send_json(send, 200, response)
+        return json_response(response)
 
     async def explain(self, request: Request) -> Response:
         """Why texts get their labels: words, n-grams, deletions, and the feature graph."""
-        body = await self._body(request, self.limits.body_bytes)
-        asked = protocol.parse(schemas.ExplainRequest, body)
-        model, texts = self.registry.get(asked.model), asked.all_texts()
-        protocol.check_texts(texts, self.limits.explain_texts, self.limits)
+        most = self.limits.explain_texts
+        asked, model = await self._asked(request, schemas.ExplainRequest, most)
         parts = []
         async with self.slow.slot():
-            await self.slow.call(model.check_words, texts, self.limits)
-            for text in texts:  # one by one, so that other requests take turns
+            await self.slow.call(model.check_words, asked.texts, self.limits)
+            for text in asked.texts:  # one by one, so that other requests take turns
                 if await request.is_disconnected():
                     raise ClientDisconnect
                 parts.append(await self.slow.call(model.explain_text, text, asked))
-        self.metrics.count_texts(model.name, len(texts))
-        name = protocol.json_bytes(model.name)
-        return _json(b'{"model":%b,"explanations":[%b]}' % (name, b",".join(parts)))
+        self.metrics.count_texts(model.name, len(parts))
+        name = json_bytes(model.name)
+        return json_response(b'{"model":%b,"explanations":[%b]}' % (name, b",".join(parts)))
 
     async def compare(self, request: Request) -> Response:
         """What changes between two texts: aligned words, and contributions of detectors."""
-        body = await self._body(request, self.limits.body_bytes)
-        asked = protocol.parse(schemas.CompareRequest, body)
-        model = self.registry.get(asked.model)
-        protocol.check_texts(asked.texts, 2, self.limits)
+        asked, model = await self._asked(request, schemas.CompareRequest, 2)
         async with self.slow.slot():
             await self.slow.call(model.check_words, asked.texts, self.limits)
             response = await self.slow.call(model.compare_texts, asked)
         self.metrics.count_texts(model.name, 2)
-        return _json(response)
+        return json_response(response)
 
     async def file_slot(self) -> AsyncIterator[None]:
-        """Held from before the body is read until the last line is sent or the client is gone.
-
-        The slots bound how many files are in memory.
-        """
+        """Bound the files in memory: held from before one is read until its last line is sent."""
         async with self.files.slot():
             yield
 
@@ -169,7 +151,7 @@ class Endpoints:
         """Predictions for a CSV, TSV, JSON Lines or text file: one line of JSON per row."""
         model = self.registry.get(query.model)
         model.check_options(query)
-        content = await self._body(request, self.limits.file_bytes)
+        content = await read_body(request, self.limits.file_bytes, self.limits.body_seconds)
         rows = await self.files.call(read_upload, content, query, self.limits)
         lines = self._lines(model, rows, query)
         return StreamingResponse(lines, media_type="application/x-ndjson")
@@ -186,29 +168,29 @@ class Endpoints:
     async def detectors(self, query: Annotated[schemas.DetectorsQuery, Query()]) -> Response:
         """What activates the network's feature detectors: n-grams of the server's corpus."""
         model = self.registry.get(query.model)
-        return _json(await self.slow.run(model.find_detectors, query))
+        return json_response(await self.slow.run(model.find_detectors, query))
 
     async def models(self) -> Response:
         """The models that are served, and the limits."""
         models = [model.info() for model in self.registry.models]
-        return _json(protocol.json_bytes({"models": models, "limits": self.limits}))
+        return json_response(json_bytes({"models": models, "limits": self.limits}))
 
     async def health(self) -> Response:
         """That the server is up."""
         health = {"status": "ok", "models": len(self.registry.models), "key": self.requires_key}
-        return _json(protocol.json_bytes(health))
+        return json_response(json_bytes(health))
 
     async def prometheus(self) -> Response:
         """Metrics for Prometheus."""
         return Response(generate_latest(self.metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    async def _body(self, request: Request, limit: int) -> bytes:
-        seconds = self.limits.body_seconds
-        return await protocol.read_body(request.scope, request.receive, limit, seconds)
-
-
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json", headers={"cache-control": "no-store"})
+    async def _asked(
+        self, request: Request, kind: type[schemas.Body], most: int
+    ) -> tuple[schemas.Body, ServedModel]:
+        """The request in a JSON body of at most ``most`` texts, and the model that it names."""
+        body = await read_body(request, self.limits.body_bytes, self.limits.body_seconds)
+        asked = schemas.parse(kind, body, most, self.limits)
+        return asked, self.registry.get(asked.model)
 
 
 def make_app(
@@ -230,7 +212,6 @@ def make_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        swagger_ui_oauth2_redirect_url=None,
     )
     endpoints = Endpoints(registry, limits, metrics, bool(key))
     _add_endpoints(app, endpoints)
@@ -238,7 +219,7 @@ def make_app(
     for kind in (HTTPException, UserError, RequestValidationError, Exception):
         app.add_exception_handler(kind, _error)
     hosts = hosts or HostPolicy()
-    predict, in_flight = endpoints.predict_asgi, limits.in_flight
+    predict, in_flight = endpoints.predict, limits.in_flight
     return ApiMiddleware(app, predict, pages, metrics, in_flight, hosts, key, log_requests)
 
 
@@ -323,9 +304,8 @@ async def _error(_: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         fault = error.errors()[0]
         # The first part of its location says that it is in the query.
-        error = protocol.fault_error(fault["loc"][1:], fault["msg"])
+        error = schemas.fault_error(fault["loc"][1:], fault["msg"])
     elif isinstance(error, HTTPException) and error.detail == HTTPStatus(error.status_code).phrase:
         message = UNROUTED.get(error.status_code, error.detail)
         error = HTTPException(error.status_code, message, error.headers)
-    status, body, headers = error_response(error)
-    return Response(body, status, {"cache-control": "no-store", **headers}, "application/json")
+    return middleware.error_response(error)

@@ -7,13 +7,14 @@ of them. prometheus_client only formats them: its own multi-process mode keeps f
 which a killed worker leaves behind and a full disk turns into a crash.
 """
 
+import asyncio
 import hmac
 import logging
 import mmap
 import time
 import traceback
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -22,12 +23,13 @@ from numpy.typing import NDArray
 from prometheus_client import metrics_core
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dcnn.errors import UserError
-from dcnn.serve.protocol import json_bytes, overloaded, send_json
 from dcnn.serve.registry import ServedModel
+from dcnn.serve.schemas import json_bytes
 
 _log = logging.getLogger("dcnn.serve")
 
@@ -196,7 +198,8 @@ class ApiMiddleware:
     """The whole application, as a server runs it."""
 
     app: ASGIApp
-    predict: ASGIApp  # /v1/predict, which is called without ``app``
+    # FastAPI's handling of a request takes several times as long as the network.
+    predict: Callable[[Request], Awaitable[Response]]  # /v1/predict, called without ``app``
     pages: Iterable[str]  # paths of the page's files
     metrics: Metrics
     in_flight: int  # requests that may be in progress at once
@@ -224,22 +227,24 @@ class ApiMiddleware:
             await send(message)
 
         method, path = scope["method"], scope["path"]
-        answer = self.predict if (method, path) == ("POST", "/v1/predict") else self.app
         self.metrics.begin()
         try:
             self._check(scope)
+            answer = self.app
+            if (method, path) == ("POST", "/v1/predict"):
+                answer = await self.predict(Request(scope, receive))
             await answer(scope, receive, send_with_headers)
         except ClientDisconnect:
             status = DISCONNECTED
         except Exception as error:
-            code, body, headers = error_response(error)
-            if code == 500:
+            response = error_response(error)
+            if response.status_code == 500:
                 # The traceback without the error's message, which may contain a user's text.
                 frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
                 _log.error("%s in answer to %s\n%s", type(error).__name__, path[:100], frames)
             if not status:
-                await send_json(send_with_headers, code, body, headers.items())
-            status = code
+                await response(scope, receive, send_with_headers)
+            status = response.status_code
         finally:
             seconds = time.perf_counter() - start
             route = self._routes.get(path, "other")
@@ -267,18 +272,55 @@ class ApiMiddleware:
                 )
 
 
-def error_response(error: Exception) -> tuple[int, bytes, Mapping[str, str]]:
-    """Status, JSON body and headers of an error."""
-    if isinstance(error, HTTPException):
-        return error.status_code, json_bytes({"error": error.detail}), error.headers or {}
-    if isinstance(error, UserError):
-        return 422, json_bytes({"error": str(error)}), {}
-    return 500, json_bytes({"error": FAILED}), {}
-
-
 def _key_in(name: bytes, value: bytes) -> bytes:
     if name == b"x-api-key":
         return value
     if name == b"authorization" and value[:7].lower() == b"bearer ":
         return value[7:].strip()
     return b""
+
+
+def overloaded() -> HTTPException:
+    """The error when a queue is full: sent at once, since waiting without a bound helps nobody."""
+    return HTTPException(503, "the server is busy; try again in 1 second", {"retry-after": "1"})
+
+
+def json_response(
+    body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A response that nobody may store."""
+    headers = {"cache-control": "no-store", **(headers or {})}
+    return Response(body, status, headers, "application/json")
+
+
+def error_response(error: Exception) -> Response:
+    """One sentence: what is wrong and how to fix it."""
+    status, message, headers = 500, FAILED, None
+    if isinstance(error, UserError):
+        status, message = 422, str(error)
+    elif isinstance(error, HTTPException):
+        status, message, headers = error.status_code, error.detail, error.headers
+    return json_response(json_bytes({"error": message}), status, headers)
+
+
+async def read_body(request: Request, limit: int, seconds: float) -> bytes:
+    """The whole body, or an error if it has over ``limit`` bytes or takes over ``seconds``."""
+    headers = request.scope["headers"]
+    declared = [int(value) for name, value in headers if name == b"content-length"]
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(seconds):
+            while max(size, *declared, 0) <= limit:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size <= limit and not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise HTTPException(
+            408, f"the body did not arrive within {seconds:g} seconds", {"connection": "close"}
+        ) from None
+    reason = f"the body is larger than {limit:,} bytes; send less at once"
+    raise HTTPException(413, reason, {"connection": "close"})  # without reading the rest

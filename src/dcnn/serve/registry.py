@@ -26,7 +26,7 @@ from dcnn.inspection.explanation import Explanation, compare, explain
 from dcnn.inspection.picture import make_picture, place
 from dcnn.predictor import Prediction, Predictor
 from dcnn.serve import Limits, schemas
-from dcnn.serve.protocol import json_bytes, too_long
+from dcnn.serve.schemas import json_bytes, too_long
 
 TOP = 8  # n-grams of a detector
 LONGEST_NAME = 80  # of a file

@@ -1,17 +1,19 @@
-"""Types of requests and responses, from which the OpenAPI document is generated.
+"""Types of requests and responses, from which the OpenAPI document is generated, and their JSON.
 
 Requests are pydantic models, since they are validated. Responses are typed dictionaries around the
 library's own dataclasses: the code that builds them is checked by mypy, and pydantic only describes
-them. Limits of a server are checked where a request is processed (``dcnn.serve.protocol``).
+them.
 """
 
+import json
 from collections.abc import Sequence
-from typing import Any, Literal, NotRequired, Self
+from typing import Any, Literal, NotRequired, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator, with_config
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator, with_config
 from typing_extensions import TypedDict  # pydantic accepts that of typing from Python 3.12 on
 
 from dcnn.artifact import Label
+from dcnn.errors import UserError
 from dcnn.inspection.attribution import NGram
 from dcnn.inspection.detectors import DetectorDescription
 from dcnn.inspection.explanation import Comparison, Deletion, DescribedWord
@@ -19,6 +21,8 @@ from dcnn.inspection.picture import Layout
 from dcnn.serve import Limits
 
 LARGEST = 100_000  # layer, map or row: far above any network's
+
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=vars).encode
 
 
 def _optional(about: str, **rules: Any) -> Any:
@@ -51,11 +55,9 @@ class TextRequest(ModelRequest):
     def _one_of_both(self) -> Self:
         if (self.text is None) == (self.texts is None):
             raise ValueError("give either text, a string, or texts, a list of strings")
+        if self.texts is None:
+            self.texts = [self.text]
         return self
-
-    def all_texts(self) -> list[str]:
-        """The texts as a list."""
-        return self.texts if self.text is None else [self.text]
 
 
 class PredictOptions(ModelRequest):
@@ -121,6 +123,49 @@ class CompareRequest(GraphRequest):
     """The body of ``/v1/compare``."""
 
     texts: tuple[str, str] = Field(description="The two texts.", strict=False)
+
+
+Body = TypeVar("Body", PredictRequest, ExplainRequest, CompareRequest)
+
+
+def parse(kind: type[Body], body: bytes, most: int, limits: Limits) -> Body:
+    """The request in a JSON body, of at most ``most`` texts; an error's message names the field."""
+    try:
+        request = kind.model_validate_json(body)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        raise fault_error(fault["loc"], fault["msg"]) from None
+    count = len(request.texts)
+    if count > most:
+        raise UserError(f"{count:,} texts are more than {most:,}; send fewer at once")
+    for number, text in enumerate(request.texts):
+        if len(text) > limits.characters:
+            raise too_long("the text" if count == 1 else f"text {number}", text, limits)
+    return request
+
+
+def fault_error(location: Sequence[int | str], message: str) -> UserError:
+    """One fault that pydantic found, as ``field: message``."""
+    where = ""
+    for part in location:
+        where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else part
+    message = message.removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    return UserError(f"{where}: {message}" if where else message)
+
+
+def too_long(which: str, text: str, limits: Limits) -> UserError:
+    """The error for a text that is too long."""
+    size, most = len(text), limits.characters
+    return UserError(f"{which} has {size:,} characters, more than {most:,}; shorten it")
+
+
+def json_bytes(value: object) -> bytes:
+    """JSON without ``<``, ``>`` and ``&``, so that it is never markup wherever it is pasted."""
+    text = _encode(value)  # dataclasses become objects
+    # In JSON these characters occur only inside strings, where their escapes mean the same.
+    text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return text.encode("ascii")
 
 
 @with_config(ConfigDict(extra="forbid", use_attribute_docstrings=True))
