@@ -9,7 +9,7 @@ before it is renamed to its place. Nothing of it is ever executed.
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,8 +63,7 @@ def push(
         FetchError: the hub cannot be reached, or failed.
         StorageError: the disk refused; what was there is untouched.
     """
-    options = {"--revision": revision, "--private": private or None, "--message": message}
-    folder = _shared_folder(to, options)
+    folder = _shared_folder(to, revision=revision, private=private, message=message)
     model = Path(model)
     name = model.resolve().name
     artifact = model_folder.load(model)
@@ -98,7 +97,7 @@ def pull(
         FetchError: the hub cannot be reached, or failed; nothing was written.
         StorageError: the disk refused; what was at ``out`` is untouched.
     """
-    folder = _shared_folder(source, {"--revision": revision})
+    folder = _shared_folder(source, revision=revision)
     out = Path(out)
     model_folder.check_destination(out, overwrite)
     origin, files = (str(folder), _read(folder)) if folder else _download(source, revision)
@@ -113,14 +112,14 @@ def pull(
     return Pulled(out, origin, artifact)
 
 
-def _shared_folder(name: str, options: Mapping[str, object]) -> Path | None:
+def _shared_folder(name: str, **options: object) -> Path | None:
     """The folder that ``name`` means, which takes no options; None for a repository of the hub."""
     if name.startswith((".", "~")) or Path(name).is_absolute():
         path = Path(name).expanduser()
         for option, value in options.items():
-            if value is not None:
+            if value:
                 raise UserError(
-                    f"{option} is for the Hugging Face hub and {path} is a folder; leave it out, "
+                    f"--{option} is for the Hugging Face hub and {path} is a folder; leave it out, "
                     "or name OWNER/NAME"
                 )
         return path
@@ -149,16 +148,12 @@ def _read(folder: Path) -> Files:
             f"{folder} holds no model: {model_folder.CONFIG} is missing; "
             "name a folder that `dcnn train` or `dcnn push` has written"
         )
-    files: Files = {}
-    for name in model_folder.FILES:
-        if (folder / name).is_file():
-            try:
-                files[name] = (folder / name).read_bytes()
-            except OSError as error:
-                raise StorageError(
-                    f"{folder / name} cannot be copied ({error.strerror}); try again"
-                ) from error
-    return files
+    present = [folder / name for name in model_folder.FILES if (folder / name).is_file()]
+    try:
+        return {path.name: path.read_bytes() for path in present}
+    except OSError as error:
+        reason = f"{error.filename} cannot be copied ({error.strerror}); try again"
+        raise StorageError(reason) from error
 
 
 def _upload(name: str, files: Files, message: str, revision: str | None, private: bool) -> str:
@@ -184,11 +179,8 @@ def _upload(name: str, files: Files, message: str, revision: str | None, private
         except ValueError as error:  # the card's metadata is checked before the upload
             if isinstance(error, errors.HfHubHTTPError):
                 raise
-            fault = " ".join(str(error).split())
-            raise UserError(
-                f"the hub does not accept the model card ({fault:.200}); fix {CARD} in the model "
-                "folder"
-            ) from error
+            fault = f"the hub does not accept the model card ({' '.join(str(error).split()):.200})"
+            raise UserError(f"{fault}; fix {CARD} in the model folder") from error
     return str(commit.commit_url)
 
 
@@ -222,10 +214,8 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
     try:
         yield
     except errors.GatedRepoError as error:
-        raise UserError(
-            f"{name} is open only to those who accept its terms; accept them on its page and "
-            f"{_LOG_IN}"
-        ) from error
+        terms = f"{name} is open only to those who accept its terms; accept them on its page and"
+        raise UserError(f"{terms} {_LOG_IN}") from error
     except errors.RepositoryNotFoundError as error:
         raise UserError(
             f"{name}: the hub has no such model, or hides it from you; check the name, or {_LOG_IN}"
@@ -249,7 +239,5 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
         raise FetchError(f"the hub failed on {name} ({answer}); try again later") from error
     except (any_http, ConnectionError, TimeoutError, errors.LocalEntryNotFoundError) as error:
         reason = " ".join(str(error.__cause__ or error).split())
-        raise FetchError(
-            f"the Hugging Face hub cannot be reached ({reason:.200}); check the network and try "
-            "again"
-        ) from error
+        message = f"the Hugging Face hub cannot be reached ({reason:.200})"
+        raise FetchError(f"{message}; check the network and try again") from error

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -14,7 +14,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -60,6 +59,7 @@ TWO_TEXTS = {"texts": ["not a dull moment", "a dull moment"]}
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+Endpoint = Callable[..., Awaitable[Response]]
 
 
 class BoundedThreads:
@@ -118,11 +118,11 @@ class Endpoints:
 
     async def explain(self, request: Request) -> Response:
         """Why texts get their labels: words, n-grams, deletions, and the feature graph."""
-        most = self.limits.explain_texts
-        asked, model = await self._asked(request, schemas.ExplainRequest, most)
+        limits = self.limits
+        asked, model = await self._asked(request, schemas.ExplainRequest, limits.explain_texts)
         parts = []
         async with self.slow.slot():
-            await self.slow.call(model.check_words, asked.texts, self.limits)
+            await self.slow.call(model.check_words, asked.texts, limits)
             for text in asked.texts:  # one by one, so that other requests take turns
                 if await request.is_disconnected():
                     raise ClientDisconnect
@@ -219,16 +219,14 @@ def make_app(
     for kind in (HTTPException, UserError, RequestValidationError, Exception):
         app.add_exception_handler(kind, _error)
     hosts = hosts or HostPolicy()
-    predict, in_flight = endpoints.predict, limits.in_flight
-    return ApiMiddleware(app, predict, pages, metrics, in_flight, hosts, key, log_requests)
+    predict, most = endpoints.predict, limits.in_flight
+    return ApiMiddleware(app, predict, pages, metrics, most, hosts, key, log_requests)
 
 
 def _add_endpoints(app: FastAPI, ends: Endpoints) -> None:
     limits = ends.limits
 
-    def add(
-        method: str, path: str, endpoint: Callable[..., Any], *errors: int, **more: Any
-    ) -> None:
+    def add(method: str, path: str, endpoint: Endpoint, *errors: int, **more: Any) -> None:
         described = {e: {"model": schemas.Error, "description": ERRORS[e]} for e in errors}
         more["responses"] = more.get("responses", {}) | described
         if ends.requires_key and 401 in errors:  # described only: the middleware checks the key
@@ -236,9 +234,7 @@ def _add_endpoints(app: FastAPI, ends: Endpoints) -> None:
             more["dependencies"] = [bearer, *more.get("dependencies", ())]
         app.add_api_route(path, endpoint, methods=[method], **more)
 
-    def add_json(
-        endpoint: Callable[..., Any], request: type[BaseModel], response: Any, texts: int
-    ) -> None:
+    def add_json(endpoint: Endpoint, request: Any, response: Any, texts: int) -> None:
         schema = request.model_json_schema(by_alias=True)
         fields = schema["properties"]
         fields["texts"]["maxItems"] = texts
@@ -277,25 +273,22 @@ def _add_endpoints(app: FastAPI, ends: Endpoints) -> None:
 
 def _add_page(app: FastAPI) -> list[str]:
     """Add the files of the page, held in memory: a request opens no file. Their addresses."""
-    files = {
-        PAGE_ADDRESSES.get(path.name, f"/page/{path.name}"): path
-        for path in sorted(PAGE.iterdir())
-        if path.suffix in PAGE_TYPES
-    }
-    for address, path in files.items():
-        app.add_route(address, _sender(path), include_in_schema=False)
-    return list(files)
+    addresses = []
+    for path in sorted(PAGE.iterdir()):
+        if kind := PAGE_TYPES.get(path.suffix):
+            addresses.append(PAGE_ADDRESSES.get(path.name, f"/page/{path.name}"))
+            app.add_route(addresses[-1], _sender(path.read_bytes(), kind), include_in_schema=False)
+    return addresses
 
 
-def _sender(path: Path) -> Callable[[Request], Any]:
-    content = path.read_bytes()
+def _sender(content: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
     tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
     headers = {"etag": tag, "cache-control": "no-cache"}
 
     async def send_file(request: Request) -> Response:
         if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(content, media_type=PAGE_TYPES[path.suffix], headers=headers)
+            return Response(None, 304, headers)
+        return Response(content, 200, headers, kind)
 
     return send_file
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 from prometheus_client import metrics_core
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
@@ -63,81 +62,76 @@ BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)  # se
 
 
 class Metrics(Collector):
-    """Counters of all workers."""
+    """Counters of all workers: a row per worker, a column per counter."""
 
     def __init__(self, models: Sequence[ServedModel], workers: int = 1) -> None:
         self.worker = 0  # set in every process to its own row
         self._models = tuple(models)
-        self._model_rows = {model.name: row for row, model in enumerate(models)}
-        self._route_rows = {route: row for row, route in enumerate(ROUTES)}
-        self._status_rows: dict[object, int] = {status: row for row, status in enumerate(STATUSES)}
-        self._requests = _shared_zeros(workers, len(ROUTES), len(STATUSES))
-        self._buckets = _shared_zeros(workers, len(ROUTES), len(BOUNDS) + 1)
-        self._seconds = _shared_zeros(workers, len(ROUTES))
-        self._texts = _shared_zeros(workers, len(models))
-        self._in_flight = _shared_zeros(workers)
+        names: list[tuple[object, ...]] = [("in flight",)]
+        names += [("texts", model.name) for model in models]
+        for route in ROUTES:
+            names += [("seconds", route), *(("requests", route, status) for status in STATUSES)]
+            names += [("bucket", route, bucket) for bucket in range(len(BOUNDS) + 1)]
+        self._columns = {name: column for column, name in enumerate(names)}
+        zeros = mmap.mmap(-1, 8 * workers * len(names))  # shared with the processes forked later
+        self._counts = np.frombuffer(zeros, np.float64).reshape(workers, len(names))
         self._started = time.time()
+
+    def _add(self, amount: float, *name: object) -> None:
+        self._counts[self.worker, self._columns[name]] += amount
 
     def begin(self) -> None:
         """A request has arrived."""
-        self._in_flight[self.worker] += 1
+        self._add(1, "in flight")
 
     def end(self, route: str, status: int, seconds: float) -> None:
         """A request has been answered."""
-        worker, row = self.worker, self._route_rows[route]
-        self._in_flight[worker] -= 1
-        self._requests[worker, row, self._status_rows.get(status, len(STATUSES) - 1)] += 1
-        self._buckets[worker, row, bisect_left(BOUNDS, seconds)] += 1
-        self._seconds[worker, row] += seconds
+        self._add(-1, "in flight")
+        self._add(1, "requests", route, status if status in STATUSES else "other")
+        self._add(1, "bucket", route, bisect_left(BOUNDS, seconds))
+        self._add(seconds, "seconds", route)
 
     def count_texts(self, model: str, texts: int) -> None:
         """Texts have been classified."""
-        self._texts[self.worker, self._model_rows[model]] += texts
+        self._add(texts, "texts", model)
 
     def in_flight(self) -> int:
         """Requests that this worker has not answered yet."""
-        return int(self._in_flight[self.worker])
+        return int(self._counts[self.worker, 0])
 
     def reset_in_flight(self) -> None:
         """Forget the requests of a worker that died before this one replaced it."""
-        self._in_flight[self.worker] = 0
+        self._counts[self.worker, 0] = 0
 
     def collect(self) -> Iterator[metrics_core.Metric]:
         """All metrics, summed over the workers."""
         counter, gauge = metrics_core.CounterMetricFamily, metrics_core.GaugeMetricFamily
-        requests = counter(
-            "dcnn_requests", "Requests by route and status.", labels=["route", "status"]
-        )
+        total = dict(zip(self._columns, self._counts.sum(axis=0).tolist(), strict=True))
+        labels = ["route", "status"]
+        requests = counter("dcnn_requests", "Requests by route and status.", labels=labels)
         times = metrics_core.HistogramMetricFamily(
             "dcnn_request_seconds", "Response time by route.", labels=["route"]
         )
-        counts, buckets = self._requests.sum(axis=0), self._buckets.sum(axis=0)
-        for row, route in enumerate(ROUTES):
-            for status, count in zip(STATUSES, counts[row].tolist(), strict=True):
-                if count:
+        bounds = [*map(str, BOUNDS), "+Inf"]
+        for route in ROUTES:
+            for status in STATUSES:
+                if count := total["requests", route, status]:
                     requests.add_metric([route, str(status)], count)
-            below = list(accumulate(buckets[row].tolist()))
+            below = list(accumulate(total["bucket", route, n] for n in range(len(bounds))))
             if below[-1]:
-                bounds = [*map(str, BOUNDS), "+Inf"]
-                seconds = float(self._seconds[:, row].sum())
-                times.add_metric([route], list(zip(bounds, below, strict=True)), seconds)
+                buckets = list(zip(bounds, below, strict=True))
+                times.add_metric([route], buckets, total["seconds", route])
         texts = counter("dcnn_texts", "Texts classified by model.", labels=["model"])
         labels = ["model", "kind", "backend"]
         models = gauge("dcnn_model_info", "Models that are served.", labels=labels)
-        for model, count in zip(self._models, self._texts.sum(axis=0).tolist(), strict=True):
-            texts.add_metric([model.name], count)
-            info = model.info()
+        for info in (model.info() for model in self._models):
+            texts.add_metric([info["name"]], total["texts", info["name"]])
             models.add_metric([info["name"], info["kind"], info["backend"]], 1)
-        in_flight = self._in_flight.sum()
+        in_flight = total["in flight",]
         yield from (requests, times, texts, models)
         yield gauge("dcnn_in_flight", "Requests that are being answered.", in_flight)
-        yield gauge("dcnn_workers", "Worker processes.", len(self._in_flight))
+        yield gauge("dcnn_workers", "Worker processes.", len(self._counts))
         yield gauge("dcnn_start_time_seconds", "When the server was started.", self._started)
-
-
-def _shared_zeros(*shape: int) -> NDArray[np.float64]:
-    """Zeros in memory that a process shares with its children."""
-    return np.frombuffer(mmap.mmap(-1, 8 * int(np.prod(shape))), np.float64).reshape(shape)
 
 
 class HostPolicy:
