@@ -34,7 +34,7 @@ from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 from dcnn.serve.app import make_app
-from dcnn.serve.registry import Registry, ServedModel
+from dcnn.serve.models import ServedModel
 from dcnn.text.vocabulary import Sentences
 from networks import build_model
 from untrained import VOCABULARY_TEXT, make_artifact
@@ -116,7 +116,7 @@ def texts_from_1_to_200_words():
 
 
 def over_http(artifact, texts):
-    app = make_app(Registry([ServedModel("model", Predictor(artifact))]), Limits())
+    app = make_app([ServedModel("model", Predictor(artifact))], Limits())
     answer = TestClient(app).post("/v1/predict", json={"texts": texts}).json()
     return [[found["probabilities"][name] for name in CLASSES] for found in answer["predictions"]]
 

@@ -22,7 +22,7 @@ from dcnn.inspection import explain, explain_each
 from dcnn.metrics import evaluate_labels
 from dcnn.ops.reference import sigmoid
 from dcnn.predictor import Predictor
-from dcnn.serve.registry import prediction_response
+from dcnn.serve.models import prediction_response
 from untrained import make_artifact
 
 CLASSES, THRESHOLDS = ("dull", "good", "plot"), (0.3, 0.5, 0.7)

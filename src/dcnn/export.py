@@ -123,18 +123,15 @@ def onnx_bytes(artifact: Artifact) -> bytes:
     import onnx
     from onnx import TensorProto, helper
 
-    kind, vocabulary = artifact.config.model.kind, artifact.encoder.vocabulary
-    graph = _Graph(artifact)
+    kind, graph = artifact.config.model.kind, _Graph(artifact)
     graph.add("Sigmoid" if artifact.multi_label else "Softmax", graph.logits(artifact.config.model))
     graph.nodes[-1].output[0] = PROBABILITIES
     value = helper.make_tensor_value_info
-    inputs = [
-        value(IDS, TensorProto.INT64, ["batch", "length"]),
-        value(LENGTHS, TensorProto.INT64, ["batch"]),
-    ]
-    outputs = [value(PROBABILITIES, TensorProto.FLOAT, ["batch", len(artifact.classes)])]
+    ids = value(IDS, TensorProto.INT64, ["batch", "length"])
+    lengths = value(LENGTHS, TensorProto.INT64, ["batch"])
+    output = value(PROBABILITIES, TensorProto.FLOAT, ["batch", len(artifact.classes)])
     model = helper.make_model(
-        helper.make_graph(graph.nodes, f"dcnn {kind}", inputs, outputs, graph.constants),
+        helper.make_graph(graph.nodes, f"dcnn {kind}", [ids, lengths], [output], graph.constants),
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
         producer_name="dcnn",
@@ -145,7 +142,7 @@ def onnx_bytes(artifact: Artifact) -> bytes:
     metadata = {
         "classes": json.dumps(list(artifact.classes)),
         "tokenizer_sha256": hashlib.sha256(tokenizer).hexdigest(),
-        "vocabulary_size": str(len(vocabulary)),
+        "vocabulary_size": str(len(artifact.encoder.vocabulary)),
         "kind": kind,
         "dtype": artifact.dtype,
         "dcnn_version": __version__,
@@ -256,15 +253,14 @@ class _Graph:
             x = self.add("Where", self._columns_below(columns, valid), x, -np.inf)
             name = f"layers.{layer - 1}.bias"
             bias = self._weights(self.stored[name].T[order].reshape(-1, 1), name)
-            if layer == config.depth:  # all sentences keep k_top values
-                kept = self._k_max(x, [config.k_top])
-                x = self.add("Tanh", self.add("Add", kept, bias))
-            else:
+            k, inside = [config.k_top], ""  # of the last layer, for all sentences
+            if layer < config.depth:
                 valid = self._dynamic_k(config, self.lengths, layer)
-                largest = self._dynamic_k(config, self.width, layer)
-                inside = self._columns_below(largest, valid)
-                kept = self._k_max(x, largest, inside, columns)
-                x = self.add("Where", inside, self.add("Tanh", self.add("Add", kept, bias)), 0.0)
+                k = self._dynamic_k(config, self.width, layer)
+                inside = self._columns_below(k, valid)
+            x = self.add("Tanh", self.add("Add", self._k_max(x, k, inside, columns), bias))
+            if inside:
+                x = self.add("Where", inside, x, 0.0)
         return str(self.add("Flatten", x))
 
     def _wide_convolution(self, x: str, layer: int, below: Order, groups: int) -> str:
@@ -277,11 +273,11 @@ class _Graph:
         weights = self._weights(grouped.reshape(groups * maps, -1, m), name)
         return str(self.add("Conv", x, weights, group=groups, pads=[m - 1, m - 1]))
 
-    def _dynamic_k(self, config: DCNNConfig, lengths: str, layer: int) -> str:
+    def _dynamic_k(self, config: DCNNConfig, lengths: str, layer: int) -> Any:
         """Equation 4, with an integer ceiling as in ``reference.dynamic_k``."""
         product = self.add("Mul", lengths, [config.depth - layer])
         ceiling = self.add("Div", self.add("Add", product, [config.depth - 1]), [config.depth])
-        return str(self.add("Max", ceiling, [config.k_top]))
+        return self.add("Max", ceiling, [config.k_top])
 
     def _k_max(self, x: str, k: str | list[int], inside: str = "", columns: str = "") -> str:
         """The ``k`` largest values of each row, in their original order.
@@ -389,6 +385,5 @@ def open_session(content: bytes) -> Any:
 def run_onnx(session: Any, sentences: Sentences) -> Floats:
     """(sentences, classes) probabilities, all sentences as one padded batch."""
     ids, lengths = sentences.padded(np.arange(len(sentences)))
-    (probabilities,) = session.run([PROBABILITIES], {IDS: ids, LENGTHS: lengths})
-    result: Floats = probabilities
-    return result
+    outputs: list[Floats] = session.run([PROBABILITIES], {IDS: ids, LENGTHS: lengths})
+    return outputs[0]

@@ -43,7 +43,7 @@ def push(
     revision: str | None = None,
     message: str | None = None,
 ) -> str:
-    """Upload a model folder to the hub, or copy it to a shared folder.
+    """Upload a model folder to the hub, or copy it to a shared folder; where it is then.
 
     >>> to = push("my-model", "./shared/my-model")  # or "me/my-model", on the hub
 
@@ -52,10 +52,7 @@ def push(
         to: ``OWNER/NAME``, or a folder that begins with ``./``, ``../``, ``/`` or ``~``.
         private: whether the repository must be hidden from others.
         revision: a branch of the repository, created if needed; None is the main one.
-        message: of the commit.
-
-    Returns:
-        The address of the commit, or the folder.
+        message: of the commit, whose address is returned.
 
     Raises:
         ModelFolderError: ``model`` is not a complete, readable model folder.

@@ -8,7 +8,7 @@ import pytest
 from dcnn import artifact as model_folder
 from dcnn.cli.serve import serve
 from dcnn.errors import MissingExtraError, UserError
-from dcnn.serve.registry import named_folders
+from dcnn.serve.models import named_folders
 from untrained import make_artifact
 
 

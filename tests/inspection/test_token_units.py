@@ -17,7 +17,7 @@ from dcnn.inspection.explanation import MOST_WORDS
 from dcnn.inspection.render import to_html
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
-from dcnn.serve.registry import ServedModel
+from dcnn.serve.models import ServedModel
 from dcnn.text.encoder import Encoder, SubwordTokenizer
 from dcnn.text.tokenizer import GAP, Tokenizer
 from dcnn.text.vocabulary import Vocabulary

@@ -12,7 +12,7 @@ from dcnn.config import NBoWConfig
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 from dcnn.serve.app import make_app
-from dcnn.serve.registry import Registry, ServedModel, index_detectors
+from dcnn.serve.models import ServedModel, index_detectors
 from serve_process import Running, start_server
 from untrained import VOCABULARY_TEXT, make_artifact
 
@@ -22,24 +22,23 @@ CORPUS = tuple(" ".join(random.Random(n).choices(_WORDS, k=7)) for n in range(30
 
 
 @pytest.fixture(scope="session")
-def registry() -> Registry:
+def registry() -> dict[str, ServedModel]:
     """A DCNN with detectors, one with numbers as labels, and a model without a graph."""
     first = Predictor(make_artifact())
-    return Registry(
-        [
-            ServedModel("first", first, index_detectors(first, CORPUS)),
-            ServedModel("stars", Predictor(make_artifact(seed=1, classes=(1, 2, 3)))),
-            ServedModel("bag", Predictor(make_artifact(NBoWConfig(dim=8)))),
-        ]
-    )
+    models = [
+        ServedModel("first", first, index_detectors(first, CORPUS)),
+        ServedModel("stars", Predictor(make_artifact(seed=1, classes=(1, 2, 3)))),
+        ServedModel("bag", Predictor(make_artifact(NBoWConfig(dim=8)))),
+    ]
+    return {model.name: model for model in models}
 
 
 @pytest.fixture
-def client_with(registry: Registry) -> Callable[..., TestClient]:
+def client_with(registry: dict[str, ServedModel]) -> Callable[..., TestClient]:
     """Make a client of a server with other limits or a key."""
 
     def make(key: str = "", **limits: float) -> TestClient:
-        return TestClient(make_app(registry, Limits(**limits), key=key))
+        return TestClient(make_app([*registry.values()], Limits(**limits), key=key))
 
     return make
 
@@ -57,7 +56,7 @@ def multi_label() -> Predictor:
 
 @pytest.fixture
 def multi_label_client(multi_label) -> TestClient:
-    return TestClient(make_app(Registry([ServedModel("multi", multi_label)])))
+    return TestClient(make_app([ServedModel("multi", multi_label)]))
 
 
 @pytest.fixture(scope="session")

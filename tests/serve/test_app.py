@@ -98,7 +98,7 @@ def test_unknown_addresses_and_methods_are_errors_in_json(client, method, path, 
 def test_nothing_is_explained_for_a_client_that_disconnected(client, monkeypatch):
     explained = []
     monkeypatch.setattr(
-        "dcnn.serve.registry.ServedModel.explain_text", lambda _, text, __: explained.append(text)
+        "dcnn.serve.models.ServedModel.explain_text", lambda _, text, __: explained.append(text)
     )
     messages = [{"type": "http.request", "body": b'{"texts": ["a", "b"]}', "more_body": False}]
 
@@ -142,7 +142,7 @@ def test_a_slot_is_released_when_the_work_fails():
 def test_predictions_do_not_wait_for_explanations(client_with, monkeypatch):
     gate = threading.Event()
     monkeypatch.setattr(
-        "dcnn.serve.registry.ServedModel.explain_text",
+        "dcnn.serve.models.ServedModel.explain_text",
         lambda *_: gate.wait(10) and b'{"slow": true}',
     )
     client = client_with(threads=1, queue=1)
@@ -173,7 +173,7 @@ def test_requests_to_explain_take_turns(client_with, monkeypatch):
         gate.wait(10)
         return b"{}"
 
-    monkeypatch.setattr("dcnn.serve.registry.ServedModel.explain_text", explanation)
+    monkeypatch.setattr("dcnn.serve.models.ServedModel.explain_text", explanation)
     client = client_with(threads=1)
     with client:
         threads = [
@@ -237,7 +237,7 @@ def test_a_file_keeps_its_slot_until_its_last_line(client_with, monkeypatch):
         finish.wait(10)
         return b"{}\n"
 
-    monkeypatch.setattr("dcnn.serve.registry.ServedModel.predict_rows", predicted)
+    monkeypatch.setattr("dcnn.serve.models.ServedModel.predict_rows", predicted)
     ask, statuses = "/v1/predict-file?name=a.txt", []
     with client_with(uploads=1) as client:
         thread = threading.Thread(

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 from dcnn.serve.app import make_app
-from dcnn.serve.registry import Registry, ServedModel, index_detectors
+from dcnn.serve.models import ServedModel, index_detectors
 from untrained import make_artifact
 
 TEXT = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ EXAMPLES = [
 def documented():
     predictor = Predictor(make_artifact(classes=("positive", "negative")))
     index = index_detectors(predictor, ["the plot is dull", "the acting was good"])
-    return TestClient(make_app(Registry([ServedModel("demo-model", predictor, index)])))
+    return TestClient(make_app([ServedModel("demo-model", predictor, index)]))
 
 
 def shape(value: object) -> object:

@@ -119,7 +119,7 @@ def test_a_failure_is_logged_without_the_text(client, monkeypatch, caplog):
     def fail(model, texts, form):
         raise RuntimeError(f"could not read {texts}")
 
-    monkeypatch.setattr("dcnn.serve.registry.ServedModel.predict_texts", fail)
+    monkeypatch.setattr("dcnn.serve.models.ServedModel.predict_texts", fail)
     answer = client.post("/v1/predict", json={"text": "a private text"})
     assert answer.status_code == 500
     assert answer.json() == {"error": middleware.FAILED}
@@ -131,7 +131,7 @@ def test_a_failure_inside_fastapi_is_answered_and_counted(client, monkeypatch, c
     def fail(model, text, question):
         raise RuntimeError(f"could not read {text}")
 
-    monkeypatch.setattr("dcnn.serve.registry.ServedModel.explain_text", fail)
+    monkeypatch.setattr("dcnn.serve.models.ServedModel.explain_text", fail)
     answer = client.post("/v1/explain", json={"text": "a private text"})
     assert (answer.status_code, answer.json()) == (500, {"error": middleware.FAILED})
     assert "private" not in caplog.text
@@ -141,7 +141,9 @@ def test_a_failure_inside_fastapi_is_answered_and_counted(client, monkeypatch, c
 @pytest.fixture
 def local(registry) -> TestClient:
     """A server on 127.0.0.1 that a proxy offers as app.example."""
-    return TestClient(make_app(registry, hosts=HostPolicy(["App.example"], (*LOOPBACK, "::2"))))
+    return TestClient(
+        make_app([*registry.values()], hosts=HostPolicy(["App.example"], (*LOOPBACK, "::2")))
+    )
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,7 @@ def test_metrics_are_in_the_format_of_prometheus(client):
 
 
 def test_an_unexpected_status_is_counted_as_other(registry):
-    metrics = Metrics(registry.models)
+    metrics = Metrics([*registry.values()])
     metrics.end("page", 418, 0.1)
     assert 'dcnn_requests_total{route="page",status="other"} 1' in generate_latest(metrics).decode()
     assert b'status="500"' not in generate_latest(metrics)

@@ -8,7 +8,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 from dcnn.serve.app import make_app
-from dcnn.serve.registry import Registry, ServedModel, index_detectors
+from dcnn.serve.models import ServedModel, index_detectors
 from dcnn.serve.schemas import ExplainResponse
 from untrained import make_artifact
 
@@ -17,7 +17,7 @@ _PREDICTOR = Predictor(make_artifact())
 
 
 _APP = make_app(
-    Registry([ServedModel("first", _PREDICTOR, index_detectors(_PREDICTOR, ["the plot is bad"]))]),
+    [ServedModel("first", _PREDICTOR, index_detectors(_PREDICTOR, ["the plot is bad"]))],
     # Small ones, so that what is beyond them fits into a body.
     Limits(texts=5, explain_texts=3, characters=200, file_rows=5),
 )

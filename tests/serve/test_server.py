@@ -39,7 +39,7 @@ def port(registry, monkeypatch) -> Iterator[int]:
     (listener,) = bind("127.0.0.1", 0)
     alive, held = os.pipe()
     number = listener.getsockname()[1]
-    thread = threading.Thread(target=serve, args=(make_app(registry), listener, alive))
+    thread = threading.Thread(target=serve, args=(make_app([*registry.values()]), listener, alive))
     thread.start()
     yield number
     os.close(held)

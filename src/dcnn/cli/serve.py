@@ -60,7 +60,7 @@ def serve(
 
         from dcnn.serve.app import make_app
         from dcnn.serve.middleware import LOOPBACK, HostPolicy, Metrics
-        from dcnn.serve.registry import Registry, ServedModel, index_detectors, named_folders
+        from dcnn.serve.models import ServedModel, index_detectors, named_folders
         from dcnn.serve.server import address_of, bind, run_workers, serve
 
     # Guessed columns are worth a line on the command line, but not for every upload.
@@ -84,8 +84,8 @@ def serve(
 
     folders = named_folders(models)
     sockets = bind(host, port, workers)
-    registry = Registry([load(name, folder) for name, folder in folders.items()])
-    metrics = Metrics(registry.models, workers)
+    served = [load(name, folder) for name, folder in folders.items()]
+    metrics = Metrics(served, workers)
     address = address_of(sockets[0])
     is_local = ip_address(sockets[0].getsockname()[0]).is_loopback
     # Only this machine can ask, so a request for any other host name is DNS rebinding by a page.
@@ -100,7 +100,7 @@ def serve(
     def work(number: int, listener: socket.socket, alive: int | None = None) -> None:
         metrics.worker = number
         metrics.reset_in_flight()
-        app = make_app(registry, limits, metrics, api_key, log_requests, hosts)
+        app = make_app(served, limits, metrics, api_key, log_requests, hosts)
         serve(app, listener, alive)
 
     if workers == 1:

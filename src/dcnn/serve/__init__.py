@@ -1,6 +1,6 @@
 """The server: an HTTP API over model folders, and a web page that explores what they do.
 
-- ``registry``: the loaded models by name, and what they answer.
+- ``models``: the loaded models, and what they answer.
 - ``schemas``: types of requests and responses; the OpenAPI document is generated from them.
 - ``app``: the endpoints; ``middleware``: overload, host, key, headers and metrics of every request.
 - ``server``: uvicorn, connection limits, worker processes.

@@ -2,10 +2,9 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, TypeVarTuple
 
@@ -18,11 +17,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from dcnn import __version__
+from dcnn.data.columns import shown
 from dcnn.data.readers import Row
 from dcnn.errors import UserError
 from dcnn.serve import Limits, middleware, schemas
 from dcnn.serve.middleware import ApiMiddleware, HostPolicy, Metrics, json_response, read_body
-from dcnn.serve.registry import Registry, ServedModel, read_upload
+from dcnn.serve.models import ServedModel, read_upload
 from dcnn.serve.schemas import json_bytes
 
 ABOUT = (
@@ -41,8 +41,8 @@ ERRORS = {
     503: "The server is busy; `Retry-After` says when to try again.",
 }
 UNROUTED = {
-    404: "there is nothing at this address; /docs lists the endpoints",
-    405: "this address does not support the method; /docs lists the endpoints",
+    "Not Found": "there is nothing at this address; /docs lists the endpoints",
+    "Method Not Allowed": "this address does not support the method; /docs lists the endpoints",
 }
 
 PAGE = Path(__file__).parent / "page"
@@ -92,12 +92,13 @@ class BoundedThreads:
 class Endpoints:
     """The endpoints, and what they share."""
 
-    registry: Registry
+    served: Sequence[ServedModel]  # the first one is the default
     limits: Limits
     metrics: Metrics
     requires_key: bool
 
     def __post_init__(self) -> None:
+        self.by_name = {model.name: model for model in self.served}
         threads = self.limits.threads
         self.slow = BoundedThreads(threads, threads + self.limits.queue)
         # A thread of their own: an explanation must not wait for fifty thousand rows.
@@ -149,7 +150,7 @@ class Endpoints:
         self, request: Request, query: Annotated[schemas.FileQuery, Query()]
     ) -> Response:
         """Predictions for a CSV, TSV, JSON Lines or text file: one line of JSON per row."""
-        model = self.registry.get(query.model)
+        model = self._model(query.model)
         model.check_options(query)
         content = await read_body(request, self.limits.file_bytes, self.limits.body_seconds)
         rows = await self.files.call(read_upload, content, query, self.limits)
@@ -167,22 +168,30 @@ class Endpoints:
 
     async def detectors(self, query: Annotated[schemas.DetectorsQuery, Query()]) -> Response:
         """What activates the network's feature detectors: n-grams of the server's corpus."""
-        model = self.registry.get(query.model)
+        model = self._model(query.model)
         return json_response(await self.slow.run(model.find_detectors, query))
 
     async def models(self) -> Response:
         """The models that are served, and the limits."""
-        models = [model.info() for model in self.registry.models]
+        models = [model.info() for model in self.served]
         return json_response(json_bytes({"models": models, "limits": self.limits}))
 
     async def health(self) -> Response:
         """That the server is up."""
-        health = {"status": "ok", "models": len(self.registry.models), "key": self.requires_key}
+        health = {"status": "ok", "models": len(self.served), "key": self.requires_key}
         return json_response(json_bytes(health))
 
     async def prometheus(self) -> Response:
         """Metrics for Prometheus."""
         return Response(generate_latest(self.metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    def _model(self, name: str | None) -> ServedModel:
+        if name is None:
+            return self.served[0]
+        if name not in self.by_name:
+            known = ", ".join(self.by_name)
+            raise HTTPException(404, f"there is no model {shown(name)}; the models are {known}")
+        return self.by_name[name]
 
     async def _asked(
         self, request: Request, kind: type[schemas.Body], most: int
@@ -190,11 +199,11 @@ class Endpoints:
         """The request in a JSON body of at most ``most`` texts, and the model that it names."""
         body = await read_body(request, self.limits.body_bytes, self.limits.body_seconds)
         asked = schemas.parse(kind, body, most, self.limits)
-        return asked, self.registry.get(asked.model)
+        return asked, self._model(asked.model)
 
 
 def make_app(
-    registry: Registry,
+    served: Sequence[ServedModel],
     limits: Limits | None = None,
     metrics: Metrics | None = None,
     key: str = "",
@@ -202,7 +211,7 @@ def make_app(
     hosts: HostPolicy | None = None,
 ) -> ApiMiddleware:
     """The application over some models; see ``ApiMiddleware`` for the other arguments."""
-    limits, metrics = limits or Limits(), metrics or Metrics(registry.models)
+    limits, metrics = limits or Limits(), metrics or Metrics(served)
     # FastAPI's own documentation pages load scripts from a CDN; /docs is a page of ours. A redirect
     # would repeat the host name that the request gave.
     app = FastAPI(
@@ -213,7 +222,7 @@ def make_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    endpoints = Endpoints(registry, limits, metrics, bool(key))
+    endpoints = Endpoints(served, limits, metrics, bool(key))
     _add_endpoints(app, endpoints)
     pages = _add_page(app)
     for kind in (HTTPException, UserError, RequestValidationError, Exception):
@@ -298,7 +307,6 @@ async def _error(_: Request, error: Exception) -> Response:
         fault = error.errors()[0]
         # The first part of its location says that it is in the query.
         error = schemas.fault_error(fault["loc"][1:], fault["msg"])
-    elif isinstance(error, HTTPException) and error.detail == HTTPStatus(error.status_code).phrase:
-        message = UNROUTED.get(error.status_code, error.detail)
-        error = HTTPException(error.status_code, message, error.headers)
+    elif isinstance(error, HTTPException) and error.detail in UNROUTED:
+        error = HTTPException(error.status_code, UNROUTED[error.detail], error.headers)
     return middleware.error_response(error)

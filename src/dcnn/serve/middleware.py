@@ -27,7 +27,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dcnn.errors import UserError
-from dcnn.serve.registry import ServedModel
+from dcnn.serve.models import ServedModel
 from dcnn.serve.schemas import json_bytes
 
 _log = logging.getLogger("dcnn.serve")

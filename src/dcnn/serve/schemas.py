@@ -7,7 +7,7 @@ them.
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, NotRequired, Self, TypeVar
+from typing import Annotated, Any, Literal, NotRequired, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator, with_config
 from typing_extensions import TypedDict  # pydantic accepts that of typing from Python 3.12 on
@@ -66,11 +66,8 @@ class PredictOptions(ModelRequest):
     top: int = _optional(
         "Number of labels to list, most probable first; single-label models only.", ge=1
     )
-    abstain_below: float = _optional(
-        "Give no label to a text whose best probability is below this; single-label models only.",
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
+    abstain_below: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = _optional(
+        "Give no label to a text whose best probability is below this; single-label models only."
     )
 
 

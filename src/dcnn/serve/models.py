@@ -15,7 +15,6 @@ import numpy as np
 from starlette.exceptions import HTTPException
 
 from dcnn.config import DCNNConfig
-from dcnn.data.columns import shown
 from dcnn.data.readers import Row, ShardReader, TableOptions
 from dcnn.errors import DataError, UserError
 from dcnn.files import COMPRESSIONS
@@ -27,9 +26,6 @@ from dcnn.inspection.picture import make_picture, place
 from dcnn.predictor import Prediction, Predictor
 from dcnn.serve import Limits, schemas
 from dcnn.serve.schemas import json_bytes, too_long
-
-TOP = 8  # n-grams of a detector
-LONGEST_NAME = 80  # of a file
 
 # The readers name options of the command line; here they are query parameters.
 _PARAMETERS = {
@@ -217,9 +213,9 @@ def _explanation_response(
 def index_detectors(
     predictor: Predictor, texts: Iterable[str], progress: Progress | None = None
 ) -> DetectorIndex:
-    """Rank the detectors over a corpus, and name them all now: the workers then share the names."""
-    index = rank_detectors(predictor, texts, top=TOP, progress=progress)
-    index.by_distinctiveness()
+    """Rank the detectors over a corpus, each with its eight n-grams that activate it most."""
+    index = rank_detectors(predictor, texts, top=8, progress=progress)
+    index.by_distinctiveness()  # names them all now: the workers then share the names
     return index
 
 
@@ -227,7 +223,7 @@ def read_upload(content: bytes, query: schemas.FileQuery, limits: Limits) -> lis
     """The rows of an uploaded file."""
     # The name is only ever printed: its last part, shortened, without control characters.
     last = PurePosixPath(query.name.replace("\\", "/")).name
-    path = Path("".join(c for c in last if c.isprintable())[-LONGEST_NAME:] or "the file")
+    path = Path("".join(c for c in last if c.isprintable())[-80:] or "the file")
     if path.suffix.lower() in COMPRESSIONS:
         raise UserError(f"{path}: compressed files are not accepted; decompress it first")
     rows: list[Row] = []
@@ -245,23 +241,6 @@ def read_upload(content: bytes, query: schemas.FileQuery, limits: Limits) -> lis
             message = message.replace(option, parameter)
         raise UserError(message) from None
     return rows
-
-
-class Registry:
-    """Models by name; the first one is the default."""
-
-    def __init__(self, models: Sequence[ServedModel]) -> None:
-        self.models = tuple(models)
-        self._by_name = {model.name: model for model in models}
-
-    def get(self, name: str | None) -> ServedModel:
-        """The model of that name, or HTTPException."""
-        if name is None:
-            return self.models[0]
-        if (model := self._by_name.get(name)) is None:
-            known = ", ".join(self._by_name)
-            raise HTTPException(404, f"there is no model {shown(name)}; the models are {known}")
-        return model
 
 
 def named_folders(arguments: Iterable[str]) -> dict[str, Path]:
