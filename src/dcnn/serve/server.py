@@ -29,8 +29,6 @@ from dcnn.serve.middleware import ApiMiddleware
 
 _log = logging.getLogger("dcnn.serve")
 
-GRACE_SECONDS = 30  # for requests in flight when the server stops
-SWITCH_INTERVAL = 0.0005  # seconds after which a thread that explains yields to one that predicts
 BACKLOG = 512  # connections that wait to be accepted
 CONNECTIONS = 1000  # per worker
 HEAD_SECONDS = 10.0  # for the head of a request (its first line and headers) to arrive
@@ -125,7 +123,7 @@ def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterato
 
 def serve(app: ApiMiddleware, listener: socket.socket, alive: int | None = None) -> None:
     """Serve on a bound socket until stopped by a signal, or until the pipe ``alive`` is closed."""
-    sys.setswitchinterval(SWITCH_INTERVAL)
+    sys.setswitchinterval(0.0005)  # so that a thread that explains yields to one that predicts
     server = _Server(
         uvicorn.Config(
             app,
@@ -138,7 +136,7 @@ def serve(app: ApiMiddleware, listener: socket.socket, alive: int | None = None)
             lifespan="off",
             ws="none",
             backlog=BACKLOG,
-            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_graceful_shutdown=30,  # seconds for requests in flight
         )
     )
     # uvicorn knows of a request as soon as it is read, before the application is called.
@@ -166,6 +164,7 @@ def run_workers(
     """
     if "fork" not in multiprocessing.get_all_start_methods():
         raise UserError("this system cannot fork, so there is one worker only: pass --workers 1")
+    fork = multiprocessing.get_context("fork")
     workers: dict[int, tuple[Any, float]] = {}  # process and start time by number
     stopping = False
 
@@ -178,7 +177,8 @@ def run_workers(
             process.terminate()
 
     def start(number: int) -> None:
-        process = multiprocessing.get_context("fork").Process(target=run, args=(number,))
+        # A daemon is stopped with this process, even if that fails.
+        process = fork.Process(target=run, args=(number,), daemon=True)
         process.start()
         workers[number] = process, time.monotonic()
         if stopping:  # the signal arrived before the process was known
