@@ -35,17 +35,13 @@ HEAD_SECONDS = 10.0  # for the head of a request (its first line and headers) to
 HEAD_BYTES = 65_536  # of a request's head
 RESTART_SECONDS = 1.0  # a worker that lives less than this is restarted only after a pause
 # Not every system has SIGHUP, which a terminal sends when it is closed.
-STOP_SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
+STOP_SIGNALS = [one for one in signal.Signals if one.name in ("SIGINT", "SIGTERM", "SIGHUP")]
 
-_HEAD_TOO_LARGE = (
-    f'{{"error":"the headers are larger than {HEAD_BYTES:,} bytes; send less"}}'.encode()
-)
+_HEAD_ERROR = f'{{"error":"the headers are larger than {HEAD_BYTES:,} bytes; send less"}}'
 _HEAD_RESPONSE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_HEAD_TOO_LARGE), _HEAD_TOO_LARGE)
-)
+    "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+    f"content-length: {len(_HEAD_ERROR)}\r\nconnection: close\r\n\r\n{_HEAD_ERROR}"
+).encode()
 
 
 class _LimitedProtocol(HttpToolsProtocol):
