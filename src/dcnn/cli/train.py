@@ -85,9 +85,9 @@ def train(
     list of labels per row (.jsonl, .parquet), or is described by --labels-separator or
     --label-columns. The weights that score best on dev are kept.
     """
-    from dcnn import artifact as model_folder
-    from dcnn import files
+    from dcnn.artifact import check_destination, is_model_folder, save
     from dcnn.data import readers, split
+    from dcnn.files import make_folder
 
     if not is_first():
         logging.getLogger("dcnn").setLevel(logging.WARNING)  # the first process logs the progress
@@ -95,7 +95,7 @@ def train(
     resume = resume or is_restarted()
     checkpoint = Path(f"{out if out.name else out.resolve()}.checkpoint")
     replaces = overwrite or checkpoint.exists()  # a resumed run was checked when it started
-    if resume and not replaces and model_folder.is_model_folder(out):
+    if resume and not replaces and is_model_folder(out):
         console.print(f"{out} is finished already; there is nothing to resume.")
         return
     with first_reports(UserError):
@@ -104,7 +104,7 @@ def train(
                 f"{checkpoint} holds an unfinished run; "
                 "pass --resume to continue it, or --overwrite to start again"
             )
-        model_folder.check_destination(out, replaces)
+        check_destination(out, replaces)
         log_folder = _log_folder(tensorboard, out)
         header, names = not no_header, cli.split_names("--label-columns", label_columns)
         columns = readers.TableOptions(
@@ -133,7 +133,7 @@ def train(
                     cli.print_sizes(console, train_set, len(dev_set))
             with needs_extra("Training", "train"):
                 from dcnn.training.fit import RunOptions, fit
-            files.make_folder(out.parent)
+            make_folder(out.parent)
             with _callbacks(console, log_folder, run_config, workers is not None) as callback:
                 run_options = RunOptions(
                     device, checkpoint, resume, checkpoint_seconds, callback, threads, workers
@@ -144,7 +144,7 @@ def train(
             metadata = artifact.metadata | cli.run_metadata(data)
             if test_set is not None:
                 metadata |= _test(console, artifact, test_set)
-            model_folder.save(out, replace(artifact, metadata=metadata), replaces)
+            save(out, replace(artifact, metadata=metadata), replaces)
             checkpoint.unlink(missing_ok=True)
             console.print(f"The model is in {out}; try: dcnn predict {out} 'a text'")
 
@@ -248,14 +248,15 @@ def report_interrupt(checkpoint: Path, resume: bool, stream: bool) -> Iterator[N
 
 def is_large(data: Path) -> bool:
     """Whether the files of ``data`` are too large for memory."""
-    from dcnn import files
-    from dcnn.data import arrow, readers
+    from dcnn.data.arrow import ARROW
+    from dcnn.data.readers import find_shards
+    from dcnn.files import COMPRESSIONS
 
     n_bytes = 0
-    for path in readers.find_shards(data, log=False):
+    for path in find_shards(data, log=False):
         suffix = path.suffix.lower()
-        factor = _COMPRESSED if suffix in files.COMPRESSIONS else 1
-        factor = _COLUMNAR if suffix in arrow.ARROW else factor
+        factor = _COMPRESSED if suffix in COMPRESSIONS else 1
+        factor = _COLUMNAR if suffix in ARROW else factor
         n_bytes += factor * path.stat().st_size if path.is_file() else 0  # the reader reports it
     return n_bytes > LARGEST_IN_MEMORY
 
