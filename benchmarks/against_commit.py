@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dcnn.data.corpora import opinions
+import opinions
 from results import RESULTS, ROOT, make_parser, provenance, write_json
 
 # ``--set`` of the paper's SST-2 network; the rest is the default recipe on both sides.

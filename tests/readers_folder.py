@@ -34,7 +34,7 @@ class Sentences:
 
 
 def few_sentences() -> Sentences:
-    corpus = generate(0)
+    corpus = generate()
     return Sentences(**{split: corpus[split][:size] for split, size in SIZES.items()})
 
 

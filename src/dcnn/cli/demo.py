@@ -31,7 +31,7 @@ SAMPLE = (
 
 def demo(
     out: Annotated[Path, Option(help="Model folder of the DCNN.")] = Path("demo-model"),
-    seed: Annotated[int, Option(help="The same seed gives the same models.")] = 0,
+    seed: Annotated[int, Option(help="Seed of the training; the corpus is always the same.")] = 0,
 ) -> None:
     """Train on a built-in corpus, compare with three baselines, and predict.
 
@@ -40,7 +40,7 @@ def demo(
     """
     console = make_console()
     model_folder.check_destination(out, overwrite=True)
-    corpus = generate(seed)
+    corpus = generate()
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in corpus.items())
     console.print(
         f"Built-in corpus: generated opinion sentences ({sizes}).\n"
