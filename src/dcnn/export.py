@@ -31,6 +31,8 @@ from dcnn.ops import reference
 from dcnn.predictor import Floats, Predictor
 from dcnn.text.vocabulary import Ints, Sentences
 
+__all__ = ["Exported", "Format", "export", "format_of"]
+
 Format = Literal["onnx", "folder"]
 
 OPSET, IR_VERSION = 17, 8  # of 2022; the newest operator used is of opset 15

@@ -327,9 +327,10 @@ def filter_gradient(
     ROWS_BELOW: constexpr = LAYER.rows_below
     ROWS: constexpr = LAYER.rows
     M: constexpr = LAYER.m
+    BLOCK: constexpr = LAYER.block  # a shape takes no field of a tuple
     group = tl.program_id(0)
     below = tl.program_id(1)
-    lane = tl.program_id(2) * LAYER.block + tl.arange(0, LAYER.block)
+    lane = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     is_lane = lane < LAYER.maps * ROWS_BELOW
     out_map, row = lane // ROWS_BELOW, lane % ROWS_BELOW
     zeros = tl.zeros_like(row)
@@ -338,8 +339,8 @@ def filter_gradient(
     first_sentence = run * per_run + part * at_once
     columns = longest + (M - 1)
 
-    sums = _zeros(M, LAYER.block)
-    of_bias = tl.zeros((LAYER.block,), tl.float32)
+    sums = _zeros(M, BLOCK)
+    of_bias = tl.zeros((BLOCK,), tl.float32)
     for number in range(tl.minimum(at_once, per_run - part * at_once)):
         sentence = (first_sentence + number).to(tl.int64)
         length = tl.load(lengths + sentence).to(tl.int32)
@@ -435,12 +436,14 @@ def head(pooled, dropout, weight, bias, logits, per_run, HEAD: constexpr):
     """The logits of one sentence."""
     FEATURES: constexpr = HEAD.maps * HEAD.rows * HEAD.k
     CLASSES: constexpr = HEAD.classes
+    WIDE: constexpr = HEAD.wide
+    BLOCK: constexpr = HEAD.block
     sentence = tl.program_id(0).to(tl.int64)
     run = sentence // per_run
-    label = tl.arange(0, HEAD.wide)
-    total = tl.zeros((HEAD.wide, HEAD.block), tl.float32)
-    for start in range(0, FEATURES, HEAD.block):
-        number = start + tl.arange(0, HEAD.block)
+    label = tl.arange(0, WIDE)
+    total = tl.zeros((WIDE, BLOCK), tl.float32)
+    for start in range(0, FEATURES, BLOCK):
+        number = start + tl.arange(0, BLOCK)
         inside = number < FEATURES
         at = sentence * FEATURES + _feature(number, HEAD)
         value = tl.load(pooled + at, mask=inside, other=0.0)
@@ -461,17 +464,19 @@ def head_gradient(
     """A block of features over a part of the sentences of a run."""
     FEATURES: constexpr = HEAD.maps * HEAD.rows * HEAD.k
     CLASSES: constexpr = HEAD.classes
+    WIDE: constexpr = HEAD.wide
+    BLOCK: constexpr = HEAD.block
     group = tl.program_id(0)
     parts = tl.cdiv(per_run, HEAD.sentences)
     run, part = group // parts, group % parts
-    number = tl.program_id(1) * HEAD.block + tl.arange(0, HEAD.block)
+    number = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = number < FEATURES
-    label = tl.arange(0, HEAD.wide)
+    label = tl.arange(0, WIDE)
     both = (label < CLASSES)[:, None] & inside[None, :]
     of_class = (run * CLASSES + label[:, None]) * FEATURES + number[None, :]
     weights = tl.load(weight + of_class, mask=both, other=0.0)
-    weight_total = tl.zeros((HEAD.wide, HEAD.block), tl.float32)
-    bias_total = tl.zeros((HEAD.wide,), tl.float32)
+    weight_total = tl.zeros((WIDE, BLOCK), tl.float32)
+    bias_total = tl.zeros((WIDE,), tl.float32)
     for offset in range(tl.minimum(HEAD.sentences, per_run - part * HEAD.sentences)):
         sentence = (run * per_run + part * HEAD.sentences + offset).to(tl.int64)
         logit = of_logits + sentence * CLASSES + label
