@@ -102,7 +102,7 @@ def test_k_max_refuses_a_k_that_no_row_can_fill():
 
 def test_k_max_refuses_a_result_narrower_than_k():
     with pytest.raises(ValueError, match="width=1 is below the largest k, 2"):
-        reference.k_max(np.zeros((1, 2, 3)), np.array([3]), np.array([2]), width=1)
+        reference.k_max(np.zeros((2, 2, 3)), np.array([3, 3]), np.array([1, 2]), width=1)
 
 
 def test_an_odd_number_of_rows_cannot_be_folded():

@@ -1,6 +1,7 @@
 """Subwords: learned, split, stored and loaded."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -121,6 +122,22 @@ def test_the_same_texts_give_the_same_subwords_in_every_process():
         for _ in range(2)
     ]
     assert made[0] == made[1] == "".join(f"{learn(kind)[0].to_json()}\n" for kind in LEARNED)
+
+
+def test_a_character_is_as_likely_as_the_least_likely_subword_and_longer_ones_differ():
+    scores = dict(learned_once("unigram").entries)
+    least = min(scores.values())
+    assert {scores[character] for character in "hwü"} == {least}
+    assert sum(len(subword) > 1 and score == least for subword, score in scores.items()) == 1
+
+
+@pytest.mark.parametrize("before", ["true", None])
+def test_learning_leaves_the_number_of_threads_of_the_library_as_it_was(before, monkeypatch):
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    if before is not None:
+        monkeypatch.setenv("TOKENIZERS_PARALLELISM", before)
+    learn("bpe")
+    assert os.environ.get("TOKENIZERS_PARALLELISM") == before
 
 
 @pytest.mark.parametrize("kind", LEARNED)

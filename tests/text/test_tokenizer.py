@@ -42,6 +42,7 @@ def test_words_of_any_language(text, tokens):
         ("@bob LOOOOL see http://t.co/x?a=1", "USER lool see URL"),
         ("www.example.com me@x.com", "URL me @ x . com"),
         ("USER says URL", "USER says URL"),
+        ("see WWW.EXAMPLE.COM", "see URL"),
         ("Awww...that's cute Www.Example.com", "aww . . . that's cute URL"),
         ("soooo goooood 1000", "soo good 1000"),
         ("Ünnnglaublich", "ünnglaublich"),
