@@ -146,6 +146,12 @@ def test_of_equal_thresholds_the_one_nearest_to_one_half_is_chosen():
     assert choose_thresholds(truth, probabilities) == (pytest.approx(0.35),)
 
 
+def test_a_threshold_is_not_rounded_to_the_precision_of_the_probabilities():
+    probabilities = np.array([[0.9]], np.float32)  # which is 0.89999998
+    assert not apply_thresholds(probabilities, [0.9])
+    assert apply_thresholds(probabilities, probabilities[0].tolist())
+
+
 def test_multi_label_json_has_the_promised_keys():
     scores = evaluate_labels(np.eye(2), np.full((2, 2), 0.6), [0.5, 0.7], ["a", "b"]).to_dict()
     assert list(scores) == [

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -41,6 +42,9 @@ def test_many_classes_are_shown_by_their_worst_pairs(dcnn, tmp_path):
     rows = "".join(f"good,class {i}\n" for i in range(20))
     (tmp_path / "d.csv").write_text("text,label\n" + rows)
     assert "most confused" in dcnn("evaluate", "many", "d.csv").out
+    (tmp_path / "d.csv").write_text("text,label\n" + "good,class 0\n" + "good,class 1\n" * 2)
+    out = dcnn("evaluate", "many", "d.csv").out
+    assert re.findall(r"class (\d+) +class \d+ +(\d+)", out) == [("1", "2"), ("0", "1")]
 
 
 def test_labels_that_look_like_markup_are_just_labels(dcnn, tmp_path):

@@ -49,6 +49,12 @@ def test_prediction_batches_restore_the_order_and_stay_small(lengths, size, max_
     assert [seen[i] for i in range(len(lengths))] == expected
 
 
+def test_a_batch_is_filled_up_to_its_limit_of_words():
+    sentences = Sentences.from_lists([[1, 2], [3, 4], [5, 6]])
+    batches = prediction_batches(sentences, max_words=4)
+    assert [batch.ids.size for batch in batches] == [4, 2]
+
+
 def test_a_very_long_text_does_not_widen_a_whole_training_batch():
     lengths = np.array([10] * 63 + [10_000])
     batches = training_order(lengths, 32, seed=0, epoch=0)

@@ -12,6 +12,7 @@ from dcnn.inspection.attribution import (
     NGRAM_SHARE,
     NGram,
     backward_step,
+    fewest_words,
     logit_coefficients,
     node_word_contributions,
     phrase_attribution,
@@ -162,6 +163,11 @@ def test_an_ngram_is_the_fewest_words_that_contribute_half_of_a_node(seen):
     assert ngram.attribution * direction >= enough - 1e-5
     fewer = np.sort(words)[::-1][: len(ngram.positions) - 1]
     assert fewer.sum() < enough + 1e-5
+
+
+def test_words_that_contribute_exactly_half_are_enough():
+    assert fewest_words(np.array([1.0, -3.0, 2.0, 1.0])) == (2,)
+    assert fewest_words(np.array([1.0, 2.0, 2.0, 1.0])) == (1, 2)
 
 
 def test_ngrams_of_all_nodes_are_listed_once_each_the_largest_first():

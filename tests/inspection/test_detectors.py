@@ -101,6 +101,14 @@ def test_several_words_must_all_be_distinctive(index):
     assert both == set(index.find("not")) & set(index.find("good"))
 
 
+def test_of_several_words_the_least_distinctive_decides(index):
+    found = index.find("bad the")
+    scores = [{w.word: w.z_score for w in index.distinctive_words(one)} for one in found]
+    least = [min(of["bad"], of["the"]) for of in scores]
+    assert len(found) == 2
+    assert least == sorted(least, reverse=True)
+
+
 def test_weak_detectors_come_last():
     artifact = artifact_with_a_not_detector()
     artifact.weights["layers.0.filters"][0, 0, 0] = 1e-9

@@ -46,6 +46,12 @@ def test_number_and_length_of_texts_are_limited(client_with):
         assert (answer.status_code, answer.json()) == (422, {"error": expected})
 
 
+def test_as_many_and_as_long_texts_as_the_limits_say_are_answered(client_with):
+    client = client_with(texts=2, explain_texts=1, characters=5)
+    for path, count in [("/v1/predict", 2), ("/v1/explain", 1)]:
+        assert client.post(path, json={"texts": ["a" * 5] * count}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

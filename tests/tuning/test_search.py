@@ -15,6 +15,7 @@ from dcnn.data.corpora.opinions import generate
 from dcnn.data.labels import number_labels
 from dcnn.errors import TrainingStoppedError, UserError
 from dcnn.text.encoder import Encoder
+from dcnn.training.callbacks import EvaluationRecord
 from dcnn.tuning.search import (
     FolderSizes,
     Limits,
@@ -97,6 +98,18 @@ def test_trials_below_the_median_are_pruned_and_recorded():
         assert last >= 2  # nobody is pruned at the first two evaluations
         others = [one.curve[last] for one in search.records[: record.number] if one.trained]
         assert record.curve[-1] < statistics.median(others)
+
+
+def test_the_curve_of_a_trial_is_the_best_so_far():
+    class Overfitting(FakeTraining):
+        def __call__(self, config, callback):
+            for epoch, accuracy in enumerate((0.6, 0.8, 0.7), start=1):
+                callback.on_evaluation(EvaluationRecord(epoch, epoch, 0.5, 0.5, accuracy, True))
+            return Trained(0.8, 0.5, 3, 1000)
+
+    search = make_search(training=Overfitting(), trials=1)
+    search.run()
+    assert search.records[0].curve == (0.6, 0.8, 0.8)
 
 
 def test_a_pruned_trial_cannot_be_the_best():
