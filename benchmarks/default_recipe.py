@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from dcnn.config import DEFAULT, MODEL_KINDS, Config
-from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.corpora.trec import read_trec
 from dcnn.data.labels import number_labels
 from dcnn.data.split import stratified_split
@@ -32,7 +32,7 @@ Split = tuple[list[str], list[str]]  # texts and labels
 
 def opinions(_: int) -> tuple[Split, Split, Split]:
     """The built-in corpus, always the same; the seed is the network's."""
-    corpus = generate()
+    corpus = read_opinions()
     train, dev, test = (
         ([o.text for o in corpus[name]], [o.label for o in corpus[name]])
         for name in ("train", "dev", "test")

@@ -27,7 +27,7 @@ import numpy as np
 
 import small_corpora
 from dcnn.config import Config
-from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.corpora.trec import read_trec
 from dcnn.data.labels import number_labels
 from dcnn.data.split import stratified_split
@@ -45,7 +45,7 @@ def load(name: str, corpora: Path) -> Corpus:
     """The training part of a corpus."""
     match name:
         case "opinions":
-            train = generate()["train"]
+            train = read_opinions()["train"]
             return [one.text for one in train], [one.label for one in train]
         case "trec":
             questions = read_trec(Path(os.environ["DCNN_DATA"]) / "trec" / "train_5500.label")

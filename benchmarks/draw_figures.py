@@ -17,7 +17,7 @@ import numpy as np
 
 from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig, TextConfig
-from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.corpora.sst import NEUTRAL, read_trees
 from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.inspection.detector_ranking import Detector
@@ -58,7 +58,7 @@ EPOCHS = 4
 
 def opinions(part: str) -> LabelledTexts:
     """The built-in corpus."""
-    found = generate()[part]
+    found = read_opinions()[part]
     return number_labels([o.text for o in found], [o.label for o in found], classes=CLASSES)
 
 

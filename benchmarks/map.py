@@ -121,12 +121,12 @@ def _fit() -> None:
 
 def entered_modules() -> dict[str, list[str]]:
     """The modules that each of ``ENTRY_POINTS`` enters, in order of first entry."""
-    from dcnn.data.corpora.opinions import generate
+    from dcnn.data.corpora.opinions import read_opinions
 
     found = {}
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     with tempfile.TemporaryDirectory() as folder:
-        rows = [f"{o.text.replace(',', '')},{o.label}" for o in generate()["train"][:ROWS]]
+        rows = [f"{o.text.replace(',', '')},{o.label}" for o in read_opinions()["train"][:ROWS]]
         (Path(folder) / "reviews.csv").write_text("\n".join(["text,label", *rows]) + "\n")
         for name, (arguments, _) in ENTRY_POINTS.items():
             command = [sys.executable, __file__, "--run", *arguments]

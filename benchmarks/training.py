@@ -6,7 +6,7 @@ import numpy as np
 
 from dcnn.config import Config, TrainingConfig
 from dcnn.data.batching import Examples
-from dcnn.data.corpora.opinions import Opinion, generate
+from dcnn.data.corpora.opinions import Opinion, read_opinions
 from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.ops import select as backends
 from dcnn.training.batches import RunSpec
@@ -65,7 +65,7 @@ def step_timed_call(workload: Workload, name: str, backend: str, threads: int) -
 
 
 def _whole_training(workload: Workload, chosen: str) -> Row:
-    corpus = generate()
+    corpus = read_opinions()
     train_texts, dev_texts = workload.training_texts
     data = _labelled(corpus["train"][:train_texts])
     dev = _labelled(corpus["dev"][:dev_texts])

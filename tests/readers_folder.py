@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dcnn.data.corpora.opinions import Opinion, generate
+from dcnn.data.corpora.opinions import Opinion, read_opinions
 from documented import PAGES, ROOT, name_of
 
 # Whether the slow examples are run too.
@@ -34,7 +34,7 @@ class Sentences:
 
 
 def few_sentences() -> Sentences:
-    corpus = generate()
+    corpus = read_opinions()
     return Sentences(**{split: corpus[split][:size] for split, size in SIZES.items()})
 
 

@@ -12,7 +12,7 @@ import pytest
 from dcnn.cli.compare import JSON, TABLE, compare
 from dcnn.cli.evaluate import evaluate
 from dcnn.compare import all_candidates
-from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.opinions import read_opinions
 from dcnn.errors import UserError
 
 NUMBER = {"type": "number", "minimum": 0}
@@ -69,7 +69,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 
-CORPUS = generate()
+CORPUS = read_opinions()
 
 
 @pytest.fixture

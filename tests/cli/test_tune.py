@@ -13,11 +13,11 @@ from dcnn.artifact import load
 from dcnn.cli.train import train
 from dcnn.cli.tune import tune
 from dcnn.config import load_toml
-from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.opinions import read_opinions
 from dcnn.errors import UserError
 
 QUICK = ("training.epochs=2", "model.maps=[2]", "model.dim=8")
-CORPUS = generate()
+CORPUS = read_opinions()
 
 
 def write_corpus(path, count=240):

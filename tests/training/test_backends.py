@@ -6,7 +6,7 @@ import torch
 
 from dcnn.config import Config, DCNNConfig, TextConfig, TrainingConfig
 from dcnn.data.batching import Examples
-from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.corpora.registry import Source
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.experiments.tasks import load_task
@@ -27,7 +27,7 @@ SAME_ACCURACY = 0.05  # about the spread of seeds
 
 def opinions():
     """The built-in corpus: training and dev examples, and the number of words."""
-    corpus = generate()
+    corpus = read_opinions()
     parts = [corpus["train"][:5000], corpus["dev"][:400]]
     encoder, sentences = Encoder.learn([opinion.text for opinion in parts[0]], TextConfig())
     encoded = [sentences, encoder.encode_all([opinion.text for opinion in parts[1]])]

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.labels import number_labels
 from dcnn.errors import TrainingStoppedError, UserError
 from dcnn.text.encoder import Encoder
@@ -356,7 +356,7 @@ def test_other_files_are_not_taken_for_a_study(tmp_path):
     assert not is_study(thesis)
 
 
-TEXTS = [opinion.text for opinion in generate()["train"][:600]] + ['"quoted" \\ naïve 雪 雪 🙂']
+TEXTS = [one.text for one in read_opinions()["train"][:600]] + ['"quoted" \\ naïve 雪 雪 🙂']
 CLASSES = ("negative", 'posi"tive')
 LABELLED = number_labels(TEXTS, [CLASSES[i % 2] for i in range(len(TEXTS))])
 

@@ -14,7 +14,7 @@ from typer import Option
 from dcnn import artifact as model_folder
 from dcnn.cli.console import make_console, make_table
 from dcnn.config import DEFAULT
-from dcnn.data.corpora.opinions import generate
+from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.labels import number_labels
 from dcnn.errors import needs_extra
 from dcnn.predictor import Predictor
@@ -40,7 +40,7 @@ def demo(
     """
     console = make_console()
     model_folder.check_destination(out, overwrite=True)
-    corpus = generate()
+    corpus = read_opinions()
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in corpus.items())
     console.print(
         f"Built-in corpus: generated opinion sentences ({sizes}).\n"

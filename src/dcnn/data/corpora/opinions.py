@@ -21,8 +21,8 @@ class Opinion(NamedTuple):
     construct: str  # the phenomenon that decides the label, such as negation
 
 
-def generate() -> dict[str, list[Opinion]]:
-    """The generated corpus, always the same: ``train``, ``dev`` and ``test``."""
+def read_opinions() -> dict[str, list[Opinion]]:
+    """The corpus that the package ships: ``train``, ``dev`` and ``test``."""
     corpus: dict[str, list[Opinion]] = {}
     table = Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8")
     for line in table.splitlines()[1:]:
