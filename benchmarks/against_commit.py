@@ -3,10 +3,10 @@
     python benchmarks/against_commit.py REV [--repeats 5] [--out results/bench/against-commit.json]
 
 Each case is the same work on both sides: a training by ``dcnn train``, a prediction of many texts
-and of one text by ``Predictor``, and the whole process of ``dcnn predict MODEL TEXT``. The sides
-take turns, and the ratio is that of the medians, other over ours: above 1.0 the working tree is
-faster.
-Both run in this environment, each from its own source tree with the native library compiled there.
+and of one text by ``Predictor``, and the whole process of ``dcnn predict MODEL TEXT``. The runs of
+both sides are interleaved, and the ratio is that of the medians, other over ours: above 1.0 the
+working tree is faster. Both run in this environment, each from its own source tree with the native
+library compiled there.
 """
 
 import json

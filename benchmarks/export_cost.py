@@ -83,7 +83,7 @@ def opened(exported: Exported) -> Probabilities:
 def microseconds(forms: list[Probabilities], sentence: Sentences) -> list[float]:
     """From ids to probabilities of one sentence: the median of a round, the fastest of several.
 
-    The forms take turns, so that other work on the machine affects all of them.
+    The calls of all forms are interleaved, so that other work on the machine affects all of them.
     """
     medians = [
         [median_microseconds(partial(compute, sentence), CALLS) for compute in forms]

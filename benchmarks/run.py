@@ -5,8 +5,8 @@
     python benchmarks/run.py gpu --out results/bench/gpu.json
     python benchmarks/run.py tables --write README.md --write docs/performance.md
 
-Ours and the baseline take turns on the same network, that of SST binary; figures are medians, the
-spread is the quartiles. Measure on an idle machine.
+Calls of ours and of the baseline are interleaved, on the same network, that of SST binary. Figures
+are medians, the spread is the quartiles. Measure on an idle machine.
 """
 
 import argparse

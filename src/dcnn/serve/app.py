@@ -124,7 +124,7 @@ class Endpoints:
         parts = []
         async with self.slow.slot():
             await self.slow.call(model.check_words, asked.texts, limits)
-            for text in asked.texts:  # one by one, so that other requests take turns
+            for text in asked.texts:  # one by one, so that other requests run in between
                 if await request.is_disconnected():
                     raise ClientDisconnect
                 parts.append(await self.slow.call(model.explain_text, text, asked))
