@@ -140,7 +140,7 @@ def _run_dcnn(command: Command, given: bytes) -> bytes:
 
 
 def _written(arguments: list[str]) -> list[Path]:
-    """What the command makes anew; one that goes on with a run, or replaces one, takes it as is."""
+    """What the command makes anew; one that continues a run, or replaces one, takes it as is."""
     if "--resume" in arguments or "--overwrite" in arguments or "--out" not in arguments:
         return []
     out = Path(arguments[arguments.index("--out") + 1])

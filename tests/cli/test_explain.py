@@ -79,9 +79,9 @@ def test_control_characters_do_not_reach_the_terminal(dcnn, tmp_path):
 def test_many_deletions_are_cut_short(tmp_path, model):
     found = explain(Predictor.load(tmp_path / model), TEXT)
     (some, *_) = found.deletions
-    multi_label = replace(found, deletions=(replace(some, changes=True),) * 14)
+    many = replace(found, deletions=(replace(some, changes=True),) * 14)
     stream = io.StringIO()
-    print_explanation(Console(file=stream), multi_label)
+    print_explanation(Console(file=stream), many)
     assert stream.getvalue().count("without") == 10
     assert "and 4 other words" in stream.getvalue()
 

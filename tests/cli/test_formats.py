@@ -231,12 +231,12 @@ def test_evaluation_and_detectors_take_shards_of_any_format(dcnn, tmp_path, mode
     write_columns(tmp_path / "one.csv", rows)
     for start, name in enumerate(("a.parquet", "b.arrow", "c.jsonl")):
         write_columns(tmp_path / "in" / name, pa.table(rows).slice(start * 9, 9))
-    one, multi_label = (dcnn("evaluate", "model", data, "--json") for data in ("one.csv", "in/*"))
-    assert multi_label.code == 0, multi_label.err
-    assert json.loads(one.out) == json.loads(multi_label.out)
-    one, multi_label = (
+    one, sharded = (dcnn("evaluate", "model", data, "--json") for data in ("one.csv", "in/*"))
+    assert sharded.code == 0, sharded.err
+    assert json.loads(one.out) == json.loads(sharded.out)
+    one, sharded = (
         dcnn("detectors", "model", "--corpus", data, "--json", "--text-column", "text")
         for data in ("one.csv", "in")
     )
-    assert multi_label.code == 0, multi_label.err
-    assert one.out == multi_label.out
+    assert sharded.code == 0, sharded.err
+    assert one.out == sharded.out

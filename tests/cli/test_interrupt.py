@@ -12,7 +12,7 @@ from dcnn.errors import TrainingStoppedError
 
 
 @pytest.mark.parametrize(
-    ("there", "resumes", "saves", "goes_on"),
+    ("there", "resumes", "saves", "continues"),
     [
         (False, False, False, False),
         (False, False, True, True),
@@ -22,7 +22,7 @@ from dcnn.errors import TrainingStoppedError
         (True, False, True, True),
     ],
 )
-def test_a_stopped_run_can_resume_from_its_checkpoint(tmp_path, there, resumes, saves, goes_on):
+def test_a_stopped_run_can_resume_from_its_checkpoint(tmp_path, there, resumes, saves, continues):
     checkpoint = tmp_path / "m.checkpoint"
     if there:
         checkpoint.write_text("before")
@@ -38,8 +38,8 @@ def test_a_stopped_run_can_resume_from_its_checkpoint(tmp_path, there, resumes, 
         report_interrupt(checkpoint, resumes, stream=False),
     ):
         train()
-    assert ("with --resume continues" in str(stopped.value)) == goes_on
-    assert ("nothing was written" in str(stopped.value)) != goes_on
+    assert ("with --resume continues" in str(stopped.value)) == continues
+    assert ("nothing was written" in str(stopped.value)) != continues
     assert stopped.value.exit_code == 130
 
 

@@ -164,7 +164,7 @@ class TestLong:
         assert "Resumed in epoch" in out
         assert difference(tmp_path / "whole", tmp_path / "killed") == 0
 
-    def test_ctrl_c_stops_all_at_one_step_and_resume_goes_on(self, torchrun, shards, tmp_path):
+    def test_ctrl_c_stops_all_at_one_step_and_resume_continues(self, torchrun, shards, tmp_path):
         command = ("train", shards, "--epochs", 40, *SMALL, "--stream")
         torchrun.run(*command, "--out", "whole")
         process = torchrun.start(*command, "--out", "stopped")

@@ -70,7 +70,7 @@ class Stopped(Callback):
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
-def test_a_resumed_run_goes_on_where_it_was(tmp_path, multi_label):
+def test_a_resumed_run_continues_where_it_was(tmp_path, multi_label):
     examples = make_examples()
     if multi_label:
         examples = Examples(examples.sentences, np.eye(2, dtype=np.int64)[examples.targets])

@@ -261,14 +261,10 @@ def test_names_do_not_depend_on_how_many_ngrams_are_shown():
     words = VOCABULARY_TEXT.split()
     generator = np.random.default_rng(0)
     texts = [" ".join(generator.choice(words, 9)) for _ in range(80)]
-    few, multi_label = (
-        rank_detectors(Predictor(make_artifact()), texts, top=top) for top in (5, 100)
-    )
-    assert len(multi_label.top(multi_label.detectors[-1])) > 30
-    assert [few.name(d) for d in few.detectors] == [
-        multi_label.name(d) for d in multi_label.detectors
-    ]
-    assert len(multi_label.ngram_contributions(multi_label.detectors[-1])) == 30
+    few, many = (rank_detectors(Predictor(make_artifact()), texts, top=top) for top in (5, 100))
+    assert len(many.top(many.detectors[-1])) > 30
+    assert [few.name(d) for d in few.detectors] == [many.name(d) for d in many.detectors]
+    assert len(many.ngram_contributions(many.detectors[-1])) == 30
 
 
 CORPUS = Counter({"the": 600, "film": 90, "not": 30, "bad": 10, "as": 20})

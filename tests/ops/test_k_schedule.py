@@ -31,8 +31,8 @@ def test_it_is_equation_4_in_exact_arithmetic(s, depth, k_top, data):
 @pytest.mark.parametrize("array", [np.array, torch.tensor])
 def test_arrays_give_what_ints_give(array):
     lengths = list(range(1, 60))
-    multi_label = dynamic_k(array(lengths), 1, 3, 4)
-    assert multi_label.tolist() == [dynamic_k(s, 1, 3, 4) for s in lengths]
+    ks = dynamic_k(array(lengths), 1, 3, 4)
+    assert ks.tolist() == [dynamic_k(s, 1, 3, 4) for s in lengths]
 
 
 @given(st.integers(1, 200), st.integers(1, 4), st.data())

@@ -259,8 +259,8 @@ def test_threads_and_batch_mates_change_no_bit_of_a_prediction(backend, config):
     predictor, sentences = predictor_of(case, model, *batch)
     together = predictor.logits(sentences)
     for threads in (2, 5):
-        multi_label, _ = predictor_of(case, model, *batch, threads)
-        np.testing.assert_array_equal(multi_label.logits(sentences), together)
+        threaded, _ = predictor_of(case, model, *batch, threads)
+        np.testing.assert_array_equal(threaded.logits(sentences), together)
     for number in range(len(sentences)):
         alone = predictor.logits(sentences.select(np.array([number])))
         np.testing.assert_array_equal(alone[0], together[number])
@@ -271,10 +271,10 @@ def test_threads_and_batch_mates_change_no_bit_of_a_prediction(backend, config):
 def test_threads_change_no_bit_of_a_layer(backend, threads):
     case = LAYERS["many sentences"]
     alone = native.layer(*case.arrays(), case.fold)
-    for one, multi_label in zip(
+    for one, threaded in zip(
         alone, native.layer(*case.arrays(), case.fold, threads=threads), strict=True
     ):
-        np.testing.assert_array_equal(one, multi_label)
+        np.testing.assert_array_equal(one, threaded)
     # The layer of training is the same one.
     trained = backend.layer()(*backend.tensors(case.arrays()), case.fold)
     for one, other in zip(alone, trained, strict=True):

@@ -103,7 +103,7 @@ def test_a_mapped_axis_is_the_axis_of_runs(batch, monkeypatch):
 
 
 def test_runs_may_share_a_batch(batch, monkeypatch):
-    """As when a stack predicts."""
+    """As when several runs predict together."""
     config = CONFIGS["two layers"]
     model = make_model(config)
     weights = {name: torch.stack([v, v * 0.5]) for name, v in model.named_parameters()}

@@ -123,7 +123,7 @@ def test_training_reads_every_window_once_per_epoch(corpus, monkeypatch):
 
 
 @pytest.mark.parametrize("step", [11, 19])
-def test_a_stopped_run_goes_on_to_the_same_weights(corpus, tmp_path, step):
+def test_a_stopped_run_continues_to_the_same_weights(corpus, tmp_path, step):
     whole, resumed = new_model(corpus), new_model(corpus)
     dev = corpus.dev()
     callback = StopAt(0)

@@ -113,7 +113,7 @@ def test_a_run_beside_others_trains_it_as_a_single_run_does(backend, monkeypatch
         torch.testing.assert_close(value, alone, rtol=1e-3, atol=1e-5, msg=name)
 
 
-def test_a_resumed_run_goes_on_with_the_projection_it_had():
+def test_a_resumed_run_continues_with_the_projection_it_had():
     config = projecting(epochs=2, batch_size=2)
     trainers = [Trainer(started(config), EXAMPLES, [RunSpec(config.training)]) for _ in range(2)]
     trainers[0].step()

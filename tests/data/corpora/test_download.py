@@ -88,7 +88,7 @@ def test_a_cut_connection_is_taken_up_again(corpus, folder, server):
     assert [wanted for _, wanted in server.asked] == starts
 
 
-def test_a_later_attempt_goes_on_where_the_first_was_cut(corpus, folder, server):
+def test_a_later_attempt_continues_where_the_first_was_cut(corpus, folder, server):
     folder.mkdir()
     (folder / "a.txt.part").write_bytes(CONTENT[:HALF])
     server.cut_after = 0
