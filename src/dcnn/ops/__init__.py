@@ -5,11 +5,14 @@ paper's ``d x s`` matrix, once for each map and sentence. The order is the logic
 may keep rows contiguous in memory behind it.
 
 - ``reference``: every operator in plain numpy. This is the truth that all others are compared with.
-- ``torch_backend``: the same operators on tensors, with gradients, on any device.
+- ``torch_backend``: the layer on tensors, with gradients, on any device.
 - ``native``: the layer and whole networks in compiled C++ on a CPU, for numpy arrays;
   ``native_training`` has them with gradients, for tensors.
 - ``triton_backend``: the layer and whole networks with gradients, fused for CUDA.
 - ``select``: which of them computes.
+
+The native and Triton backends compute whole networks with a ``dynamic_k`` of their own; a table
+in ``CONTRIBUTING.md`` has every operator in every backend, and in the ONNX export.
 
 A backend is a module with one function::
 

@@ -28,6 +28,8 @@ Columns = TypeVar("Columns", bound=Any)  # a numpy array or a torch tensor
 def dynamic_k(lengths: Lengths, layer: int, depth: int, k_top: int) -> Lengths:
     """Return k at ``layer`` (1 to ``depth``) for one sentence length or an array of them.
 
+    ``native/kernels.h``, ``triton_kernels.gather`` and ``export`` compute the same.
+
     >>> [dynamic_k(18, layer, depth=3, k_top=3) for layer in (1, 2, 3)]
     [12, 6, 3]
     """
