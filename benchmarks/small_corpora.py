@@ -59,7 +59,7 @@ def _lines(folder: Path, part: str) -> LabelledTexts:
 
 
 def _two_files(folder: Path, first: str, second: str) -> Splits:
-    """A file a class, a text a line, in latin-1."""
+    """One file per class, one text per line, in latin-1."""
     parts = [
         [line for line in (folder / name).read_bytes().decode("latin-1").split("\n") if line]
         for name in (first, second)

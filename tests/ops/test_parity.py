@@ -99,7 +99,7 @@ def test_float64_in_torch_is_the_reference(case):
     assert_close(found[0].numpy(), values, "double")
 
 
-@settings(max_examples=8)  # finite differences take a pass a number
+@settings(max_examples=8)  # finite differences take a pass per number
 @given(case=random_layers(longest=12, half_rows=3, width=6))
 def test_gradients_of_float64_in_torch_are_finite_differences_of_the_reference(case):
     x, lengths, filters, bias, k = double(case.arrays())

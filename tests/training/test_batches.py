@@ -1,4 +1,4 @@
-"""Where batches come from: every example once an epoch, in an order that the seed decides."""
+"""Where batches come from: every example once per epoch, in an order that the seed decides."""
 
 from itertools import pairwise
 
