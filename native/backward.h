@@ -41,7 +41,7 @@ void unpack_taps(const Shape& s, const float* taps, float* filters) {
 }
 
 struct BackwardScratch {
-    int64_t row;  // floats a row: m - 1 empty words, the sentence, room for a run at its end
+    int64_t row;  // floats per row: m - 1 empty words, the sentence, room for a run at its end
     int64_t words, gradient, slopes, lane_slopes, lane_positions, size;
 
     BackwardScratch(const Shape& s, int64_t length, int64_t k) {

@@ -4,7 +4,7 @@ Another folder than the package's may follow: ``make test-sanitized`` builds int
 ``CXX`` and ``CXXFLAGS`` choose the compiler and add flags, as everywhere.
 
 Only the standard library is needed, so that the package's build hook can use it too. The kernels
-are compiled once an instruction set; the library chooses among them when it is loaded.
+are compiled once per instruction set; the library chooses among them when it is loaded.
 """
 
 import hashlib

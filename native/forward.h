@@ -26,7 +26,7 @@ inline int64_t groups_of(const Shape& s) { return (s.lanes + LANES - 1) / LANES;
 // How the rows of one half of a word are repeated.
 struct Tile {
     int64_t period;  // offsets of groups repeat after this many lanes
-    int64_t size;    // floats a word
+    int64_t size;    // floats per word
 
     explicit Tile(int64_t rows) {
         int64_t common = rows;  // of rows and LANES: then all loads are aligned

@@ -1,4 +1,4 @@
-// Compiled once an instruction set; DCNN_ISA names the table that results.
+// Compiled once per instruction set; DCNN_ISA names the table that results.
 #include "kernels.h"
 
 #include "backward.h"
@@ -26,7 +26,7 @@ void add_scaled(float* to, const float* from, float factor, int64_t size) {
     for (; i < size; ++i) to[i] += factor * from[i];
 }
 
-// The rules are those of dcnn/training/stack_adagrad.py: decay, clipping, L2, Adagrad, average.
+// The rules are those of dcnn/training/adagrad.py: decay, clipping, L2, Adagrad, average.
 template <bool GRADIENT, bool AVERAGE>
 inline void update(const Rule& rule, float* __restrict value, const float* __restrict gradient,
                    float* __restrict total, float* __restrict average, int64_t size) {

@@ -1,4 +1,4 @@
-// The work on one sentence, compiled once an instruction set and reached through a table.
+// The work on one sentence, compiled once per instruction set and reached through a table.
 #ifndef DCNN_KERNELS_H
 #define DCNN_KERNELS_H
 
@@ -15,7 +15,7 @@ struct Shape {
     int64_t lanes;   // maps times rows: output rows, side by side in memory
 };
 
-// An update of Adagrad: the numbers of dcnn/training/stack_adagrad.py.
+// An update of Adagrad: the numbers of dcnn/training/adagrad.py.
 struct Rule {
     float clip, l2, rate, shrink, eps, fresh;
 };
@@ -69,7 +69,8 @@ inline int64_t rounded(int64_t floats) {
 
 Shape shape_of(const dcnn_layer& layer);
 
-// k_l = max(k_top, ceil((L - l) / L * s)), l from 1 (Eq. 4).
+// k_l = max(k_top, ceil((L - l) / L * s)), l from 1 (Eq. 4): dynamic_k of dcnn/ops/reference.py,
+// by which Python allocates the memory that training writes.
 inline int64_t dynamic_k(int64_t k_top, int64_t depth, int64_t layer, int64_t length) {
     const int64_t k = (length * (depth - layer) + depth - 1) / depth;
     return k > k_top ? k : k_top;

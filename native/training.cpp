@@ -198,7 +198,7 @@ void for_each_word(const dcnn_batch& batch, Take take) {
         for (int64_t t = 0; t < batch.lengths[i]; ++t) take(i * batch.columns + t);
 }
 
-// The gradients of the words of a batch, one a word of the vocabulary: the ids, ascending, and
+// The gradients of the words of a batch, one per word of the vocabulary: the ids, ascending, and
 // their sums, each in the order of the batch. Returns how many they are.
 int64_t add_rows(const Network& network, const dcnn_batch& batch, const float* gradient_words,
                  int64_t* rows, float* gradients) {
