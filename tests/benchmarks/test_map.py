@@ -11,6 +11,7 @@ from map import (
     Recorder,
     folders,
     line_counts,
+    measure,
     module_name,
     over_limits,
     render,
@@ -72,3 +73,7 @@ def test_a_map_is_rendered_and_its_excesses_are_named():
     page = render(found)
     assert "| `text/` | 1 | 5 |" in page
     assert "| `dcnn train` | 1 | `config` |" in page
+
+
+def test_the_package_keeps_to_its_limits():
+    assert over_limits(measure()) == []
