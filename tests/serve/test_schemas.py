@@ -1,5 +1,6 @@
 """The OpenAPI document: complete, and true of every response."""
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from pydantic import TypeAdapter
@@ -66,3 +67,10 @@ def test_multi_label_explanations_match_their_schema(multi_label_client, multi_l
     TypeAdapter(ExplainResponse).validate_python(answer)
     (expected,) = multi_label.predict(["good plot"])
     assert answer["explanations"][0]["labels"] == list(expected.labels)
+
+
+@pytest.mark.parametrize("name", ["Deletion", "DescribedWord", "Limits", "NGram"])
+def test_the_openapi_document_explains_the_fields_of_an_answer(client, name):
+    described = client.get("/openapi.json").json()["components"]["schemas"][name]
+    for field in described["properties"]:
+        assert f"    {field}: " in described["description"]

@@ -189,12 +189,19 @@ class ExplainedClass:
 
 @dataclass(frozen=True)
 class NGram:
-    """Words, next to each other or apart, that topmost nodes come from."""
+    """Words, next to each other or apart, that topmost nodes come from.
 
-    positions: tuple[int, ...]  # in the sentence, ascending
+    Attributes:
+        positions: of the words in the sentence, ascending.
+        words: the words.
+        attribution: contribution of the paths from these words through these nodes to the logit.
+        nodes: how many topmost nodes have this n-gram.
+    """
+
+    positions: tuple[int, ...]
     words: tuple[str, ...]
-    attribution: float  # of the paths from these words through these nodes
-    nodes: int  # number of topmost nodes with this n-gram
+    attribution: float
+    nodes: int
 
     def __str__(self) -> str:
         return " ".join(part for part, _ in words_and_gaps(self.words, self.positions, "..."))

@@ -36,14 +36,21 @@ CHANGES = 12  # detectors of a comparison; the rest is one number
 
 @dataclass(frozen=True)
 class Deletion:
-    """The sentence without one word."""
+    """The sentence without one word.
 
-    position: int  # of the word in the sentence
+    Attributes:
+        position: of the word in the sentence.
+        word: the word.
+        label: the prediction without it; of a multi-label model, the label that is explained.
+        probability: of that label.
+        changes: whether the label differs from that of the whole sentence; of a multi-label model,
+            whether the explained label is predicted only with the word, or only without it.
+    """
+
+    position: int
     word: str
-    label: Label  # predicted without it; of a multi-label model, the label that is explained
-    probability: float  # of that label
-    # Whether the label is another one; of a multi-label model, whether the explained label is
-    # predicted only with the word, or only without it.
+    label: Label
+    probability: float
     changes: bool
 
 
@@ -61,12 +68,19 @@ class PoolingChoice:
 
 @dataclass(frozen=True)
 class DescribedWord:
-    """A token of the text."""
+    """A token of the text.
+
+    Attributes:
+        word: the token.
+        spelled: what it adds to a text, with the space before it if it has one.
+        attribution: for the class.
+        known: whether it is in the vocabulary.
+    """
 
     word: str
-    spelled: str  # what it adds to a text, with the space before it if it has one
-    attribution: float  # for the class
-    known: bool  # whether it is in the vocabulary
+    spelled: str
+    attribution: float
+    known: bool
 
 
 @dataclass(frozen=True)

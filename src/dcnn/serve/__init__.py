@@ -13,18 +13,34 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may contain, and how many a worker process handles at once."""
+    """What a request may contain, and how many a worker process handles at once.
 
-    body_bytes: int = 2**20  # of a JSON body
-    file_bytes: int = 16 * 2**20  # of an uploaded file
-    file_rows: int = 50_000  # texts in an uploaded file
-    texts: int = 1000  # per request
-    explain_texts: int = 16  # per request to explain; each takes many milliseconds
-    explain_words: int = 1000  # per request to explain or compare, all texts together
-    characters: int = 20_000  # per text
-    in_flight: int = 256  # requests that a worker has accepted and not answered
-    queue: int = 16  # explanations and large batches that wait for a thread of a worker
-    threads: int = 1  # of a worker for these; single texts are predicted on the event loop
-    uploads: int = 4  # files that a worker holds, from their first byte to the last prediction
-    body_seconds: float = 10.0  # for a body to arrive
-    stream_seconds: float = 120.0  # for a client to read the predictions of a file
+    Attributes:
+        body_bytes: size of a JSON body.
+        file_bytes: size of an uploaded file.
+        file_rows: texts in an uploaded file.
+        texts: texts in a request.
+        explain_texts: texts in a request to explain; each takes many milliseconds.
+        explain_words: words in a request to explain or compare, all texts together.
+        characters: length of a text.
+        in_flight: requests that a worker has accepted and not answered.
+        queue: explanations and large batches that wait for a thread of a worker.
+        threads: threads of a worker for these; single texts are predicted on the event loop.
+        uploads: files that a worker holds, from their first byte to the last prediction.
+        body_seconds: time for a body to arrive.
+        stream_seconds: time for a client to read the predictions of a file.
+    """
+
+    body_bytes: int = 2**20
+    file_bytes: int = 16 * 2**20
+    file_rows: int = 50_000
+    texts: int = 1000
+    explain_texts: int = 16
+    explain_words: int = 1000
+    characters: int = 20_000
+    in_flight: int = 256
+    queue: int = 16
+    threads: int = 1
+    uploads: int = 4
+    body_seconds: float = 10.0
+    stream_seconds: float = 120.0
