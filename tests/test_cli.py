@@ -107,3 +107,9 @@ def test_a_closed_pipe_is_no_crash(tmp_path):
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path)
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr
+
+
+def test_commands_run_without_docstrings():
+    command = [sys.executable, "-OO", "-m", "dcnn", "train", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Examples:" in done.stdout

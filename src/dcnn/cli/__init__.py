@@ -64,7 +64,7 @@ def _add_examples(command: Any, path: str) -> Any:
     lines = Path(__file__).with_name("examples.txt").read_text("utf-8").splitlines()
     shown = [f"  {line}" for line in lines if f"dcnn {path} " in f"{line} "]
     examples = ["\b", "Examples:", *shown] if len(shown) > 1 else ["Example:" + shown[0][1:]]
-    command.help = "\n".join([command.help, "", *examples])
+    command.help = "\n".join([command.help or "", "", *examples])  # none with python -OO
     return command
 
 
