@@ -45,6 +45,7 @@ TrainFile = Annotated[
 DevFile = Annotated[
     Path | None, Option(help="Examples for model selection; by default a part of TRAIN.")
 ]
+TestFile = Annotated[Path | None, Option(help="Examples to score the finished model on, once.")]
 TextColumn = Annotated[str | None, Option(help="Column of the texts; guessed if not given.")]
 LabelColumn = Annotated[str | None, Option(help="Column of the labels; guessed if not given.")]
 LabelsSeparator = Annotated[
@@ -58,7 +59,17 @@ LabelColumns = Annotated[
     str | None,
     Option(
         metavar="A,B,...",
-        help="Multi-label: 0/1 columns, one per label (quote a name that has a comma).",
+        help="Multi-label: 0/1 columns, one per label (quote a name that has a comma); or, with "
+        "--single-label, probabilities that sum to 1.",
+    ),
+]
+MultiLabel = Annotated[
+    bool | None,
+    Option(
+        "--multi-label/--single-label",
+        help="Whether probabilities, of a JSON object or of --label-columns, are of several labels "
+        "per text, or of one and sum to 1.",
+        show_default=False,
     ),
 ]
 WeightColumn = Annotated[str | None, Option(help="Column of example weights, if any.")]
@@ -69,6 +80,13 @@ NoHeader = Annotated[
 _ABSTAIN = "Give no label to a text whose highest probability is below P."
 AbstainBelow = Annotated[float | None, Option(metavar="P", min=0, max=1, help=_ABSTAIN)]
 ConfigFile = Annotated[Path | None, Option(help="Settings as TOML: [text] [model] [training].")]
+Settings = Annotated[
+    list[str] | None,
+    Option("--set", metavar="KEY=VALUE", help="A setting, e.g. model.dim=64; repeatable."),
+]
+Epochs = Annotated[int | None, Option(help="Passes over TRAIN.")]
+Seed = Annotated[int | None, Option(help="The same seed gives the same model.")]
+Threads = Annotated[int, Option(min=1, help="CPU threads; their number changes rounding.")]
 Device = Annotated[str, Option(metavar="auto|cpu|cuda", help="Where to train; auto prefers a GPU.")]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 Resume = Annotated[bool, Option("--resume", help="Continue a run that was stopped or killed.")]

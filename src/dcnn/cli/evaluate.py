@@ -37,6 +37,7 @@ def evaluate(
     label_column: cli.LabelColumn = None,
     labels_separator: cli.LabelsSeparator = None,
     label_columns: cli.LabelColumns = None,
+    multi_label: cli.MultiLabel = None,
     encoding: cli.Encoding = "utf-8",
     no_header: cli.NoHeader = False,
     abstain_below: cli.AbstainBelow = None,
@@ -57,7 +58,14 @@ def evaluate(
         check_place("--reliability", diagram)
     names = cli.split_names("--label-columns", label_columns)
     columns = TableOptions(
-        text_column, label_column, None, encoding, not no_header, labels_separator, names
+        text_column,
+        label_column,
+        None,
+        encoding,
+        not no_header,
+        labels_separator,
+        names,
+        multi_label,
     )
     predictor = Predictor.load(model)
     thresholds, multi_label = predictor.artifact.thresholds, predictor.multi_label
@@ -66,7 +74,7 @@ def evaluate(
             f"--abstain-below {abstain_below:g} is for single-label models; {model} is "
             "multi-label, with a threshold per label"
         )
-    examples = read_labelled(data, columns)
+    examples = read_labelled(data, columns).with_hard_labels()
     labels = [str(label) for label in predictor.classes]
     check_form(examples, multi_label=multi_label, of=f"the training set of {model}")
     examples = examples.with_classes(labels)

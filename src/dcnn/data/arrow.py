@@ -180,6 +180,8 @@ def _check_types(path: Path, schema: Any, columns: Columns) -> None:
         if name is None:
             continue
         kind = values = schema.field(name).type
+        if name == columns.label and _is_any(kind, "struct"):
+            continue  # probabilities by label, which are checked row by row
         if name == columns.label and _is_any(kind, *several):
             values = _decoded(kind).value_type
         if not _is_any(values, *fitting, "null"):

@@ -129,6 +129,12 @@ class FileEncoder:
             blocks: list[Block] = []
             with suppress(NoRowsError):
                 while chunk := list(islice(rows, self.block_rows)):
+                    for row in chunk:
+                        if isinstance(row.label, dict):
+                            raise DataError(
+                                f"{row.place}: a corpus on disk has labels, not probabilities of "
+                                "labels; train in memory with --no-stream"
+                            )
                     texts = tokenize_chunk(self.tokenizer, (row.text for row in chunk))
                     labels = (str(row.label) for row in chunk)
                     weighted = chunk[0].weight is not None

@@ -4,6 +4,9 @@ A text has one label, or it is multi-label: a list, a cell with a separator, ind
 indicator matrix of 0 and 1. A multi-label text may have no label at all, and a label that is given
 twice counts once. All texts of a data set have one label each, or all are multi-label.
 
+Instead of a label a text may have probabilities of labels, such as those of another model: an
+object of JSON or a struct of Parquet, or a column per label. Those of one label sum to 1.
+
 Labels of files lose the white space around them and are normalized to Unicode form C, so that two
 that look alike are equal; texts stay as they are, and may be empty.
 """
@@ -13,6 +16,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -29,6 +33,7 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _YES = ("1", "1.0", "true", "yes")
 _NO = ("0", "0.0", "false", "no")
 _KINDS = {str: "a string", bool: "a boolean", int: "an integer", float: "a number with a fraction"}
+_TOLERANCE = 0.01  # of a sum of probabilities, which may be rounded
 _SEVERAL = (list, tuple, set, frozenset, np.ndarray)
 
 Label = str | int | float | bool
@@ -60,14 +65,22 @@ class LabelledTexts:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def class_numbers(self) -> NDArray[np.int64]:
+        """(N,) the class of each text, or the most probable one; not for multi-label."""
+        return self.targets if self.targets.ndim == 1 else self.targets.argmax(axis=1)
+
     @cached_property
     def labels(self) -> list[Any]:
         """The label of each text, or the most probable one; the tuple of them if multi-label."""
         if self.multi_label:
-            rows = (np.flatnonzero(row).tolist() for row in self.targets)
+            rows = (np.flatnonzero(row >= 0.5).tolist() for row in self.targets)
             return [tuple(self.classes[number] for number in row) for row in rows]
-        numbers = self.targets if self.targets.ndim == 1 else self.targets.argmax(axis=1)
-        return [self.classes[number] for number in numbers.tolist()]
+        return [self.classes[number] for number in self.class_numbers.tolist()]
+
+    def with_hard_labels(self) -> "LabelledTexts":
+        """The same examples, each with its most probable label in place of probabilities."""
+        return self if self.multi_label else replace(self, targets=self.class_numbers)
 
     def where(self, index: int) -> str:
         """Where an example is, for messages."""
@@ -116,18 +129,29 @@ def number_labels(
     places: Sequence[Place] | None = None,
     weights: NDArray[np.float32] | None = None,
 ) -> LabelledTexts:
-    """Texts with their labels, or lists of labels; ``classes`` are by default these, sorted."""
+    """Texts with their labels, or lists of labels; ``classes`` are by default these, sorted.
+
+    A label, or a list of them, may be a mapping from labels to their probabilities instead.
+    """
     if classes is None:
-        classes = sorted({label for one in labels for label in one} if multi_label else set(labels))
+        classes = sorted(occurring_labels(labels))
     numbers = {label: number for number, label in enumerate(classes)}
     targets: NDArray[Any]
-    if multi_label:
+    if multi_label or any(isinstance(label, Mapping) for label in labels):
         targets = np.zeros((len(texts), len(classes)), np.float32)
-        for row, those in zip(targets, labels, strict=True):
-            row[[numbers[label] for label in those]] = 1
+        for row, given in zip(targets, labels, strict=True):
+            those = given if isinstance(given, Mapping | tuple | list) else (given,)
+            for label in those:
+                row[numbers[label]] = those[label] if isinstance(those, Mapping) else 1
     else:
         targets = np.array([numbers[label] for label in labels], np.int64)
     return LabelledTexts(texts, targets, tuple(classes), weights, multi_label, source, places)
+
+
+def occurring_labels(labels: Iterable[Any]) -> set[Any]:
+    """The distinct labels of rows that have one, a list of them, or probabilities by label."""
+    several = (Mapping, tuple, list)
+    return {label for one in labels for label in (one if isinstance(one, several) else (one,))}
 
 
 def sorted_labels(labels: Iterable[str]) -> list[str]:
@@ -148,13 +172,19 @@ class LabelFormat:
 
     multi_label: bool | None = None  # whether rows have lists of labels; none before the first row
     source: str = ""  # the file of the first row
+    several: bool = False  # whether probabilities by label are of several labels per row
     kinds: dict[type, str] = field(default_factory=dict)  # each with the file that had it first
 
     def parse(
         self, place: Place, column: str, value: object, separator: str | None, *, typed: bool
-    ) -> str | tuple[str, ...]:
-        """The label of a row, or its labels where it has a list or ``separator`` splits it."""
+    ) -> str | tuple[str, ...] | dict[str, float]:
+        """The label of a row, or its labels where it has a list or ``separator`` splits it.
+
+        A row may have probabilities by label instead.
+        """
         multi_label = isinstance(value, list) or separator is not None
+        if isinstance(value, dict):
+            multi_label = self.several if self.multi_label is None else self.multi_label
         if self.multi_label is None:
             self.multi_label, self.source = multi_label, place.source
         if self.multi_label and value is None:
@@ -168,6 +198,9 @@ class LabelFormat:
                 f"has {names[not multi_label]}; write the labels of all rows alike, or split "
                 f"strings with --labels-separator"
             )
+        if isinstance(value, dict):
+            named = {parse_label(place, column, name): share for name, share in value.items()}
+            return parse_probabilities(place, named, one_label=not multi_label)
         several: Sequence[object] = value if isinstance(value, list) else [value]
         if typed:
             for label in several:
@@ -212,16 +245,44 @@ def parse_label(place: Place, column: str, value: object) -> str:
     return label
 
 
-def parse_indicators(place: Place, values: Mapping[str, object]) -> tuple[str, ...]:
-    """The names of the indicator columns that hold a 1."""
+def parse_indicators(
+    place: Place, values: Mapping[str, object], one_label: bool
+) -> tuple[str, ...] | dict[str, float]:
+    """The names of the label columns that hold a 1, or their probabilities where some do not."""
     words = {column: str(value).strip().lower() for column, value in values.items()}
-    for column, value in values.items():
-        if not isinstance(value, str | int | float) or words[column] not in (*_YES, *_NO):
+    if not one_label and all(word in (*_YES, *_NO) for word in words.values()):
+        return tuple(column for column, word in words.items() if word in _YES)
+    known = {column: 1 if words[column] in _YES else 0 for column in words}
+    return parse_probabilities(
+        place,
+        {c: known[c] if words[c] in (*_YES, *_NO) else value for c, value in values.items()},
+        one_label,
+        "label column",
+    )
+
+
+def parse_probabilities(
+    place: Place, values: Mapping[str, object], one_label: bool, name: str = "label"
+) -> dict[str, float]:
+    """Probabilities by label, called ``name`` in messages; those of one label sum to about 1."""
+    found: dict[str, float] = {}
+    for label, value in values.items():
+        share = math.nan
+        with suppress(TypeError, ValueError):
+            share = 0.0 if value is None else float(value)  # type: ignore[arg-type]
+        if not 0 <= share <= 1:
             raise DataError(
-                f"{place}: the label column {shown(column)} holds {shown(value)}; "
-                "it must be 1 where the label applies, and else 0"
+                f"{place}: the {name} {shown(label)} holds {shown(value)}; it must be 1 where the "
+                "label applies, and else 0, or a probability"
             )
-    return tuple(column for column, word in words.items() if word in _YES)
+        found[label] = share
+    total = sum(found.values())
+    if one_label and abs(total - 1) > _TOLERANCE:
+        raise DataError(
+            f"{place}: the probabilities of {shown_names(found)} sum to {total:.4g}; those of one "
+            "label per text must sum to 1; where a text may have several labels, pass --multi-label"
+        )
+    return {label: share / total for label, share in found.items()} if one_label else found
 
 
 def check_unicode(place: Place, value: str) -> str:
@@ -333,11 +394,15 @@ def _from_matrix(
 ) -> LabelledTexts:
     _check_count(texts, len(matrix), "rows")
     odd = matrix[~np.isin(matrix, (0, 1))]
+    classes = classes or tuple(range(matrix.shape[1]))
+    if len(odd) and (matrix >= 0).all() and (abs(matrix.sum(axis=1) - 1) <= _TOLERANCE).all():
+        shares = matrix / matrix.sum(axis=1, keepdims=True)
+        return LabelledTexts(texts, shares.astype(np.float32), classes)
     if len(odd):
         raise DataError(
-            f"y is a matrix, which must hold 0 and 1 only, a column per label; it holds {odd[0]!r}"
+            "y is a matrix with a column per label; it must hold 0 and 1 only, or probabilities "
+            f"that sum to 1 in each row; it holds {odd[0]!r}"
         )
-    classes = classes or tuple(range(matrix.shape[1]))
     return LabelledTexts(texts, matrix.astype(np.float32), classes, multi_label=True)
 
 

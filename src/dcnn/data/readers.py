@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -47,7 +46,8 @@ class TableOptions:
     encoding: str = "utf-8"
     header: bool = True  # whether CSV and TSV have names of columns; else they are "1", "2", ...
     labels_separator: str | None = None  # splits a cell that holds several labels
-    label_columns: tuple[str, ...] = ()  # indicators: one column of 0 and 1 per label
+    label_columns: tuple[str, ...] = ()  # one column of 0 and 1, or of probabilities, per label
+    multi_label: bool | None = None  # whether probabilities are of several labels per text
 
     def __post_init__(self) -> None:
         """The labels are given in one way."""
@@ -156,7 +156,7 @@ class Row(NamedTuple):
     """One text; its label, or labels where multi-label, and its weight, if they are read."""
 
     text: str
-    label: str | tuple[str, ...] | None
+    label: str | tuple[str, ...] | dict[str, float] | None
     weight: float | None
     place: Place
 
@@ -170,6 +170,10 @@ class ShardReader:
     first: Path | None = None  # the first file that had rows
     columns: Columns | None = None  # those found in it
     label_format: LabelFormat = field(default_factory=LabelFormat)  # of the rows so far
+
+    def __post_init__(self) -> None:
+        """Whether objects of probabilities are multi-label is the user's to say."""
+        self.label_format.several = self.options.multi_label is True
 
     def find_columns(self, paths: Sequence[Path]) -> tuple[Path, Columns]:
         """The first of ``paths`` that has a row, and its columns; nothing more is read."""
@@ -198,10 +202,10 @@ class ShardReader:
                         "a string"
                     )
                 labelling.check_unicode(place, text)
-                label: str | tuple[str, ...] | None = None
+                label: str | tuple[str, ...] | dict[str, float] | None = None
                 if columns.indicators:
                     values = {name: record.value(name) for name in columns.indicators}
-                    label = labelling.parse_indicators(place, values)
+                    label = labelling.parse_indicators(place, values, options.multi_label is False)
                 elif columns.label is not None:
                     value, separator = record.value(columns.label), options.labels_separator
                     label = self.label_format.parse(
@@ -315,12 +319,14 @@ def read_labelled(source: Path, options: TableOptions = _DEFAULTS) -> LabelledTe
                 f"{source}: every weight in column {shown(options.weight_column)} is 0; "
                 "give at least one example a weight above 0, or leave out --weight-column"
             )
-    multi_label = isinstance(labels[0], tuple)
-    occurring = chain.from_iterable(labels) if multi_label else labels
+    multi_label = any(isinstance(label, tuple) for label in labels) or options.multi_label is True
+    if options.label_columns:
+        multi_label = options.multi_label is not False
+    occurring = labelling.occurring_labels(labels)
     return labelling.number_labels(
         [row.text for row in rows],
         labels,
-        classes=labelling.sorted_labels(chain(occurring, options.label_columns)),
+        classes=labelling.sorted_labels(occurring.union(options.label_columns)),
         multi_label=multi_label,
         source=str(source),
         places=[row.place for row in rows],
@@ -335,8 +341,14 @@ def read_examples(
     columns: TableOptions,
     multi_label: bool = False,
 ) -> tuple[LabelledTexts, LabelledTexts | None, LabelledTexts | None]:
-    """Training, dev and test examples, all checked; ``multi_label`` allows multi-label files."""
+    """Training, dev and test examples, all checked.
+
+    ``multi_label`` allows multi-label files, and probabilities in place of labels.
+    """
     train = read_labelled(data, columns)
+    if train.targets.ndim == 2 and not train.multi_label and not multi_label:
+        _log.warning("%s: the most probable label counts, not its probability", train.source)
+        train = train.with_hard_labels()
     if train.multi_label and not multi_label:
         raise DataError(
             f"{train.source} is multi-label, which only `dcnn train` and `dcnn evaluate` support; "
@@ -360,5 +372,7 @@ def read_examples(
 
 
 def read_evaluation_set(source: Path | None, columns: TableOptions) -> LabelledTexts | None:
-    """A dev or test set, where one is given; weights are for training only."""
-    return None if source is None else read_labelled(source, replace(columns, weight_column=None))
+    """A dev or test set, where one is given; weights and probabilities are for training only."""
+    if source is None:
+        return None
+    return read_labelled(source, replace(columns, weight_column=None)).with_hard_labels()
