@@ -27,6 +27,7 @@ from serve_process import Running, start_server
 # is to do is all that differs: the tests of these commands look at the rest.
 LESS = {
     "train": ("--epochs", "4", "--set", "model.dim=24", "--set", "model.maps=[3]"),
+    "distill": ("--epochs", "1"),
     "tune": ("--trials", "1"),
     "compare": ("--seeds", "1", "--models", "dcnn,binb"),
 }

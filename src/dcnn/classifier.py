@@ -57,6 +57,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dev_accuracy_: accuracy on the examples held out for early stopping.
         history_: every evaluation on the dev set.
         text_column_: the column of the texts, if ``fit`` was given a frame.
+        distillation_: how teacher and student compare on dev, if ``fit`` was given a teacher.
 
     Examples:
         >>> model = DCNNClassifier(epochs=5).fit(texts, labels)
@@ -130,19 +131,27 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         text_column: str | None = None,
         label_column: str | None = None,
+        teacher: Any = None,
+        unlabelled: Any = None,
     ) -> Self:
         """Learn from texts ``X`` and labels ``y``, or from a frame that holds both.
 
         Args:
             X: N strings, in a list, an array or a column; or a frame of pandas, polars, pyarrow or
                 Hugging Face.
-            y: N labels of one type, N lists of labels, or an indicator matrix (N, labels) of 0 and
-                1; may be left out where ``X`` is a frame with a column of labels or lists.
+            y: N labels of one type, N lists of labels, an indicator matrix (N, labels) of 0 and 1,
+                or one of probabilities that sum to 1 in each row; may be left out where ``X`` is a
+                frame with a column of labels or lists.
             sample_weight: N weights, or none.
             dev: texts and labels, or a frame like ``X``, for early stopping; by default a
                 stratified ``dev_fraction`` of the training set is held out.
             text_column: the column of the frame that holds the texts; guessed if not given.
             label_column: the column of the frame that holds the labels; guessed if not given.
+            teacher: what labels all texts, so that the network learns its probabilities: an object
+                with ``predict_proba``, a function of a list of texts, a pretrained encoder or a
+                dcnn model folder by path or name, or a list of these folders and names.
+            unlabelled: further texts for the teacher to label; without them some are made from the
+                words of ``X``.
         """
         try:
             from dcnn.training.callbacks import TrainingBar
@@ -156,7 +165,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("X has no texts; give at least two, of different labels")
         classes = np.array(train.classes)
         if not train.multi_label:
-            check_classification_targets(classes[train.targets])
+            check_classification_targets(classes[train.class_numbers])
         if len(classes) < 2:
             raise DataError(f"y has one class only, {classes.tolist()}; give two or more")
         if sample_weight is not None:
@@ -170,9 +179,22 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             train, dev = hold_out(train, config.training.dev_fraction, config.training.seed)
         else:
             dev = _read_dev(dev, train, columns)
+        if unlabelled is not None and teacher is None:
+            raise DataError("unlabelled texts need a teacher that labels them; pass teacher")
+        answered = None
+        if teacher is not None:
+            from dcnn.training import distillation, encoders
+
+            chosen = encoders.as_teacher(teacher, train, dev, self.device)
+            more = [] if unlabelled is None else self._texts(unlabelled)
+            seed, cache = config.training.seed, distillation.cache()
+            answered = distillation.ask(chosen, train, dev, None, more, seed=seed, cache=cache)
         with TrainingBar() if self.verbose else nullcontext() as callback:
             options = RunOptions(device=self.device, callback=callback, threads=self.n_jobs)
-            artifact, summary = fit(train, dev, config, options)
+            artifact, summary = fit(answered.examples if answered else train, dev, config, options)
+        if answered is not None:
+            self.distillation_ = distillation.compare(artifact, answered, dev)
+            artifact = self.distillation_.added_to(artifact)
         self.history_ = summary.history
         self.text_column_ = None if columns is None else columns.text
         return self._learned(artifact, classes, summary.epochs, summary.dev_accuracy)

@@ -18,6 +18,7 @@ from dcnn import __version__
 COMMANDS = {
     "demo": "Train on a built-in corpus, compare with three baselines, and predict.",
     "train": "Train a classifier on labelled texts.",
+    "distill": "Train a small classifier on what a large one says of your texts.",
     "predict": "Classify texts.",
     "evaluate": "Score a model on labelled texts.",
     "explain": "Show why a text gets its label.",

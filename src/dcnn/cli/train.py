@@ -49,28 +49,24 @@ def train(
     data: cli.TrainFiles,
     out: cli.NewModelFolder,
     dev: cli.DevFile = None,
-    test: Annotated[
-        Path | None, Option(help="Examples to score the finished model on, once.")
-    ] = None,
+    test: cli.TestFile = None,
     text_column: cli.TextColumn = None,
     label_column: cli.LabelColumn = None,
     labels_separator: cli.LabelsSeparator = None,
     label_columns: cli.LabelColumns = None,
+    multi_label: cli.MultiLabel = None,
     weight_column: cli.WeightColumn = None,
     encoding: cli.Encoding = "utf-8",
     no_header: cli.NoHeader = False,
     config: cli.ConfigFile = None,
-    settings: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="A setting, e.g. model.dim=64; repeatable."),
-    ] = None,
-    epochs: Annotated[int | None, Option(help="Passes over TRAIN.")] = None,
-    seed: Annotated[int | None, Option(help="The same seed gives the same model.")] = None,
+    settings: cli.Settings = None,
+    epochs: cli.Epochs = None,
+    seed: cli.Seed = None,
     device: cli.Device = "auto",
     resume: cli.Resume = False,
     overwrite: cli.Overwrite = False,
     checkpoint_seconds: Annotated[float, Option(min=0, help="Time between checkpoints.")] = 15.0,
-    threads: Annotated[int, Option(min=1, help="CPU threads; their number changes rounding.")] = 1,
+    threads: cli.Threads = 1,
     tensorboard: Annotated[
         Path | None, Option(metavar="DIR", help="Log curves there for TensorBoard.")
     ] = None,
@@ -85,7 +81,7 @@ def train(
     list of labels per row (.jsonl, .parquet), or is described by --labels-separator or
     --label-columns. The weights that score best on dev are kept.
     """
-    from dcnn.artifact import check_destination, is_model_folder, save
+    from dcnn.artifact import is_model_folder, save
     from dcnn.data import readers, split
     from dcnn.files import make_folder
 
@@ -93,22 +89,22 @@ def train(
         logging.getLogger("dcnn").setLevel(logging.WARNING)  # the first process logs the progress
     console = cli.make_console(stderr=True, quiet=not is_first())
     resume = resume or is_restarted()
-    checkpoint = Path(f"{out if out.name else out.resolve()}.checkpoint")
-    replaces = overwrite or checkpoint.exists()  # a resumed run was checked when it started
-    if resume and not replaces and is_model_folder(out):
+    if resume and not overwrite and not checkpoint_of(out).exists() and is_model_folder(out):
         console.print(f"{out} is finished already; there is nothing to resume.")
         return
     with first_reports(UserError):
-        if checkpoint.exists() and not (resume or overwrite):
-            raise UserError(
-                f"{checkpoint} holds an unfinished run; "
-                "pass --resume to continue it, or --overwrite to start again"
-            )
-        check_destination(out, replaces)
+        checkpoint, replaces = run_of(out, resume, overwrite)
         log_folder = _log_folder(tensorboard, out)
         header, names = not no_header, cli.split_names("--label-columns", label_columns)
         columns = readers.TableOptions(
-            text_column, label_column, weight_column, encoding, header, labels_separator, names
+            text_column,
+            label_column,
+            weight_column,
+            encoding,
+            header,
+            labels_separator,
+            names,
+            multi_label,
         )
         run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
         stream = is_large(data) if stream is None else stream
@@ -134,19 +130,41 @@ def train(
             with needs_extra("Training", "train"):
                 from dcnn.training.fit import RunOptions, fit
             make_folder(out.parent)
-            with _callbacks(console, log_folder, run_config, workers is not None) as callback:
+            with training_callbacks(
+                console, log_folder, run_config, patient=workers is not None
+            ) as callback:
                 run_options = RunOptions(
                     device, checkpoint, resume, checkpoint_seconds, callback, threads, workers
                 )
                 artifact, summary = fit(train_set, dev_set, run_config, run_options)
         if is_first():
-            _print_summary(console, artifact, summary)
+            print_summary(console, artifact, summary)
             metadata = artifact.metadata | cli.run_metadata(data)
             if test_set is not None:
                 metadata |= _test(console, artifact, test_set)
             save(out, replace(artifact, metadata=metadata), replaces)
             checkpoint.unlink(missing_ok=True)
             console.print(f"The model is in {out}; try: dcnn predict {out} 'a text'")
+
+
+def checkpoint_of(out: Path) -> Path:
+    """Where the unfinished run of a model folder is kept."""
+    return Path(f"{out if out.name else out.resolve()}.checkpoint")
+
+
+def run_of(out: Path, resume: bool, overwrite: bool) -> tuple[Path, bool]:
+    """The checkpoint of a run, and whether it replaces a model folder; both are checked."""
+    from dcnn.artifact import check_destination
+
+    checkpoint = checkpoint_of(out)
+    if checkpoint.exists() and not (resume or overwrite):
+        raise UserError(
+            f"{checkpoint} holds an unfinished run; "
+            "pass --resume to continue it, or --overwrite to start again"
+        )
+    replaces = overwrite or checkpoint.exists()  # a resumed run was checked when it started
+    check_destination(out, replaces)
+    return checkpoint, replaces
 
 
 def _log_folder(tensorboard: Path | None, out: Path) -> Path | None:
@@ -169,8 +187,8 @@ def _log_folder(tensorboard: Path | None, out: Path) -> Path | None:
 
 
 @contextmanager
-def _callbacks(
-    console: "Console", log_folder: Path | None, config: "Config", patient: bool
+def training_callbacks(
+    console: "Console", log_folder: Path | None, config: "Config", *, patient: bool
 ) -> "Iterator[callbacks.Callback]":
     """The progress bar, the log and Ctrl-C while training runs; and how its errors end."""
     from dcnn.training.callbacks import Callback, CallbackList, TensorBoardLog, TrainingBar
@@ -190,9 +208,10 @@ def _callbacks(
                 raise TrainingError(f"{failed}; {remedy}") from None
 
 
-def _print_summary(
+def print_summary(
     console: "Console", artifact: "Artifact", summary: "trainer.TrainingSummary"
 ) -> None:
+    """Print how a training went."""
     best = [record for record in summary.history if record.best][-1]
     console.print(
         f"Trained {summary.epochs} of {artifact.config.training.epochs} epochs in "

@@ -158,7 +158,6 @@ class TrainingBar(Callback):
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
-        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -173,6 +172,7 @@ class TrainingBar(Callback):
         epoch = f"epoch {progress.epoch}/{progress.epochs}"
         description = f"{self.name}{epoch}  loss {progress.loss:.4f}{self._dev}"
         if self._task is None:
+            self._bar.start()
             self._task = self._bar.add_task(description, total=progress.steps, speed=0.0, left="")
         self._bar.update(
             self._task,

@@ -1,0 +1,228 @@
+"""``dcnn distill``: a teacher labels text, and a DCNN of a megabyte learns what it says."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import Option
+
+from dcnn.cli import console as cli
+from dcnn.cli.train import print_summary, run_of, training_callbacks
+from dcnn.errors import TrainingStoppedError, UserError, needs_extra
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dcnn.artifact import Artifact
+    from dcnn.data import readers
+    from dcnn.training.distillation import Distillation
+    from dcnn.training.teachers import Report
+
+_TEACHER = (
+    "A pretrained encoder, by folder or by name on the Hugging Face Hub, or a dcnn model folder; "
+    "repeatable: the mean of several."
+)
+_COMMAND = (
+    'A command that reads {"text": ...} per line and writes {"label": probability, ...} per line.'
+)
+_MODE = "How an encoder learns TRAIN: fine-tuned (auto on a GPU), or frozen under a linear head."
+_AUGMENT = "New texts per text of TRAIN, made of its words; by default 20 without --unlabelled."
+_WEIGHT = "Weight of the teacher in the targets of labelled texts; the rest is the label."
+
+
+def distill(
+    data: cli.TrainFiles,
+    out: cli.NewModelFolder,
+    teacher: Annotated[list[str] | None, Option(help=_TEACHER)] = None,
+    teacher_command: Annotated[str | None, Option(metavar="CMD", help=_COMMAND)] = None,
+    teacher_mode: Annotated[Literal["auto", "finetune", "frozen"], Option(help=_MODE)] = "auto",
+    unlabelled: Annotated[list[Path] | None, Option(help=f"{cli.TEXT_FILES} Repeatable.")] = None,
+    augment: Annotated[int | None, Option(metavar="N", min=0, help=_AUGMENT)] = None,
+    teacher_weight: Annotated[float, Option(min=0, max=1, help=_WEIGHT)] = 0.7,
+    save_teacher: Annotated[
+        Path | None, Option(metavar="DIR", help="Keep the trained encoder there.")
+    ] = None,
+    dev: cli.DevFile = None,
+    test: cli.TestFile = None,
+    text_column: cli.TextColumn = None,
+    label_column: cli.LabelColumn = None,
+    labels_separator: cli.LabelsSeparator = None,
+    label_columns: cli.LabelColumns = None,
+    multi_label: cli.MultiLabel = None,
+    encoding: cli.Encoding = "utf-8",
+    no_header: cli.NoHeader = False,
+    config: cli.ConfigFile = None,
+    settings: cli.Settings = None,
+    epochs: cli.Epochs = None,
+    seed: cli.Seed = None,
+    device: cli.Device = "auto",
+    resume: cli.Resume = False,
+    overwrite: cli.Overwrite = False,
+    threads: cli.Threads = 1,
+) -> None:
+    """Train a small classifier on what a large one says of your texts.
+
+    The teacher learns TRAIN, unless it is a command or a dcnn model, and labels TRAIN, the
+    unlabelled texts and what --augment makes; the student learns these probabilities and is
+    selected on the labels of dev. Unlabelled text of the domain is what helps most. Answers are
+    kept on disk: the same command continues an interrupted labelling. An encoder needs the extra
+    `distill`.
+    """
+    from dcnn.artifact import save
+    from dcnn.data import readers, split
+
+    console = cli.make_console(stderr=True)
+    checkpoint, replaces = run_of(out, resume, overwrite)
+    if bool(teacher) == bool(teacher_command):
+        raise UserError("name the teacher: pass --teacher or --teacher-command, and not both")
+    names = cli.split_names("--label-columns", label_columns)
+    columns = readers.TableOptions(
+        text_column,
+        label_column,
+        None,
+        encoding,
+        not no_header,
+        labels_separator,
+        names,
+        multi_label,
+    )
+    run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
+    train_set, dev_set, test_set = readers.read_examples(data, dev, test, columns, multi_label=True)
+    if dev_set is None:
+        share, order = run_config.training.dev_fraction, run_config.training.seed
+        train_set, dev_set = split.hold_out(train_set, share, order)
+    texts = _read_unlabelled(unlabelled or (), replace(columns, label_columns=()))
+    cli.print_sizes(console, train_set, len(dev_set))
+    if texts:
+        console.print(f"{len(texts):,} unlabelled texts")
+    elif augment != 0:
+        console.print(
+            "There is no unlabelled text, so texts are made of the words of TRAIN; real text of "
+            "the domain teaches more: pass it with --unlabelled"
+        )
+    with needs_extra("Distillation", "train"):
+        from dcnn.training import distillation
+        from dcnn.training.encoders import choose_teacher
+        from dcnn.training.fit import RunOptions, choose_device, fit
+        from dcnn.training.teachers import CommandTeacher, Teacher
+
+    place = choose_device(device).type
+    chosen: Teacher
+    with _stages(console) as report, _report_interrupt():
+        if teacher_command is not None:
+            chosen = CommandTeacher(teacher_command, train_set.classes, train_set.multi_label)
+        else:
+            chosen = choose_teacher(
+                teacher or (),
+                train_set,
+                dev_set,
+                mode=teacher_mode,
+                device=place,
+                folder=save_teacher,
+                report=report,
+            )
+        console.print(f"Teacher: {chosen.name}")
+        answered = distillation.ask(
+            chosen,
+            train_set,
+            dev_set,
+            test_set,
+            texts,
+            copies=augment,
+            teacher_weight=teacher_weight,
+            seed=run_config.training.seed,
+            cache=distillation.cache(),
+            report=report,
+        )
+    with training_callbacks(console, None, run_config, patient=False) as callback:
+        options = RunOptions(place, checkpoint, resume, callback=callback, threads=threads)
+        artifact, summary = fit(answered.examples, dev_set, run_config, options)
+    print_summary(console, artifact, summary)
+    record = distillation.compare(artifact, answered, dev_set, test_set)
+    artifact = record.added_to(artifact)
+    save(out, replace(artifact, metadata=artifact.metadata | cli.run_metadata(data)), replaces)
+    checkpoint.unlink(missing_ok=True)
+    _print_comparison(console, record, out, artifact)
+
+
+@contextmanager
+def _report_interrupt() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise TrainingStoppedError(
+            "stopped; what the teacher answered so far is kept, and the same command continues "
+            "with the other texts"
+        ) from None
+
+
+def _read_unlabelled(files: Sequence[Path], columns: "readers.TableOptions") -> list[str]:
+    """The distinct texts of all files; each must have one."""
+    from dcnn.data import readers
+
+    texts: dict[str, None] = {}
+    for file in files:
+        own = [row.text for row in readers.read_rows(file, columns, labels=False)]
+        own = [text for text in own if text.strip()]
+        if not own:
+            raise UserError(f"--unlabelled {file} has no text; leave it out, or name another")
+        texts |= dict.fromkeys(own)
+    return list(texts)
+
+
+@contextmanager
+def _stages(console: "Console") -> "Iterator[Report]":
+    """A bar per stage, with its rate and the time left, and a line when it is done."""
+    from rich.progress import TimeRemainingColumn
+
+    columns = "{task.completed:,.0f}/{task.total:,.0f} {task.fields[remark]}", TimeRemainingColumn()
+    bar = cli.progress_bar(console, "{task.description}", *columns)
+    tasks: dict[str, Any] = {}
+    starts: dict[str, tuple[float, int]] = {}
+
+    def report(stage: str, done: int, total: int, remark: str) -> None:
+        if stage not in tasks:
+            tasks[stage] = bar.add_task(stage, total=total, remark=remark)
+            starts[stage] = time.monotonic(), done
+        bar.update(tasks[stage], completed=done, remark=remark)
+        if remark.startswith("dev"):
+            console.print(f"{stage} {done:,}/{total:,} steps: {remark} %")
+        if done == total:
+            started, before = starts.pop(stage)
+            seconds = time.monotonic() - started
+            bar.remove_task(tasks.pop(stage))
+            if done > before:
+                rate = (done - before) / max(seconds, 1e-9)
+                console.print(f"{stage}: {done - before:,} in {seconds:.1f} s ({rate:,.0f}/s)")
+
+    with bar:
+        yield report
+
+
+def _print_comparison(
+    console: "Console", record: "Distillation", out: Path, artifact: "Artifact"
+) -> None:
+    """Teacher and student side by side."""
+    measure = "accuracy" if artifact.thresholds is None else "micro F1"
+    sets = {"dev": record.dev} | ({"test": record.test} if record.test else {})
+    table = cli.make_table("", *(f"{name} {measure}" for name in sets), "time per text", "size")
+    size = sum(file.stat().st_size for file in out.iterdir())
+    for who, seconds, n_bytes in (
+        ("teacher", record.teacher_seconds_per_text, record.teacher_bytes),
+        ("student", record.student_seconds_per_text, size),
+    ):
+        scores = [f"{100 * getattr(score, who):.2f} %" for score in sets.values()]
+        time_per_text = "" if seconds is None else f"{1e6 * seconds:,.0f} us"
+        megabytes = "" if n_bytes is None else f"{n_bytes / 1e6:.1f} MB"
+        table.add_row(who, *scores, time_per_text, megabytes)
+    console.print(table)
+    agreement = ", ".join(f"{100 * one.agreement:.2f} % of {name}" for name, one in sets.items())
+    console.print(f"Teacher and student agree on {agreement}.")
+    console.print(
+        f"The student learned from {record.labelled:,} labelled, {record.unlabelled:,} unlabelled "
+        f"and {record.augmented:,} augmented texts."
+    )
+    console.print(f"The model is in {out}; try: dcnn predict {out} 'a text'")

@@ -1,0 +1,143 @@
+"""``dcnn distill`` as a user runs it: a teacher, texts, a model folder or one clear sentence."""
+
+import csv
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dcnn.artifact import load
+
+SMALL = (
+    "--set", "model.dim=8", "--set", "model.widths=[4,3]", "--set", "model.maps=[2,2]",
+    "--set", "model.k_top=2", "--set", "training.batch_size=8", "--epochs", "2",
+)  # fmt: skip
+ANSWER = """
+import json, sys, time
+for number, line in enumerate(sys.stdin):
+    good = "good" in json.loads(line)["text"]
+    print(json.dumps({"pos": 0.9 if good else 0.1, "neg": 0.1 if good else 0.9}), flush=True)
+"""
+
+
+def write_csv(path, rows, header=("text", "label")):
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([header, *rows])
+    return path
+
+
+def opinions(count, first=0):
+    return [
+        (f"the plot {i} was {'good' if i % 2 else 'bad'}", "pos" if i % 2 else "neg")
+        for i in range(first, first + count)
+    ]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setenv("DCNN_CACHE", str(tmp_path / "cache"))
+    write_csv(tmp_path / "train.csv", opinions(40))
+    write_csv(tmp_path / "test.csv", opinions(20, 100))
+    (tmp_path / "lines.txt").write_text("".join(f"{t}\n" for t, _ in opinions(80, 200)), "utf-8")
+    (tmp_path / "teacher.py").write_text(ANSWER, "utf-8")
+    return tmp_path
+
+
+COMMAND = ("--teacher-command", f"{sys.executable} teacher.py")
+
+
+def test_a_command_teaches_a_student(dcnn, files, monkeypatch):
+    monkeypatch.chdir(files)
+    done = dcnn(
+        "distill", "train.csv", *COMMAND, "--unlabelled", "lines.txt", "--test", "test.csv",
+        "--out", "m", *SMALL,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "80 unlabelled texts" in done.err
+    assert re.search(r"label: 140 in [\d.]+ s \([\d,]+/s\)", done.err)
+    assert re.search(r"teacher +100.00 % +100.00 %", done.err)
+    assert re.search(r"student +[\d.]+ % +[\d.]+ % +[\d,]+ us +0.\d MB", done.err)
+    assert "36 labelled, 80 unlabelled and 0 augmented texts" in done.err
+    record = load(files / "m").metadata["distillation"]
+    assert record["test"]["teacher"] == 1.0
+    assert "distillation.teacher" in (files / "m" / "README.md").read_text("utf-8")
+
+
+def test_without_unlabelled_text_the_command_says_that_real_text_is_better(
+    dcnn, files, monkeypatch
+):
+    monkeypatch.chdir(files)
+    done = dcnn("distill", "train.csv", *COMMAND, "--out", "m", *SMALL)
+    assert done.code == 0, done.err
+    assert "real text of the domain teaches more: pass it with --unlabelled" in done.err
+    assert re.search(r"0 unlabelled and \d+ augmented texts", done.err)
+
+
+def test_models_teach_a_student(dcnn, files):
+    for name in ("first", "second"):
+        assert dcnn("train", "train.csv", "--out", name, *SMALL).code == 0
+    teachers = ("--teacher", "first", "--teacher", "second")
+    done = dcnn(
+        "distill", "train.csv", *teachers, "--unlabelled", "lines.txt", "--out", "m", *SMALL
+    )
+    assert done.code == 0, done.err
+    assert "Teacher: first + second" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "pass --teacher or --teacher-command, and not both"),
+        (("--teacher", "nowhere", *COMMAND), "pass --teacher or --teacher-command, and not both"),
+        ((*COMMAND, "--unlabelled", "empty.txt"), "empty.txt"),
+        ((*COMMAND, "--unlabelled", "nowhere.txt"), "nowhere.txt"),
+        (("--teacher", "./nowhere"), "--teacher ./nowhere is neither a folder"),
+        (("--teacher", "m2"), "the teacher m2 has the labels"),
+    ],
+)
+def test_wrong_input_is_reported(dcnn, files, monkeypatch, arguments, message):
+    monkeypatch.chdir(files)
+    (files / "empty.txt").write_text("\n\n", "utf-8")
+    if "m2" in arguments:
+        write_csv(files / "other.csv", [(text, f"is {label}") for text, label in opinions(40)])
+        assert dcnn("train", "other.csv", "--out", "m2", *SMALL).code == 0
+    done = dcnn("distill", "train.csv", *arguments, "--out", "m", *SMALL)
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert not (files / "m").exists()
+
+
+def test_an_interrupted_labelling_continues(files, monkeypatch):
+    monkeypatch.chdir(files)
+    slow = ANSWER.replace("    good =", "    time.sleep(0.05 if number > 60 else 0); good =")
+    (files / "teacher.py").write_text(slow, "utf-8")
+    monkeypatch.setattr("dcnn.training.teachers.TEXTS_PER_BLOCK", 20)
+    code = (
+        "import sys, dcnn.training.teachers as t; t.TEXTS_PER_BLOCK = 20; "
+        "from dcnn.__main__ import main; main()"
+    )
+    command = [
+        sys.executable, "-c", code, "distill", "train.csv", *COMMAND, "--unlabelled", "lines.txt",
+        "--out", "m", *SMALL,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    answers = files / "cache" / "teachers"
+    for _ in range(600):
+        if len(list(answers.glob("*/*.npz"))) >= 3:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "what the teacher answered so far is kept" in err
+    (files / "teacher.py").write_text(ANSWER, "utf-8")
+    again = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    labelled = int(re.search(r"label: (\d+) in", again.stderr)[1])
+    assert 0 < labelled <= 120 - 60
+    assert json.loads((files / "m" / "config.json").read_text("utf-8"))

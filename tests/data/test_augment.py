@@ -1,0 +1,32 @@
+"""Augmented texts: made of the words of the given ones, new, and the same for a seed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcnn.data.augment import augment
+
+TEXTS = ["who wrote the book", "when was it written", "what is a wide convolution"]
+
+
+@given(st.lists(st.text(max_size=20), max_size=6), st.integers(0, 4))
+def test_augmented_texts_are_new_and_distinct(texts: list[str], copies: int) -> None:
+    found = augment(texts, copies)
+    assert len(found) == len(set(found)) <= copies * len(texts)
+    assert not set(found) & set(texts)
+
+
+def test_augmented_texts_use_the_words_of_the_texts_only() -> None:
+    words = {word for text in TEXTS for word in text.split()}
+    found = augment(TEXTS, 30)
+    assert len(found) > 30
+    assert {word for text in found for word in text.split()} <= words
+
+
+def test_the_seed_decides() -> None:
+    assert augment(TEXTS, 5, seed=1) == augment(TEXTS, 5, seed=1) != augment(TEXTS, 5, seed=2)
+
+
+def test_a_script_without_spaces_is_split_at_characters() -> None:
+    found = augment(["今日は良い天気です", "明日は雨が降るでしょう"], 20)
+    assert found
+    assert not any(" " in text for text in found)
