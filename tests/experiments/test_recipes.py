@@ -28,7 +28,7 @@ def test_every_recipe_loads_and_starts_with_its_command(path, model):
     assert path.read_text().startswith(f"# dcnn experiment {experiment} ")
 
 
-@pytest.mark.parametrize("recipe", ["paper", "tuned"])
+@pytest.mark.parametrize("recipe", ["paper", "tuned", "distilled"])
 @pytest.mark.parametrize(
     ("experiment", "network"),
     [
@@ -123,7 +123,7 @@ def test_an_invalid_recipe_name_is_refused(tmp_path):
 def test_an_unknown_recipe_is_named():
     with pytest.raises(
         ConfigError,
-        match="recipe='tunned' is not known for sst2; take one of best, paper, tuned, or",
+        match="recipe='tunned' is not known for sst2; take one of best, distilled, paper, tuned",
     ):
         load_recipe("sst2", "tunned")
     with pytest.raises(ConfigError, match=r"nowhere\.toml: no such file"):

@@ -37,7 +37,7 @@ def list_corpora(folder: cli.DataFolder = None) -> None:
 @data.command("fetch")
 def fetch_corpora(
     names: Annotated[
-        list[str], Argument(metavar="NAME", help="sst, trec, twitter, glove, or all.")
+        list[str], Argument(metavar="NAME", help="sst, trec, twitter, glove, imdb, or all.")
     ],
     folder: cli.DataFolder = None,
 ) -> None:
@@ -55,6 +55,10 @@ def fetch_corpora(
         with suppress(DataError):  # a file is missing or damaged
             registry.find_corpus(corpus.name, root, corpora=CORPORA)
             console.print(f"{corpus.name} is in {place} already")
+            continue
+        if not corpus.downloads:  # made of several sources; the error says which
+            if corpus.name in names:
+                registry.require_form(corpus, root)
             continue
         for file in (download.file for download in corpus.downloads):
             tasks[file.name] = bar.add_task(file.name, total=file.size)

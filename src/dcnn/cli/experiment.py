@@ -50,12 +50,17 @@ def run_experiment(
     seeds: Annotated[
         int, Option(min=1, max=1000, help="How many, from 0; n-gram models have none.")
     ] = 5,
-    recipe: Annotated[str, Option(help="Settings: paper, tuned, best, or a .toml file.")] = "tuned",
+    recipe: Annotated[
+        str, Option(help="Settings: paper, tuned, best, distilled, or a .toml file.")
+    ] = "tuned",
     device: cli.Device = "auto",
     jobs: Annotated[int, Option(min=0, help="CPU: parallel runs; 0 is one per core.")] = 0,
     data: cli.DataFolder = None,
     results: Results = Path("results"),
     save: Annotated[Path | None, Option(help="Folder for the trained models.")] = None,
+    teacher: Annotated[
+        str, Option(help="Folder of the pretrained encoder that the recipe names.")
+    ] = "",
     sample: Annotated[
         bool, Option("--sample", help="The corpus is a sample: do not check its files.")
     ] = False,
@@ -90,7 +95,14 @@ def run_experiment(
         from dcnn.training.fit import choose_device
     place, cores = choose_device(device).type, os.cpu_count() or 1
     env = ExperimentEnv(
-        experiment, corpora, results, place, check=not sample, save=save, processes=cores
+        experiment,
+        corpora,
+        results,
+        place,
+        check=not sample,
+        save=save,
+        processes=cores,
+        encoder=teacher,
     )
     try:
         for name in recipes:
@@ -213,8 +225,8 @@ def _in_parallel(
     if len(groups) < 2 or jobs == 1:
         yield from map(work, groups)
         return
-    if env.experiment == "twitter":
-        env.load(recipe)  # encodes the tweets once; the processes find them in the cache
+    if env.experiment == "twitter" or recipe.distillation.encoder:
+        env.load(recipe)  # what is encoded or labelled once, the processes find in the cache
     # Spawned, not forked: torch's threads do not survive a fork.
     spawn = multiprocessing.get_context("spawn")
     ignore_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from dcnn import config
-from dcnn.config import Config, CountOrZero, Fraction, Positive, Rule, Section, at_least, require
+from dcnn.config import (
+    Config,
+    CountOrZero,
+    Fraction,
+    NotNegative,
+    Positive,
+    Rule,
+    Section,
+    at_least,
+    require,
+)
 from dcnn.errors import ConfigError
 from dcnn.experiments.results import RECIPE_NAME_RULE, is_recipe_name
 
@@ -66,16 +76,23 @@ DATA_SETTINGS = {
 
 @dataclass(frozen=True)
 class DistillationConfig(Section):
-    """Learning from the mean predictions of networks of the same kind.
+    """Learning from the mean predictions of networks of the same kind, or from an encoder.
 
     Attributes:
-        teachers: the number of teachers of each student; 0 means no distillation.
+        teachers: the number of teachers of each student; 0 means none of the same kind.
         share: the weight of the teachers' prediction in the target; the rest is the true label.
         swaps: SST: extra sentences per training sentence for the student, made by swapping one of
             its phrases for another of the same label. The teachers label them and have not been
             trained on them.
         word_dropout: the student's word dropout where it is above ``training.word_dropout``,
             which is that of the teachers.
+        encoder: a pretrained encoder, fine-tuned on the training texts, that teaches all students;
+            empty means none. With it, TREC has a dev set of a tenth of its training questions.
+        unlabelled: corpora whose sentences the encoder labels: imdb, questions.
+        spans: n-grams of unlabelled sentences that it labels too, per sentence.
+        copies: augmented texts per training text that it labels too; see ``dcnn.data.augment``.
+        fine_tuning_epochs: passes over the training texts; 0 decides by their number.
+        fine_tuning_batch: texts per step of the fine-tuning.
     """
 
     teachers: Annotated[
@@ -84,12 +101,28 @@ class DistillationConfig(Section):
     share: Annotated[float, Rule(lambda value: 0 < value <= 1, "above 0 and at most 1")] = 0.5
     swaps: CountOrZero = 0
     word_dropout: Fraction = 0.0
+    encoder: str = ""
+    unlabelled: tuple[str, ...] = ()
+    spans: NotNegative = 0.0
+    copies: CountOrZero = 0
+    fine_tuning_epochs: CountOrZero = 0
+    fine_tuning_batch: Annotated[int, at_least(1)] = 32
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(
+            not self.teachers or not self.encoder,
+            f"teachers={self.teachers} and encoder={self.encoder!r}: leave out one of them",
+        )
         for name in ("swaps", "word_dropout"):
             value = getattr(self, name)
-            require(not value or self.teachers > 0, f"{name}={value} needs teachers; set teachers")
+            some = self.teachers > 0 or (name == "swaps" and bool(self.encoder))
+            require(not value or some, f"{name}={value} needs teachers; set teachers")
+        for name in ("unlabelled", "spans", "copies"):
+            value = getattr(self, name)
+            require(
+                not value or bool(self.encoder), f"{name}={value} needs an encoder; set encoder"
+            )
 
 
 @dataclass(frozen=True)

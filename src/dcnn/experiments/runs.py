@@ -6,6 +6,7 @@ predicted once, with the weights that selection chose.
 """
 
 import datetime
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,7 @@ from dcnn.training.trainer import Trainer, TrainingSummary
 RUNS_AT_ONCE = {"cuda": 30, "cpu": 1}
 
 Report = Callable[[str, RunsReport], None]
+logger = logging.getLogger("dcnn")
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,7 @@ class ExperimentEnv:
     check: bool = True  # whether corpus files must be the known ones
     save: Path | None = None  # where model folders are written
     processes: int = 1  # for tokenizing
+    encoder: str = ""  # a folder with the pretrained teacher that a recipe names
     commit: str = field(default_factory=provenance.commit)  # when the experiment starts
 
     def load(self, recipe: Recipe) -> tuple[Task, Recipe]:
@@ -246,11 +249,30 @@ class ExperimentEnv:
             vectors = find_corpus(GLOVE, self.data, check=self.check)["vectors"].path
             text = replace(recipe.config.text, vectors=str(vectors))
             recipe = replace(recipe, config=replace(recipe.config, text=text))
+        if recipe.distillation.encoder:
+            from dcnn.experiments.distilled import load_distilled, with_encoder
+
+            task = load_distilled(
+                self.experiment,
+                with_encoder(recipe, self.encoder) if self.encoder else recipe,
+                sources,
+                lambda name: find_corpus(name, self.data, check=self.check),
+                self.device,
+                _log_progress,
+            )
+            return task, recipe
         return load_task(self.experiment, recipe, sources, self.processes), recipe
 
     def result_path(self, model: str, recipe: str, seed: int) -> Path:
         """The file of a run's result."""
         return result_path(self.results, self.experiment, model, recipe, seed)
+
+
+def _log_progress(stage: str, done: int, total: int, remark: str) -> None:
+    """Log every tenth of a stage, and what was found on dev."""
+    tenth = max(1, total // 10)
+    if done == total or remark.startswith("dev") or done % tenth < tenth / 8:
+        logger.info("teacher, %s: %s of %s %s", stage, f"{done:,}", f"{total:,}", remark)
 
 
 def run_networks(
@@ -267,7 +289,7 @@ def run_networks(
     kind = recipe.config.model.kind
     # On a GPU, runs that train together share one source of dropout: a seed gives the same run
     # only together with the same others.
-    notes: dict[str, Any] = {"side_by_side": list(seeds)}
+    notes: dict[str, Any] = {"side_by_side": list(seeds)} | task.notes
     if located.config.text.vectors:
         vectors = Path(located.config.text.vectors)
         notes["vectors"] = {"file": vectors.name, "sha256": file_sha256(vectors)}

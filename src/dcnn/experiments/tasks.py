@@ -5,7 +5,7 @@ held out, and TREC is cross-validated over its training questions (the paper has
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ class Task:
     dev: Examples | None  # none where selection is by cross-validation over ``train``
     test: Examples  # predicted once, at the end of a run
     unlabelled: Sentences | None = None  # for students: only their teachers label them
+    notes: dict[str, Any] = field(default_factory=dict)  # for the results, about a teacher
 
     @property
     def sizes(self) -> dict[str, int]:

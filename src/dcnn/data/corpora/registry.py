@@ -17,6 +17,7 @@ from dcnn.data.columns import did_you_mean, shown
 from dcnn.data.corpora.sentiment140 import iterate_sentiment140
 from dcnn.data.corpora.sst import read_trees
 from dcnn.data.corpora.trec import read_trec
+from dcnn.data.corpora.unlabelled import count_unlabelled
 from dcnn.errors import DataError, UserError, needs_extra
 from dcnn.files import file_sha256, open_bytes
 
@@ -42,7 +43,7 @@ class KnownFile(NamedTuple):
 class Part:
     """One set of a corpus: a file in its folder, or a member of an archive there."""
 
-    role: str  # train, dev, test or vectors
+    role: str  # train, dev, test, vectors or unlabelled
     file: KnownFile
     count: int  # of the examples that it must hold
     member: str = ""
@@ -97,6 +98,8 @@ _COUNTS: dict[str, Callable[[Path, str], int]] = {
     "trec": lambda path, _: len(read_trec(path)),
     "twitter": lambda path, member: sum(1 for _ in iterate_sentiment140(path, member)),
     "glove": count_vectors,
+    "imdb": count_unlabelled,
+    "questions": count_unlabelled,
 }
 
 
@@ -172,9 +175,13 @@ def require_form(corpus: Corpus, data: Path) -> Form:
     urls = ", ".join(download.url for download in corpus.downloads)
     unfinished = sorted(path.name for path in folder.glob(f"*{UNFINISHED}"))
     partial = f" ({', '.join(unfinished)} is an incomplete download)" if unfinished else ""
-    raise DataError(
-        f"{corpus.title}: {folder} lacks {', '.join(_absent(form, folder))}{partial}; "
+    remedy = (
         f"run: dcnn data fetch {corpus.name} --data {data}, or put it there by hand from {urls}"
+    )
+    if not urls:
+        remedy = f"put it there by hand: {corpus.citation}"
+    raise DataError(
+        f"{corpus.title}: {folder} lacks {', '.join(_absent(form, folder))}{partial}; {remedy}"
     )
 
 

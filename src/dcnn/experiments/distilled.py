@@ -1,0 +1,153 @@
+"""Tasks whose students learn from a pretrained encoder, which is fine-tuned on the training texts.
+
+One teacher serves all seeds. It labels the training texts, unlabelled text of the domain and what
+is made from both; its answers are kept on disk, so that a second run asks for nothing. Sentences of
+dev and test are not among the texts that students learn from. All texts are split as in the Penn
+Treebank, in which the trees and the questions are written.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dcnn.data.augment import augment
+from dcnn.data.batching import Examples
+from dcnn.data.corpora import sentiment140
+from dcnn.data.corpora.registry import Source
+from dcnn.data.corpora.sst import NEUTRAL, Phrase, read_trees, swap_subtrees
+from dcnn.data.corpora.trec import read_trec
+from dcnn.data.corpora.unlabelled import iterate_unlabelled, treebank_tokens
+from dcnn.data.labels import LabelledTexts
+from dcnn.data.split import hold_out
+from dcnn.experiments.recipes import Recipe
+from dcnn.experiments.tasks import BINARY_CLASSES, FINE_CLASSES, Task
+from dcnn.text.encoder import Encoder
+from dcnn.text.vectors import with_vector_words
+from dcnn.training import distillation
+from dcnn.training.encoders import EncoderTeacher, FineTuning
+from dcnn.training.teachers import Report
+
+Sources = dict[str, Source]
+Parts = tuple[LabelledTexts, LabelledTexts, LabelledTexts, list[str]]  # train, dev, test, others
+DEV_FRACTION = 0.1  # of the TREC questions
+LONGEST_SPAN = 16  # words
+
+
+def load_distilled(
+    experiment: str,
+    recipe: Recipe,
+    sources: Sources,
+    find: Callable[[str], Sources],
+    device: str,
+    report: Report,
+) -> Task:
+    """The task with soft targets; ``find`` gives the files of a corpus by its name."""
+    settings = recipe.distillation
+    if experiment == "trec":
+        parts = _trec(sources)
+    elif experiment == "twitter":
+        parts = _twitter(sources, recipe.data.held_out)
+    else:
+        parts = _sst(sources, settings.swaps, binary=experiment == "sst2")
+    train, dev, test, others = parts
+    for name in settings.unlabelled:
+        own = [
+            " ".join(treebank_tokens(t)) for t in iterate_unlabelled(find(name)["unlabelled"].path)
+        ]
+        others += own + _spans(own, settings.spans)
+    others += augment(train.texts, settings.copies)
+    teacher = EncoderTeacher(
+        settings.encoder,
+        train,
+        dev,
+        mode="finetune",
+        device=device,
+        settings=FineTuning(settings.fine_tuning_epochs, settings.fine_tuning_batch),
+        report=report,
+    )
+    answered = distillation.ask(
+        teacher,
+        train,
+        dev,
+        test,
+        others,
+        copies=0,
+        teacher_weight=settings.share,
+        cache=distillation.cache(),
+        report=report,
+    )
+    encoder, sentences = Encoder.learn(answered.examples.texts, recipe.config.text)
+    encoder = with_vector_words(encoder, recipe.config.text)
+    dev_set, test_set = (
+        Examples(encoder.encode_all(part.texts), part.targets) for part in (dev, test)
+    )
+    notes = {
+        "name": teacher.name,
+        "weights_sha256": teacher.weights_sha256,
+        "dev_accuracy": float((answered.dev.argmax(axis=1) == dev.targets).mean()),
+        "test_accuracy": float((answered.test.argmax(axis=1) == test.targets).mean()),
+        "labelled": answered.labelled,
+        "unlabelled": answered.unlabelled,
+    }
+    examples = Examples(sentences, answered.examples.targets)
+    classes = tuple(map(str, train.classes))
+    return Task(classes, encoder, examples, dev_set, test_set, notes={"teacher": notes})
+
+
+def _sst(sources: Sources, swaps: int, *, binary: bool) -> Parts:
+    """The phrases of the training trees once each; neutral ones are unlabelled if binary."""
+    trees = read_trees(sources["train"].path)
+    labels = {_text(phrase): phrase.label for tree in reversed(trees) for phrase in tree}
+
+    def labelled(pairs: Sequence[tuple[str, int]]) -> LabelledTexts:
+        kept = [(text, y) for text, y in pairs if not (binary and y == NEUTRAL)]
+        targets = np.array([y for _, y in kept], np.int64)
+        classes = BINARY_CLASSES if binary else FINE_CLASSES
+        targets = (targets > NEUTRAL).astype(np.int64) if binary else targets
+        return LabelledTexts([text for text, _ in kept], targets, classes)
+
+    dev, test = (
+        labelled([(_text(tree[0]), tree[0].label) for tree in read_trees(sources[part].path)])
+        for part in ("dev", "test")
+    )
+    others = [text for text, label in labels.items() if binary and label == NEUTRAL]
+    others += map(_text, swap_subtrees(trees, swaps, np.random.default_rng(1)))
+    return labelled(list(labels.items())), dev, test, others
+
+
+def _text(phrase: Phrase) -> str:
+    """The words as a text; the Treebank writes a slash and an asterisk with a backslash."""
+    return " ".join(phrase.words).replace("\\/", "/").replace("\\*", "*")
+
+
+def _trec(sources: Sources) -> Parts:
+    train, test = read_trec(sources["train"].path), read_trec(sources["test"].path)
+    own, dev = hold_out(train, DEV_FRACTION, seed=0)
+    return own, dev, test.with_classes(train.classes), []
+
+
+def _twitter(sources: Sources, held_out: float) -> Parts:
+    tweets = sentiment140.read_sentiment140(*sources["train"])
+    order = np.random.default_rng(0).permutation(len(tweets))  # as without a teacher
+    dev, train = np.split(order, [round(held_out * len(order))])
+    test = sentiment140.read_sentiment140(*sources["test"])
+    return tweets.select(np.sort(train)), tweets.select(np.sort(dev)), test, []
+
+
+def _spans(sentences: Sequence[str], share: float) -> list[str]:
+    """N-grams of random length and place, ``share`` per sentence of six words or more."""
+    rng = np.random.default_rng(2)
+    found = []
+    for sentence in sentences:
+        words = sentence.split()
+        for _ in range(rng.poisson(share) if len(words) >= 6 else 0):
+            size = int(rng.integers(2, min(LONGEST_SPAN, len(words))))
+            first = int(rng.integers(len(words) - size + 1))
+            found.append(" ".join(words[first : first + size]))
+    return found
+
+
+def with_encoder(recipe: Recipe, encoder: str) -> Recipe:
+    """The recipe with another copy of its encoder, such as a folder in place of a name."""
+    return replace(recipe, distillation=replace(recipe.distillation, encoder=encoder))
