@@ -81,6 +81,25 @@ def test_a_student_learns_words_that_only_unlabelled_text_has() -> None:
     assert artifact.metadata["distillation"]["labelled"] == 60
 
 
+def test_targets_of_labelled_texts_mix_the_label_and_the_teacher() -> None:
+    answered = ask(Counted(), TRAIN, DEV, unlabelled=UNLABELLED, teacher_weight=0.25)
+    labels = np.eye(2)[TRAIN.targets]
+    targets, texts = answered.examples.targets, list(answered.examples.texts)
+    np.testing.assert_allclose(
+        targets[: len(TRAIN)], 0.25 * knows(texts[: len(TRAIN)]) + 0.75 * labels, atol=1e-6
+    )
+    np.testing.assert_allclose(targets[len(TRAIN) :], knows(texts[len(TRAIN) :]), atol=1e-6)
+
+
+def test_weights_of_unlabelled_texts_are_the_mean() -> None:
+    weights = np.linspace(0, 2, len(TRAIN)).astype(np.float32)
+    answered = ask(Counted(), replace(TRAIN, weights=weights), DEV, unlabelled=UNLABELLED)
+    found = answered.examples.weights
+    assert found is not None
+    np.testing.assert_array_equal(found[: len(TRAIN)], weights)
+    np.testing.assert_allclose(found[len(TRAIN) :], 1, rtol=1e-6)
+
+
 def test_texts_of_dev_and_test_are_not_learned() -> None:
     teacher = Counted()
     unlabelled = [*UNLABELLED, *(text.upper() + " " for text in [*DEV.texts, *TEST.texts])]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError, DcnnError, UserError
@@ -37,6 +38,19 @@ def test_an_encoder_learns_the_labels(encoder: Path, mode: str) -> None:
     assert found.shape == (24, 2)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
     assert (found.argmax(axis=1) == TARGETS).all()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_frozen_encoder_gives_the_probabilities_of_logistic_regression(
+    encoder: Path, classes: int
+) -> None:
+    targets = np.arange(len(TEXTS)) % classes
+    train = LabelledTexts(TEXTS, targets, ("a", "b", "c")[:classes])
+    teacher = EncoderTeacher(str(encoder), train, None, mode="frozen")
+    vectors = teacher.embed(TEXTS)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    expected = LogisticRegression(C=10.0, max_iter=2000).fit(vectors, targets)
+    np.testing.assert_allclose(ask(teacher, TEXTS), expected.predict_proba(vectors), atol=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["finetune", "frozen"])
