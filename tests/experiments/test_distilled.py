@@ -85,6 +85,12 @@ def test_sentences_of_dev_and_test_are_not_learned(corpus, experiment):
         " ".join(vocabulary.words[one - 1] for one in ids[a:b]) for a, b in pairwise(offsets)
     ]
     labelled = task.notes["teacher"]["labelled"]
+    neutral = {"a", "film", "the", "the film", "very", "so", "plot"}
+    assert neutral.isdisjoint(learned[:labelled]) == (experiment == "sst2")
+    assert neutral <= set(learned)  # the teacher labels them
+    assert len(task.dev) == len(
+        [one for one in sentences if experiment == "sst5" or one.label != 2]
+    )
     assert len(learned) > labelled
     assert not held_out & set(learned[labelled:])
     assert "the film is n't so good ." in learned
