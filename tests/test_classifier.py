@@ -172,3 +172,9 @@ def test_overwriting_needs_a_flag(tmp_path, fitted):
     with pytest.raises(UserError, match="exists; pass --overwrite"):
         fitted.save(tmp_path / "model")
     fitted.save(tmp_path / "model", overwrite=True)
+
+
+@pytest.mark.parametrize("dev", [(1, 2, 3), "texts", 7])
+def test_a_dev_set_that_is_no_pair_is_refused(dev):
+    with pytest.raises(DataError, match="must be a pair of texts and labels"):
+        DCNNClassifier().fit(["a", "b"] * 4, [0, 1] * 4, dev=dev)

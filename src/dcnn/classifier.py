@@ -322,6 +322,10 @@ def _read_dev(dev: Any, train: LabelledTexts, columns: Columns | None) -> Labell
     if is_frame(dev):
         examples, _ = _read("dev", dev, None, text, label)
     else:
+        if not isinstance(dev, list | tuple) or len(dev) != 2:
+            raise DataError(
+                f"dev={dev!r:.60} must be a pair of texts and labels, or a frame that holds both"
+            )
         texts, labels = dev
         examples, _ = _read("dev", texts, labels, text if is_frame(texts) else None, None)
     if not len(examples):
