@@ -97,6 +97,10 @@ def test_models_teach_a_student(dcnn, files):
         ((*COMMAND, "--unlabelled", "nowhere.txt"), "nowhere.txt"),
         (("--teacher", "./nowhere"), "--teacher ./nowhere is neither a folder"),
         (("--teacher", "m2"), "the teacher m2 has the labels"),
+        (
+            ("--teacher", "m3"),
+            "the teacher m3 is multi-label, and the training data is single-label",
+        ),
     ],
 )
 def test_wrong_input_is_reported(dcnn, files, monkeypatch, arguments, message):
@@ -105,6 +109,10 @@ def test_wrong_input_is_reported(dcnn, files, monkeypatch, arguments, message):
     if "m2" in arguments:
         write_csv(files / "other.csv", [(text, f"is {label}") for text, label in opinions(40)])
         assert dcnn("train", "other.csv", "--out", "m2", *SMALL).code == 0
+    if "m3" in arguments:
+        rows = [json.dumps({"text": text, "labels": [label]}) for text, label in opinions(40)]
+        (files / "several.jsonl").write_text("\n".join(rows))
+        assert dcnn("train", "several.jsonl", "--out", "m3", *SMALL).code == 0
     done = dcnn("distill", "train.csv", *arguments, "--out", "m", *SMALL)
     assert done.code == 2
     assert message in done.err
@@ -114,8 +122,9 @@ def test_wrong_input_is_reported(dcnn, files, monkeypatch, arguments, message):
 
 def test_an_interrupted_labelling_continues(files, monkeypatch):
     monkeypatch.chdir(files)
-    slow = ANSWER.replace("    good =", "    time.sleep(0.05 if number > 60 else 0); good =")
-    (files / "teacher.py").write_text(slow, "utf-8")
+    slow = "    time.sleep(0.05 if number > 60 and os.path.exists('slow') else 0); good ="
+    (files / "teacher.py").write_text("import os" + ANSWER.replace("    good =", slow), "utf-8")
+    (files / "slow").touch()
     monkeypatch.setattr("dcnn.training.teachers.TEXTS_PER_BLOCK", 20)
     code = (
         "import sys, dcnn.training.teachers as t; t.TEXTS_PER_BLOCK = 20; "
@@ -135,7 +144,7 @@ def test_an_interrupted_labelling_continues(files, monkeypatch):
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "what the teacher answered so far is kept" in err
-    (files / "teacher.py").write_text(ANSWER, "utf-8")
+    (files / "slow").unlink()
     again = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     assert again.returncode == 0, again.stderr
     labelled = int(re.search(r"label: (\d+) in", again.stderr)[1])

@@ -12,6 +12,7 @@ from pyarrow import parquet
 from dcnn.classifier import DCNNClassifier
 from dcnn.data.labels import label_texts, number_labels
 from dcnn.data.readers import TableOptions, read_examples, read_labelled
+from dcnn.data.split import hold_out
 from dcnn.errors import DataError
 
 ROWS = [
@@ -97,6 +98,15 @@ def test_objects_of_several_labels_per_text(tmp_path):
     rows = [("a", ["spam"]), ("b", {"rude": 0.7, "spam": 0.7})]
     found = read_labelled(write_lines(tmp_path / "b.jsonl", rows))
     np.testing.assert_allclose(found.targets, [[0, 1], [0.7, 0.7]])
+
+
+def test_several_soft_labels_count_from_a_half_on_in_dev_and_test(tmp_path):
+    rows = [("a", {"spam": 0.9, "rude": 0.2}), ("b", {"rude": 0.5, "spam": 0.1})] * 5
+    path = write_lines(tmp_path / "a.jsonl", rows)
+    options = TableOptions(multi_label=True)
+    train, dev, _ = read_examples(path, path, None, options, multi_label=True)
+    assert dev.targets[:2].tolist() == [[0, 1], [1, 0]]
+    assert set(np.unique(hold_out(train, 0.4, 0)[1].targets)) == {0, 1}
 
 
 def test_dev_and_test_count_the_most_probable_label(tmp_path):

@@ -203,3 +203,19 @@ def test_unlabelled_texts_need_a_teacher() -> None:
 def test_what_cannot_teach_is_refused() -> None:
     with pytest.raises(UserError, match="teacher=7 must be a function of a list of texts"):
         DCNNClassifier().fit(TRAIN.texts, TRAIN.targets, teacher=7)
+
+
+def test_answers_are_kept_by_the_order_of_the_labels(tmp_path: Path) -> None:
+    class Ordered(Counted):
+        def stream(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
+            for block in super().stream(texts):
+                yield block if self._classes == CLASSES else block[:, ::-1]
+
+    reverse = [
+        replace(part, classes=CLASSES[::-1], targets=1 - part.targets) for part in (TRAIN, DEV)
+    ]
+    other = Ordered()
+    other._classes = CLASSES[::-1]
+    ask(Ordered(), TRAIN, DEV, cache=tmp_path)
+    answered = ask(other, *reverse, cache=tmp_path)
+    assert (answered.dev.argmax(axis=1) == reverse[1].targets).all()

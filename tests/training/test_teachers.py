@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError, DcnnError, UserError
 from dcnn.training.encoders import EncoderTeacher, FineTuning
-from dcnn.training.teachers import CommandTeacher, FunctionTeacher, Teacher
+from dcnn.training.teachers import CommandTeacher, FunctionTeacher, MeanTeacher, Teacher
 from tiny_encoder import save_encoder
 
 CLASSES = ("neg", "pos")
@@ -178,3 +178,31 @@ def test_a_command_that_fails_is_reported(
 def test_a_command_that_is_not_there_is_named() -> None:
     with pytest.raises(UserError, match="'no-such-program' cannot be started"):
         ask(CommandTeacher("no-such-program", CLASSES), ["good"])
+
+
+@pytest.mark.parametrize("command", ["python 'x", " "])
+def test_a_command_that_cannot_be_parsed_is_named(command: str) -> None:
+    with pytest.raises(UserError, match="cannot be started"):
+        ask(CommandTeacher(command, CLASSES), ["good"])
+
+
+def test_output_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"line 1: .* is not a JSON object"):
+        ask(command(tmp_path, r"sys.stdout.buffer.write(b'\xff\n')"), ["good"])
+
+
+def test_the_mean_of_teachers_without_a_key_has_none() -> None:
+    functions = [FunctionTeacher(Classifier(), CLASSES) for _ in range(2)]
+    assert MeanTeacher(functions).key is None
+    assert MeanTeacher(functions).bytes is None
+
+
+def test_what_a_command_starts_is_stopped_with_it() -> None:
+    texts = [f"a text of some length, number {number}" for number in range(20_000)]
+    with pytest.raises(DataError, match="line 1: the label 'text' is not in"):
+        ask(CommandTeacher("sh -c 'cat; true'", CLASSES), texts)
+
+
+def test_a_command_whose_program_was_edited_is_another_teacher(tmp_path: Path) -> None:
+    first, second = command(tmp_path, ANSWER).key, command(tmp_path, ANSWER).key
+    assert first == second != command(tmp_path, "sys.exit(3)").key

@@ -73,6 +73,7 @@ def distill(
     """
     from dcnn.artifact import save
     from dcnn.data import readers, split
+    from dcnn.files import make_folder
 
     console = cli.make_console(stderr=True)
     checkpoint, replaces = run_of(out, resume, overwrite)
@@ -109,6 +110,7 @@ def distill(
         from dcnn.training.fit import RunOptions, choose_device, fit
         from dcnn.training.teachers import CommandTeacher, Teacher
 
+    make_folder(out.parent)
     place = choose_device(device).type
     chosen: Teacher
     with _stages(console) as report, _report_interrupt():

@@ -79,8 +79,13 @@ class LabelledTexts:
         return [self.classes[number] for number in self.class_numbers.tolist()]
 
     def with_hard_labels(self) -> "LabelledTexts":
-        """The same examples, each with its most probable label in place of probabilities."""
-        return self if self.multi_label else replace(self, targets=self.class_numbers)
+        """The same examples, each with its most probable label in place of probabilities.
+
+        If multi-label, with the labels that apply rather than not.
+        """
+        if self.multi_label:
+            return replace(self, targets=(self.targets >= 0.5).astype(np.float32))
+        return replace(self, targets=self.class_numbers)
 
     def where(self, index: int) -> str:
         """Where an example is, for messages."""

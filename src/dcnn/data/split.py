@@ -21,7 +21,7 @@ MAX_DEV = 50_000  # of a corpus on disk: measures accuracies to a few tenths of 
 def hold_out(
     examples: LabelledTexts, fraction: float, seed: int
 ) -> tuple[LabelledTexts, LabelledTexts]:
-    """Split ``examples`` into a training set and a dev set, which has no weights."""
+    """Split ``examples`` into a training set and a dev set, of hard labels without weights."""
     split = split_label_sets if examples.multi_label else stratified_split
     kept, held_out = split(examples.labels, fraction, seed)
     if not len(held_out):
@@ -29,7 +29,8 @@ def hold_out(
             f"{examples.source}: too few examples of every label to hold out a dev set; "
             "add examples, or give a dev set of your own"
         )
-    return examples.select(kept), replace(examples.select(held_out), weights=None)
+    dev = replace(examples.select(held_out), weights=None)
+    return examples.select(kept), dev.with_hard_labels()
 
 
 def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> tuple[Ints, Ints]:

@@ -2,7 +2,7 @@
 
 The student's examples are the labelled texts, text that nobody labelled, and augmented texts. All
 get the teacher's probabilities as soft targets; those of labelled texts are mixed with the label.
-Texts of dev and test are left out of the unlabelled ones, so that scores stay honest.
+Texts of dev and test are left out of the unlabelled ones, so that scores are unbiased.
 
 The teacher's answers are kept on disk by the hash of the text, a file per block. A labelling that
 was interrupted continues with the texts that have no answer, and a second student costs nothing.
@@ -27,7 +27,7 @@ from dcnn.metrics import apply_thresholds, choose_thresholds, micro_f1
 from dcnn.predictor import Predictor
 from dcnn.training.encoders import EncoderTeacher
 from dcnn.training.objective import target_distributions
-from dcnn.training.teachers import Probabilities, Report, Teacher
+from dcnn.training.teachers import Probabilities, Report, Teacher, hash_of
 
 COPIES = 20  # augmented texts per labelled one, where there is no unlabelled text
 TIMED_TEXTS = 1000
@@ -89,6 +89,8 @@ def label(
     """The teacher's probabilities (N, classes); only texts without an answer are asked."""
     values, missing = answers.find(texts)
     asked = list(dict.fromkeys(texts[index] for index in missing.tolist()))
+    if asked:
+        teacher.prepare()
     done, started = 0, time.monotonic()
     report("label", len(texts) - len(missing), len(texts), "texts")
     for block in teacher.stream(asked) if asked else ():
@@ -180,7 +182,9 @@ def ask(
     new = augment(train.texts, copies, seed) if copies else []
     new = [text for text in new if _normalized(text) not in held_out]
     texts, n_train = [*train.texts, *extra, *new], len(train)
-    folder = None if cache is None or teacher.key is None else cache / teacher.key
+    folder = None
+    if cache is not None and teacher.key is not None:  # the order of the labels is that of train
+        folder = cache / hash_of(teacher.key, list(train.classes), train.multi_label)
     answers = Answers(folder, len(train.classes))
     kept = None  # where a fine-tuned encoder waits for an interrupted labelling to continue
     if isinstance(teacher, EncoderTeacher) and teacher.folder is None and folder is not None:
@@ -251,5 +255,5 @@ def _score(
             apply_thresholds(of_teacher, thresholds),
             apply_thresholds(of_student, student.artifact.thresholds or thresholds),
         ]
-        scores = [micro_f1(data.targets > 0, part) for part in answers]
+        scores = [micro_f1(data.targets >= 0.5, part) for part in answers]
     return Score(len(data), scores[0], scores[1], float((answers[0] == answers[1]).mean()))

@@ -136,9 +136,9 @@ class EncoderTeacher(Teacher):
         """Load the trained teacher, or train it and keep it."""
         if self._ready:
             return
-        self._ready = True
         if self.folder is not None and _key_of(self.folder) == self.key:
             self._load(self.folder)
+            self._ready = True
             return
         self.encoder.to(self.device)
         self.head.to(self.device)
@@ -146,6 +146,7 @@ class EncoderTeacher(Teacher):
             self._fit_head()
         else:
             self._fine_tune()
+        self._ready = True
         if self.folder is not None:
             self.save(self.folder)
 
@@ -385,7 +386,7 @@ def choose_teacher(
 ) -> Teacher:
     """The teacher of this name: a dcnn model folder or an encoder; of several, their mean."""
     found: list[Teacher] = [
-        teachers.ModelTeacher(Path(name), train.classes)
+        teachers.ModelTeacher(Path(name), train.classes, train.multi_label)
         if is_model_folder(Path(name))
         else EncoderTeacher(
             name,

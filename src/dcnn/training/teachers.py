@@ -7,12 +7,15 @@ probabilities, in the order of the texts.
 
 import hashlib
 import json
+import os
 import shlex
+import signal
 import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,9 @@ class Teacher(ABC):
     name: str  # for reports
     key: str | None = None  # what its answers are kept under on disk; none: they are not kept
     bytes: int | None = None  # its size, if it is known
+
+    def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
+        """Load or train what is needed to label; before the labelling is timed."""
 
     @abstractmethod
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
@@ -129,9 +135,15 @@ def columns_of(name: str, own: Sequence[Any], classes: Sequence[Label]) -> list[
 class ModelTeacher(Teacher):
     """A dcnn model."""
 
-    def __init__(self, folder: Path, classes: Sequence[Label]) -> None:
+    def __init__(self, folder: Path, classes: Sequence[Label], multi_label: bool = False) -> None:
         self.name = folder.name
         self._predictor = Predictor.load(folder)
+        if self._predictor.multi_label != multi_label:
+            forms = ("single-label", "multi-label")
+            raise UserError(
+                f"the teacher {folder} is {forms[not multi_label]}, and the training data is "
+                f"{forms[multi_label]}; they must be the same"
+            )
         self._columns = columns_of(str(folder), self._predictor.classes, classes)
         self.key = hash_of("dcnn", *(file_sha256(file) for file in sorted(folder.iterdir())))
         self.bytes = sum(file.stat().st_size for file in folder.iterdir())
@@ -149,8 +161,14 @@ class MeanTeacher(Teacher):
     def __init__(self, teachers: Sequence["Teacher"]) -> None:
         self.teachers = teachers
         self.name = " + ".join(teacher.name for teacher in teachers)
-        self.key = hash_of("mean", *(teacher.key for teacher in teachers))
-        self.bytes = sum(teacher.bytes or 0 for teacher in teachers)
+        keys, sizes = [one.key for one in teachers], [one.bytes for one in teachers]
+        self.key = None if None in keys else hash_of("mean", *keys)
+        self.bytes = None if None in sizes else sum(filter(None, sizes))
+
+    def prepare(self) -> None:
+        """All of them."""
+        for teacher in self.teachers:
+            teacher.prepare()
 
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
         """A block at a time, which all of them answer."""
@@ -169,7 +187,9 @@ class CommandTeacher(Teacher):
 
     def __init__(self, command: str, classes: Sequence[Label], multi_label: bool = False) -> None:
         self.name, self._classes, self._multi_label = command, classes, multi_label
-        self.key = hash_of("command", command, classes, multi_label)
+        # A program that was edited, such as a new prompt, is another teacher.
+        programs = [Path(word) for word in command.split()[1:] if Path(word).is_file()]
+        self.key = hash_of("command", command, *map(file_sha256, programs))
 
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
         """Blocks of answers as they arrive, so that little is lost if the command dies."""
@@ -179,18 +199,19 @@ class CommandTeacher(Teacher):
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 encoding="utf-8",
+                errors="replace",
+                start_new_session=True,  # so that what it starts is stopped with it
             )
-        except OSError as error:
-            raise UserError(
-                f"the command {self.name!r} cannot be started ({error.strerror})"
-            ) from error
+        except (OSError, ValueError, IndexError) as error:
+            raise UserError(f"the command {self.name!r} cannot be started ({error})") from error
         with process:
             feeder = threading.Thread(target=self._feed, args=(process, texts), daemon=True)
             feeder.start()
             try:
                 yield from self._answers(process, len(texts))
             finally:
-                process.kill()
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 feeder.join()
 
     @staticmethod
