@@ -82,7 +82,7 @@ def test_models_teach_a_student(dcnn, files):
         assert dcnn("train", "train.csv", "--out", name, *SMALL).code == 0
     teachers = ("--teacher", "first", "--teacher", "second")
     done = dcnn(
-        "distill", "train.csv", *teachers, "--unlabelled", "lines.txt", "--out", "m", *SMALL
+        "distill", "train.csv", *teachers, "--unlabelled", "lines.txt", "--out", "new/m", *SMALL
     )
     assert done.code == 0, done.err
     assert "Teacher: first + second" in done.err

@@ -1,5 +1,6 @@
 """Distillation: what the student learns from, what is kept on disk, what is reported."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -219,3 +220,13 @@ def test_answers_are_kept_by_the_order_of_the_labels(tmp_path: Path) -> None:
     ask(Ordered(), TRAIN, DEV, cache=tmp_path)
     answered = ask(other, *reverse, cache=tmp_path)
     assert (answered.dev.argmax(axis=1) == reverse[1].targets).all()
+
+
+def test_the_time_per_text_leaves_out_the_training_of_the_teacher() -> None:
+    class Trained(Counted):
+        def prepare(self) -> None:
+            time.sleep(0.3)
+
+    answers = Answers(None, 2)
+    label(Trained(), UNLABELLED, answers)
+    assert answers.seconds < 0.3
