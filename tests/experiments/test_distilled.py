@@ -84,7 +84,7 @@ def test_sentences_of_dev_and_test_are_not_learned(corpus, experiment):
     learned = [
         " ".join(vocabulary.words[one - 1] for one in ids[a:b]) for a, b in pairwise(offsets)
     ]
-    labelled = task.notes["teacher"]["labelled"]
+    labelled = task.notes["teacher"]["texts"]["labelled"]
     neutral = {"a", "film", "the", "the film", "very", "so", "plot"}
     assert neutral.isdisjoint(learned[:labelled]) == (experiment == "sst2")
     assert neutral <= set(learned)  # the teacher labels them
@@ -112,6 +112,19 @@ def test_results_record_the_teacher(corpus, dcnn):
     assert result.settings["distillation"]["encoder"] == "some/encoder"
 
 
+def test_each_seed_can_have_a_teacher_of_its_own(corpus, dcnn):
+    (corpus / "small.toml").write_text(SETTINGS + "teacher_per_seed = true\n")
+    done = dcnn(
+        "experiment", "sst2", "--recipe", corpus / "small.toml", "--seeds", 2, "--sample",
+        "--data", corpus / "data", "--results", corpus / "results", "--device", "cpu",
+        "--teacher", corpus / "encoder", "--jobs", 1,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    paths = [corpus / "results" / "sst2" / f"dcnn-small-seed{seed}.json" for seed in (0, 1)]
+    assert [read_result(path).notes["teacher"]["seed"] for path in paths] == [0, 1]
+    assert len(list((corpus / "cache" / "teachers").iterdir())) == 2
+
+
 def test_the_teacher_is_asked_once_for_all_seeds(corpus, monkeypatch):
     load(corpus, "sst2")
     monkeypatch.setattr(
@@ -128,7 +141,7 @@ def test_trec_holds_out_a_dev_set_of_its_own(corpus):
     shutil.copy(folder / "train_5500.label", folder / "TREC_10.label")
     task = load(corpus, "trec")
     assert len(task.dev) == 4
-    assert task.notes["teacher"]["labelled"] == 36
+    assert task.notes["teacher"]["texts"]["labelled"] == 36
 
 
 @pytest.mark.parametrize(
@@ -136,6 +149,7 @@ def test_trec_holds_out_a_dev_set_of_its_own(corpus):
     [
         ({"encoder": "e", "teachers": 2}, "leave out one of them"),
         ({"unlabelled": ("imdb",)}, "needs an encoder"),
+        ({"teacher_per_seed": True}, "teacher_per_seed=True needs an encoder"),
         ({"copies": 3}, "copies=3 needs an encoder"),
         ({"swaps": 3}, "swaps=3 needs teachers"),
     ],

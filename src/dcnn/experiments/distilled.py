@@ -7,10 +7,12 @@ Treebank, in which the trees and the questions are written.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from dcnn.config import TextConfig
 from dcnn.data.augment import augment
 from dcnn.data.batching import Examples
 from dcnn.data.corpora import sentiment140
@@ -29,20 +31,43 @@ from dcnn.training.encoders import EncoderTeacher, FineTuning
 from dcnn.training.teachers import Report
 
 Sources = dict[str, Source]
-Parts = tuple[LabelledTexts, LabelledTexts, LabelledTexts, list[str]]  # train, dev, test, others
+# Train, dev, test, further texts of the corpus without a label, and texts made of its own.
+Parts = tuple[LabelledTexts, LabelledTexts, LabelledTexts, list[str], list[str]]
 DEV_FRACTION = 0.1  # of the TREC questions
 LONGEST_SPAN = 16  # words
 
 
-def load_distilled(
+@dataclass(frozen=True)
+class LabelledTask:
+    """An experiment's texts, with the targets that students learn."""
+
+    answered: distillation.Answered
+    dev: LabelledTexts
+    test: LabelledTexts
+    notes: dict[str, Any]  # on the teacher and the texts, for the results
+
+    def encode(self, text: TextConfig) -> Task:
+        """The texts as ids."""
+        encoder, sentences = Encoder.learn(self.answered.examples.texts, text)
+        encoder = with_vector_words(encoder, text)
+        dev, test = (
+            Examples(encoder.encode_all(part.texts), part.targets) for part in (self.dev, self.test)
+        )
+        examples = Examples(sentences, self.answered.examples.targets)
+        classes = tuple(map(str, self.dev.classes))
+        return Task(classes, encoder, examples, dev, test, notes={"teacher": self.notes})
+
+
+def label_task(
     experiment: str,
     recipe: Recipe,
     sources: Sources,
     find: Callable[[str], Sources],
     device: str,
-    report: Report,
-) -> Task:
-    """The task with soft targets; ``find`` gives the files of a corpus by its name."""
+    teacher_seed: int = 0,
+    report: Report = lambda *_: None,
+) -> LabelledTask:
+    """Let the teacher label the texts; ``find`` gives the files of a corpus by its name."""
     settings = recipe.distillation
     if experiment == "trec":
         parts = _trec(sources)
@@ -50,20 +75,23 @@ def load_distilled(
         parts = _twitter(sources, recipe.data.held_out)
     else:
         parts = _sst(sources, settings.swaps, binary=experiment == "sst2")
-    train, dev, test, others = parts
+    train, dev, test, unlabelled, made = parts
+    made += augment(train.texts, settings.copies)
     for name in settings.unlabelled:
         own = [
             " ".join(treebank_tokens(t)) for t in iterate_unlabelled(find(name)["unlabelled"].path)
         ]
-        others += own + _spans(own, settings.spans)
-    others += augment(train.texts, settings.copies)
+        unlabelled += own
+        made += _spans(own, settings.spans)
     teacher = EncoderTeacher(
         settings.encoder,
         train,
         dev,
         mode="finetune",
         device=device,
-        settings=FineTuning(settings.fine_tuning_epochs, settings.fine_tuning_batch),
+        settings=FineTuning(
+            settings.fine_tuning_epochs, settings.fine_tuning_batch, seed=teacher_seed
+        ),
         report=report,
     )
     answered = distillation.ask(
@@ -71,28 +99,26 @@ def load_distilled(
         train,
         dev,
         test,
-        others,
+        unlabelled + made,
         copies=0,
         teacher_weight=settings.share,
         cache=distillation.cache(),
         report=report,
     )
-    encoder, sentences = Encoder.learn(answered.examples.texts, recipe.config.text)
-    encoder = with_vector_words(encoder, recipe.config.text)
-    dev_set, test_set = (
-        Examples(encoder.encode_all(part.texts), part.targets) for part in (dev, test)
-    )
     notes = {
         "name": teacher.name,
         "weights_sha256": teacher.weights_sha256,
+        "seed": teacher_seed,
         "dev_accuracy": float((answered.dev.argmax(axis=1) == dev.targets).mean()),
         "test_accuracy": float((answered.test.argmax(axis=1) == test.targets).mean()),
-        "labelled": answered.labelled,
-        "unlabelled": answered.unlabelled,
+        "texts": {  # before those of dev and test, and repeated ones, are left out
+            "labelled": len(train),
+            "unlabelled": len(unlabelled),
+            "augmented": len(made),
+            "learned": len(answered.examples),
+        },
     }
-    examples = Examples(sentences, answered.examples.targets)
-    classes = tuple(map(str, train.classes))
-    return Task(classes, encoder, examples, dev_set, test_set, notes={"teacher": notes})
+    return LabelledTask(answered, dev, test, notes)
 
 
 def _sst(sources: Sources, swaps: int, *, binary: bool) -> Parts:
@@ -111,9 +137,9 @@ def _sst(sources: Sources, swaps: int, *, binary: bool) -> Parts:
         labelled([(_text(tree[0]), tree[0].label) for tree in read_trees(sources[part].path)])
         for part in ("dev", "test")
     )
-    others = [text for text, label in labels.items() if binary and label == NEUTRAL]
-    others += map(_text, swap_subtrees(trees, swaps, np.random.default_rng(1)))
-    return labelled(list(labels.items())), dev, test, others
+    neutral = [text for text, label in labels.items() if binary and label == NEUTRAL]
+    swapped = list(map(_text, swap_subtrees(trees, swaps, np.random.default_rng(1))))
+    return labelled(list(labels.items())), dev, test, neutral, swapped
 
 
 def _text(phrase: Phrase) -> str:
@@ -124,7 +150,7 @@ def _text(phrase: Phrase) -> str:
 def _trec(sources: Sources) -> Parts:
     train, test = read_trec(sources["train"].path), read_trec(sources["test"].path)
     own, dev = hold_out(train, DEV_FRACTION, seed=0)
-    return own, dev, test.with_classes(train.classes), []
+    return own, dev, test.with_classes(train.classes), [], []
 
 
 def _twitter(sources: Sources, held_out: float) -> Parts:
@@ -132,7 +158,7 @@ def _twitter(sources: Sources, held_out: float) -> Parts:
     order = np.random.default_rng(0).permutation(len(tweets))  # as without a teacher
     dev, train = np.split(order, [round(held_out * len(order))])
     test = sentiment140.read_sentiment140(*sources["test"])
-    return tweets.select(np.sort(train)), tweets.select(np.sort(dev)), test, []
+    return tweets.select(np.sort(train)), tweets.select(np.sort(dev)), test, [], []
 
 
 def _spans(sentences: Sequence[str], share: float) -> list[str]:

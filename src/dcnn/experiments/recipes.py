@@ -88,6 +88,7 @@ class DistillationConfig(Section):
             which is that of the teachers.
         encoder: a pretrained encoder, fine-tuned on the training texts, that teaches all students;
             empty means none. With it, TREC has a dev set of a tenth of its training questions.
+        teacher_per_seed: whether each seed has a teacher of its own, fine-tuned with that seed.
         unlabelled: corpora whose sentences the encoder labels: imdb, questions.
         spans: n-grams of unlabelled sentences that it labels too, per sentence.
         copies: augmented texts per training text that it labels too; see ``dcnn.data.augment``.
@@ -102,6 +103,7 @@ class DistillationConfig(Section):
     swaps: CountOrZero = 0
     word_dropout: Fraction = 0.0
     encoder: str = ""
+    teacher_per_seed: bool = False
     unlabelled: tuple[str, ...] = ()
     spans: NotNegative = 0.0
     copies: CountOrZero = 0
@@ -118,7 +120,7 @@ class DistillationConfig(Section):
             value = getattr(self, name)
             some = self.teachers > 0 or (name == "swaps" and bool(self.encoder))
             require(not value or some, f"{name}={value} needs teachers; set teachers")
-        for name in ("unlabelled", "spans", "copies"):
+        for name in ("teacher_per_seed", "unlabelled", "spans", "copies"):
             value = getattr(self, name)
             require(
                 not value or bool(self.encoder), f"{name}={value} needs an encoder; set encoder"

@@ -242,7 +242,7 @@ class ExperimentEnv:
     encoder: str = ""  # a folder with the pretrained teacher that a recipe names
     commit: str = field(default_factory=provenance.commit)  # when the experiment starts
 
-    def load(self, recipe: Recipe) -> tuple[Task, Recipe]:
+    def load(self, recipe: Recipe, teacher_seed: int = 0) -> tuple[Task, Recipe]:
         """The corpus, and the recipe with the path of its vectors filled in."""
         sources = find_corpus(corpus_of(self.experiment), self.data, check=self.check)
         if recipe.config.text.vectors == GLOVE:
@@ -250,17 +250,18 @@ class ExperimentEnv:
             text = replace(recipe.config.text, vectors=str(vectors))
             recipe = replace(recipe, config=replace(recipe.config, text=text))
         if recipe.distillation.encoder:
-            from dcnn.experiments.distilled import load_distilled, with_encoder
+            from dcnn.experiments.distilled import label_task, with_encoder
 
-            task = load_distilled(
+            labelled = label_task(
                 self.experiment,
                 with_encoder(recipe, self.encoder) if self.encoder else recipe,
                 sources,
                 lambda name: find_corpus(name, self.data, check=self.check),
                 self.device,
+                teacher_seed,
                 _log_progress,
             )
-            return task, recipe
+            return labelled.encode(recipe.config.text), recipe
         return load_task(self.experiment, recipe, sources, self.processes), recipe
 
     def result_path(self, model: str, recipe: str, seed: int) -> Path:
@@ -284,8 +285,10 @@ def run_networks(
             "data.authors_tokens: a model folder splits texts at spaces and not as the authors' "
             "code did; leave out --save, or the setting"
         )
+    if recipe.distillation.teacher_per_seed and len(seeds) > 1:
+        return [one for seed in seeds for one in run_networks(env, recipe, [seed], report)]
     torch.set_num_threads(1)
-    task, located = env.load(recipe)
+    task, located = env.load(recipe, seeds[0] if recipe.distillation.teacher_per_seed else 0)
     kind = recipe.config.model.kind
     # On a GPU, runs that train together share one source of dropout: a seed gives the same run
     # only together with the same others.

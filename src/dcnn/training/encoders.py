@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from logging import ERROR, getLogger
 from pathlib import Path
@@ -125,12 +126,16 @@ class EncoderTeacher(Teacher):
         self.prepare()
         # A few seconds each, so that progress shows and little is lost if it is interrupted.
         size = 4 * TEXTS_PER_BLOCK if self.device.type == "cuda" else TEXTS_PER_BLOCK // 8
-        for start in range(0, len(texts), size):
-            logits = self._logits(texts[start : start + size])
-            if self.multi_label:
-                yield sigmoid(logits)
-            else:
-                yield torch.softmax(torch.from_numpy(logits), dim=1).numpy()
+        with ThreadPoolExecutor(1) as thread:  # tokenizes the next block meanwhile
+            coming = thread.submit(self._tokenize, texts[:size])
+            for start in range(size, len(texts) + size, size):
+                token_ids = coming.result()
+                coming = thread.submit(self._tokenize, texts[start : start + size])
+                logits = self._logits(token_ids)
+                if self.multi_label:
+                    yield sigmoid(logits)
+                else:
+                    yield torch.softmax(torch.from_numpy(logits), dim=1).numpy()
 
     def prepare(self) -> None:
         """Load the trained teacher, or train it and keep it."""
@@ -176,37 +181,60 @@ class EncoderTeacher(Teacher):
         mask = tokens["attention_mask"][..., None].to(states.dtype)
         return (states * mask).sum(dim=1) / mask.sum(dim=1)
 
-    def _batch(self, token_ids: list[list[int]]) -> dict[str, Tensor]:
-        padded = self.tokenizer.pad({"input_ids": token_ids}, return_tensors="pt")
-        names = ("input_ids", "attention_mask")
-        return {name: padded[name].to(self.device, non_blocking=True) for name in names}
+    def _batch(self, token_ids: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+        shape = len(token_ids), max(map(len, token_ids))
+        padded = np.full(shape, self.tokenizer.pad_token_id or 0)
+        mask = np.zeros(shape, np.int64)
+        for row, ids in enumerate(token_ids):
+            padded[row, : len(ids)] = ids
+            mask[row, : len(ids)] = 1
+        return {"input_ids": self._sent(padded), "attention_mask": self._sent(mask)}
+
+    def _sent(self, values: NDArray[Any]) -> Tensor:
+        """On the device; pinned memory, so that the processor need not wait for the copy."""
+        tensor = torch.from_numpy(values)
+        if self.device.type == "cuda":
+            tensor = tensor.pin_memory()
+        return tensor.to(self.device, non_blocking=True)
 
     def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        if not texts:  # what tokenizers refuse
+            return []
         ids: list[list[int]] = self.tokenizer(
-            list(texts), truncation=True, max_length=self.settings.max_tokens
+            list(texts),
+            truncation=True,
+            max_length=self.settings.max_tokens,
+            return_attention_mask=False,
+            return_token_type_ids=False,
         )["input_ids"]
         return ids
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
-    @torch.inference_mode()
-    def embed(self, texts: Sequence[str], batch_size: int = 256) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(N, hidden size) sentence vectors."""
-        token_ids = self._tokenize(texts)
-        order = sorted(range(len(texts)), key=lambda index: -len(token_ids[index]))
-        vectors = np.empty((len(texts), self.encoder.config.hidden_size), np.float32)
-        self.encoder.eval()
-        for start in range(0, len(order), batch_size):
-            part = order[start : start + batch_size]
-            with self._autocast():
-                found = self._vectors(self._batch([token_ids[index] for index in part]))
-            vectors[part] = found.float().cpu().numpy()
+        vectors: NDArray[np.float32] = self._embed(self._tokenize(texts)).cpu().numpy()
         return vectors
 
     @torch.inference_mode()
-    def _logits(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors = torch.from_numpy(self.embed(texts)).to(self.device)
+    def _embed(self, token_ids: Sequence[Sequence[int]]) -> Tensor:
+        """(N, hidden size): texts of similar length share a batch, of so many tokens in all."""
+        most = 32_768 if self.device.type == "cuda" else 2_048  # what fills a GPU; a cache
+        order = sorted(range(len(token_ids)), key=lambda index: -len(token_ids[index]))
+        vectors = torch.empty(len(order), self.encoder.config.hidden_size, device=self.device)
+        self.encoder.eval()
+        with self._autocast():
+            while order:
+                size = max(1, most // len(token_ids[order[0]]))
+                part, order = order[:size], order[size:]
+                found = self._vectors(self._batch([token_ids[index] for index in part]))
+                vectors[self._sent(np.array(part))] = found.float()
+        return vectors
+
+    @torch.inference_mode()
+    def _logits(self, token_ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        vectors = self._embed(token_ids)
         if self.mode == "frozen":
             vectors = torch.nn.functional.normalize(vectors)
         logits: NDArray[np.float32] = self.head(vectors).cpu().numpy()
@@ -276,9 +304,7 @@ class EncoderTeacher(Teacher):
             self.head.weight.copy_(torch.randn(self.head.weight.shape, generator=generator) * 0.02)
             self.head.bias.zero_()
         token_ids = self._tokenize(train.texts)
-        targets = torch.from_numpy(target_distributions(train.targets, len(train.classes))).to(
-            self.device
-        )
+        targets = target_distributions(train.targets, len(train.classes))
         epochs = settings.epochs_for(len(train))
         per_epoch = math.ceil(len(train) / settings.batch_size)
         steps = epochs * per_epoch
@@ -308,7 +334,7 @@ class EncoderTeacher(Teacher):
                 with self._autocast():
                     vectors = torch.nn.functional.dropout(self._vectors(batch), settings.dropout)
                     logits = self.head(vectors)
-                losses = self._losses(logits.float(), targets[torch.from_numpy(part)])
+                losses = self._losses(logits.float(), self._sent(targets[part]))
                 optimizer.zero_grad(set_to_none=True)
                 torch.autograd.backward(losses.mean())
                 torch.nn.utils.clip_grad_norm_(self.encoder.parameters(), 1.0)
@@ -339,7 +365,7 @@ class EncoderTeacher(Teacher):
 
     def _score(self, dev: LabelledTexts) -> float:
         """Accuracy, or of several labels per text the share of labels that are right."""
-        logits = self._logits(dev.texts)
+        logits = self._logits(self._tokenize(dev.texts))
         if self.multi_label:
             return float(((logits > 0) == (dev.targets > 0.5)).mean())
         return float((logits.argmax(axis=1) == dev.class_numbers).mean())
