@@ -56,6 +56,7 @@ def write_files(folder: Path, sentences: Sentences) -> None:
             print(json.dumps({"text": opinion.text, "label": opinion.label}), file=stream)
     _write_columns(folder, sentences)
     _write_posts(folder, sentences)
+    _write_scored(folder, sentences)
     for page in PAGES:  # some commands render their tables into pages
         copy = folder / name_of(page)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -120,6 +121,23 @@ def _write_posts(folder: Path, sentences: Sentences) -> None:
         for text, labels in zip(texts, sets, strict=True):
             flags = [int(name in labels) for name in ("sport", "money")]
             writer.writerow([text, "|".join(labels), *flags])
+
+
+def _write_scored(folder: Path, sentences: Sentences) -> None:
+    """Probabilities of labels: an object in lines and columns, and a column per label."""
+    import pyarrow
+    from pyarrow import parquet
+
+    texts = [opinion.text for opinion in sentences.train]
+    labels = ("negative", "positive")
+    shares = [{name: 0.9 if name == o.label else 0.1 for name in labels} for o in sentences.train]
+    parquet.write_table(pyarrow.table({"text": texts, "label": shares}), folder / "scored.parquet")
+    with (folder / "scored.jsonl").open("w", encoding="utf-8") as stream:
+        for text, share in zip(texts, shares, strict=True):
+            print(json.dumps({"text": text, "label": share}), file=stream)
+    with (folder / "scored.csv").open("w", encoding="utf-8", newline="") as stream:
+        rows = [[text, *share.values()] for text, share in zip(texts, shares, strict=True)]
+        csv.writer(stream).writerows([["text", *labels], *rows])
 
 
 def names_in_python(sentences: Sentences) -> dict[str, Callable[[], Any]]:

@@ -175,7 +175,7 @@ def test_several_labels_per_row_are_refused_at_once_and_in_a_later_file(tmp_path
     one, several = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     one.write_text('{"text": "good", "label": "x"}\n{"text": "bad", "label": "y"}\n')
     several.write_text('{"text": "good", "label": ["x", "y"]}\n')
-    with pytest.raises(DataError, match=r"b\.jsonl has several labels per row.*--no-stream"):
+    with pytest.raises(DataError, match=r"b\.jsonl is multi-label.*--no-stream"):
         encode([several], cache)
     with pytest.raises(DataError, match=r"b\.jsonl, line 1: .* is a list of labels, where .*a\.j"):
         encode([one, several], cache)
@@ -185,7 +185,7 @@ def test_a_column_for_each_label_is_refused_before_anything_is_encoded(tmp_path,
     path = tmp_path / "flags.csv"
     path.write_text("text,nice,spam\ngood,1,0\nbuy,0,1\n")
     options = TableOptions(label_columns=("nice", "spam"))
-    with pytest.raises(DataError, match=r"flags\.csv has several labels per row.*--no-stream"):
+    with pytest.raises(DataError, match=r"flags\.csv is multi-label.*--no-stream"):
         encode([path], cache, options=options)
     assert not cache.exists()
 

@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # rich takes longer to import than a prediction takes
     from rich.table import Table
 
     from dcnn.config import Config
-    from dcnn.data import labels, store
+    from dcnn.data import labels, readers, store
     from dcnn.training.callbacks import Callback
 
 _TABLES = ".csv, .tsv, .jsonl, .parquet, .arrow or .feather"
@@ -67,8 +68,8 @@ MultiLabel = Annotated[
     bool | None,
     Option(
         "--multi-label/--single-label",
-        help="Whether probabilities, of a JSON object or of --label-columns, are of several labels "
-        "per text, or of one and sum to 1.",
+        help="Whether texts may have any number of labels, or have one each, whose probabilities "
+        "sum to 1; by default as the labels are written.",
         show_default=False,
     ),
 ]
@@ -110,6 +111,19 @@ def split_names(option: str, names: str | None) -> tuple[str, ...]:
     if not found:
         raise UserError(f"{option} {names!r} holds no name; separate names by commas: a,b")
     return found
+
+
+def with_labels(
+    columns: "readers.TableOptions",
+    labels_separator: str | None,
+    label_columns: str | None,
+    multi_label: bool | None,
+) -> "readers.TableOptions":
+    """``columns``, and how multi-label data and probabilities of labels are written."""
+    names = split_names("--label-columns", label_columns)
+    return replace(
+        columns, labels_separator=labels_separator, label_columns=names, multi_label=multi_label
+    )
 
 
 def read_config(

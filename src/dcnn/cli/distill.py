@@ -72,29 +72,20 @@ def distill(
     `distill`.
     """
     from dcnn.artifact import save
-    from dcnn.data import readers, split
+    from dcnn.data.readers import TableOptions
+    from dcnn.data.split import read_split
     from dcnn.files import make_folder
 
     console = cli.make_console(stderr=True)
     checkpoint, replaces = run_of(out, resume, overwrite)
     if bool(teacher) == bool(teacher_command):
         raise UserError("name the teacher: pass --teacher or --teacher-command, and not both")
-    names = cli.split_names("--label-columns", label_columns)
-    columns = readers.TableOptions(
-        text_column,
-        label_column,
-        None,
-        encoding,
-        not no_header,
-        labels_separator,
-        names,
-        multi_label,
-    )
+    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
+    columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
     run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
-    train_set, dev_set, test_set = readers.read_examples(data, dev, test, columns, multi_label=True)
-    if dev_set is None:
-        share, order = run_config.training.dev_fraction, run_config.training.seed
-        train_set, dev_set = split.hold_out(train_set, share, order)
+    train_set, dev_set, test_set = read_split(
+        data, dev, test, columns, run_config.training, multi_label=True
+    )
     texts = _read_unlabelled(unlabelled or (), replace(columns, label_columns=()))
     cli.print_sizes(console, train_set, len(dev_set))
     if texts:

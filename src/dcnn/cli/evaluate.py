@@ -56,17 +56,8 @@ def evaluate(
                 f"--reliability {diagram}: the diagram is an SVG; name a file that ends in .svg"
             )
         check_place("--reliability", diagram)
-    names = cli.split_names("--label-columns", label_columns)
-    columns = TableOptions(
-        text_column,
-        label_column,
-        None,
-        encoding,
-        not no_header,
-        labels_separator,
-        names,
-        multi_label,
-    )
+    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
+    columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
     predictor = Predictor.load(model)
     thresholds, multi_label = predictor.artifact.thresholds, predictor.multi_label
     if multi_label and abstain_below is not None:

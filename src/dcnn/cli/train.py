@@ -82,7 +82,8 @@ def train(
     --label-columns. The weights that score best on dev are kept.
     """
     from dcnn.artifact import is_model_folder, save
-    from dcnn.data import readers, split
+    from dcnn.data.readers import TableOptions
+    from dcnn.data.split import read_split
     from dcnn.files import make_folder
 
     if not is_first():
@@ -95,17 +96,8 @@ def train(
     with first_reports(UserError):
         checkpoint, replaces = run_of(out, resume, overwrite)
         log_folder = _log_folder(tensorboard, out)
-        header, names = not no_header, cli.split_names("--label-columns", label_columns)
-        columns = readers.TableOptions(
-            text_column,
-            label_column,
-            weight_column,
-            encoding,
-            header,
-            labels_separator,
-            names,
-            multi_label,
-        )
+        columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
+        columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
         run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
         stream = is_large(data) if stream is None else stream
     if overwrite and is_launched() and is_first() and not is_restarted():
@@ -120,12 +112,9 @@ def train(
                 )
             else:
                 with first_reads_first(workers):
-                    train_set, dev_set, test_set = readers.read_examples(
-                        data, dev, test, columns, multi_label=True
+                    train_set, dev_set, test_set = read_split(
+                        data, dev, test, columns, run_config.training, multi_label=True
                     )
-                    if dev_set is None:
-                        share, order = run_config.training.dev_fraction, run_config.training.seed
-                        train_set, dev_set = split.hold_out(train_set, share, order)
                     cli.print_sizes(console, train_set, len(dev_set))
             with needs_extra("Training", "train"):
                 from dcnn.training.fit import RunOptions, fit

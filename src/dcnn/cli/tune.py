@@ -14,8 +14,8 @@ from typer import Option
 from dcnn import artifact as model_folder
 from dcnn.cli import console as cli
 from dcnn.config import Config, parse_setting
-from dcnn.data.readers import TableOptions, read_examples
-from dcnn.data.split import hold_out
+from dcnn.data.readers import TableOptions
+from dcnn.data.split import read_split
 from dcnn.errors import DcnnError, TrainingError, TrainingStoppedError, UserError, needs_extra
 from dcnn.files import make_folder
 from dcnn.text.encoder import unit_of
@@ -84,9 +84,7 @@ def tune(
         from dcnn.tuning import report
         from dcnn.tuning import search as tuning
     limit = report.parse_size(max_size) if max_size else None
-    train_set, dev_set, _ = read_examples(data, dev, None, columns)
-    if dev_set is None:
-        train_set, dev_set = hold_out(train_set, start.training.dev_fraction, start.training.seed)
+    train_set, dev_set, _ = read_split(data, dev, None, columns, start.training)
     cli.print_sizes(console, train_set, len(dev_set))
     with needs_extra("Tuning", "tune"):
         from dcnn.training.fit import RunOptions, choose_device, fit

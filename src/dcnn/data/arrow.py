@@ -46,8 +46,13 @@ class ArrowTable:
         """All rows, with these columns."""
         _check_types(self.path, self.schema, columns)
         source, number = str(self.path), 0
+        label = columns.label or ""
+        has_map = bool(label) and _is_any(self.schema.field(label).type, "map")
         for number, values in enumerate(self._values(columns.names), start=1):
-            yield Record(Place(source, number, "row"), values)
+            place = Place(source, number, "row")
+            if has_map and values[label] is not None:
+                values[label] = _as_object(place, values[label])
+            yield Record(place, values)
         if not number:
             raise NoRowsError(f"{self.path} has columns but no rows; add at least one row")
 
@@ -57,6 +62,16 @@ class ArrowTable:
                 columns = [batch.column(name).to_pylist() for name in names]
                 for row in zip(*columns, strict=True):
                     yield dict(zip(names, row, strict=True))
+
+
+def _as_object(place: Place, pairs: Any) -> dict[object, object]:
+    """A map, whose keys may repeat, as an object of JSON, whose keys may not."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise DataError(
+            f"{place}: a label occurs twice in the map {shown(pairs)}; give each one probability"
+        )
+    return found
 
 
 @contextmanager
@@ -180,7 +195,7 @@ def _check_types(path: Path, schema: Any, columns: Columns) -> None:
         if name is None:
             continue
         kind = values = schema.field(name).type
-        if name == columns.label and _is_any(kind, "struct"):
+        if name == columns.label and _is_any(kind, "struct", "map"):
             continue  # probabilities by label, which are checked row by row
         if name == columns.label and _is_any(kind, *several):
             values = _decoded(kind).value_type

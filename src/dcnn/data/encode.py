@@ -102,7 +102,7 @@ class FileEncoder:
         first, columns = reader.find_columns(paths)
         if reader.label_format.multi_label or columns.indicators:
             raise DataError(
-                f"{first} has several labels per row, and a corpus on disk has one; "
+                f"{first} is multi-label, and a corpus on disk has one label per row; "
                 "train in memory with --no-stream, or give a column with one label per row"
             )
         return cls(store, reader, Tokenizer(text.tokenizer, text.lowercase))

@@ -5,7 +5,7 @@ indicator matrix of 0 and 1. A multi-label text may have no label at all, and a 
 twice counts once. All texts of a data set have one label each, or all are multi-label.
 
 Instead of a label a text may have probabilities of labels, such as those of another model: an
-object of JSON or a struct of Parquet, or a column per label. Those of one label sum to 1.
+object of JSON, a struct or map of Parquet, or a column per label. Single-label ones sum to 1.
 
 Labels of files lose the white space around them and are normalized to Unicode form C, so that two
 that look alike are equal; texts stay as they are, and may be empty.
@@ -58,7 +58,7 @@ class LabelledTexts:
     targets: NDArray[Any]  # (N,) class numbers, or (N, classes) probabilities; 0/1 if multi-label
     classes: Sequence[Label]  # by class number
     weights: NDArray[np.float32] | None = None  # (N,), or none if all examples count the same
-    multi_label: bool = False  # whether a text may have several labels, or none
+    multi_label: bool = False  # whether a text may have any number of labels
     source: str = "the data"  # the file, folder, pattern or argument, for messages
     places: Sequence[Place] | None = None  # of the examples, or none if they are counted from 0
 
@@ -145,9 +145,13 @@ def number_labels(
     if multi_label or any(isinstance(label, Mapping) for label in labels):
         targets = np.zeros((len(texts), len(classes)), np.float32)
         for row, given in zip(targets, labels, strict=True):
-            those = given if isinstance(given, Mapping | tuple | list) else (given,)
-            for label in those:
-                row[numbers[label]] = those[label] if isinstance(those, Mapping) else 1
+            if isinstance(given, Mapping):
+                total = 1 if multi_label else sum(given.values())
+                for label, share in given.items():
+                    row[numbers[label]] = share / total
+                continue
+            for label in given if isinstance(given, tuple | list) else (given,):
+                row[numbers[label]] = 1
     else:
         targets = np.array([numbers[label] for label in labels], np.int64)
     return LabelledTexts(texts, targets, tuple(classes), weights, multi_label, source, places)
@@ -172,49 +176,72 @@ class LabelFormat:
     """How the rows read so far write their labels; a row that differs is refused.
 
     Labels are strings in CSV, but have types elsewhere: integers in one file and strings in another
-    are likely two codings. A single file may mix types.
+    are likely two codings. A single file may mix types. Single labels and lists mix where the user
+    says whether the data is multi-label; probabilities mix with either, before or after them.
     """
 
-    multi_label: bool | None = None  # whether rows have lists of labels; none before the first row
-    source: str = ""  # the file of the first row
-    several: bool = False  # whether probabilities by label are of several labels per row
+    multi_label: bool | None = None  # whether rows have lists of labels; none before the first such
+    source: str = ""  # the file that decided it
+    asked: bool | None = None  # what the user says: --multi-label or --single-label
     kinds: dict[type, str] = field(default_factory=dict)  # each with the file that had it first
+    odd_sum: DataError | None = None  # of probabilities, wrong unless the data is multi-label
 
     def parse(
         self, place: Place, column: str, value: object, separator: str | None, *, typed: bool
     ) -> str | tuple[str, ...] | dict[str, float]:
-        """The label of a row, or its labels where it has a list or ``separator`` splits it.
-
-        A row may have probabilities by label instead.
-        """
-        multi_label = isinstance(value, list) or separator is not None
+        """The label of a row, or its labels if multi-label, or its probabilities by label."""
+        is_list = isinstance(value, list) or separator is not None
         if isinstance(value, dict):
-            multi_label = self.several if self.multi_label is None else self.multi_label
+            return self._parse_object(place, column, value)
         if self.multi_label is None:
-            self.multi_label, self.source = multi_label, place.source
-        if self.multi_label and value is None:
+            self.multi_label, self.source = is_list, place.source
+            self.check_sums()
+        if value is None and (self.multi_label or is_list):
             raise DataError(
                 f"{place}: the labels are missing ({value}); write an empty list where none applies"
             )
-        if self.multi_label != multi_label:
+        if self.multi_label != is_list and self.asked is None:
             names = {True: "a list of labels", False: "a single label"}
             raise DataError(
-                f"{place}: the label {shown(value)} is {names[multi_label]}, where {self.source} "
-                f"has {names[not multi_label]}; write the labels of all rows alike, or split "
-                f"strings with --labels-separator"
+                f"{place}: the label {shown(value)} is {names[is_list]}, where {self.source} "
+                f"has {names[not is_list]}; write the labels of all rows alike, split strings "
+                "with --labels-separator, or pass --multi-label"
             )
-        if isinstance(value, dict):
-            named = {parse_label(place, column, name): share for name, share in value.items()}
-            return parse_probabilities(place, named, one_label=not multi_label)
         several: Sequence[object] = value if isinstance(value, list) else [value]
         if typed:
             for label in several:
                 self._check_kind(place, label)
-        if not multi_label:
-            return parse_label(place, column, value)
         if isinstance(value, str) and separator:
             several = [part for part in value.split(separator) if part.strip()]
-        return tuple(dict.fromkeys(parse_label(place, column, label) for label in several))
+        labels = tuple(dict.fromkeys(parse_label(place, column, label) for label in several))
+        if self.multi_label:
+            return labels
+        if len(labels) != 1:
+            raise DataError(
+                f"{place}: {shown(value)} has {len(labels)} labels, and --single-label allows one "
+                "per row; correct the row, or leave out --single-label"
+            )
+        return labels[0]
+
+    def _parse_object(
+        self, place: Place, column: str, value: dict[Any, object]
+    ) -> dict[str, float]:
+        named = {parse_label(place, column, name): share for name, share in value.items()}
+        if len(named) < len(value):
+            raise DataError(
+                f"{place}: two names in {shown(value)} are one label without the white space "
+                "around them; give each label one probability"
+            )
+        found = parse_probabilities(place, named)
+        self.odd_sum = self.odd_sum or _sum_error(place, found)
+        if self.multi_label is False:
+            self.check_sums()
+        return found
+
+    def check_sums(self) -> None:
+        """Check, unless the data is multi-label, that the probabilities of each row sum to 1."""
+        if self.odd_sum is not None and not self.multi_label:
+            raise self.odd_sum
 
     def _check_kind(self, place: Place, label: object) -> None:
         kind = type(label)
@@ -251,25 +278,24 @@ def parse_label(place: Place, column: str, value: object) -> str:
 
 
 def parse_indicators(
-    place: Place, values: Mapping[str, object], one_label: bool
+    place: Place, values: Mapping[str, object], single_label: bool
 ) -> tuple[str, ...] | dict[str, float]:
     """The names of the label columns that hold a 1, or their probabilities where some do not."""
     words = {column: str(value).strip().lower() for column, value in values.items()}
-    if not one_label and all(word in (*_YES, *_NO) for word in words.values()):
+    if not single_label and all(word in (*_YES, *_NO) for word in words.values()):
         return tuple(column for column, word in words.items() if word in _YES)
-    known = {column: 1 if words[column] in _YES else 0 for column in words}
-    return parse_probabilities(
-        place,
-        {c: known[c] if words[c] in (*_YES, *_NO) else value for c, value in values.items()},
-        one_label,
-        "label column",
-    )
+    known = dict.fromkeys(_YES, 1) | dict.fromkeys(_NO, 0)
+    shares = {column: known.get(words[column], value) for column, value in values.items()}
+    found = parse_probabilities(place, shares, "label column")
+    if single_label and (error := _sum_error(place, found)):
+        raise error
+    return found
 
 
 def parse_probabilities(
-    place: Place, values: Mapping[str, object], one_label: bool, name: str = "label"
+    place: Place, values: Mapping[str, object], name: str = "label"
 ) -> dict[str, float]:
-    """Probabilities by label, called ``name`` in messages; those of one label sum to about 1."""
+    """Probabilities by label, called ``name`` in messages; a missing one is 0."""
     found: dict[str, float] = {}
     for label, value in values.items():
         share = math.nan
@@ -281,13 +307,18 @@ def parse_probabilities(
                 "label applies, and else 0, or a probability"
             )
         found[label] = share
+    return found
+
+
+def _sum_error(place: Place, found: Mapping[str, float]) -> DataError | None:
+    """What is wrong with probabilities of a single-label text that do not sum to about 1."""
     total = sum(found.values())
-    if one_label and abs(total - 1) > _TOLERANCE:
-        raise DataError(
-            f"{place}: the probabilities of {shown_names(found)} sum to {total:.4g}; those of one "
-            "label per text must sum to 1; where a text may have several labels, pass --multi-label"
-        )
-    return {label: share / total for label, share in found.items()} if one_label else found
+    if abs(total - 1) <= _TOLERANCE:
+        return None
+    return DataError(
+        f"{place}: the probabilities of {shown_names(found)} sum to {total:.4g}; those of "
+        "single-label data must sum to 1; where the data is multi-label, pass --multi-label"
+    )
 
 
 def check_unicode(place: Place, value: str) -> str:

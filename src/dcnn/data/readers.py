@@ -45,9 +45,9 @@ class TableOptions:
     weight_column: str | None = None  # None is no weights
     encoding: str = "utf-8"
     header: bool = True  # whether CSV and TSV have names of columns; else they are "1", "2", ...
-    labels_separator: str | None = None  # splits a cell that holds several labels
+    labels_separator: str | None = None  # multi-label: splits a cell into labels
     label_columns: tuple[str, ...] = ()  # one column of 0 and 1, or of probabilities, per label
-    multi_label: bool | None = None  # whether probabilities are of several labels per text
+    multi_label: bool | None = None  # whether it is; None follows from how labels are written
 
     def __post_init__(self) -> None:
         """The labels are given in one way."""
@@ -172,8 +172,9 @@ class ShardReader:
     label_format: LabelFormat = field(default_factory=LabelFormat)  # of the rows so far
 
     def __post_init__(self) -> None:
-        """Whether objects of probabilities are multi-label is the user's to say."""
-        self.label_format.several = self.options.multi_label is True
+        """What the user says about the labels decides."""
+        if (asked := self.options.multi_label) is not None:
+            self.label_format.asked = self.label_format.multi_label = asked
 
     def find_columns(self, paths: Sequence[Path]) -> tuple[Path, Columns]:
         """The first of ``paths`` that has a row, and its columns; nothing more is read."""
@@ -295,6 +296,7 @@ def read_rows(
             if on_bad_shard is None:
                 raise DataError(f"{error}{remedy}") from error
             on_bad_shard(error)
+    reader.label_format.check_sums()
     if not some:
         raise DataError(f"{source}: no rows can be read from any of its {len(shards)} files")
 
@@ -372,7 +374,16 @@ def read_examples(
 
 
 def read_evaluation_set(source: Path | None, columns: TableOptions) -> LabelledTexts | None:
-    """A dev or test set, where one is given; weights and probabilities are for training only."""
+    """A dev or test set, where one is given; weights and probabilities are for training only.
+
+    It may have a column of labels where the training set has a column per label.
+    """
     if source is None:
         return None
-    return read_labelled(source, replace(columns, weight_column=None)).with_hard_labels()
+    columns = replace(columns, weight_column=None)
+    if columns.label_columns:
+        with open_table(find_shards(source, log=False)[0], columns) as table:
+            if not set(table.columns).intersection(columns.label_columns):
+                multi_label = columns.multi_label is not False
+                columns = replace(columns, label_columns=(), multi_label=multi_label)
+    return read_labelled(source, columns).with_hard_labels()

@@ -8,10 +8,13 @@ corpus on disk, in bounded memory.
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from dcnn.config import TrainingConfig
 from dcnn.data.labels import LabelledTexts
+from dcnn.data.readers import TableOptions, read_examples
 from dcnn.errors import DataError
 from dcnn.text.vocabulary import Ints
 
@@ -33,6 +36,25 @@ def hold_out(
     return examples.select(kept), dev.with_hard_labels()
 
 
+def read_split(
+    data: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: TableOptions,
+    training: TrainingConfig,
+    *,
+    multi_label: bool = False,
+) -> tuple[LabelledTexts, LabelledTexts, LabelledTexts | None]:
+    """Training, dev and test examples of files; without a dev file, dev is held out of ``data``.
+
+    ``multi_label`` is as in ``read_examples``.
+    """
+    train, dev_set, test_set = read_examples(data, dev, test, columns, multi_label)
+    if dev_set is None:
+        train, dev_set = hold_out(train, training.dev_fraction, training.seed)
+    return train, dev_set, test_set
+
+
 def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> tuple[Ints, Ints]:
     """Indices of ``labels`` that are kept and held out, each ascending."""
     generator = np.random.default_rng(seed)
@@ -48,7 +70,7 @@ def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> 
 def split_label_sets(
     sets: Sequence[Sequence[Hashable]], fraction: float, seed: int
 ) -> tuple[Ints, Ints]:
-    """As ``stratified_split``, by the rarest of several labels; all keep an example in training."""
+    """As ``stratified_split``, by the rarest label of each; all keep an example in training."""
     counts = Counter(label for labels in sets for label in labels)
     keys = [min(labels, key=lambda one: (counts[one], str(one)), default=None) for labels in sets]
     kept, held_out = stratified_split(keys, fraction, seed)
