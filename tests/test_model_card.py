@@ -1,5 +1,6 @@
 """The card's metadata is what the hub's own client reads, whatever the names and figures are."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -56,6 +57,43 @@ def test_a_multi_label_card_has_f1_and_thresholds():
     ]
     card = render_card("m", replace(ARTIFACT, classes=("a|b", "c"), thresholds=(0.3, 0.4)))
     assert "| a\\|b | 0.3 |" in card
+
+
+SCORE = {"examples": 9, "teacher": 0.9, "student": 0.875, "agreement": 0.8}
+DISTILLED = {
+    "teacher": "a large\nmodel",
+    "labelled": 1000,
+    "unlabelled": 20_000,
+    "augmented": 3,
+    "teacher_weight": 0.7,
+    "dev": SCORE,
+    "test": None,
+    "teacher_seconds_per_text": 0.0123456,
+    "student_seconds_per_text": 4e-05,
+    "teacher_bytes": 438_000_000,
+}
+
+
+def test_a_distilled_card_compares_teacher_and_student():
+    card = read(metadata={"epochs": 3, "distillation": DISTILLED}).text
+    assert "| teacher | 90.00 % | 12,346 us | 438.00 MB |" in card
+    assert re.search(r"\| student \| 87.50 % \| 40 us \(cpu\) \| \d+ KB \|", card)
+    assert "The teacher is `a large model`. The two agree on 80.00 % of the texts of dev." in card
+    assert "1,000 labelled, 20,000 unlabelled and 3 augmented texts." in card
+    assert "| epochs | 3 |" in card
+    assert "distillation" not in card
+
+
+def test_a_multi_label_distilled_card_has_f1_and_the_device_of_the_teacher():
+    more = {"test": SCORE | {"student": 0.5}, "teacher_device": "cuda", "excluded": 7}
+    metadata = {"distillation": DISTILLED | more | {"teacher_bytes": None}}
+    card = read(metadata=metadata, thresholds=(0.3, 0.4)).text
+    assert "|  | dev micro F1 | test micro F1 | time per text | size |" in card
+    assert "| teacher | 90.00 % | 90.00 % | 12,346 us (cuda) | unknown |" in card
+    assert "and 80.00 % of the labels of test." in card
+    assert "3 augmented texts; 7 that occur in dev or test were left out." in card
+    card = read(metadata={"distillation": DISTILLED | {"teacher_seconds_per_text": None}}).text
+    assert "| teacher | 90.00 % | unknown | 438.00 MB |" in card
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from dcnn.config import Config, renamed
 from dcnn.errors import ConfigError, ModelFolderError, UserError
-from dcnn.files import write_folder_atomically
+from dcnn.files import show_size, write_folder_atomically
 from dcnn.text.encoder import Encoder
 
 FORMAT_VERSION = 4
@@ -115,9 +115,18 @@ def folder_size(name: str, artifact: Artifact) -> int:
 
 
 def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
+    card = render_card(name, _without_path(artifact))
+    return _files_without_card(artifact) | {CARD: card.encode("utf-8", "replace")}
+
+
+def _without_path(artifact: Artifact) -> Artifact:
     # The path of the vectors belongs to the machine that trained, not to the model.
     text = replace(artifact.config.text, vectors=Path(artifact.config.text.vectors).name)
-    artifact = replace(artifact, config=replace(artifact.config, text=text))
+    return replace(artifact, config=replace(artifact.config, text=text))
+
+
+def _files_without_card(artifact: Artifact) -> dict[str, bytes]:
+    artifact = _without_path(artifact)
     description = {
         "format_version": FORMAT_VERSION,
         "dtype": artifact.dtype,
@@ -133,7 +142,6 @@ def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
         WEIGHTS: safetensors.numpy.save(weights),
         TOKENIZER: artifact.encoder.to_json().encode(),
         CONFIG: json.dumps(description, indent=2, ensure_ascii=False).encode("utf-8", "replace"),
-        CARD: render_card(name, artifact).encode("utf-8", "replace"),
     }
 
 
@@ -369,10 +377,43 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
     if artifact.thresholds is not None:
         rows = zip(map(str, classes), artifact.thresholds, strict=True)
         sections += ["## Thresholds", _table(("label", "threshold"), dict(rows))]
-    run = _table(("property", "value"), artifact.metadata) if artifact.metadata else ""
+    others = {key: value for key, value in artifact.metadata.items() if key != "distillation"}
+    if len(others) < len(artifact.metadata):
+        (header, *values), remarks = compare_with_teacher(artifact)
+        lines = [header, ["---"] * len(header), *values]
+        table = "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+        sections += ["## Teacher and student", table, *remarks]
+    run = _table(("property", "value"), others) if others else ""
     sections += ["## Training", run or "Nothing was recorded."]
     sections += ["## Settings", settings_table(artifact.config)]
     return "\n\n".join(sections) + "\n"
+
+
+def compare_with_teacher(artifact: Artifact) -> tuple[list[list[str]], list[str]]:
+    """A distilled model and its teacher: a table with its header, and what else to know."""
+    record = artifact.metadata["distillation"]
+    measure = "micro F1" if artifact.multi_label else "accuracy"
+    sets = {name: record[name] for name in _SPLITS if record[name] is not None}
+    n_bytes = sum(map(len, _files_without_card(artifact).values()))
+    table = [["", *(f"{name} {measure}" for name in sets), "time per text", "size"]]
+    for who, device, size in (
+        ("teacher", record.get("teacher_device"), record["teacher_bytes"]),
+        ("student", "cpu", n_bytes),
+    ):
+        scores = [f"{100 * score[who]:.2f} %" for score in sets.values()]
+        seconds, where = record[f"{who}_seconds_per_text"], f" ({device})" if device else ""
+        took = "unknown" if seconds is None else f"{1e6 * seconds:,.0f} us{where}"
+        table.append([who, *scores, took, "unknown" if size is None else show_size(size)])
+    unit = "labels" if artifact.multi_label else "texts"
+    shares = (f"{100 * s['agreement']:.2f} % of the {unit} of {name}" for name, s in sets.items())
+    excluded = record.get("excluded")
+    left_out = f"; {excluded:,} that occur in dev or test were left out" if excluded else ""
+    return table, [
+        f"The teacher is `{' '.join(record['teacher'].split())}`. The two agree on "
+        f"{' and '.join(shares)}.",
+        f"The student learned from {record['labelled']:,} labelled, {record['unlabelled']:,} "
+        f"unlabelled and {record['augmented']:,} augmented texts{left_out}.",
+    ]
 
 
 def settings_table(config: Config) -> str:
@@ -418,10 +459,12 @@ def _quoted(value: object) -> str:
 
 def _table(header: tuple[str, str], values: Mapping[str, Any]) -> str:
     lines = [f"| {header[0]} | {header[1]} |", "|---|---|"]
-    for cells in _flatten(values):
-        name, value = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
-        lines.append(f"| {name} | {value} |")
+    lines += (f"| {_cell(name)} | {_cell(value)} |" for name, value in _flatten(values))
     return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Reading compressed files, writing files atomically, and checksums.
+"""Reading compressed files, writing files atomically, checksums and sizes.
 
 A written file appears whole or not at all: the bytes go to a temporary file beside it, which then
 replaces it. A crash, a full disk or a SIGKILL leaves the old file as it was.
@@ -28,6 +28,11 @@ def bare_suffix(path: Path) -> str:
     """The suffix that names the format: ``.csv`` for both ``a.csv`` and ``a.csv.gz``."""
     name = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
     return name.suffix.lower()
+
+
+def show_size(n_bytes: float) -> str:
+    """A number of bytes for people."""
+    return f"{n_bytes / 1e6:.2f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:.0f} KB"
 
 
 @contextmanager

@@ -60,11 +60,18 @@ def test_a_command_teaches_a_student(dcnn, files, monkeypatch):
     assert "80 unlabelled texts" in done.err
     assert re.search(r"label: 140 in [\d.]+ s \([\d,]+/s\)", done.err)
     assert re.search(r"teacher +100.00 % +100.00 %", done.err)
-    assert re.search(r"student +[\d.]+ % +[\d.]+ % +[\d,]+ us +0.\d MB", done.err)
+    student = re.search(r"student +([\d.]+ %) +([\d.]+ %) +([\d,]+ us \(cpu\)) +(\d+ KB)", done.err)
     assert "36 labelled, 80 unlabelled and 0 augmented texts" in done.err
     record = load(files / "m").metadata["distillation"]
     assert record["test"]["teacher"] == 1.0
-    assert "distillation.teacher" in (files / "m" / "README.md").read_text("utf-8")
+    assert load(files / "m").metadata["test_accuracy"] == record["test"]["student"]
+    card = (files / "m" / "README.md").read_text("utf-8")
+    assert "distillation." not in card
+    assert "|  | dev accuracy | test accuracy | time per text | size |" in card
+    assert f"| student | {' | '.join(student.groups())} |" in card
+    for line in ("36 labelled, 80 unlabelled and 0 augmented texts", "of the texts of test."):
+        assert line in card
+        assert line in done.err
 
 
 def test_without_unlabelled_text_the_command_says_that_real_text_is_better(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from dcnn.artifact import Artifact
     from dcnn.data import readers
-    from dcnn.training.distillation import Distillation
     from dcnn.training.teachers import Report
 
 _TEACHER = (
@@ -136,9 +135,15 @@ def distill(
     print_summary(console, artifact, summary)
     record = distillation.compare(artifact, answered, dev_set, test_set)
     artifact = record.added_to(artifact)
-    save(out, replace(artifact, metadata=artifact.metadata | cli.run_metadata(data)), replaces)
+    metadata = artifact.metadata | cli.run_metadata(data)
+    if record.test is not None:
+        score = "test_micro_f1" if artifact.multi_label else "test_accuracy"
+        metadata[score] = record.test.student
+    artifact = replace(artifact, metadata=metadata)
+    save(out, artifact, replaces)
     checkpoint.unlink(missing_ok=True)
-    _print_comparison(console, record, out, artifact)
+    _print_comparison(console, artifact)
+    console.print(f"The model is in {out}; try: dcnn predict {out} 'a text'")
 
 
 @contextmanager
@@ -195,27 +200,14 @@ def _stages(console: "Console") -> "Iterator[Report]":
         yield report
 
 
-def _print_comparison(
-    console: "Console", record: "Distillation", out: Path, artifact: "Artifact"
-) -> None:
-    """Teacher and student side by side."""
-    measure = "accuracy" if artifact.thresholds is None else "micro F1"
-    sets = {"dev": record.dev} | ({"test": record.test} if record.test else {})
-    table = cli.make_table("", *(f"{name} {measure}" for name in sets), "time per text", "size")
-    size = sum(file.stat().st_size for file in out.iterdir())
-    for who, seconds, n_bytes in (
-        ("teacher", record.teacher_seconds_per_text, record.teacher_bytes),
-        ("student", record.student_seconds_per_text, size),
-    ):
-        scores = [f"{100 * getattr(score, who):.2f} %" for score in sets.values()]
-        time_per_text = "" if seconds is None else f"{1e6 * seconds:,.0f} us"
-        megabytes = "" if n_bytes is None else f"{n_bytes / 1e6:.1f} MB"
-        table.add_row(who, *scores, time_per_text, megabytes)
+def _print_comparison(console: "Console", artifact: "Artifact") -> None:
+    """Teacher and student side by side, as in the model card."""
+    from dcnn.artifact import compare_with_teacher
+
+    (header, *rows), remarks = compare_with_teacher(artifact)
+    table = cli.make_table(*header)
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
-    agreement = ", ".join(f"{100 * one.agreement:.2f} % of {name}" for name, one in sets.items())
-    console.print(f"Teacher and student agree on {agreement}.")
-    console.print(
-        f"The student learned from {record.labelled:,} labelled, {record.unlabelled:,} unlabelled "
-        f"and {record.augmented:,} augmented texts."
-    )
-    console.print(f"The model is in {out}; try: dcnn predict {out} 'a text'")
+    for line in remarks:
+        console.print(line)

@@ -17,7 +17,7 @@ from dcnn.config import Config, parse_setting
 from dcnn.data.readers import TableOptions
 from dcnn.data.split import read_split
 from dcnn.errors import DcnnError, TrainingError, TrainingStoppedError, UserError, needs_extra
-from dcnn.files import make_folder
+from dcnn.files import make_folder, show_size
 from dcnn.text.encoder import unit_of
 from dcnn.training.callbacks import Callback, TrainingBar
 
@@ -175,7 +175,7 @@ def tune(
     report.write_report(report_folder, search, about)
     model_folder.save(out, artifact, replaces)
     console.print(
-        f"The model is in {out} ({report.show_size(size)}), the report in "
+        f"The model is in {out} ({show_size(size)}), the report in "
         f"{report_folder / report.REPORT}; try: dcnn predict {out} 'a text'"
     )
 
@@ -184,7 +184,6 @@ def _check_size(
     console: Console, sizes: "FolderSizes", start: Config, max_size: str | None
 ) -> None:
     """Check that the first trial fits ``--max-size``, and report if its vocabulary is cut."""
-    from dcnn.tuning.report import show_size
     from dcnn.tuning.search import MIN_WORDS
 
     if max_size is not None and start.text.vectors_words:

@@ -24,7 +24,7 @@ from optuna.trial import TrialState
 
 from dcnn.config import to_toml
 from dcnn.errors import UserError, needs_extra
-from dcnn.files import write_atomically
+from dcnn.files import show_size, write_atomically
 from dcnn.plots import GREEN, GREY, RED, draw_svg
 from dcnn.tuning.search import Search, Trained, TrialRecord, finished, ranked_trials
 
@@ -54,11 +54,6 @@ def parse_size(text: str) -> int:
     if match is None or match[2] not in _UNITS or not (size := float(match[1]) * _UNITS[match[2]]):
         raise UserError(f"--max-size {text!r} must be a size above 0, such as 2MB or 500KB")
     return int(size)
-
-
-def show_size(size: float) -> str:
-    """A number of bytes for people."""
-    return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.0f} KB"
 
 
 def write_report(folder: Path, search: Search, summary: SearchSummary) -> None:
