@@ -149,7 +149,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             label_column: the column of the frame that holds the labels; guessed if not given.
             teacher: what labels all texts, so that the network learns its probabilities: an object
                 with ``predict_proba``, a function of a list of texts, a pretrained encoder or a
-                dcnn model folder by path or name, or a list of these folders and names.
+                dcnn model folder by path or name, or a list of these, whose mean labels.
             unlabelled: further texts for the teacher to label; without them some are made from the
                 words of ``X``.
         """
@@ -181,19 +181,21 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             dev = _read_dev(dev, train, columns)
         if unlabelled is not None and teacher is None:
             raise DataError("unlabelled texts need a teacher that labels them; pass teacher")
-        answered = None
+        labels = None
         if teacher is not None:
             from dcnn.training import distillation, encoders
 
             chosen = encoders.as_teacher(teacher, train, dev, self.device)
             more = [] if unlabelled is None else self._texts(unlabelled)
             seed, cache = config.training.seed, distillation.cache()
-            answered = distillation.ask(chosen, train, dev, None, more, seed=seed, cache=cache)
+            labels = distillation.pseudo_label(
+                chosen, train, dev, None, more, seed=seed, cache=cache
+            )
         with TrainingBar() if self.verbose else nullcontext() as callback:
             options = RunOptions(device=self.device, callback=callback, threads=self.n_jobs)
-            artifact, summary = fit(answered.examples if answered else train, dev, config, options)
-        if answered is not None:
-            self.distillation_ = distillation.compare(artifact, answered, dev)
+            artifact, summary = fit(labels.examples if labels else train, dev, config, options)
+        if labels is not None:
+            self.distillation_ = distillation.compare(artifact, labels, dev)
             artifact = self.distillation_.added_to(artifact)
         self.history_ = summary.history
         self.text_column_ = None if columns is None else columns.text

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from dcnn.artifact import load
+from tiny_encoder import save_encoder
 
 SMALL = (
     "--set", "model.dim=8", "--set", "model.widths=[4,3]", "--set", "model.maps=[2,2]",
@@ -58,6 +60,7 @@ def test_a_command_teaches_a_student(dcnn, files, monkeypatch):
     )  # fmt: skip
     assert done.code == 0, done.err
     assert "80 unlabelled texts" in done.err
+    assert "140 texts for the teacher: 0 labelled before, 140 to label" in done.err
     assert re.search(r"label: 140 in [\d.]+ s \([\d,]+/s\)", done.err)
     assert re.search(r"teacher +100.00 % +100.00 %", done.err)
     student = re.search(r"student +([\d.]+ %) +([\d.]+ %) +([\d,]+ us \(cpu\)) +(\d+ KB)", done.err)
@@ -78,10 +81,41 @@ def test_without_unlabelled_text_the_command_says_that_real_text_is_better(
     dcnn, files, monkeypatch
 ):
     monkeypatch.chdir(files)
-    done = dcnn("distill", "train.csv", *COMMAND, "--out", "m", *SMALL)
+    done = dcnn("distill", "train.csv", *COMMAND, "--augment", "2", "--out", "m", *SMALL)
     assert done.code == 0, done.err
     assert "real text of the domain teaches more: pass it with --unlabelled" in done.err
-    assert re.search(r"0 unlabelled and \d+ augmented texts", done.err)
+    assert re.search(r"0 unlabelled and [1-9]\d* augmented texts", done.err)
+
+
+def test_no_text_is_made_for_a_command_unasked(dcnn, files, monkeypatch):
+    monkeypatch.chdir(files)
+    done = dcnn("distill", "train.csv", *COMMAND, "--out", "m", *SMALL)
+    assert done.code == 0, done.err
+    assert "none is made of the words of TRAIN, since each text may cost a call" in done.err
+    assert "0 unlabelled and 0 augmented texts" in done.err
+    again = dcnn("distill", "train.csv", *COMMAND, "--out", "m", "--resume", *SMALL)
+    assert again.code == 0
+    assert again.err == "m is finished already; there is nothing to resume.\n"
+
+
+def test_a_saved_teacher_teaches_again(dcnn, files):
+    save_encoder(files / "encoder", [word for text, _ in opinions(300) for word in text.split()])
+    arguments = ("distill", "train.csv", "--unlabelled", "lines.txt", *SMALL, "--out")
+    encoder = ("--teacher", "encoder", "--teacher-mode", "finetune")
+    for out in ("m", "m2"):  # the second time, all labels are there
+        done = dcnn(*arguments, out, *encoder, *(() if out == "m" else ("--save-teacher", "kept")))
+        assert done.code == 0, done.err
+    kept = re.search(r"What the teacher learned is kept in (\S+) \(\d", done.err)
+    assert (Path(kept[1]) / "model.safetensors").exists()
+    done = dcnn(*arguments, "m3", "--teacher", "kept")
+    assert done.code == 0, done.err
+    assert "Teacher: encoder, fine-tuned" in done.err
+    assert "fine-tune " not in done.err
+    scores = [load(files / out).metadata["distillation"]["dev"]["teacher"] for out in ("m", "m3")]
+    assert scores[0] == scores[1]
+    done = dcnn(*arguments, "m4", *encoder, "--save-teacher", "m")
+    assert done.code == 2
+    assert "m exists and does not hold this teacher, so it is left alone" in done.err
 
 
 def test_models_teach_a_student(dcnn, files):
@@ -102,7 +136,10 @@ def test_models_teach_a_student(dcnn, files):
         (("--teacher", "nowhere", *COMMAND), "pass --teacher or --teacher-command, and not both"),
         ((*COMMAND, "--unlabelled", "empty.txt"), "empty.txt"),
         ((*COMMAND, "--unlabelled", "nowhere.txt"), "nowhere.txt"),
-        (("--teacher", "./nowhere"), "--teacher ./nowhere is neither a folder"),
+        (("--teacher", "./nowhere"), "the teacher ./nowhere is neither a folder"),
+        (("--teacher", "bare"), "the teacher bare is a folder without config.json"),
+        ((*COMMAND, "--save-teacher", "t"), "--save-teacher t: a command is not trained"),
+        (("--teacher", "m2", "--save-teacher", "t"), "m2 is a dcnn model, so no encoder is tr"),
         (("--teacher", "m2"), "the teacher m2 has the labels"),
         (
             ("--teacher", "m3"),
@@ -113,6 +150,7 @@ def test_models_teach_a_student(dcnn, files):
 def test_wrong_input_is_reported(dcnn, files, monkeypatch, arguments, message):
     monkeypatch.chdir(files)
     (files / "empty.txt").write_text("\n\n", "utf-8")
+    (files / "bare").mkdir()
     if "m2" in arguments:
         write_csv(files / "other.csv", [(text, f"is {label}") for text, label in opinions(40)])
         assert dcnn("train", "other.csv", "--out", "m2", *SMALL).code == 0
@@ -150,7 +188,7 @@ def test_an_interrupted_labelling_continues(files, monkeypatch):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    assert "what the teacher answered so far is kept" in err
+    assert "the labels that the teacher gave so far are kept" in err
     (files / "slow").unlink()
     again = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     assert again.returncode == 0, again.stderr

@@ -1,5 +1,7 @@
 """Distillation: what the student learns from, what is kept on disk, what is reported."""
 
+import logging
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,10 +16,20 @@ from dcnn.artifact import Artifact
 from dcnn.classifier import DCNNClassifier
 from dcnn.config import DEFAULT, Config
 from dcnn.data.labels import LabelledTexts
-from dcnn.errors import DataError, UserError
-from dcnn.training.distillation import Answers, Distillation, ask, compare, label
+from dcnn.errors import DataError, DcnnError, UserError
+from dcnn.predictor import Predictor
+from dcnn.training.distillation import (
+    Distillation,
+    LabelCache,
+    TeacherLabels,
+    compare,
+    label,
+    pseudo_label,
+)
+from dcnn.training.encoders import choose_teacher
 from dcnn.training.fit import RunOptions, fit
-from dcnn.training.teachers import FunctionTeacher, Teacher
+from dcnn.training.teachers import CommandTeacher, FunctionTeacher, Teacher
+from tiny_encoder import save_encoder
 
 CLASSES = ("neg", "pos")
 GOOD = ["good", "great", "fine", "superb"]
@@ -65,9 +77,9 @@ def distill(
     **options: object,
 ) -> tuple[Artifact, Distillation]:
     _, *others = parts
-    answered = ask(teacher, *parts, unlabelled=unlabelled, **options)
-    artifact, _ = fit(answered.examples, others[0], config, RunOptions("cpu"))
-    record = compare(artifact, answered, *others)
+    labels = pseudo_label(teacher, *parts, unlabelled=unlabelled, **options)
+    artifact, _ = fit(labels.examples, others[0], config, RunOptions("cpu"))
+    record = compare(artifact, labels, *others)
     return record.added_to(artifact), record
 
 
@@ -83,19 +95,19 @@ def test_a_student_learns_words_that_only_unlabelled_text_has() -> None:
 
 
 def test_targets_of_labelled_texts_mix_the_label_and_the_teacher() -> None:
-    answered = ask(Counted(), TRAIN, DEV, unlabelled=UNLABELLED, teacher_weight=0.25)
-    labels = np.eye(2)[TRAIN.targets]
-    targets, texts = answered.examples.targets, list(answered.examples.texts)
+    labels = pseudo_label(Counted(), TRAIN, DEV, unlabelled=UNLABELLED, teacher_weight=0.25)
+    hard = np.eye(2)[TRAIN.targets]
+    targets, texts = labels.examples.targets, list(labels.examples.texts)
     np.testing.assert_allclose(
-        targets[: len(TRAIN)], 0.25 * knows(texts[: len(TRAIN)]) + 0.75 * labels, atol=1e-6
+        targets[: len(TRAIN)], 0.25 * knows(texts[: len(TRAIN)]) + 0.75 * hard, atol=1e-6
     )
     np.testing.assert_allclose(targets[len(TRAIN) :], knows(texts[len(TRAIN) :]), atol=1e-6)
 
 
 def test_weights_of_unlabelled_texts_are_the_mean() -> None:
     weights = np.linspace(0, 2, len(TRAIN)).astype(np.float32)
-    answered = ask(Counted(), replace(TRAIN, weights=weights), DEV, unlabelled=UNLABELLED)
-    found = answered.examples.weights
+    labels = pseudo_label(Counted(), replace(TRAIN, weights=weights), DEV, unlabelled=UNLABELLED)
+    found = labels.examples.weights
     assert found is not None
     np.testing.assert_array_equal(found[: len(TRAIN)], weights)
     np.testing.assert_allclose(found[len(TRAIN) :], 1, rtol=1e-6)
@@ -110,6 +122,22 @@ def test_texts_of_dev_and_test_are_not_learned() -> None:
     distinct = set(UNLABELLED) - set(DEV.texts) - set(TEST.texts) - set(TRAIN.texts)
     assert record.unlabelled == len(distinct)
     assert record.augmented > 0
+    in_dev_or_test = {text.lower() for text in [*DEV.texts, *TEST.texts]}
+    assert record.excluded >= len(held_out) + len(in_dev_or_test & set(UNLABELLED))
+
+
+def test_what_is_left_out_and_what_is_to_label_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dcnn")
+    new = [f"{text} {number}" for number, text in enumerate(UNLABELLED[:50])]
+    known = len(set(TRAIN.texts) | set(DEV.texts))
+    labels = pseudo_label(Counted(), TRAIN, DEV, unlabelled=[*new[:30], *DEV.texts], cache=tmp_path)
+    assert labels.excluded == len(set(DEV.texts))
+    assert f"{labels.excluded} texts occur in dev or test and are left out" in caplog.text
+    assert f"{known + 30} texts for the teacher: 0 labelled before, {known + 30} to" in caplog.text
+    pseudo_label(Counted(), TRAIN, DEV, unlabelled=new, cache=tmp_path)
+    assert f"{known + 50} texts for the teacher: {known + 30} labelled before, 20" in caplog.text
 
 
 def test_without_unlabelled_text_some_is_made() -> None:
@@ -119,7 +147,15 @@ def test_without_unlabelled_text_some_is_made() -> None:
     assert record.test is None
 
 
-def test_several_labels_per_text() -> None:
+def test_no_text_is_made_for_a_teacher_that_costs_money() -> None:
+    teacher = Counted()
+    teacher.paid = True
+    assert pseudo_label(teacher, TRAIN, DEV).augmented == 0
+    assert pseudo_label(teacher, TRAIN, DEV, copies=2).augmented > 0
+    assert CommandTeacher("cat", CLASSES).paid
+
+
+def test_multi_label_texts() -> None:
     def parts(data: LabelledTexts) -> LabelledTexts:
         indicators = knows(list(data.texts)).round().astype(np.float32)
         indicators[::3] = 1
@@ -137,16 +173,83 @@ def test_answers_are_found_by_text(tmp_path_factory: object, blocks: list[list[s
         seed = list(text.encode("utf-8", "surrogatepass"))
         return np.random.default_rng(seed).random(2, np.float32)
 
-    answers = Answers(None, 2)
+    cache = LabelCache(None, 2)
     for block in blocks:
-        block = [text.encode("utf-8", "replace").decode() for text in block]
         if block:
-            answers.add(block, np.stack([value(text) for text in block]), 1.0)
-    texts = [text.encode("utf-8", "replace").decode() for block in blocks for text in block]
-    found, missing = answers.find([*texts, "never asked"])
+            cache.add(block, np.stack([value(text) for text in block]), 1.0)
+    texts = [text for block in blocks for text in block]
+    found, missing = cache.find([*texts, "never asked"])
     assert missing.tolist() == [len(texts)]
     if texts:
         np.testing.assert_array_equal(found[:-1], np.stack([value(text) for text in texts]))
+
+
+def many_files(folder: Path) -> list[str]:
+    """Labels as a slow command leaves them, and their texts; some by another machine."""
+    texts = [f"text {number} good" for number in range(100)]
+    cache = LabelCache(folder, 2)
+    for number in range(0, 100, 2):
+        block = texts[number : number + 2]
+        cache.add(block, knows(block), 0.5, "gpu" if number < 10 else "cpu")
+    return texts
+
+
+def test_many_small_files_are_merged(tmp_path: Path) -> None:
+    texts = many_files(tmp_path)
+    for files in (50, 6, 6):  # five of the other device, which are few
+        assert len(list(tmp_path.glob("*.npz"))) == files
+        cache = LabelCache(tmp_path, 2)
+        np.testing.assert_allclose(cache.find(texts)[0], knows(texts), atol=1e-6)
+        assert cache.time_per_text() == (0.25, "cpu")
+
+
+def test_no_label_is_lost_if_merging_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = many_files(tmp_path)
+    removed = 0
+    unlink = Path.unlink
+
+    def killed(path: Path, missing_ok: bool = False) -> None:
+        nonlocal removed
+        removed += path.suffix == ".npz"
+        if removed > 10:
+            raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt):
+            LabelCache(tmp_path, 2)
+    assert len(list(tmp_path.glob("*.npz"))) == 50 - 10 + 1
+    cache = LabelCache(tmp_path, 2)
+    found, missing = cache.find(texts)
+    assert not len(missing)
+    np.testing.assert_allclose(found, knows(texts), atol=1e-6)
+    assert cache.time_per_text() == (0.25, "cpu")
+
+
+def test_files_that_another_process_merges_meanwhile_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = many_files(tmp_path)
+    load, calls = np.load, 0
+
+    def merged_meanwhile(stream: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            LabelCache(tmp_path, 2)
+        return load(stream)
+
+    monkeypatch.setattr(np, "load", merged_meanwhile)
+    assert not len(LabelCache(tmp_path, 2).find(texts)[1])
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "damaged.npz").write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(DcnnError, match=r"damaged.npz is damaged .*; remove it, and the teacher"):
+        LabelCache(tmp_path, 2)
 
 
 def test_a_second_student_asks_nothing(tmp_path: Path) -> None:
@@ -179,9 +282,9 @@ def test_an_interrupted_labelling_continues(
         return knows(block)
 
     with pytest.raises(KeyboardInterrupt):
-        label(FunctionTeacher(dies, CLASSES), texts, Answers(tmp_path, 2))
+        label(FunctionTeacher(dies, CLASSES), texts, LabelCache(tmp_path, 2))
     again = Counted()
-    found = label(again, texts, Answers(tmp_path, 2))
+    found = label(again, texts, LabelCache(tmp_path, 2))
     assert again.asked == texts[100:]
     np.testing.assert_allclose(found, knows(texts), atol=1e-6)
 
@@ -217,16 +320,104 @@ def test_answers_are_kept_by_the_order_of_the_labels(tmp_path: Path) -> None:
     ]
     other = Ordered()
     other._classes = CLASSES[::-1]
-    ask(Ordered(), TRAIN, DEV, cache=tmp_path)
-    answered = ask(other, *reverse, cache=tmp_path)
-    assert (answered.dev.argmax(axis=1) == reverse[1].targets).all()
+    pseudo_label(Ordered(), TRAIN, DEV, cache=tmp_path)
+    labels = pseudo_label(other, *reverse, cache=tmp_path)
+    assert (labels.dev.argmax(axis=1) == reverse[1].targets).all()
 
 
 def test_the_time_per_text_leaves_out_the_training_of_the_teacher() -> None:
     class Trained(Counted):
-        def prepare(self) -> None:
+        device_name = "abacus"
+
+        def prepare(self, *_: object) -> None:
             time.sleep(0.3)
 
-    answers = Answers(None, 2)
-    label(Trained(), UNLABELLED, answers)
-    assert answers.seconds < 0.3
+    cache = LabelCache(None, 2)
+    label(Trained(), UNLABELLED, cache)
+    seconds, device = cache.time_per_text()
+    assert seconds is not None
+    assert seconds * len(set(UNLABELLED)) < 0.3
+    assert device == "abacus"
+
+
+def test_the_time_of_the_student_leaves_out_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = pseudo_label(Counted(), TRAIN, DEV, copies=0)
+    artifact, _ = fit(labels.examples, DEV, ONE_EPOCH, RunOptions("cpu"))
+    probabilities, calls = Predictor.probabilities, 0
+
+    def slow_at_first(self: Predictor, texts: list[str]) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        time.sleep(1.0 if calls == 1 else 0)
+        return probabilities(self, texts)
+
+    monkeypatch.setattr(Predictor, "probabilities", slow_at_first)
+    record = compare(artifact, labels, DEV)
+    assert record.student_seconds_per_text * len(labels.examples) < 1.0
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = [word for text in [*TRAIN.texts, *UNLABELLED] for word in text.split()]
+    return save_encoder(tmp_path_factory.mktemp("encoder"), words)
+
+
+def taught(
+    encoder: Path, cache: Path, unlabelled: Sequence[str], count: int = 1, **options: object
+) -> tuple[TeacherLabels, set[str]]:
+    """What encoders, fine-tuned for two steps, give; and the stages that this took."""
+    stages: set[str] = set()
+    teacher = choose_teacher(
+        [str(encoder)] * count, TRAIN, DEV, mode="finetune",
+        report=lambda stage, *_: stages.add(stage), **options,
+    )  # fmt: skip
+    return pseudo_label(teacher, TRAIN, DEV, unlabelled=unlabelled, cache=cache), stages
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_later_texts_are_labelled_by_the_same_network(
+    encoder: Path, tmp_path: Path, count: int
+) -> None:
+    both, _ = taught(encoder, tmp_path / "at once", UNLABELLED, count)
+    half, stages = taught(encoder, tmp_path / "cache", UNLABELLED[:100], count)
+    assert stages == {"fine-tune"}
+    assert half.networks is not None
+    assert len(list(half.networks.rglob("model.safetensors"))) == count
+    rest, stages = taught(encoder, tmp_path / "cache", UNLABELLED, count)
+    assert not stages
+    np.testing.assert_allclose(rest.examples.targets, both.examples.targets, atol=1e-5)
+
+
+def test_labels_of_two_networks_are_never_mixed(encoder: Path, tmp_path: Path) -> None:
+    first, _ = taught(encoder, tmp_path, UNLABELLED[:100])
+    assert first.networks is not None
+    shutil.rmtree(first.networks)
+    again, stages = taught(encoder, tmp_path, UNLABELLED[:100])
+    assert not stages  # all labels are there
+    assert again.networks is None
+    files = set(first.networks.parent.glob("*.npz"))
+    for file in files:  # of another network
+        with np.load(file) as block:
+            values = dict(block)
+        np.savez(file, **values | {"values": np.full_like(values["values"], 0.5)})
+    more, stages = taught(encoder, tmp_path, UNLABELLED)
+    assert stages == {"fine-tune"}
+    assert not (more.dev == 0.5).any()
+
+
+def test_a_teacher_is_saved_even_if_every_text_is_labelled(encoder: Path, tmp_path: Path) -> None:
+    labels, _ = taught(encoder, tmp_path / "cache", UNLABELLED)
+    _, stages = taught(encoder, tmp_path / "cache", UNLABELLED, folder=tmp_path / "saved")
+    assert not stages  # the network that gave the labels
+    saved = choose_teacher([str(tmp_path / "saved")], TRAIN, DEV)
+    (found,) = saved.stream(DEV.texts)
+    np.testing.assert_allclose(found, labels.dev, atol=1e-5)
+
+
+def test_a_frozen_encoder_is_not_copied_into_the_cache(encoder: Path, tmp_path: Path) -> None:
+    teacher = choose_teacher([str(encoder)], TRAIN, DEV, mode="frozen")
+    labels = pseudo_label(teacher, TRAIN, DEV, copies=0, cache=tmp_path)
+    assert labels.networks is not None
+    assert {file.name for file in labels.networks.iterdir()} == {"head.safetensors", "teacher.json"}
+    again = choose_teacher([str(encoder)], TRAIN, DEV, mode="frozen", report=pytest.fail)
+    pseudo_label(again, TRAIN, DEV, unlabelled=UNLABELLED, cache=tmp_path)

@@ -1,15 +1,22 @@
 """Teachers: encoders, functions, commands and models, and the errors they give."""
 
+import logging
+import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
 
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError, DcnnError, UserError
-from dcnn.training.encoders import EncoderTeacher, FineTuning
+from dcnn.training.encoders import EncoderTeacher, FineTuning, choose_teacher, fit_logistic
 from dcnn.training.teachers import CommandTeacher, FunctionTeacher, MeanTeacher, Teacher
 from tiny_encoder import save_encoder
 
@@ -40,21 +47,98 @@ def test_an_encoder_learns_the_labels(encoder: Path, mode: str) -> None:
     assert (found.argmax(axis=1) == TARGETS).all()
 
 
+def unit_vectors(teacher: EncoderTeacher) -> np.ndarray:
+    vectors = teacher.embed(TEXTS).astype(float)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
 @pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
 def test_a_frozen_encoder_gives_the_probabilities_of_logistic_regression(
-    encoder: Path, classes: int
+    encoder: Path, classes: int, weighted: bool
 ) -> None:
     targets = np.arange(len(TEXTS)) % classes
-    train = LabelledTexts(TEXTS, targets, ("a", "b", "c")[:classes])
+    weights = np.linspace(0.2, 1.8, len(TEXTS)).astype(np.float32) if weighted else None
+    train = LabelledTexts(TEXTS, targets, ("a", "b", "c")[:classes], weights)
     teacher = EncoderTeacher(str(encoder), train, None, mode="frozen")
-    vectors = teacher.embed(TEXTS)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    expected = LogisticRegression(C=10.0, max_iter=2000).fit(vectors, targets)
-    np.testing.assert_allclose(ask(teacher, TEXTS), expected.predict_proba(vectors), atol=1e-4)
+    vectors = unit_vectors(teacher)
+    expected = LogisticRegression(C=10.0, max_iter=2000, tol=1e-9).fit(vectors, targets, weights)
+    np.testing.assert_allclose(ask(teacher, TEXTS), expected.predict_proba(vectors), atol=2e-4)
+
+
+def test_a_frozen_encoder_learns_probabilities(encoder: Path) -> None:
+    targets = np.random.default_rng(0).dirichlet([1, 1, 0.2], len(TEXTS)).astype(np.float32)
+    targets[:, 2] = np.minimum(targets[:, 2], 0.2)  # a class that is never the most probable
+    targets /= targets.sum(axis=1, keepdims=True)
+    train = LabelledTexts(TEXTS, targets, ("a", "b", "c"))
+    teacher = EncoderTeacher(str(encoder), train, None, mode="frozen")
+    vectors, classes = unit_vectors(teacher), np.tile(np.arange(3), len(TEXTS))
+    expected = LogisticRegression(C=10.0, max_iter=2000, tol=1e-9).fit(
+        np.repeat(vectors, 3, axis=0), classes, targets.reshape(-1)
+    )
+    found = ask(teacher, TEXTS)
+    np.testing.assert_allclose(found, expected.predict_proba(vectors), atol=2e-4)
+    np.testing.assert_allclose(found.mean(axis=0), targets.mean(axis=0), atol=1e-4)
+
+
+def test_a_frozen_encoder_learns_probabilities_of_each_label(encoder: Path) -> None:
+    targets = np.random.default_rng(0).random((len(TEXTS), 2)).astype(np.float32)
+    train = LabelledTexts(TEXTS, targets, CLASSES, multi_label=True)
+    teacher = EncoderTeacher(str(encoder), train, None, mode="frozen")
+    vectors, found = unit_vectors(teacher), ask(teacher, TEXTS)
+    for column in range(2):
+        own = targets[:, column]
+        expected = LogisticRegression(C=10.0, max_iter=2000, tol=1e-9).fit(
+            np.concatenate([vectors, vectors]), np.repeat([1, 0], len(TEXTS)), [*own, *(1 - own)]
+        )
+        np.testing.assert_allclose(
+            found[:, column], expected.predict_proba(vectors)[:, 1], atol=2e-4
+        )
+
+
+def test_a_class_without_an_example_is_improbable_and_changes_nothing(encoder: Path) -> None:
+    targets = np.arange(len(TEXTS)) % 3
+    three = LabelledTexts(TEXTS, targets, ("a", "b", "c"))
+    four = LabelledTexts(TEXTS, targets + (targets > 0), ("a", "b", "c", "d"))
+    dev = LabelledTexts(TEXTS[:2], np.array([1, 3]), four.classes)
+    expected = ask(EncoderTeacher(str(encoder), three, None, mode="frozen"), TEXTS)
+    found = ask(EncoderTeacher(str(encoder), four, None, mode="frozen"), TEXTS)
+    assert (found[:, 1] < 0.1).all()
+    rest = found[:, [0, 2, 3]]
+    np.testing.assert_allclose(rest / rest.sum(axis=1, keepdims=True), expected, atol=2e-4)
+    assert np.isfinite(ask(EncoderTeacher(str(encoder), four, dev, mode="frozen"), TEXTS)).all()
+
+
+def test_a_label_that_no_text_or_every_text_has_gets_its_frequency(encoder: Path) -> None:
+    targets = np.zeros((len(TEXTS), 3), np.float32)
+    targets[:, 1], targets[:, 2] = 1, TARGETS
+    train = LabelledTexts(TEXTS, targets, ("never", "always", "pos"), multi_label=True)
+    found = ask(EncoderTeacher(str(encoder), train, train, mode="frozen"), TEXTS)
+    np.testing.assert_allclose(found[:, 0], 0.02, atol=1e-4)  # half a text of 25
+    np.testing.assert_allclose(found[:, 1], 0.98, atol=1e-4)
+    assert ((found[:, 2] > 0.5) == TARGETS).all()
+
+
+def test_logistic_regression_of_one_class_alone_is_certain() -> None:
+    x, targets = torch.randn(8, 3), torch.eye(3)[[1] * 8]
+    ((weight, bias),) = fit_logistic(x, targets, None, [1.0], multi_label=False)
+    assert (weight == 0).all()
+    assert bias.argmax() == 1
 
 
 @pytest.mark.parametrize("mode", ["finetune", "frozen"])
-def test_an_encoder_learns_several_labels_per_text(encoder: Path, mode: str) -> None:
+def test_texts_of_weight_zero_are_not_learned(encoder: Path, mode: str) -> None:
+    weights = np.repeat([1, 0], len(TEXTS)).astype(np.float32)
+    wrong = LabelledTexts(TEXTS * 2, np.concatenate([TARGETS, 1 - TARGETS]), CLASSES, weights)
+    settings = FineTuning(learning_rate=1e-2, epochs=10)
+    teacher = EncoderTeacher(str(encoder), wrong, None, mode=mode, settings=settings)
+    assert (ask(teacher, TEXTS).argmax(axis=1) == TARGETS).all()
+    other = EncoderTeacher(str(encoder), replace(wrong, weights=None), None, mode=mode)
+    assert teacher.key != other.key
+
+
+@pytest.mark.parametrize("mode", ["finetune", "frozen"])
+def test_an_encoder_learns_multi_label_texts(encoder: Path, mode: str) -> None:
     indicators = np.stack([TARGETS, [text.startswith("a ") for text in TEXTS]], axis=1)
     train = LabelledTexts(TEXTS, indicators.astype(np.float32), CLASSES, multi_label=True)
     settings = FineTuning(learning_rate=1e-2, epochs=20)
@@ -62,10 +146,23 @@ def test_an_encoder_learns_several_labels_per_text(encoder: Path, mode: str) -> 
     assert ((found > 0.5) == indicators).mean() > 0.9
 
 
+def test_an_encoder_labels_empty_texts_and_lone_surrogates(encoder: Path) -> None:
+    found = ask(EncoderTeacher(str(encoder), TRAIN, None, mode="frozen"), ["", "\ud800 good"])
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
+    alone = ask(EncoderTeacher(str(encoder), TRAIN, None, mode="frozen"), [""])
+    np.testing.assert_allclose(alone, found[:1], atol=1e-5)
+
+
 def test_padding_and_batch_mates_do_not_change_a_sentence_vector(encoder: Path) -> None:
     teacher = EncoderTeacher(str(encoder), TRAIN, None)
     alone = np.concatenate([teacher.embed([text]) for text in TEXTS[:6]])
     np.testing.assert_allclose(teacher.embed(TEXTS[:6]), alone, atol=1e-5)
+
+
+def saved_teacher(encoder: Path, folder: Path, mode: str = "finetune") -> EncoderTeacher:
+    teacher = EncoderTeacher(str(encoder), TRAIN, TRAIN, mode=mode, folder=folder)
+    teacher.prepare()
+    return teacher
 
 
 def test_a_saved_teacher_is_loaded_and_not_trained_again(encoder: Path, tmp_path: Path) -> None:
@@ -77,11 +174,59 @@ def test_a_saved_teacher_is_loaded_and_not_trained_again(encoder: Path, tmp_path
             report=lambda stage, *_: stages.append(stage),
         )  # fmt: skip
 
-    first = ask(teacher(), TEXTS)
+    def label() -> np.ndarray:
+        one = teacher()
+        one.prepare()
+        return ask(one, TEXTS)
+
+    first = label()
     assert "fine-tune" in stages
     stages.clear()
-    np.testing.assert_allclose(ask(teacher(), TEXTS), first, atol=1e-6)
+    np.testing.assert_allclose(label(), first, atol=1e-6)
     assert not stages
+
+
+@pytest.mark.parametrize("mode", ["finetune", "frozen"])
+def test_the_folder_of_a_saved_teacher_is_that_teacher(
+    encoder: Path, tmp_path: Path, mode: str
+) -> None:
+    first = saved_teacher(encoder, tmp_path / "saved", mode)
+    other = LabelledTexts(["another text", "and one more"], np.array([0, 1]), CLASSES[::-1])
+    again = EncoderTeacher(str(tmp_path / "saved"), other, None, report=pytest.fail)
+    again.prepare()
+    np.testing.assert_allclose(ask(again, TEXTS)[:, ::-1], ask(first, TEXTS), atol=1e-6)
+    assert again.name == first.name
+    assert ("fine-tuned" if mode == "finetune" else "frozen") in again.name
+
+
+def test_a_saved_teacher_of_other_labels_is_refused(encoder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    saved_teacher(encoder, folder, "frozen")
+    other = LabelledTexts(TEXTS, TARGETS, ("bad", "good"))
+    with pytest.raises(UserError, match="labels neg, pos, and the training data bad, good"):
+        EncoderTeacher(str(folder), other, None)
+    several = replace(TRAIN, targets=np.eye(2)[TARGETS], multi_label=True)
+    with pytest.raises(UserError, match="is single-label, and the training data is multi-label"):
+        EncoderTeacher(str(folder), several, None)
+    with pytest.raises(UserError, match="is a trained one already; copy its folder"):
+        EncoderTeacher(str(folder), TRAIN, None, folder=tmp_path / "copy")
+
+
+def test_a_teacher_is_not_saved_over_other_files(encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    for folder in (tmp_path, tmp_path / "thesis.txt", encoder):
+        before = sorted(encoder.iterdir())
+        with pytest.raises(UserError, match="does not hold this teacher, so it is left alone"):
+            EncoderTeacher(str(encoder), TRAIN, None, folder=folder)
+        assert sorted(encoder.iterdir()) == before
+
+
+def test_encoders_of_the_same_name_are_saved_apart(encoder: Path, tmp_path: Path) -> None:
+    teacher = choose_teacher([str(encoder)] * 2, TRAIN, None, folder=tmp_path / "saved")
+    assert teacher.unsaved
+    teacher.prepare()
+    assert not teacher.unsaved
+    assert len(list((tmp_path / "saved").glob("*/head.safetensors"))) == 2
 
 
 def test_the_key_follows_from_weights_data_and_settings(encoder: Path) -> None:
@@ -98,8 +243,23 @@ def test_the_key_follows_from_weights_data_and_settings(encoder: Path) -> None:
 
 
 def test_an_encoder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--teacher .*nowhere.* is neither a folder"):
+    with pytest.raises(UserError, match=r"the teacher .*nowhere.* is neither a folder"):
         EncoderTeacher(str(tmp_path / "nowhere"), TRAIN, None)
+
+
+def test_a_folder_without_an_encoder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"is a folder without config.json, so it holds neither"):
+        EncoderTeacher(str(tmp_path), TRAIN, None)
+
+
+def test_a_download_is_announced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    caplog.set_level(logging.INFO, "dcnn")
+    with pytest.raises(UserError, match="can be loaded from the teacher some-one/no-encoder"):
+        EncoderTeacher("some-one/no-encoder", TRAIN, None)
+    assert "downloading some-one/no-encoder from the Hugging Face Hub" in caplog.text
 
 
 def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +281,7 @@ def test_the_columns_of_a_classifier_follow_its_classes() -> None:
 
 
 def test_a_classifier_with_other_labels_is_refused() -> None:
-    with pytest.raises(UserError, match="has the labels pos, neg, and the training file bad, good"):
+    with pytest.raises(UserError, match="has the labels pos, neg, and the training data bad, good"):
         FunctionTeacher(Classifier(), ("bad", "good"))
 
 
@@ -131,13 +291,27 @@ def test_a_classifier_with_other_labels_is_refused() -> None:
         ([[0.5, 0.2]], r"text 0: the probabilities \[0.5 0.2\] sum to 0.7"),
         ([[1.5, -0.5]], "text 0: probabilities must be from 0 to 1"),
         ([[float("nan"), 1]], "text 0: probabilities must be from 0 to 1"),
-        ([[1.0]], r"shape \(1, 1\); it must give one probability for each of the 2 labels"),
-        ([[0, 1], [1, 0]], "answered 2 of 1 texts"),
+        ([[1.0]], r"shape \(1, 1\); it must give each text one probability for each of the 2"),
+        ([[0, 1], [1, 0]], "labelled 2 of 1 texts"),
+        (None, "text 0: the teacher gave None; it must give each text one probability"),
+        (["pos"], r"text 0: the teacher gave \['pos'\]; it must give each text"),
+        ([[0.5, 0.5], [1.0]], r"the teacher gave \[\[0.5, 0.5\], \[1.0\]\]; it must"),
     ],
 )
 def test_answers_that_are_no_probabilities_are_refused(values: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         ask(FunctionTeacher(lambda _: values, CLASSES), ["a text"])
+
+
+def test_a_multi_label_classifier_of_positions_teaches_the_labels_in_their_order() -> None:
+    indicators = np.stack([TARGETS, [text.startswith("a ") for text in TEXTS], TARGETS], axis=1)
+    model = make_pipeline(CountVectorizer(), OneVsRestClassifier(LogisticRegression()))
+    model.fit(TEXTS, indicators)
+    assert list(model.classes_) == [0, 1, 2]
+    found = ask(FunctionTeacher(model, ("x", "y", "z"), multi_label=True), TEXTS)
+    np.testing.assert_allclose(found, model.predict_proba(TEXTS), atol=1e-6)
+    with pytest.raises(UserError, match="has the labels 0, 1, 2, and the training data x, y"):
+        FunctionTeacher(model, ("x", "y"), multi_label=True)
 
 
 def command(tmp_path: Path, body: str) -> CommandTeacher:
@@ -161,10 +335,14 @@ def test_a_command_answers_json_lines(tmp_path: Path) -> None:
     ("body", "error", "message"),
     [
         ("sys.exit(3)", DcnnError, r"ended with exit code 3 after 0 of 2 texts"),
-        ("print('hello')", DataError, r"line 1: 'hello' is not a JSON object"),
-        ("print(json.dumps({'other': 1}))", DataError, r"line 1: the label 'other' is not in"),
-        ("print(json.dumps({'pos': 'x'}))", DataError, r"line 1: .* holds no numbers"),
-        ("print(json.dumps({'pos': 0.2}))", DataError, r"line 1: .* sum to 0.2"),
+        ("print('hello')", DataError, r"line 1, for the text 'good': 'hello' is not a JSON obj"),
+        ("print(json.dumps({'other': 1}))", DataError, r"line 1.*: the label 'other' is not in"),
+        ("print(json.dumps({'pos': 'x'}))", DataError, r"line 1, .* holds no numbers"),
+        (
+            "print(json.dumps({'pos': 0.2}))",
+            DataError,
+            r"line 1, for the text 'good': .* sum to 0.2",
+        ),
         (f"{ANSWER}; print('{{}}')", DataError, "wrote more than 2 lines|sum to 0"),
     ],
 )
@@ -187,7 +365,7 @@ def test_a_command_that_cannot_be_parsed_is_named(command: str) -> None:
 
 
 def test_output_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"line 1: .* is not a JSON object"):
+    with pytest.raises(DataError, match=r"line 1, .* is not a JSON object"):
         ask(command(tmp_path, r"sys.stdout.buffer.write(b'\xff\n')"), ["good"])
 
 
@@ -199,10 +377,40 @@ def test_the_mean_of_teachers_without_a_key_has_none() -> None:
 
 def test_what_a_command_starts_is_stopped_with_it() -> None:
     texts = [f"a text of some length, number {number}" for number in range(20_000)]
-    with pytest.raises(DataError, match="line 1: the label 'text' is not in"):
+    with pytest.raises(DataError, match=r"line 1, .*: the label 'text' is not in"):
         ask(CommandTeacher("sh -c 'cat; true'", CLASSES), texts)
 
 
 def test_a_command_whose_program_was_edited_is_another_teacher(tmp_path: Path) -> None:
     first, second = command(tmp_path, ANSWER).key, command(tmp_path, ANSWER).key
     assert first == second != command(tmp_path, "sys.exit(3)").key
+
+
+def test_lines_before_a_bad_one_are_handed_over(tmp_path: Path) -> None:
+    teacher = command(tmp_path, f"{ANSWER} if number < 2 else print('sorry')")
+    text = f"a {{good}} text that is {'very ' * 30}long"
+    blocks = teacher.stream(["good", "bad", text])
+    np.testing.assert_array_equal(next(blocks).argmax(axis=1), [1, 0])
+    shown = r"line 3, for the text 'a \{good\} text that is (very )+[a-z ]*: 'sorry' is not"
+    with pytest.raises(DataError, match=shown) as raised:
+        next(blocks)
+    assert len(str(raised.value)) < 200
+
+
+def test_lines_before_ctrl_c_are_handed_over(tmp_path: Path) -> None:
+    stop = "import os, signal, time; sys.stdout.flush(); "
+    stop += "number < 2 or time.sleep(0.3) or os.kill(os.getppid(), signal.SIGINT); "
+    teacher = command(tmp_path, f"{stop}{ANSWER} if number < 2 else time.sleep(60)")
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        blocks = teacher.stream(["good", "bad", "good"])
+        np.testing.assert_array_equal(next(blocks).argmax(axis=1), [1, 0])
+        with pytest.raises(KeyboardInterrupt):
+            next(blocks)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def test_a_command_gets_texts_with_lone_surrogates(tmp_path: Path) -> None:
+    found = ask(command(tmp_path, ANSWER), ["\ud800 good", "bad \udfff"])
+    np.testing.assert_array_equal(found.argmax(axis=1), [1, 0])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Option
 
 from dcnn.cli import console as cli
-from dcnn.cli.train import print_summary, run_of, training_callbacks
+from dcnn.cli.train import checkpoint_of, print_summary, run_of, training_callbacks
 from dcnn.errors import TrainingStoppedError, UserError, needs_extra
 
 if TYPE_CHECKING:
@@ -28,7 +28,11 @@ _COMMAND = (
     'A command that reads {"text": ...} per line and writes {"label": probability, ...} per line.'
 )
 _MODE = "How an encoder learns TRAIN: fine-tuned (auto on a GPU), or frozen under a linear head."
-_AUGMENT = "New texts per text of TRAIN, made of its words; by default 20 without --unlabelled."
+_AUGMENT = (
+    "New texts per text of TRAIN, made of its words; by default 20 without --unlabelled, and none "
+    "for a command."
+)
+_SAVE = "Save the trained encoder there; --teacher DIR then uses it as it is."
 _WEIGHT = "Weight of the teacher in the targets of labelled texts; the rest is the label."
 
 
@@ -41,9 +45,7 @@ def distill(
     unlabelled: Annotated[list[Path] | None, Option(help=f"{cli.TEXT_FILES} Repeatable.")] = None,
     augment: Annotated[int | None, Option(metavar="N", min=0, help=_AUGMENT)] = None,
     teacher_weight: Annotated[float, Option(min=0, max=1, help=_WEIGHT)] = 0.7,
-    save_teacher: Annotated[
-        Path | None, Option(metavar="DIR", help="Keep the trained encoder there.")
-    ] = None,
+    save_teacher: Annotated[Path | None, Option(metavar="DIR", help=_SAVE)] = None,
     dev: cli.DevFile = None,
     test: cli.TestFile = None,
     text_column: cli.TextColumn = None,
@@ -66,19 +68,27 @@ def distill(
 
     The teacher learns TRAIN, unless it is a command or a dcnn model, and labels TRAIN, the
     unlabelled texts and what --augment makes; the student learns these probabilities and is
-    selected on the labels of dev. Unlabelled text of the domain is what helps most. Answers are
-    kept on disk: the same command continues an interrupted labelling. An encoder needs the extra
-    `distill`.
+    selected on the labels of dev. Unlabelled text of the domain is what helps most. The teacher's
+    labels are kept on disk: the same command continues an interrupted labelling. An encoder needs
+    the extra `distill`.
     """
-    from dcnn.artifact import save
+    from dcnn.artifact import is_model_folder, save
     from dcnn.data.readers import TableOptions
     from dcnn.data.split import read_split
-    from dcnn.files import make_folder
+    from dcnn.files import make_folder, show_size
 
     console = cli.make_console(stderr=True)
+    if resume and not overwrite and not checkpoint_of(out).exists() and is_model_folder(out):
+        console.print(f"{out} is finished already; there is nothing to resume.")
+        return
     checkpoint, replaces = run_of(out, resume, overwrite)
     if bool(teacher) == bool(teacher_command):
         raise UserError("name the teacher: pass --teacher or --teacher-command, and not both")
+    if save_teacher is not None and teacher_command is not None:
+        raise UserError(
+            f"--save-teacher {save_teacher}: a command is not trained, so there is nothing to "
+            "save; leave it out"
+        )
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
     columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
     run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
@@ -89,6 +99,11 @@ def distill(
     cli.print_sizes(console, train_set, len(dev_set))
     if texts:
         console.print(f"{len(texts):,} unlabelled texts")
+    elif teacher_command is not None and augment is None:
+        console.print(
+            "There is no unlabelled text, and none is made of the words of TRAIN, since each text "
+            "may cost a call: pass --unlabelled with text of the domain, or --augment N"
+        )
     elif augment != 0:
         console.print(
             "There is no unlabelled text, so texts are made of the words of TRAIN; real text of "
@@ -117,7 +132,7 @@ def distill(
                 report=report,
             )
         console.print(f"Teacher: {chosen.name}")
-        answered = distillation.ask(
+        labels = distillation.pseudo_label(
             chosen,
             train_set,
             dev_set,
@@ -129,11 +144,17 @@ def distill(
             cache=distillation.cache(),
             report=report,
         )
+    if labels.networks is not None:
+        n_bytes = sum(file.stat().st_size for file in labels.networks.rglob("*") if file.is_file())
+        console.print(
+            f"What the teacher learned is kept in {labels.networks} ({show_size(n_bytes)}), to "
+            "label further texts; the folder may be removed"
+        )
     with training_callbacks(console, None, run_config, patient=False) as callback:
         options = RunOptions(place, checkpoint, resume, callback=callback, threads=threads)
-        artifact, summary = fit(answered.examples, dev_set, run_config, options)
+        artifact, summary = fit(labels.examples, dev_set, run_config, options)
     print_summary(console, artifact, summary)
-    record = distillation.compare(artifact, answered, dev_set, test_set)
+    record = distillation.compare(artifact, labels, dev_set, test_set)
     artifact = record.added_to(artifact)
     metadata = artifact.metadata | cli.run_metadata(data)
     if record.test is not None:
@@ -152,8 +173,8 @@ def _report_interrupt() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise TrainingStoppedError(
-            "stopped; what the teacher answered so far is kept, and the same command continues "
-            "with the other texts"
+            "stopped; the labels that the teacher gave so far are kept, and the same command "
+            "continues with the other texts"
         ) from None
 
 

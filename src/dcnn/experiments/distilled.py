@@ -41,7 +41,7 @@ LONGEST_SPAN = 16  # words
 class LabelledTask:
     """An experiment's texts, with the targets that students learn."""
 
-    answered: distillation.Answered
+    answered: distillation.TeacherLabels
     dev: LabelledTexts
     test: LabelledTexts
     notes: dict[str, Any]  # on the teacher and the texts, for the results
@@ -94,7 +94,7 @@ def label_task(
         ),
         report=report,
     )
-    answered = distillation.ask(
+    answered = distillation.pseudo_label(
         teacher,
         train,
         dev,

@@ -4,14 +4,18 @@ The student's examples are the labelled texts, text that nobody labelled, and au
 get the teacher's probabilities as soft targets; those of labelled texts are mixed with the label.
 Texts of dev and test are left out of the unlabelled ones, so that scores are unbiased.
 
-The teacher's answers are kept on disk by the hash of the text, a file per block. A labelling that
-was interrupted continues with the texts that have no answer, and a second student costs nothing.
+What the teacher says is kept on disk by the hash of the text, a file per block. A labelling that
+was interrupted continues with the texts that are missing, and a second student costs nothing. A
+network that was trained to label is kept beside its labels, so that it labels later texts too.
 """
 
 import hashlib
-import shutil
+import logging
 import time
-from collections.abc import Sequence
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -22,94 +26,197 @@ from dcnn.artifact import Artifact
 from dcnn.data.augment import augment
 from dcnn.data.corpora.registry import cache_folder
 from dcnn.data.labels import LabelledTexts
+from dcnn.errors import DcnnError, StorageError
 from dcnn.files import make_folder, write_atomically
 from dcnn.metrics import apply_thresholds, choose_thresholds, micro_f1
 from dcnn.predictor import Predictor
-from dcnn.training.encoders import EncoderTeacher
 from dcnn.training.objective import target_distributions
 from dcnn.training.teachers import Probabilities, Report, Teacher, hash_of
 
+logger = logging.getLogger("dcnn")
+
 COPIES = 20  # augmented texts per labelled one, where there is no unlabelled text
 TIMED_TEXTS = 1000
+SMALL_FILE = 1 << 16  # texts
+MOST_SMALL_FILES = 32  # of a teacher, before they are merged
 
 
-class Answers:
-    """What a teacher answered so far, by text; in memory alone if ``folder`` is none."""
+@dataclass(frozen=True)
+class _Block:
+    """What a teacher gave in one go, as a file holds it."""
+
+    keys: NDArray[np.uint64]  # (N,)
+    values: Probabilities  # (N, classes)
+    seconds: float
+    device: str
+
+    @classmethod
+    def read(cls, path: Path) -> "_Block":
+        try:
+            with path.open("rb") as stream, np.load(stream) as file:
+                device = str(file["device"]) if "device" in file else ""
+                return cls(file["keys"], file["values"], float(file["seconds"]), device)
+        except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+            raise DcnnError(
+                f"{path} is damaged ({error}); remove it, and the teacher labels its texts again"
+            ) from error
+
+    def write(self, folder: Path) -> Path:
+        path = folder / f"{hashlib.sha256(self.keys.tobytes()).hexdigest()[:16]}.npz"
+        with write_atomically(path, shared=True) as stream:
+            np.savez(
+                stream,
+                keys=self.keys,
+                values=self.values,
+                seconds=self.seconds,
+                device=self.device,
+            )
+        return path
+
+
+class LabelCache:
+    """The probabilities that a teacher gave so far, by text; in memory alone without a folder."""
 
     def __init__(self, folder: Path | None, classes: int) -> None:
         self.folder = None if folder is None else make_folder(folder)
-        self._keys = np.empty(0, np.uint64)
+        self._keys = np.empty(0, np.uint64)  # sorted
         self._values = np.empty((0, classes), np.float32)
-        self.seconds = 0.0  # that the teacher took for all of them
-        for path in sorted(self.folder.glob("*.npz")) if self.folder is not None else ():
-            with np.load(path) as block:
-                self._append(block["keys"], block["values"], float(block["seconds"]))
-
-    def __len__(self) -> int:
-        return len(self._keys)
+        self._new = list(self._read())  # blocks that are not among the sorted ones yet
+        self._times: dict[str, tuple[int, float]] = {}  # texts and seconds by device
+        for block in self._new:
+            self._count(block)
 
     def find(self, texts: Sequence[str]) -> tuple[Probabilities, NDArray[np.int64]]:
         """Probabilities (N, classes), and the indices of the texts that have none yet."""
-        keys, order = _keys(texts), np.argsort(self._keys)
-        places = np.searchsorted(self._keys, keys, sorter=order)
-        rows = order[np.minimum(places, len(order) - 1)] if len(order) else places
-        known = self._keys[rows] == keys if len(order) else np.zeros(len(keys), np.bool_)
+        self._sort()
         values = np.full((len(texts), self._values.shape[1]), np.nan, np.float32)
+        if not len(self._keys):
+            return values, np.arange(len(texts))
+        keys = _keys(texts)
+        rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        known = self._keys[rows] == keys
         values[known] = self._values[rows[known]]
         return values, np.flatnonzero(~known)
 
-    def add(self, texts: Sequence[str], values: Probabilities, seconds: float) -> None:
-        """Keep the answers to ``texts``."""
-        keys = _keys(texts)
+    def add(
+        self, texts: Sequence[str], values: Probabilities, seconds: float, device: str = ""
+    ) -> None:
+        """Keep the labels of ``texts``, which took the teacher so long."""
+        block = _Block(_keys(texts), values, seconds, device)
         if self.folder is not None:
-            name = hashlib.sha256(keys.tobytes()).hexdigest()[:16]
-            with write_atomically(self.folder / f"{name}.npz") as stream:
-                np.savez(stream, keys=keys, values=values, seconds=seconds)
-        self._append(keys, values, seconds)
+            block.write(self.folder)
+        self._new.append(block)
+        self._count(block)
 
-    def _append(self, keys: NDArray[np.uint64], values: Probabilities, seconds: float) -> None:
-        self._keys = np.concatenate([self._keys, keys])
-        self._values = np.concatenate([self._values, values])
-        self.seconds += seconds
+    def clear(self) -> None:
+        """Forget all labels, on disk too."""
+        for path in self.folder.glob("*.npz") if self.folder is not None else ():
+            path.unlink(missing_ok=True)
+        self._keys, self._values = self._keys[:0], self._values[:0]
+        self._new, self._times = [], {}
+
+    def time_per_text(self) -> tuple[float | None, str]:
+        """Seconds, and the device on which the teacher labelled most of the texts."""
+        device = max(self._times, key=lambda name: self._times[name][0], default="")
+        texts, seconds = self._times.get(device, (0, 0.0))
+        return (seconds / texts if seconds else None), device
+
+    def _count(self, block: _Block) -> None:
+        texts, seconds = self._times.get(block.device, (0, 0.0))
+        self._times[block.device] = texts + len(block.keys), seconds + block.seconds
+
+    def _sort(self) -> None:
+        if self._new:
+            keys = np.concatenate([self._keys, *(block.keys for block in self._new)])
+            values = np.concatenate([self._values, *(block.values for block in self._new)])
+            self._keys, rows = np.unique(keys, return_index=True)
+            self._values, self._new = values[rows], []
+
+    def _read(self) -> Iterator[_Block]:
+        """All files. Small ones, as slow teachers give every few seconds, are merged if many."""
+        if self.folder is None:
+            return
+        small: dict[str, dict[Path, _Block]] = defaultdict(dict)
+        read: set[Path] = set()
+        while paths := sorted(set(self.folder.glob("*.npz")) - read):
+            read.update(paths)
+            for path in paths:
+                try:
+                    block = _Block.read(path)
+                except FileNotFoundError:  # another process merged it into a file read next
+                    continue
+                if len(block.keys) < SMALL_FILE:
+                    small[block.device][path] = block
+                yield block
+        for device, blocks in small.items():
+            if len(blocks) > MOST_SMALL_FILES:
+                with suppress(StorageError):  # a full disk still gives the labels that it has
+                    self._merge(self.folder, device, blocks)
+
+    @staticmethod
+    def _merge(folder: Path, device: str, blocks: Mapping[Path, _Block]) -> None:
+        """One file for many; it is complete before they go: killed in between, some are double."""
+        keys = np.concatenate([block.keys for block in blocks.values()])
+        values = np.concatenate([block.values for block in blocks.values()])
+        seconds = sum(block.seconds for block in blocks.values())
+        merged = _Block(keys, values, seconds, device).write(folder)
+        for path in blocks:
+            if path != merged:
+                path.unlink(missing_ok=True)
 
 
 def cache() -> Path:
-    """The folder of the answers of all teachers."""
+    """The folder of what all teachers said, and of those that were trained."""
     return cache_folder() / "teachers"
 
 
 def _keys(texts: Sequence[str]) -> NDArray[np.uint64]:
-    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    # Texts from Python may have lone surrogates, which UTF-8 proper does not encode.
+    encoded = (text.encode("utf-8", "surrogatepass") for text in texts)
+    digests = (hashlib.blake2b(text, digest_size=8).digest() for text in encoded)
     return np.frombuffer(b"".join(digests), np.uint64)
 
 
 def label(
-    teacher: Teacher, texts: Sequence[str], answers: Answers, report: Report = lambda *_: None
+    teacher: Teacher,
+    texts: Sequence[str],
+    cache: LabelCache,
+    report: Report = lambda *_: None,
+    networks: Path | None = None,
 ) -> Probabilities:
-    """The teacher's probabilities (N, classes); only texts without an answer are asked."""
-    values, missing = answers.find(texts)
-    asked = list(dict.fromkeys(texts[index] for index in missing.tolist()))
-    if asked:
-        teacher.prepare()
+    """The teacher's probabilities (N, classes); it labels only what is not in ``cache``.
+
+    ``networks`` is a folder for networks that the teacher trains. The labels of a cache are all of
+    one network: those of an earlier one that is lost are given again.
+    """
+    distinct = list(dict.fromkeys(texts))
+    missing = cache.find(distinct)[1]
+    logger.info(
+        "%s texts for the teacher: %s labelled before, %s to label",
+        *(f"{count:,}" for count in (len(distinct), len(distinct) - len(missing), len(missing))),
+    )
+    if len(missing) or teacher.unsaved:
+        teacher.prepare(networks, cache.clear)
+        missing = cache.find(distinct)[1]
+    asked = [distinct[index] for index in missing.tolist()]
     done, started = 0, time.monotonic()
-    report("label", len(texts) - len(missing), len(texts), "texts")
+    report("label", len(distinct) - len(asked), len(distinct), "texts")
     for block in teacher.stream(asked) if asked else ():
-        answers.add(asked[done : done + len(block)], block, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        cache.add(asked[done : done + len(block)], block, seconds, teacher.device_name)
         done, started = done + len(block), time.monotonic()
-        report("label", len(texts) - len(asked) + done, len(texts), "texts")
-    if len(missing):
-        values, _ = answers.find(texts)
-    return values
+        report("label", len(distinct) - len(asked) + done, len(distinct), "texts")
+    return cache.find(texts)[0]
 
 
 @dataclass(frozen=True)
 class Score:
-    """Teacher and student on a labelled set; fractions. Of several labels per text, micro F1."""
+    """Teacher and student on a labelled set: accuracy, or micro F1 if multi-label; fractions."""
 
     examples: int
     teacher: float
     student: float
-    agreement: float  # texts, or labels of texts, to which both give the same answer
+    agreement: float  # of texts, or of labels of texts, on which both decide alike
 
 
 @dataclass(frozen=True)
@@ -120,10 +227,12 @@ class Distillation:
     labelled: int
     unlabelled: int
     augmented: int
+    excluded: int  # unlabelled and augmented texts that occur in dev or test, and were left out
     teacher_weight: float  # in the targets of labelled texts
     dev: Score
     test: Score | None
-    teacher_seconds_per_text: float | None  # if it was asked anything
+    teacher_seconds_per_text: float | None  # if it labelled anything
+    teacher_device: str  # on which it took so long, if that is known
     student_seconds_per_text: float
     teacher_bytes: int | None
 
@@ -133,21 +242,24 @@ class Distillation:
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What a student learns from, and what its teacher said of dev and test."""
+class TeacherLabels:
+    """What a student learns from, and its teacher's probabilities for dev and test."""
 
     examples: LabelledTexts  # labelled, unlabelled and augmented texts with soft targets
     teacher: Teacher
     labelled: int
     unlabelled: int
     augmented: int
+    excluded: int
     teacher_weight: float
     dev: Probabilities
     test: Probabilities
     seconds_per_text: float | None
+    device: str
+    networks: Path | None  # a folder with what the teacher learned, if it learned anything
 
 
-def ask(
+def pseudo_label(
     teacher: Teacher,
     train: LabelledTexts,
     dev: LabelledTexts,
@@ -159,7 +271,7 @@ def ask(
     seed: int = 0,
     cache: Path | None = None,
     report: Report = lambda *_: None,
-) -> Answered:
+) -> TeacherLabels:
     """Let ``teacher`` label all texts.
 
     Args:
@@ -168,31 +280,33 @@ def ask(
         dev: labelled texts of the same classes.
         test: the same.
         unlabelled: further texts; those of dev and test are left out.
-        copies: augmented texts per labelled one; none means some if nothing is unlabelled.
+        copies: augmented texts per labelled one; none means some if nothing is unlabelled, unless
+            a text that the teacher labels costs money.
         teacher_weight: of the teacher in the targets of labelled texts; the rest is the label.
         seed: of the augmentation.
-        cache: folder of the teacher's answers; none keeps them in memory.
+        cache: folder for what the teacher said and learned; none keeps it in memory.
         report: called with the stage, how much is done, of how much, and a remark.
     """
     held_out = {_normalized(text) for part in (dev, test) if part for text in part.texts}
     known = held_out | {_normalized(text) for text in train.texts}
-    extra = [text for text in dict.fromkeys(unlabelled) if _normalized(text) not in known]
+    normalized = {text: _normalized(text) for text in unlabelled}
+    extra = [text for text, form in normalized.items() if form not in known]
     if copies is None:
-        copies = 0 if extra else COPIES
-    new = augment(train.texts, copies, seed) if copies else []
-    new = [text for text in new if _normalized(text) not in held_out]
+        copies = 0 if extra or teacher.paid else COPIES
+    made = augment(train.texts, copies, seed) if copies else []
+    new = [text for text in made if _normalized(text) not in held_out]
+    excluded = sum(form in held_out for form in normalized.values()) + len(made) - len(new)
+    if excluded:
+        logger.info("%s texts occur in dev or test and are left out", f"{excluded:,}")
     texts, n_train = [*train.texts, *extra, *new], len(train)
-    folder = None
+    folder = networks = None
     if cache is not None and teacher.key is not None:  # the order of the labels is that of train
         folder = cache / hash_of(teacher.key, list(train.classes), train.multi_label)
-    answers = Answers(folder, len(train.classes))
-    kept = None  # where a fine-tuned encoder waits for an interrupted labelling to continue
-    if isinstance(teacher, EncoderTeacher) and teacher.folder is None and folder is not None:
-        kept = teacher.folder = folder / "encoder"
+        networks = folder / "networks"
+    label_cache = LabelCache(folder, len(train.classes))
     every = [*texts, *dev.texts, *(test.texts if test else ())]
-    found = label(teacher, every, answers, report)
-    if kept is not None and kept.exists():
-        shutil.rmtree(kept)
+    found = label(teacher, every, label_cache, report, networks)
+    seconds_per_text, device = label_cache.time_per_text()
     targets = found[: len(texts)].copy()
     own = target_distributions(train.targets, len(train.classes))
     targets[:n_train] = teacher_weight * targets[:n_train] + (1 - teacher_weight) * own
@@ -200,39 +314,45 @@ def ask(
     if train.weights is not None:
         mean = np.full(len(texts) - n_train, train.weights.mean(), np.float32)
         weights = np.concatenate([train.weights, mean])
-    return Answered(
+    return TeacherLabels(
         replace(train, texts=texts, targets=targets, weights=weights, places=None),
         teacher,
         n_train,
         len(extra),
         len(new),
+        excluded,
         teacher_weight,
         found[len(texts) : len(texts) + len(dev)],
         found[len(texts) + len(dev) :],
-        answers.seconds / len(answers) if answers.seconds else None,
+        seconds_per_text,
+        device,
+        networks if networks is not None and networks.exists() else None,
     )
 
 
 def compare(
-    student: Artifact, answered: Answered, dev: LabelledTexts, test: LabelledTexts | None = None
+    student: Artifact, labels: TeacherLabels, dev: LabelledTexts, test: LabelledTexts | None = None
 ) -> Distillation:
     """Teacher and student on dev and test, and what they cost."""
-    predictor, texts = Predictor(student), answered.examples.texts[:TIMED_TEXTS]
+    predictor, texts = Predictor(student), list(labels.examples.texts[:TIMED_TEXTS])
+    predictor.probabilities(texts)  # the first call also loads code and fills caches
     started = time.perf_counter()
-    predictor.probabilities(list(texts))
+    predictor.probabilities(texts)
     seconds = (time.perf_counter() - started) / len(texts)
-    thresholds = choose_thresholds(dev.targets, answered.dev) if dev.multi_label else None
+    thresholds = choose_thresholds(dev.targets, labels.dev) if dev.multi_label else None
     return Distillation(
-        teacher=answered.teacher.name,
-        labelled=answered.labelled,
-        unlabelled=answered.unlabelled,
-        augmented=answered.augmented,
-        teacher_weight=answered.teacher_weight,
-        dev=_score(dev, answered.dev, predictor, thresholds),
-        test=_score(test, answered.test, predictor, thresholds) if test else None,
-        teacher_seconds_per_text=answered.seconds_per_text,
+        teacher=labels.teacher.name,
+        labelled=labels.labelled,
+        unlabelled=labels.unlabelled,
+        augmented=labels.augmented,
+        excluded=labels.excluded,
+        teacher_weight=labels.teacher_weight,
+        dev=_score(dev, labels.dev, predictor, thresholds),
+        test=_score(test, labels.test, predictor, thresholds) if test else None,
+        teacher_seconds_per_text=labels.seconds_per_text,
+        teacher_device=labels.device,
         student_seconds_per_text=seconds,
-        teacher_bytes=answered.teacher.bytes,
+        teacher_bytes=labels.teacher.bytes,
     )
 
 
@@ -248,12 +368,12 @@ def _score(
 ) -> Score:
     of_student = student.probabilities(data.texts)
     if thresholds is None:
-        answers = [part.argmax(axis=1) for part in (of_teacher, of_student)]
-        scores = [float((part == data.class_numbers).mean()) for part in answers]
+        decided = [part.argmax(axis=1) for part in (of_teacher, of_student)]
+        scores = [float((part == data.class_numbers).mean()) for part in decided]
     else:
-        answers = [
+        decided = [
             apply_thresholds(of_teacher, thresholds),
             apply_thresholds(of_student, student.artifact.thresholds or thresholds),
         ]
-        scores = [micro_f1(data.targets >= 0.5, part) for part in answers]
-    return Score(len(data), scores[0], scores[1], float((answers[0] == answers[1]).mean()))
+        scores = [micro_f1(data.targets >= 0.5, part) for part in decided]
+    return Score(len(data), scores[0], scores[1], float((decided[0] == decided[1]).mean()))

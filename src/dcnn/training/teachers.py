@@ -8,6 +8,7 @@ probabilities, in the order of the texts.
 import hashlib
 import json
 import os
+import reprlib
 import shlex
 import signal
 import subprocess
@@ -38,11 +39,25 @@ class Teacher(ABC):
     """What labels texts."""
 
     name: str  # for reports
-    key: str | None = None  # what its answers are kept under on disk; none: they are not kept
+    key: str | None = None  # what its labels are kept under on disk; none: they are not kept
     bytes: int | None = None  # its size, if it is known
+    device_name: str = ""  # on which it runs, if that is known
+    paid: bool = False  # whether a text may cost money, so that none are made for it unasked
 
-    def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
-        """Load or train what is needed to label; before the labelling is timed."""
+    @property
+    def unsaved(self) -> bool:
+        """Whether it is to be saved in a folder that does not hold it yet."""
+        return False
+
+    def prepare(  # noqa: B027 - most have nothing to prepare
+        self, networks: Path | None = None, forget: Callable[[], None] = lambda: None
+    ) -> None:
+        """Load or train what is needed to label; before the labelling is timed.
+
+        Args:
+            networks: a folder that keeps what is trained, and from which it is loaded later.
+            forget: called before a new network is put there, to forget the labels of another.
+        """
 
     @abstractmethod
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
@@ -50,26 +65,27 @@ class Teacher(ABC):
 
 
 def check_probabilities(
-    values: Any, classes: Sequence[Label], multi_label: bool, where: str, first: int = 0
+    values: Any, classes: Sequence[Label], multi_label: bool, where: Callable[[int], str]
 ) -> Probabilities:
     """Probabilities (N, classes) that are finite, from 0 to 1 and, of one label, sum to one.
 
     Small deviations of the sum, as float16 or rounded decimals have, are normalized away. In
-    messages ``where`` names a text, with its number from ``first`` on in its braces.
+    messages ``where`` names a row.
     """
-    found = np.asarray(values, np.float32)
+    try:
+        found = np.asarray(values, np.float32)
+    except (TypeError, ValueError, RuntimeError):  # strings, rows of unequal length, a graph
+        found = np.empty((), np.float32)
     if found.ndim != 2 or found.shape[1] != len(classes):
+        given = f"an array of shape {found.shape}" if found.ndim else reprlib.repr(values)
         raise DataError(
-            f"{where.format(first)}: the teacher gave an array of shape {found.shape}; it must "
-            f"give one probability for each of the {len(classes)} labels "
-            f"{', '.join(map(str, classes))}"
+            f"{where(0)}: the teacher gave {given}; it must give each text one probability for "
+            f"each of the {len(classes)} labels {', '.join(map(str, classes))}"
         )
     odd = ~((found >= 0) & (found <= 1)).all(axis=1)
     if odd.any():
         row = int(odd.argmax())
-        raise DataError(
-            f"{where.format(first + row)}: probabilities must be from 0 to 1; got {found[row]}"
-        )
+        raise DataError(f"{where(row)}: probabilities must be from 0 to 1; got {found[row]}")
     if multi_label:
         return found
     sums = found.sum(axis=1)
@@ -77,7 +93,7 @@ def check_probabilities(
     if odd.any():
         row = int(odd.argmax())
         raise DataError(
-            f"{where.format(first + row)}: the probabilities {found[row]} sum to {sums[row]:.3g}; "
+            f"{where(row)}: the probabilities {found[row]} sum to {sums[row]:.3g}; "
             "those of one label per text must sum to 1"
         )
     normalized: Probabilities = found / sums[:, None]
@@ -87,7 +103,7 @@ def check_probabilities(
 class FunctionTeacher(Teacher):
     """A function from a list of texts to their probabilities, or an object with predict_proba.
 
-    The columns follow ``classes``, or ``classes_`` of the object if it has them. The answers of a
+    The columns follow ``classes``, or ``classes_`` of the object if it has them. The labels of a
     function can only be kept on disk under a ``key`` that the caller vouches for.
     """
 
@@ -103,22 +119,26 @@ class FunctionTeacher(Teacher):
         self.key = None if key is None else hash_of("function", key, classes)
         self._classes, self._multi_label = classes, multi_label
         own = getattr(function, "classes_", None)
+        if own is not None and multi_label and list(own) == list(range(len(classes))):
+            own = None  # of an indicator matrix scikit-learn knows the positions alone
         self._columns = None if own is None else columns_of(self.name, list(own), classes)
 
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
         """A call per block."""
         for start in range(0, len(texts), TEXTS_PER_BLOCK):
             block = list(texts[start : start + TEXTS_PER_BLOCK])
-            values = np.asarray(self._call(block))
+
+            def where(row: int, start: int = start) -> str:
+                return f"the teacher {self.name}, text {start + row}"
+
+            given = self._call(block)
+            values = check_probabilities(given, self._classes, self._multi_label, where)
             if len(values) != len(block):
                 raise DataError(
-                    f"the teacher {self.name} answered {len(values)} of {len(block)} texts; "
+                    f"the teacher {self.name} labelled {len(values)} of {len(block)} texts; "
                     "it must give each text its probabilities"
                 )
-            if self._columns is not None:
-                values = values[:, self._columns]
-            where = f"the teacher {self.name}, text {{}}"
-            yield check_probabilities(values, self._classes, self._multi_label, where, start)
+            yield values if self._columns is None else values[:, self._columns]
 
 
 def columns_of(name: str, own: Sequence[Any], classes: Sequence[Label]) -> list[int]:
@@ -126,24 +146,31 @@ def columns_of(name: str, own: Sequence[Any], classes: Sequence[Label]) -> list[
     places = {str(label): place for place, label in enumerate(own)}
     if set(places) != set(map(str, classes)):
         raise UserError(
-            f"the teacher {name} has the labels {', '.join(map(str, own))}, and the training file "
+            f"the teacher {name} has the labels {', '.join(map(str, own))}, and the training data "
             f"{', '.join(map(str, classes))}; they must be the same"
         )
     return [places[str(label)] for label in classes]
 
 
+def check_multi_label(name: str, own: bool, multi_label: bool) -> None:
+    """Check that a teacher is multi-label if and only if the training data is."""
+    if own != multi_label:
+        forms = ("single-label", "multi-label")
+        raise UserError(
+            f"the teacher {name} is {forms[own]}, and the training data is "
+            f"{forms[multi_label]}; they must be the same"
+        )
+
+
 class ModelTeacher(Teacher):
     """A dcnn model."""
+
+    device_name = "cpu"
 
     def __init__(self, folder: Path, classes: Sequence[Label], multi_label: bool = False) -> None:
         self.name = folder.name
         self._predictor = Predictor.load(folder)
-        if self._predictor.multi_label != multi_label:
-            forms = ("single-label", "multi-label")
-            raise UserError(
-                f"the teacher {folder} is {forms[not multi_label]}, and the training data is "
-                f"{forms[multi_label]}; they must be the same"
-            )
+        check_multi_label(str(folder), self._predictor.multi_label, multi_label)
         self._columns = columns_of(str(folder), self._predictor.classes, classes)
         self.key = hash_of("dcnn", *(file_sha256(file) for file in sorted(folder.iterdir())))
         self.bytes = sum(file.stat().st_size for file in folder.iterdir())
@@ -164,14 +191,23 @@ class MeanTeacher(Teacher):
         keys, sizes = [one.key for one in teachers], [one.bytes for one in teachers]
         self.key = None if None in keys else hash_of("mean", *keys)
         self.bytes = None if None in sizes else sum(filter(None, sizes))
+        self.device_name = " + ".join(dict.fromkeys(one.device_name for one in teachers))
+        self.paid = any(teacher.paid for teacher in teachers)
 
-    def prepare(self) -> None:
-        """All of them."""
-        for teacher in self.teachers:
-            teacher.prepare()
+    @property
+    def unsaved(self) -> bool:
+        """Whether one of them is."""
+        return any(teacher.unsaved for teacher in self.teachers)
+
+    def prepare(
+        self, networks: Path | None = None, forget: Callable[[], None] = lambda: None
+    ) -> None:
+        """All of them, each with a folder of its own."""
+        for number, teacher in enumerate(self.teachers):
+            teacher.prepare(None if networks is None else networks / str(number), forget)
 
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
-        """A block at a time, which all of them answer."""
+        """A block at a time, which all of them label."""
         for start in range(0, len(texts), TEXTS_PER_BLOCK):
             block = texts[start : start + TEXTS_PER_BLOCK]
             found = [np.concatenate(list(teacher.stream(block))) for teacher in self.teachers]
@@ -181,9 +217,11 @@ class MeanTeacher(Teacher):
 class CommandTeacher(Teacher):
     """A shell command: a JSON object with a text per line in, one with its probabilities out.
 
-    It gets ``{"text": "..."}`` and answers ``{"label": probability, ...}``, a label that is left
-    out has 0. The command runs once for all texts, may read ahead, and answers in order.
+    It gets ``{"text": "..."}`` and gives ``{"label": probability, ...}``, a label that is left out
+    has 0. The command runs once for all texts, may read ahead, and keeps their order.
     """
+
+    paid = True
 
     def __init__(self, command: str, classes: Sequence[Label], multi_label: bool = False) -> None:
         self.name, self._classes, self._multi_label = command, classes, multi_label
@@ -192,14 +230,12 @@ class CommandTeacher(Teacher):
         self.key = hash_of("command", command, *map(file_sha256, programs))
 
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
-        """Blocks of answers as they arrive, so that little is lost if the command dies."""
+        """Blocks as their lines arrive, so that little is lost if the command dies."""
         try:
             process = subprocess.Popen(  # noqa: S603 - the user's own command
                 shlex.split(self.name),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                encoding="utf-8",
-                errors="replace",
                 start_new_session=True,  # so that what it starts is stopped with it
             )
         except (OSError, ValueError, IndexError) as error:
@@ -208,72 +244,83 @@ class CommandTeacher(Teacher):
             feeder = threading.Thread(target=self._feed, args=(process, texts), daemon=True)
             feeder.start()
             try:
-                yield from self._answers(process, len(texts))
+                yield from self._read(process, texts)
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 feeder.join()
 
     @staticmethod
-    def _feed(process: "subprocess.Popen[str]", texts: Sequence[str]) -> None:
+    def _feed(process: "subprocess.Popen[bytes]", texts: Sequence[str]) -> None:
         stdin = process.stdin
         assert stdin is not None  # noqa: S101
         try:
             with stdin:
                 for text in texts:
-                    stdin.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+                    line = json.dumps({"text": text}, ensure_ascii=False) + "\n"
+                    stdin.write(line.encode("utf-8", "replace"))  # it may have a lone surrogate
         except (BrokenPipeError, ValueError):
             pass  # the command ended; the reader reports it
 
-    def _answers(self, process: "subprocess.Popen[str]", count: int) -> Iterator[Probabilities]:
+    def _read(
+        self, process: "subprocess.Popen[bytes]", texts: Sequence[str]
+    ) -> Iterator[Probabilities]:
         assert process.stdout is not None  # noqa: S101
-        block: list[list[float]] = []
+        block: list[Probabilities] = []
         done, last = 0, time.monotonic()
-        for line in process.stdout:
-            if done + len(block) == count:
-                raise DataError(f"the command {self.name!r} wrote more than {count} lines")
-            block.append(self._parse(line, done + len(block) + 1))
-            if len(block) == TEXTS_PER_BLOCK or time.monotonic() - last > 5:
-                yield self._checked(block, done)
+        failure: BaseException | None = None
+        while failure is None:
+            try:
+                if not (line := process.stdout.readline()):  # bytes, of which Ctrl-C loses none
+                    break
+                if done + len(block) == len(texts):
+                    block = []  # which line is too much is not known
+                    failure = DataError(
+                        f"the command {self.name!r} wrote more than {len(texts)} lines; "
+                        "it must write one for each text, in their order"
+                    )
+                    break
+                read = line.decode("utf-8", "replace")
+                block.append(self._parse(read, texts, done + len(block)))
+            except (DataError, KeyboardInterrupt) as error:
+                failure = error  # raised when the lines before it have been handed over
+            if len(block) == TEXTS_PER_BLOCK or (block and time.monotonic() - last > 5):
+                yield np.concatenate(block)
                 done, block, last = done + len(block), [], time.monotonic()
         if block:
-            yield self._checked(block, done)
-        if done + len(block) < count:
+            yield np.concatenate(block)
+        done += len(block)
+        if failure is not None:
+            raise failure
+        if done < len(texts):
             raise DcnnError(
-                f"the command {self.name!r} ended with exit code {process.wait()} after "
-                f"{done + len(block)} of {count} texts; its answers so far are kept, and the same "
-                "command continues with the others"
+                f"the command {self.name!r} ended with exit code {process.wait()} after {done} of "
+                f"{len(texts)} texts; their labels are kept, and the same command continues with "
+                "the others"
             )
 
-    def _checked(self, block: list[list[float]], done: int) -> Probabilities:
-        where = self._line("{}")
-        return check_probabilities(block, self._classes, self._multi_label, where, done + 1)
-
-    def _line(self, number: object) -> str:
-        return f"the output of the command, line {number}"
-
-    def _parse(self, line: str, number: int) -> list[float]:
+    def _parse(self, line: str, texts: Sequence[str], index: int) -> Probabilities:
+        """(1, classes) of a line."""
+        where = f"the output of the command, line {index + 1}, for the text {texts[index]!r:.60}"
         try:
-            answer = json.loads(line)
+            given = json.loads(line)
         except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
+            given = None
+        if not isinstance(given, dict):
             raise DataError(
-                f"{self._line(number)}: {line.strip()[:80]!r} is not a JSON object of "
-                "probabilities by label"
+                f"{where}: {line.strip()[:80]!r} is not a JSON object of probabilities by label"
             )
-        unknown = set(answer) - set(map(str, self._classes))
+        unknown = set(given) - set(map(str, self._classes))
         if unknown:
             raise DataError(
-                f"{self._line(number)}: the label {min(unknown)!r} is not in the training file, "
-                f"which has {', '.join(map(str, self._classes))}"
+                f"{where}: the label {min(unknown)!r} is not in the training data, which has "
+                f"{', '.join(map(str, self._classes))}"
             )
         try:
-            return [float(answer.get(str(label), 0)) for label in self._classes]
+            values = [[float(given.get(str(label), 0)) for label in self._classes]]
         except (TypeError, ValueError):
-            raise DataError(
-                f"{self._line(number)}: {line.strip()[:80]!r} holds no numbers"
-            ) from None
+            raise DataError(f"{where}: {line.strip()[:80]!r} holds no numbers") from None
+        return check_probabilities(values, self._classes, self._multi_label, lambda _: where)
 
 
 def hash_of(*parts: object) -> str:
