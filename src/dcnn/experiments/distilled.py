@@ -46,9 +46,9 @@ class LabelledTask:
     test: LabelledTexts
     notes: dict[str, Any]  # on the teacher and the texts, for the results
 
-    def encode(self, text: TextConfig) -> Task:
-        """The texts as ids."""
-        encoder, sentences = Encoder.learn(self.answered.examples.texts, text)
+    def encode(self, text: TextConfig, processes: int = 1) -> Task:
+        """The texts as ids; ``processes`` tokenize."""
+        encoder, sentences = Encoder.learn(self.answered.examples.texts, text, processes)
         encoder = with_vector_words(encoder, text)
         dev, test = (
             Examples(encoder.encode_all(part.texts), part.targets) for part in (self.dev, self.test)

@@ -261,7 +261,7 @@ class ExperimentEnv:
                 teacher_seed,
                 _log_progress,
             )
-            return labelled.encode(recipe.config.text), recipe
+            return labelled.encode(recipe.config.text, self.processes), recipe
         return load_task(self.experiment, recipe, sources, self.processes), recipe
 
     def result_path(self, model: str, recipe: str, seed: int) -> Path:

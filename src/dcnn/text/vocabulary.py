@@ -162,12 +162,12 @@ def tokenize_texts(
     are killed, this one does the work. With two or more, the main module of the program must be
     importable without side effects, as ``multiprocessing`` requires.
     """
-    work = partial(tokenize_chunk, tokenizer)
     remaining = iter(texts)
     chunks = iter(lambda: list(islice(remaining, chunk_size)), [])
     opening = list(islice(chunks, 2))
     if processes < 2 or len(opening) < 2:
-        return _merge(map(work, chain(opening, chunks)))
+        return tokenize_chunk(tokenizer, chain(*opening, remaining))
+    work = partial(tokenize_chunk, tokenizer)
     return _merge(_in_processes(work, chain(opening, chunks), processes))
 
 
