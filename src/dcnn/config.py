@@ -32,6 +32,7 @@ RENAMED_SETTINGS = {
         "evaluations": "evaluations_per_epoch",
         "l2_top": "l2_head",
     },
+    "distillation": {"share": "teacher_weight"},
 }
 
 _LIMIT = 2**31  # beyond any sensible setting, and within what every library takes

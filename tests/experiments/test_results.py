@@ -173,10 +173,13 @@ def test_an_unknown_field_is_refused(tmp_path):
 
 
 def test_settings_of_release_0_1_are_read_under_their_new_names(tmp_path):
-    old = {"training": {"members": 2, "l2_top": 0.1}, "text": {"subwords": 9}, "data": {"folds": 3}}
+    old = {
+        "training": {"members": 2, "l2_top": 0.1}, "text": {"subwords": 9}, "data": {"folds": 3},
+        "distillation": {"share": 0.5},
+    }  # fmt: skip
     assert read_result(write_result(tmp_path, make_result(settings=old))).settings == {
         "training": {"n_ensemble": 2, "l2_head": 0.1}, "text": {"n_subwords": 9},
-        "data": {"folds": 3},
+        "data": {"folds": 3}, "distillation": {"teacher_weight": 0.5},
     }  # fmt: skip
 
 

@@ -39,12 +39,12 @@ def make_task(dev=True, noise=0.0):
     return Task(("no", "yes"), encoder, parts[0], parts[1] if dev else None, parts[2])
 
 
-def make_recipe(epochs=12, teachers=0, share=0.5, **data):
+def make_recipe(epochs=12, teachers=0, teacher_weight=0.5, **data):
     config = Config(
         model=DCNNConfig(dim=8, widths=(4,), maps=(3,), k_top=2, dropout=0.2),
         training=TrainingConfig(epochs=epochs, batch_size=16, learning_rate=0.2, word_dropout=0),
     )
-    return Recipe("mine", config, DataConfig(**data), DistillationConfig(teachers, share))
+    return Recipe("mine", config, DataConfig(**data), DistillationConfig(teachers, teacher_weight))
 
 
 def train(task, recipe, seeds, reports=None):
@@ -132,7 +132,7 @@ def test_each_student_learns_the_mean_of_its_own_teachers(monkeypatch):
         return answers.setdefault(spec.training.seed, next(chances))
 
     watched, task = Watched(monkeypatch, answer), make_task()
-    recipe = make_recipe(teachers=2, share=0.25)
+    recipe = make_recipe(teachers=2, teacher_weight=0.25)
     smooth = recipe.config.with_training(label_smoothing=0.2)
     train(task, replace(recipe, config=smooth), [0, 1])
     assert len(answers) == 4  # seeds of their own
@@ -147,7 +147,7 @@ def test_unlabelled_sentences_are_for_students_with_their_teachers_labels(monkey
     watched, task = Watched(monkeypatch, lambda spec: 0.3), make_task()
     unlabelled = task.test.sentences.select(np.arange(7))
     recipe = replace(
-        make_recipe(share=0.25),
+        make_recipe(teacher_weight=0.25),
         distillation=DistillationConfig(2, 0.25, swaps=1, word_dropout=0.05),
     )
     train(replace(task, unlabelled=unlabelled), recipe, [0])
@@ -197,7 +197,7 @@ def test_a_student_learns_from_its_own_teachers():
 
 def test_teachers_with_no_weight_change_little():
     task = make_task(noise=0.1)
-    (taught,) = train(task, make_recipe(teachers=1, epochs=3, share=1e-6), [0])
+    (taught,) = train(task, make_recipe(teachers=1, epochs=3, teacher_weight=1e-6), [0])
     (alone,) = train(task, make_recipe(epochs=3), [0])
     np.testing.assert_allclose(
         taught.weights["head.weight"], alone.weights["head.weight"], atol=1e-3

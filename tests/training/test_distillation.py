@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dcnn.artifact import Artifact
@@ -167,7 +167,8 @@ def test_multi_label_texts() -> None:
     assert 0 <= record.dev.student <= 1
 
 
-@given(st.lists(st.lists(st.text(max_size=5), max_size=8), max_size=4))
+@given(st.lists(st.lists(st.text(st.characters(), max_size=5), max_size=8), max_size=4))
+@example([["\ud800", "half of \udfff a pair"]])
 def test_answers_are_found_by_text(tmp_path_factory: object, blocks: list[list[str]]) -> None:
     def value(text: str) -> np.ndarray:
         seed = list(text.encode("utf-8", "surrogatepass"))

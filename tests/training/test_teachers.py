@@ -133,7 +133,8 @@ def test_texts_of_weight_zero_are_not_learned(encoder: Path, mode: str) -> None:
     settings = FineTuning(learning_rate=1e-2, epochs=10)
     teacher = EncoderTeacher(str(encoder), wrong, None, mode=mode, settings=settings)
     assert (ask(teacher, TEXTS).argmax(axis=1) == TARGETS).all()
-    other = EncoderTeacher(str(encoder), replace(wrong, weights=None), None, mode=mode)
+    same = replace(wrong, weights=None)
+    other = EncoderTeacher(str(encoder), same, None, mode=mode, settings=settings)
     assert teacher.key != other.key
 
 

@@ -101,7 +101,7 @@ def label_task(
         test,
         unlabelled + made,
         copies=0,
-        teacher_weight=settings.share,
+        teacher_weight=settings.teacher_weight,
         cache=distillation.cache(),
         report=report,
     )

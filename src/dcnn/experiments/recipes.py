@@ -80,7 +80,7 @@ class DistillationConfig(Section):
 
     Attributes:
         teachers: the number of teachers of each student; 0 means none of the same kind.
-        share: the weight of the teachers' prediction in the target; the rest is the true label.
+        teacher_weight: of the teachers' prediction in the target; the rest is the true label.
         swaps: SST: extra sentences per training sentence for the student, made by swapping one of
             its phrases for another of the same label. The teachers label them and have not been
             trained on them.
@@ -99,7 +99,9 @@ class DistillationConfig(Section):
     teachers: Annotated[
         int, Rule(lambda value: 0 <= value <= _MAX_TEACHERS, f"from 0 to {_MAX_TEACHERS}")
     ] = 0
-    share: Annotated[float, Rule(lambda value: 0 < value <= 1, "above 0 and at most 1")] = 0.5
+    teacher_weight: Annotated[
+        float, Rule(lambda value: 0 < value <= 1, "above 0 and at most 1")
+    ] = 0.5
     swaps: CountOrZero = 0
     word_dropout: Fraction = 0.0
     encoder: str = ""

@@ -131,10 +131,10 @@ class NetworkTrainer:
         Sentences without a label have the teachers' mean alone.
         """
         training, distillation = job.config.training, self.recipe.distillation
-        classes, share = len(self.task.classes), distillation.share
+        classes, weight = len(self.task.classes), distillation.teacher_weight
         own = target_distributions(self.task.train.targets, classes, training.label_smoothing)
         mixed = predicted.astype(np.float32)
-        mixed[: len(own)] = share * predicted[: len(own)] + (1 - share) * own
+        mixed[: len(own)] = weight * predicted[: len(own)] + (1 - weight) * own
         rate = max(training.word_dropout, distillation.word_dropout)
         return replace(job, config=job.config.with_training(word_dropout=rate), targets=mixed)
 
