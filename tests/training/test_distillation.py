@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from dcnn.artifact import Artifact
 from dcnn.classifier import DCNNClassifier
@@ -404,6 +405,24 @@ def test_labels_of_two_networks_are_never_mixed(encoder: Path, tmp_path: Path) -
     more, stages = taught(encoder, tmp_path, UNLABELLED)
     assert stages == {"fine-tune"}
     assert not (more.dev == 0.5).any()
+
+
+def test_of_two_processes_that_train_one_teacher_the_first_labels(
+    encoder: Path, tmp_path: Path
+) -> None:
+    networks = tmp_path / "networks"
+
+    def meanwhile(*_: object) -> None:
+        if networks.exists():
+            return
+        choose_teacher([str(encoder)], TRAIN, DEV, mode="finetune").prepare(networks)
+        head = load_file(networks / "head.safetensors")
+        save_file({name: 0 * value for name, value in head.items()}, networks / "head.safetensors")
+
+    teacher = choose_teacher([str(encoder)], TRAIN, DEV, mode="finetune", report=meanwhile)
+    teacher.prepare(networks, pytest.fail)
+    (found,) = teacher.stream(DEV.texts)
+    np.testing.assert_array_equal(found, 0.5)
 
 
 def test_a_teacher_is_saved_even_if_every_text_is_labelled(encoder: Path, tmp_path: Path) -> None:

@@ -176,20 +176,19 @@ class EncoderTeacher(Teacher):
             self.encoder.to(self.device)
             self.head.to(self.device)
             places = [place for place in (self.folder, networks) if place is not None]
-            held = next((place for place in places if self._is_held_by(place)), None)
-            if held is not None:
-                self._load(held)
-            elif self.mode == "frozen":
-                self._fit_head()
-            else:
-                self._fine_tune()
-            self._network = self._hash_network()
-            if networks is not None:
-                kept = _read_record(networks)
-                if kept is None or kept["network"] != self._network:
-                    forget()
-                    # A frozen encoder is where it came from.
-                    self._save(networks, with_encoder=self.mode == "finetune")
+            if not any(self._load(place) for place in places):
+                if self.mode == "frozen":
+                    self._fit_head()
+                else:
+                    self._fine_tune()
+                # Another process may have been faster, and labels with its network already.
+                if networks is None or not self._load(networks):
+                    self._network = self._hash_network()
+            kept = None if networks is None else _read_record(networks)
+            if networks is not None and (kept is None or kept["network"] != self._network):
+                forget()
+                # A frozen encoder is where it came from.
+                self._save(networks, with_encoder=self.mode == "finetune")
         if self.folder is not None and self.unsaved:
             self._save(self.folder)
 
@@ -221,10 +220,16 @@ class EncoderTeacher(Teacher):
             }
             (temporary / TEACHER_FILE).write_text(json.dumps(record), "utf-8")
 
-    def _load(self, folder: Path) -> None:
+    def _load(self, folder: Path) -> bool:
+        """Take this teacher from the folder, if it holds it."""
+        record = _read_record(folder)
+        if record is None or record["key"] != self.key:
+            return False
         if self.mode == "finetune":
             self.encoder = _load_encoder(str(folder))[1].to(self.device)
         self.head.load_state_dict(self._load_head(folder))
+        self._network = record["network"]
+        return True
 
     @staticmethod
     def _load_head(folder: Path) -> dict[str, Tensor]:
@@ -236,7 +241,7 @@ class EncoderTeacher(Teacher):
         """(B, hidden size): the mean over the tokens that are not padding."""
         states: Tensor = self.encoder(**tokens).last_hidden_state  # (B, T, hidden size)
         mask = tokens["attention_mask"][..., None].to(states.dtype)
-        return (states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)  # a text may be empty
+        return (states * mask).sum(dim=1) / mask.sum(dim=1)
 
     def _batch(self, token_ids: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         shape = len(token_ids), max(1, *map(len, token_ids))
@@ -244,7 +249,7 @@ class EncoderTeacher(Teacher):
         mask = np.zeros(shape, np.int64)
         for row, ids in enumerate(token_ids):
             padded[row, : len(ids)] = ids
-            mask[row, : len(ids)] = 1
+            mask[row, : max(1, len(ids))] = 1  # an empty text is a padding token
         return {"input_ids": self._sent(padded), "attention_mask": self._sent(mask)}
 
     def _sent(self, values: NDArray[Any]) -> Tensor:
