@@ -1,9 +1,10 @@
 """Several classifiers on one test set: trained, scored, timed and ranked.
 
-The candidates are our networks with the default settings, the n-gram models, and fastText and
-SetFit where they are installed. The ranking marks what the test set cannot tell from the best. It
-is shown as a table, in Markdown and as a plot. Timed calls are interleaved, so that other load on
-the machine slows all candidates alike.
+The candidates are our networks with the default settings, linear models on n-grams, and fastText,
+SetFit and model2vec where they are installed; given a pretrained encoder, also a linear model on
+its vectors and the network distilled from that. The ranking marks what the test set cannot tell
+from the best. It is shown as a table, in Markdown and as a plot. Timed calls are interleaved, so
+that other load on the machine slows all candidates alike.
 """
 
 import importlib.util
@@ -16,13 +17,17 @@ import timeit
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.svm import LinearSVC
 
 from dcnn import artifact as model_folder
 from dcnn.config import DEFAULT, MODEL_KINDS, Config, NBoWConfig
@@ -34,7 +39,10 @@ from dcnn.metrics import evaluate
 from dcnn.plots import GREEN, RED, draw_svg
 from dcnn.predictor import Predictor
 from dcnn.text.tokenizer import Tokenizer
+from dcnn.training import distillation
+from dcnn.training.encoders import choose_teacher
 from dcnn.training.fit import RunOptions, fit
+from dcnn.training.teachers import Teacher
 
 Probabilities = NDArray[Any]  # (texts, classes)
 
@@ -50,6 +58,8 @@ FASTTEXT_SETTINGS |= {"minCount": 1, "thread": 10, "verbose": 0}
 FASTTEXT = "fasttext-numpy2-wheel"  # `fasttext` and `fasttext-wheel` fail with numpy 2
 SETFIT_BASE = "sentence-transformers/paraphrase-MiniLM-L6-v2"
 SETFIT_EXAMPLES = 16  # per class: SetFit is meant for few examples
+SETFIT_ITERATIONS = 20  # pairs of each kind per example, as in its paper
+SETFIT_STEPS = 1600  # about as many at most: batches of 16 pairs, of more pairs of 64 or 256
 _LABEL = "__label__"
 
 
@@ -72,11 +82,18 @@ class ComparisonData:
     train: LabelledTexts
     dev: LabelledTexts | None
     test: LabelledTexts
+    unlabelled: Sequence[str] = ()  # for a teacher to label
 
     @property
     def classes(self) -> list[str]:
         """The labels, by class number."""
         return [str(label) for label in self.train.classes]
+
+    def split(self, config: Config) -> tuple[LabelledTexts, LabelledTexts]:
+        """Train and dev as `dcnn train` would: the same for the same seed."""
+        if self.dev is not None:
+            return self.train, self.dev
+        return hold_out(self.train, config.training.dev_fraction, config.training.seed)
 
 
 @dataclass(frozen=True)
@@ -99,26 +116,53 @@ class Candidate:
     fit: Fit  # with a seed; its files go to a folder that it makes
     seeded: bool = True  # whether another seed gives another model
     install: str = ""  # the command that installs it, where it is not part of ``dcnn[train]``
+    modules: tuple[str, ...] = ()  # that must be installed
+    needs_teacher: bool = False  # whether it starts from a pretrained encoder
 
     @property
     def is_installed(self) -> bool:
         """Whether it can be trained here."""
-        return not self.install or importlib.util.find_spec(self.name) is not None
+        return all(importlib.util.find_spec(module) is not None for module in self.modules)
 
 
-def all_candidates() -> dict[str, Candidate]:
-    """All that can be compared, installed or not, by name."""
+def all_candidates(teacher: str = "", setfit_base: str = SETFIT_BASE) -> dict[str, Candidate]:
+    """All that can be compared, installed or not, by name.
+
+    Args:
+        teacher: a pretrained encoder, by folder or name, of those that need one.
+        setfit_base: the encoder that SetFit fine-tunes.
+    """
     found = [
         Candidate(kind, "default settings, stopped by dev", partial(_network, kind))
         for kind in MODEL_KINDS
     ]
     for name, model in NGRAM_MODELS.items():
         recipe = "unigrams" if model.longest == 1 else "uni- and bigrams"
-        found.append(Candidate(name, recipe, partial(_ngrams, name), seeded=False))
+        found.append(
+            Candidate(
+                name, recipe, partial(fit_pipeline, partial(ngram_classifier, name)), seeded=False
+            )
+        )
+    recipe = "TF-IDF of uni- and bigrams, logistic regression"
+    found.append(Candidate("tfidf-lr", recipe, partial(fit_pipeline, tfidf_lr), seeded=False))
+    recipe = "TF-IDF of 1 to 5 characters, linear SVM"
+    found.append(Candidate("char-svm", recipe, partial(fit_pipeline, char_svm), seeded=False))
     recipe, install = "bigrams, 25 epochs, as its tutorial", f"pip install {FASTTEXT}"
-    found.append(Candidate("fasttext", recipe, _fasttext, install=install))
-    recipe = f"{SETFIT_EXAMPLES} examples per class"
-    found.append(Candidate("setfit", recipe, _setfit, install="pip install setfit"))
+    found.append(Candidate("fasttext", recipe, _fasttext, True, install, ("fasttext",)))
+    recipe, install = f"{SETFIT_EXAMPLES} examples per class", "pip install setfit"
+    found.append(
+        Candidate("setfit", recipe, partial(_setfit, setfit_base), True, install, ("setfit",))
+    )
+    recipe, install = "distilled from the teacher", "pip install 'model2vec[distill,train]'"
+    modules = ("model2vec", "skeletoken", "datasets")
+    static = partial(_model2vec, teacher)
+    found.append(Candidate("model2vec", recipe, static, True, install, modules, True))
+    recipe, install = "frozen encoder, logistic regression", "pip install 'dcnn[distill]'"
+    head = partial(_teacher, teacher)
+    found.append(Candidate("teacher", recipe, head, True, install, ("transformers",), True))
+    recipe = "dcnn taught by the teacher"
+    student = partial(_distilled, teacher)
+    found.append(Candidate("distilled", recipe, student, True, install, ("transformers",), True))
     return {candidate.name: candidate for candidate in found}
 
 
@@ -141,18 +185,33 @@ def size_on_disk(path: Path) -> int:
 
 def _network(kind: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:
     config = DEFAULT.with_settings([f"model.kind={kind}"]).with_training(seed=seed)
-    # As `dcnn train` would: the same split for the same seed, hence the same model.
-    train_set, dev = data.train, data.dev
-    if dev is None:
-        train_set, dev = hold_out(train_set, config.training.dev_fraction, seed)
+    train_set, dev = data.split(config)
     artifact, _ = fit(train_set, dev, config, RunOptions(device="cpu"))
     model_folder.save(folder, artifact)
     return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 
 
-def _ngrams(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
-    model = ngram_classifier(name).fit(data.train.texts, data.train.targets)
-    certain = np.eye(len(data.classes))  # it predicts a class and no probabilities
+def tfidf_lr() -> Pipeline:
+    """Logistic regression on words and pairs of words."""
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    return make_pipeline(words, LogisticRegression(C=10.0, max_iter=1000))
+
+
+def char_svm() -> Pipeline:
+    """A linear SVM on characters inside words."""
+    characters = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 5), sublinear_tf=True)
+    return make_pipeline(characters, LinearSVC())
+
+
+def fit_pipeline(
+    make: Callable[[], Pipeline],
+    data: ComparisonData,
+    seed: int,  # noqa: ARG001
+    folder: Path,  # noqa: ARG001
+) -> Fitted:
+    """Train a model of scikit-learn on all of TRAIN."""
+    model = make().fit(data.train.texts, data.train.class_numbers)
+    certain = np.eye(len(data.classes))  # an SVM predicts a class and no probabilities
     # It has no file format of its own; people store such a model as a pickle.
     return Fitted(lambda texts: certain[model.predict(texts)], len(pickle.dumps(model)))
 
@@ -186,28 +245,117 @@ def _fasttext(data: ComparisonData, seed: int, folder: Path) -> Fitted:
     return Fitted(probabilities, size_on_disk(saved))
 
 
-def _setfit(data: ComparisonData, seed: int, folder: Path) -> Fitted:
+def _setfit(base: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:
+    by_class: dict[int, list[int]] = defaultdict(list)
+    for index, number in enumerate(data.train.class_numbers.tolist()):
+        by_class[number].append(index)
+    draw = random.Random(seed)  # noqa: S311
+    chosen = [
+        index
+        for _, examples in sorted(by_class.items())
+        for index in draw.sample(examples, min(SETFIT_EXAMPLES, len(examples)))
+    ]
+    return fit_setfit(base, data.train.select(chosen), seed, folder)
+
+
+def fit_setfit(
+    base: str,
+    train: LabelledTexts,
+    seed: int,
+    folder: Path,
+    device: str = "cpu",
+    iterations: int = SETFIT_ITERATIONS,
+) -> Fitted:
+    """Fine-tune SetFit on all of ``train``, in one epoch over its pairs."""
     from datasets import Dataset
     from setfit import SetFitModel, Trainer, TrainingArguments
 
-    by_class: dict[int, list[str]] = defaultdict(list)
-    for text, number in zip(data.train.texts, data.train.targets.tolist(), strict=True):
-        by_class[number].append(text)
-    draw = random.Random(seed)  # noqa: S311
-    chosen = [
-        {"text": text, "label": number}
-        for number, texts in sorted(by_class.items())
-        for text in draw.sample(texts, min(SETFIT_EXAMPLES, len(texts)))
-    ]
-    model = SetFitModel.from_pretrained(SETFIT_BASE)
-    arguments = TrainingArguments(batch_size=16, num_epochs=1, seed=seed, report_to="none")
-    Trainer(model=model, args=arguments, train_dataset=Dataset.from_list(chosen)).train()
+    pairs = 2 * iterations * len(train)
+    batch_size = next(size for size in (16, 64, 256) if size == 256 or pairs / size <= SETFIT_STEPS)
+    model = SetFitModel.from_pretrained(base, device=device)
+    arguments = TrainingArguments(
+        output_dir=str(folder),  # nothing is written there, as no step is saved
+        batch_size=batch_size,
+        num_epochs=1,
+        num_iterations=iterations,
+        # As many as an epoch has; without it all pairs are listed, 15 GB of 10,000 texts.
+        max_steps=-(-pairs // batch_size),
+        seed=seed,
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        show_progress_bar=False,
+    )
+    numbers = train.class_numbers.tolist()
+    examples = Dataset.from_dict({"text": list(train.texts), "label": numbers})
+    Trainer(model=model, args=arguments, train_dataset=examples).train()
     model.save_pretrained(str(folder))
 
     def probabilities(texts: Sequence[str]) -> Probabilities:
         return np.asarray(model.predict_proba(list(texts), as_numpy=True))
 
     return Fitted(probabilities, size_on_disk(folder))
+
+
+def _model2vec(encoder: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:
+    return fit_model2vec(static_model(encoder), data, seed, folder)
+
+
+@cache
+def static_model(encoder: str, device: str = "cpu") -> Any:
+    """model2vec's static vectors of an encoder, with its usual settings; it takes minutes."""
+    from model2vec.distill import distill
+
+    return distill(encoder, device=device)
+
+
+def fit_model2vec(
+    static: Any, data: ComparisonData, seed: int, folder: Path, device: str = "cpu"
+) -> Fitted:
+    """Train model2vec's own classifier; it holds out a tenth where there is no dev set."""
+    from model2vec.train import StaticModelForClassification
+
+    model = StaticModelForClassification.from_static_model(model=static)
+    dev: dict[str, Any] = {}
+    if data.dev is not None:
+        dev = {"X_val": list(data.dev.texts), "y_val": data.dev.class_numbers.tolist()}
+    numbers = data.train.class_numbers.tolist()
+    model.fit(list(data.train.texts), numbers, device=device, random_seed=seed, **dev)
+    saved = model.to_pipeline()
+    saved.save_pretrained(str(folder))
+    return Fitted(lambda texts: np.asarray(saved.predict_proba(list(texts))), size_on_disk(folder))
+
+
+def _teacher(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
+    train, dev = data.split(DEFAULT.with_training(seed=seed))
+    teacher = choose_teacher([name], train, dev, mode="frozen")
+    teacher.prepare()
+    return Fitted(lambda texts: np.concatenate(list(teacher.stream(texts))), teacher.bytes or 0)
+
+
+def _distilled(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:
+    config = DEFAULT.with_training(seed=seed)
+    train, dev = data.split(config)
+    teacher = choose_teacher([name], train, dev, mode="frozen")
+    return fit_student(teacher, replace(data, train=train, dev=dev), config, folder)
+
+
+def fit_student(teacher: Teacher, data: ComparisonData, config: Config, folder: Path) -> Fitted:
+    """Train a network on what ``teacher`` says, as `dcnn distill` does; dev must be given."""
+    assert data.dev is not None  # noqa: S101
+    answered = distillation.ask(
+        teacher,
+        data.train,
+        data.dev,
+        data.test,
+        data.unlabelled,
+        seed=config.training.seed,
+        cache=distillation.cache(),
+    )
+    artifact, _ = fit(answered.examples, data.dev, config, RunOptions(device="cpu"))
+    record = distillation.compare(artifact, answered, data.dev, data.test)
+    model_folder.save(folder, record.added_to(artifact))
+    return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 
 
 @dataclass(frozen=True)
@@ -357,7 +505,7 @@ def plot(ranking: Sequence[Score]) -> str:
         for one in ranking:
             time, mean = 1e6 * one.latency, 100 * one.accuracy.mean
             ends = [[mean - 100 * one.interval.low], [100 * one.interval.high - mean]]
-            color = GREEN if one.name in MODEL_KINDS else RED
+            color = GREEN if one.name in (*MODEL_KINDS, "distilled") else RED
             axes.errorbar(time, mean, yerr=ends, fmt="o", color=color, capsize=3, linewidth=1)
             axes.annotate(one.name, (time, mean), (6, 4), textcoords="offset points", fontsize=9)
         axes.set_xscale("log")

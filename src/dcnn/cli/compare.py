@@ -9,11 +9,20 @@ from typing import Annotated
 from typer import Option
 
 from dcnn.cli import console as cli
+from dcnn.cli.distill import read_unlabelled
 from dcnn.data.readers import TableOptions, read_examples
 from dcnn.errors import MissingExtraError, UserError, needs_extra
 from dcnn.files import make_folder, write_atomically
 
-_MODELS = "dcnn, max-tdnn, nbow, nb, binb, svm, maxent, fasttext, setfit"
+_MODELS = (
+    "dcnn, max-tdnn, nbow, nb, binb, svm, maxent, tfidf-lr, char-svm, fasttext, setfit, and with "
+    "--teacher model2vec, teacher, distilled"
+)
+_TEACHER = (
+    "A pretrained encoder, by folder or by name on the Hugging Face Hub: adds it under a logistic "
+    "regression, the network distilled from that, and model2vec."
+)
+_SETFIT_BASE = "The encoder that setfit fine-tunes, by folder or name."
 JSON, TABLE, PLOT = "comparison.json", "comparison.md", "comparison.svg"
 
 
@@ -24,6 +33,11 @@ def compare(
     models: Annotated[
         str | None, Option(help=f"Comma-separated: {_MODELS}; by default all that are installed.")
     ] = None,
+    teacher: Annotated[str | None, Option(metavar="ENCODER", help=_TEACHER)] = None,
+    unlabelled: Annotated[
+        list[Path] | None, Option(help=f"For the teacher to label. {cli.TEXT_FILES} Repeatable.")
+    ] = None,
+    setfit_base: Annotated[str | None, Option(metavar="ENCODER", help=_SETFIT_BASE)] = None,
     seeds: Annotated[int, Option(min=1, max=100, help="Runs of every model that has a seed.")] = 1,
     text_column: cli.TextColumn = None,
     label_column: cli.LabelColumn = None,
@@ -36,8 +50,9 @@ def compare(
 
     Each is trained with its usual settings. The table has accuracy and macro F1, training time,
     size on disk, time per text and texts per second. Models whose accuracy does not differ
-    significantly from the best one's are marked. Our networks hold out a part of TRAIN for early
-    stopping unless --dev is given; the others learn from all of TRAIN.
+    significantly from the best one's are marked. Our networks and the teacher hold out a part of
+    TRAIN for early stopping unless --dev is given; most others learn from all of TRAIN. Without
+    --unlabelled the teacher labels texts made of the words of TRAIN, which helps less.
     """
     console = cli.make_console(stderr=True)
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -45,10 +60,19 @@ def compare(
     with needs_extra("Comparing", "train"):
         from dcnn import compare as comparison
         from dcnn.experiments import results as provenance
-    known = comparison.all_candidates()
-    names = list(dict.fromkeys(cli.split_names("--models", models)) or known)
-    if any(name not in known for name in names):
+    if unlabelled and teacher is None:
+        raise UserError("--unlabelled needs a teacher that labels these texts; pass --teacher")
+    known = comparison.all_candidates(teacher or "", setfit_base or comparison.SETFIT_BASE)
+    chosen = list(dict.fromkeys(cli.split_names("--models", models)))
+    if any(name not in known for name in chosen):
         raise UserError(f"--models {models}: choose from {', '.join(known)}")
+    without = [name for name in known if known[name].needs_teacher and teacher is None]
+    if without and not chosen:
+        console.print(f"{', '.join(without)} are left out: pass --teacher to compare them")
+    for name in chosen:
+        if name in without:
+            raise UserError(f"--models {name} starts from a pretrained encoder; pass --teacher")
+    names = chosen or [name for name in known if name not in without]
     candidates = [known[name] for name in names if known[name].is_installed]
     left_out = [
         {
@@ -66,7 +90,8 @@ def compare(
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
     train, dev_set, test_set = read_examples(data, dev, test, columns)
     assert test_set is not None  # noqa: S101
-    compared = comparison.ComparisonData(train, dev_set, test_set)
+    texts = read_unlabelled(unlabelled or (), columns)
+    compared = comparison.ComparisonData(train, dev_set, test_set, texts)
     if out is not None:
         make_folder(out)
     with tempfile.TemporaryDirectory() if out is None else nullcontext(str(out)) as folder:
@@ -76,7 +101,8 @@ def compare(
     described = {
         "train": data.name,
         "test": test.name,
-        "examples": {"train": len(train.texts), "test": len(test_set.texts)},
+        "examples": {"train": len(train.texts), "test": len(test_set.texts)}
+        | ({"unlabelled": len(texts)} if texts else {}),
         "seeds": seeds,
         "models": [one.to_dict() for one in ranking],
         "left_out": left_out,

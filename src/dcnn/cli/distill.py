@@ -95,7 +95,7 @@ def distill(
     train_set, dev_set, test_set = read_split(
         data, dev, test, columns, run_config.training, multi_label=True
     )
-    texts = _read_unlabelled(unlabelled or (), replace(columns, label_columns=()))
+    texts = read_unlabelled(unlabelled or (), replace(columns, label_columns=()))
     cli.print_sizes(console, train_set, len(dev_set))
     if texts:
         console.print(f"{len(texts):,} unlabelled texts")
@@ -178,7 +178,7 @@ def _report_interrupt() -> Iterator[None]:
         ) from None
 
 
-def _read_unlabelled(files: Sequence[Path], columns: "readers.TableOptions") -> list[str]:
+def read_unlabelled(files: Sequence[Path], columns: "readers.TableOptions") -> list[str]:
     """The distinct texts of all files; each must have one."""
     from dcnn.data import readers
 
