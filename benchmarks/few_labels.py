@@ -1,0 +1,592 @@
+"""Few labels and much unlabelled text: a distilled network and what people would take instead.
+
+    python benchmarks/few_labels.py --teacher DIR --setfit-base DIR         # runs what is missing
+    python benchmarks/few_labels.py --teacher DIR --setfit-base DIR --time  # times one text
+    python benchmarks/few_labels.py --write docs/distillation.md            # renders the results
+
+DCNN_DATA names the folder of the corpora: ``trec/`` and ``extra/``, as ``small_corpora.py`` says.
+DIRs are encoders as ``transformers`` stores them. Of each training set 8, 32 or 128 texts per class
+(all of a class that has fewer) keep their labels, the same for all methods and, of a draw, the
+fewer among the more; the others are unlabelled. With all labels there is no other text, and the
+student learns from augmented texts; what has no seed then runs once, and SetFit, whose pairs would
+take hours, not at all. Nothing beyond the stated labels is used: networks, teacher and model2vec
+hold out some of them, and the student is selected on texts that the teacher labelled.
+
+Every method has a file in ``results/few-labels/`` with a line for each run. The teacher is frozen,
+so its vectors are computed once per corpus, into ``--cache``. With ``--device cuda`` they, SetFit
+and the students of augmented texts run on the GPU, in ``--gpu-workers`` processes, and all else on
+the CPU, in ``--workers`` processes of one thread each.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from itertools import cycle
+from multiprocessing import active_children, get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+import small_corpora
+from dcnn import artifact as model_folder
+from dcnn import compare
+from dcnn.compare import ComparisonData, Fitted, size_on_disk
+from dcnn.config import DEFAULT
+from dcnn.data.augment import augment
+from dcnn.data.corpora.trec import read_trec
+from dcnn.data.labels import LabelledTexts, number_labels
+from dcnn.data.split import hold_out
+from dcnn.experiments.tables import write_blocks
+from dcnn.files import file_sha256, write_atomically
+from dcnn.metrics import evaluate
+from dcnn.plots import BLUE, GREEN, GREY, RED, draw_svg
+from dcnn.predictor import Predictor
+from dcnn.training import distillation
+from dcnn.training.fit import RunOptions, fit
+from dcnn.training.teachers import Probabilities, Teacher
+from results import ROOT, make_parser, provenance, read_json, write_json
+
+RESULTS = ROOT / "results" / "few-labels"
+PICTURE = ROOT / "docs" / "pictures" / "few-labels.svg"
+SETS = ("banking77", "trec", "mr", "subj", "umsab-english", "umsab-spanish")
+LABELS = (8, 32, 128, "all")
+DRAWS = 5
+METHODS = {  # in the order of the tables, and as they show them
+    "distilled": "distilled DCNN",
+    "teacher": "its teacher",
+    "setfit": "SetFit, MiniLM",
+    "model2vec": "model2vec",
+    "tfidf-lr": "TF-IDF + LR",
+    "char-svm": "character SVM",
+    "dcnn": "DCNN",
+}
+UNSEEDED = ("teacher", "tfidf-lr", "char-svm")  # with all labels they run once
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0)  # C of the teacher's head, as in dcnn.training.encoders
+
+
+class Cell(NamedTuple):
+    """A run to make."""
+
+    method: str
+    corpus: str
+    labels: int | str  # per class, or all
+    draw: int
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the runs share."""
+
+    data: Path
+    cache: Path  # of the teacher's vectors and of model2vec's
+    teacher: str
+    setfit_base: str
+    device: str
+    weights_sha256: str  # of the teacher's file
+
+
+@cache
+def load(corpus: str, folder: Path) -> tuple[LabelledTexts, LabelledTexts]:
+    """Training and test set; a published dev set is part of the former."""
+    if corpus == "trec":
+        names = ("train_5500.label", "TREC_10.label")
+        train, test = (read_trec(folder / "trec" / name) for name in names)
+    else:
+        train, dev, test = small_corpora.load(corpus, folder / "extra")
+        if dev is not None:
+            texts, labels = [*train.texts, *dev.texts], [*train.labels, *dev.labels]
+            train = number_labels(texts, labels, source=corpus)
+    return train, test.with_classes(train.classes)
+
+
+def draw_labels(
+    train: LabelledTexts, labels: int | str, draw: int
+) -> tuple[LabelledTexts, list[str]]:
+    """The examples that keep their label, and the texts of the others."""
+    if labels == "all":
+        return train, []
+    order = np.random.default_rng(draw).permutation(len(train))
+    taken: dict[int, int] = defaultdict(int)
+    kept, others = [], []
+    for index in order.tolist():
+        number = int(train.class_numbers[index])
+        taken[number] += 1
+        (kept if taken[number] <= int(labels) else others).append(index)
+    return train.select(sorted(kept)), [train.texts[index] for index in sorted(others)]
+
+
+class Vectors:
+    """Unit vectors of texts, from files of the cache."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self._blocks = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in names]
+        self._places: dict[str, tuple[int, int]] = {}
+        for block, name in enumerate(names):
+            texts = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+            for row, text in enumerate(texts):
+                self._places.setdefault(text, (block, row))
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(N, hidden size)."""
+        rows = [self._blocks[block][row] for block, row in map(self._places.__getitem__, texts)]
+        return np.array(rows, np.float32)
+
+
+class FrozenTeacher(Teacher):
+    """As ``EncoderTeacher`` in its mode ``frozen``, on vectors that were computed before."""
+
+    name = "frozen encoder"
+
+    def __init__(self, vectors: Vectors, train: LabelledTexts, dev: LabelledTexts | None) -> None:
+        self._vectors, best = vectors, np.inf
+        inputs = vectors(train.texts)
+        for strength in STRENGTHS if dev is not None else (10.0,):
+            head = LogisticRegression(C=strength, max_iter=2000).fit(inputs, train.class_numbers)
+            loss = 0.0
+            if dev is not None:
+                found = head.predict_proba(vectors(dev.texts))[np.arange(len(dev)), dev.targets]
+                loss = -np.log(np.clip(found, 1e-7, None)).mean()
+            if loss < best:
+                best, self._head = loss, head
+
+    def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
+        """All at once."""
+        yield self._head.predict_proba(self._vectors(texts)).astype(np.float32)
+
+
+def embed(options: Options, name: str, texts: Sequence[str], encoder: Any) -> None:
+    """Compute the vectors of ``texts``, unless the cache has them."""
+    path = options.cache / f"{name}.npy"
+    if path.exists():
+        return
+    started, texts = time.monotonic(), list(dict.fromkeys(texts))
+    found = encoder().embed(texts)
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    with write_atomically(path.with_suffix(".json")) as stream:
+        stream.write(json.dumps(texts).encode())
+    with write_atomically(path) as stream:
+        np.save(stream, found)
+    print(f"{name}: {len(texts):,} vectors in {time.monotonic() - started:.1f} s", flush=True)
+
+
+def fit_method(cell: Cell, data: ComparisonData, options: Options, folder: Path) -> Fitted:
+    """Train a method on the labels of a cell."""
+    match cell.method:
+        case "setfit":
+            base, device = options.setfit_base, options.device
+            return compare.fit_setfit(base, data.train, cell.draw, folder, device)
+        case "model2vec":
+            from model2vec import StaticModel
+
+            static = StaticModel.from_pretrained(options.cache / "model2vec")
+            return compare.fit_model2vec(static, data, cell.draw, folder)
+        case "teacher":
+            teacher, _ = teach(cell, data, options)
+            return Fitted(lambda texts: next(teacher.stream(texts)), size_on_disk_of(options))
+        case "distilled":
+            return fit_student(cell, data, options, folder)
+    return compare.all_candidates()[cell.method].fit(data, cell.draw, folder)
+
+
+def teach(
+    cell: Cell, data: ComparisonData, options: Options
+) -> tuple[FrozenTeacher, ComparisonData]:
+    """The teacher, and the data of its student with a dev set.
+
+    With all labels a tenth of them is dev, of every draw the same, so that one teacher and its
+    augmented texts serve all draws. Few labels are too few to select on: all of them train the
+    teacher, and a tenth of the unlabelled texts, which it labels, is dev.
+    """
+    if cell.labels == "all":
+        train, dev = hold_out(data.train, DEFAULT.training.dev_fraction, 0)
+        vectors = Vectors(options.cache, [cell.corpus, f"{cell.corpus}-augmented"])
+        return FrozenTeacher(vectors, train, dev), replace(data, train=train, dev=dev)
+    teacher = FrozenTeacher(Vectors(options.cache, [cell.corpus]), data.train, None)
+    pool = np.random.default_rng((cell.draw, 1)).permutation(list(dict.fromkeys(data.unlabelled)))
+    held_out = pool[: round(DEFAULT.training.dev_fraction * len(pool))].tolist()
+    targets = next(teacher.stream(held_out)).argmax(axis=1)
+    dev = replace(data.train, texts=held_out, targets=targets, places=None)
+    return teacher, replace(data, dev=dev, unlabelled=pool[len(held_out) :].tolist())
+
+
+def augmented_texts(corpus: str, options: Options) -> list[str]:
+    """What ``distillation.ask`` makes of all labelled texts but those of dev."""
+    train, _ = hold_out(load(corpus, options.data)[0], DEFAULT.training.dev_fraction, 0)
+    return augment(train.texts, distillation.COPIES, 0)
+
+
+def fit_student(cell: Cell, data: ComparisonData, options: Options, folder: Path) -> Fitted:
+    """Train the network on what its teacher says, as `dcnn distill` does."""
+    teacher, data = teach(cell, data, options)
+    answered = distillation.ask(teacher, data.train, data.dev, data.test, data.unlabelled)
+    config = DEFAULT.with_training(seed=cell.draw)
+    device = options.device if cell.labels == "all" else "cpu"
+    artifact, _ = fit(answered.examples, data.dev, config, RunOptions(device=device))
+    model_folder.save(folder, artifact)
+    return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
+
+
+def size_on_disk_of(options: Options) -> int:
+    """Bytes of the teacher's weights and tokenizer; those of its head are a few thousand."""
+    names = ("model.safetensors", "tokenizer.json", "config.json")
+    return sum((Path(options.teacher) / name).stat().st_size for name in names)
+
+
+def run_cell(cell: Cell, options: Options) -> dict[str, object]:
+    """Train and evaluate, in a process of the pool."""
+    import torch
+
+    torch.set_num_threads(1)
+    train, test = load(cell.corpus, options.data)
+    labelled, pool = draw_labels(train, cell.labels, cell.draw)
+    data = ComparisonData(labelled, None, test, pool)
+    with TemporaryDirectory() as folder:
+        started = time.monotonic()
+        fitted = fit_method(cell, data, options, Path(folder) / "model")
+        seconds = time.monotonic() - started
+        scores = evaluate(test.targets, fitted.probabilities(list(test.texts)), data.classes)
+    return {
+        **cell._asdict(),
+        "accuracy": round(scores.accuracy, 5),
+        "macro_f1": round(scores.macro_f1, 5),
+        "examples": {"labelled": len(labelled), "unlabelled": len(pool), "test": len(test)},
+        "train_seconds": round(seconds, 1),
+        "bytes": fitted.size,
+    }
+
+
+def on_gpu(cell: Cell, options: Options) -> bool:
+    """Whether a run waits for the GPU."""
+    augmented = cell.method == "distilled" and cell.labels == "all"
+    return options.device == "cuda" and (cell.method == "setfit" or augmented)
+
+
+def cells_of(
+    methods: Sequence[str], corpora: Sequence[str], labels: Sequence[int | str], draws: int
+) -> list[Cell]:
+    """All runs, in the order in which they start: a draw is complete before the next one."""
+    return [
+        Cell(method, corpus, number, draw)
+        for draw in range(draws)
+        for number in sorted(labels, key=LABELS.index, reverse=True)  # the longest first
+        for corpus in corpora
+        for method in methods
+        if not (number == "all" and (method == "setfit" or (draw and method in UNSEEDED)))
+    ]
+
+
+def read_runs(folder: Path) -> list[dict[str, Any]]:
+    """All runs so far."""
+    paths = sorted(folder.glob("*.jsonl"))
+    return [json.loads(line) for path in paths for line in path.open(encoding="utf-8")]
+
+
+def missing(cells: Sequence[Cell], folder: Path) -> list[Cell]:
+    """The runs that no line of ``folder`` has."""
+    done = {Cell(*(run[name] for name in Cell._fields)) for run in read_runs(folder)}
+    return [cell for cell in cells if cell not in done]
+
+
+def describe(options: Options) -> dict[str, Any]:
+    """What every line of the results says of where it was made."""
+    libraries = {}
+    for name in ("transformers", "sentence-transformers", "setfit", "model2vec"):
+        with suppress(PackageNotFoundError):
+            libraries[name] = version(name)
+    found = provenance(options.device)
+    teacher = {"name": Path(options.teacher).name, "weights_sha256": options.weights_sha256}
+    return found | {"versions": found["versions"] | libraries, "teacher": teacher}
+
+
+def prepare(cells: Sequence[Cell], options: Options) -> Iterator[list[Cell]]:
+    """Compute what runs share, and yield them as soon as they can start."""
+    of_vectors = [cell for cell in cells if cell.method in ("distilled", "teacher")]
+    static = [cell for cell in cells if cell.method == "model2vec"]
+    yield [cell for cell in cells if cell not in of_vectors and cell not in static]
+    encoder = cache(partial(make_encoder, options))
+    for corpus in dict.fromkeys(cell.corpus for cell in of_vectors):
+        train, test = load(corpus, options.data)
+        embed(options, corpus, [*train.texts, *test.texts], encoder)
+    yield [cell for cell in of_vectors if cell.labels != "all"]
+    of_all = [cell for cell in of_vectors if cell.labels == "all"]
+    if static and not (options.cache / "model2vec").exists():
+        model = compare.static_model(options.teacher, options.device)
+        model.save_pretrained(options.cache / "model2vec")
+        print("model2vec: the teacher's static vectors are ready", flush=True)
+    yield static
+    for corpus in dict.fromkeys(cell.corpus for cell in of_all):
+        embed(options, f"{corpus}-augmented", augmented_texts(corpus, options), encoder)
+        yield [cell for cell in of_all if cell.corpus == corpus]
+
+
+def make_encoder(options: Options) -> Any:
+    """The teacher's encoder."""
+    from dcnn.training.encoders import EncoderTeacher
+
+    any_texts = number_labels(["a", "b"], ["a", "b"])
+    teacher = EncoderTeacher(options.teacher, any_texts, None, mode="frozen", device=options.device)
+    teacher.prepare()  # loads it; its head is not used
+    return teacher
+
+
+def start_worker() -> None:
+    """Set up a process of the pool, which has one core."""
+    import logging
+
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    logging.disable(logging.INFO)
+
+
+def run_all(
+    cells: Sequence[Cell], options: Options, out: Path, workers: Sequence[int], minutes: float
+) -> bool:
+    """Make the runs, in ``workers`` processes for the CPU and for the GPU; whether all succeeded.
+
+    A line is written as soon as its run is done, and after ``minutes`` the others are given up.
+    """
+    ends, record = time.monotonic() + 60 * minutes, describe(options)
+    os.environ |= dict.fromkeys(THREADS, "1")  # of the processes that start from here
+    pools = [ProcessPoolExecutor(n, get_context("spawn"), start_worker) for n in workers]
+    lock, futures, failed = Lock(), [], []
+
+    def finish(cell: Cell, done: "Future[dict[str, Any]]") -> None:
+        if done.cancelled():
+            return
+        name = " ".join(map(str, cell))
+        if error := done.exception():
+            failed.append(cell)
+            print(f"{name} FAILED: {error!r}", flush=True)
+            return
+        run = done.result()
+        with lock, (out / f"{cell.method}.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(run | record) + "\n")
+        print(f"{name}: {100 * run['accuracy']:.2f} % in {run['train_seconds']} s", flush=True)
+
+    for group in prepare(cells, options):
+        for cell in group:
+            future = pools[on_gpu(cell, options)].submit(run_cell, cell, options)
+            future.add_done_callback(partial(finish, cell))
+            futures.append(future)
+    _, unfinished = wait(futures, max(0.0, ends - time.monotonic()))
+    for pool in pools:
+        pool.shutdown(wait=False, cancel_futures=True)
+    if unfinished:
+        print(f"{len(unfinished)} runs were stopped; the same command makes them", flush=True)
+        for process in active_children():
+            process.kill()
+    return not failed
+
+
+def time_methods(corpus: str, options: Options, folder: Path) -> dict[str, float]:
+    """Median microseconds of each method for one text, one core, in interleaved rounds.
+
+    What a method learned does not change its time, so encoders are trained as little as possible.
+    The student is the network of ``dcnn`` with the vocabulary of all texts.
+    """
+    train, test = load(corpus, options.data)
+    data = ComparisonData(train, None, test)
+    few = ComparisonData(draw_labels(train, 8, 0)[0], None, test)
+    config = DEFAULT.with_training(epochs=1)
+    network, _ = fit(*hold_out(train, 0.1, 0), config, RunOptions(device="cpu"))
+    encoder = make_encoder(options)
+    pairs = draw_labels(train, 2, 0)[0]
+    cell = Cell("model2vec", corpus, 8, 0)
+    calls = {
+        "dcnn": Predictor(network).probabilities,
+        "teacher": lambda texts: next(encoder.stream(texts)),
+        "setfit": compare.fit_setfit(
+            options.setfit_base, pairs, 0, folder / "setfit", iterations=1
+        ).probabilities,
+        "model2vec": fit_method(cell, few, options, folder / "model2vec").probabilities,
+    }
+    for name in ("tfidf-lr", "char-svm"):
+        calls[name] = compare.all_candidates()[name].fit(data, 0, folder / name).probabilities
+    one_text = {
+        name: partial(lambda call, texts: call([next(texts)]), call, cycle(test.texts))
+        for name, call in calls.items()
+    }
+    seconds = compare.time_interleaved(one_text, compare.ONE_ROUNDS, compare.ONE_CALLS)
+    return {name: round(1e6 * value, 1) for name, value in seconds.items()}
+
+
+def time_all(corpora: Sequence[str], options: Options, out: Path) -> None:
+    """Time the methods on each corpus, into ``time.json``."""
+    import torch
+
+    torch.set_num_threads(1)
+    start_worker()
+    found = {}
+    for corpus in corpora:
+        with TemporaryDirectory() as folder, threadpool_limits(1):
+            found[corpus] = time_methods(corpus, options, Path(folder))
+        print(corpus, found[corpus], flush=True)
+        write_json(out / "time.json", {"us_per_text": found, **describe(options)})
+
+
+class Report:
+    """The tables and the plot of the results."""
+
+    def __init__(self, folder: Path) -> None:
+        self._values: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+        for run in read_runs(folder):
+            self._values[run["method"], run["corpus"], run["labels"]].append(run)
+        timed = folder / "time.json"
+        self._times = read_json(timed)["us_per_text"] if timed.exists() else {}
+
+    def values(self, method: str, corpus: str, labels: int | str, key: str) -> list[float]:
+        """Of all draws."""
+        return [run[key] for run in self._values[method, corpus, labels]]
+
+    def mean(self, method: str, labels: int | str, key: str = "accuracy") -> float | None:
+        """Over the draws and then over the corpora, if none lacks a run."""
+        found = [self.values(method, corpus, labels, key) for corpus in SETS]
+        return float(np.mean([np.mean(one) for one in found])) if all(found) else None
+
+    def microseconds(self, method: str) -> float | None:
+        """For one text, the mean over the corpora that were timed."""
+        timed = "dcnn" if method == "distilled" else method
+        found = [times[timed] for times in self._times.values() if timed in times]
+        return float(np.mean(found)) if found else None
+
+    def by_method(self, key: str) -> str:
+        """A row per method: means over the corpora, and what it costs."""
+        columns = [[self.mean(method, labels, key) for method in METHODS] for labels in LABELS]
+        rows = [("", *(f"{n} per class" if n != "all" else "all labels" for n in LABELS))]
+        for place, title in enumerate(METHODS.values()):
+            rows.append((title, *(percent(column[place], column) for column in columns)))
+        if key == "accuracy":
+            rows[0] += ("time per text", "size")
+            for place, method in enumerate(METHODS, start=1):
+                time, size = self.microseconds(method), self.mean(method, 128, "bytes")
+                shown = "-" if time is None else f"{float(f'{time:.2g}'):,.0f} us"
+                rows[place] += (shown, "-" if size is None else f"{size / 1e6:,.1f} MB")
+        return markdown(rows)
+
+    def by_corpus(self) -> str:
+        """A row per corpus and number of labels: mean and deviation over the draws."""
+        rows = [("corpus", "labels per class", *METHODS.values())]
+        for corpus in SETS:
+            for labels in LABELS:
+                found = [self.values(method, corpus, labels, "accuracy") for method in METHODS]
+                means = [float(np.mean(one)) if one else None for one in found]
+                cells = [
+                    percent(mean, means) + (f" ± {100 * np.std(one, ddof=1):.1f}" * (len(one) > 1))
+                    for mean, one in zip(means, found, strict=True)
+                ]
+                rows.append((corpus, str(labels), *cells))
+        return markdown(rows)
+
+    def plot(self) -> str:
+        """Mean accuracy with 32 labels per class against time; a line from 8 to 128."""
+
+        def draw(axes: Any) -> None:
+            for method, title in METHODS.items():
+                time = self.microseconds(method)
+                low, middle, high = (self.mean(method, labels) for labels in (8, 32, 128))
+                if time is None or low is None or middle is None or high is None:
+                    continue
+                color = {"distilled": GREEN, "dcnn": BLUE, "teacher": GREY}.get(method, RED)
+                axes.vlines(time, 100 * low, 100 * high, color=color, linewidth=1, alpha=0.5)
+                axes.plot(time, 100 * middle, "o", color=color)
+                offset = (6, 3)
+                axes.annotate(title, (time, 100 * middle), offset, textcoords="offset points")
+            axes.set_xscale("log")
+            axes.margins(x=0.15)
+            axes.set(xlabel="one text on one core, microseconds", ylabel="test accuracy, %")
+
+        return draw_svg(draw, height=4.0)
+
+
+def percent(value: float | None, others: Sequence[float | None]) -> str:
+    """A cell; the best of its group is bold."""
+    if value is None:
+        return "-"
+    best = max(round(100 * other, 1) for other in others if other is not None)
+    shown = f"{100 * value:.1f}"
+    return f"**{shown}**" if round(100 * value, 1) == best else shown
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table whose first row is the head."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def render(page: Path, folder: Path) -> None:
+    """Write the tables into ``page`` and draw the plot."""
+    report = Report(folder)
+    blocks = {
+        "few-labels-mean": report.by_method("accuracy"),
+        "few-labels-f1": report.by_method("macro_f1"),
+        "few-labels-corpora": report.by_corpus(),
+    }
+    write_blocks([page], blocks)
+    with write_atomically(PICTURE) as stream:
+        stream.write(report.plot().encode() + b"\n")
+
+
+def parse() -> argparse.Namespace:
+    """The options of the command line."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
+    parser.add_argument("--labels", nargs="+", default=list(map(str, LABELS)))
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--teacher", help="the folder of an encoder")
+    parser.add_argument("--setfit-base", help="the folder of the encoder that SetFit fine-tunes")
+    parser.add_argument("--cache", type=Path, default=ROOT / "build" / "few-labels")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the folder of the results")
+    parser.add_argument("--workers", type=int, default=1, help="processes on the CPU")
+    parser.add_argument("--gpu-workers", type=int, default=1, help="processes that share the GPU")
+    parser.add_argument("--minutes", type=float, default=24 * 60, help="after them it stops")
+    parser.add_argument("--time", action="store_true", help="time the methods")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="render the tables into it")
+    found = parser.parse_args()
+    if found.write is None and not (found.teacher and found.setfit_base):
+        parser.error("give --teacher DIR and --setfit-base DIR to run, or --write PAGE to render")
+    if found.write is None and "DCNN_DATA" not in os.environ:
+        parser.error("DCNN_DATA must name the folder of the corpora")
+    if unknown := set(found.labels) - set(map(str, LABELS)):
+        parser.error(f"--labels {min(unknown)}: choose from {', '.join(map(str, LABELS))}")
+    return found
+
+
+def main() -> None:
+    """Run what is missing, time, or render."""
+    given = parse()
+    if given.write is not None:
+        render(given.write, given.out)
+        return
+    labels = [number for number in LABELS if str(number) in given.labels]
+    given.out.mkdir(parents=True, exist_ok=True)
+    cells = missing(cells_of(given.methods, given.sets, labels, given.draws), given.out)
+    weights = file_sha256(Path(given.teacher) / "model.safetensors")
+    folder = given.cache / weights[:16]  # vectors and static model of another teacher are others
+    folder.mkdir(parents=True, exist_ok=True)
+    data = Path(os.environ["DCNN_DATA"])
+    options = Options(data, folder, given.teacher, given.setfit_base, given.device, weights)
+    if given.time:
+        time_all(given.sets, options, given.out)
+    elif not run_all(cells, options, given.out, (given.workers, given.gpu_workers), given.minutes):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
