@@ -9,13 +9,14 @@ DIRs are encoders as ``transformers`` stores them. Of each training set 8, 32 or
 (all of a class that has fewer) keep their labels, the same for all methods and, of a draw, the
 fewer among the more; the others are unlabelled. With all labels there is no other text, and the
 student learns from augmented texts; what has no seed then runs once, and SetFit, whose pairs would
-take hours, not at all. Nothing beyond the stated labels is used: networks, teacher and model2vec
-hold out some of them, and the student is selected on texts that the teacher labelled.
+take hours, not at all. Nothing beyond the stated labels is used: the plain network and model2vec
+hold out some of them, and the student is selected on unlabelled texts that the teacher labelled. It
+also learns from texts made of all these texts, so many that it has 30,000.
 
 Every method has a file in ``results/few-labels/`` with a line for each run. The teacher is frozen,
 so its vectors are computed once per corpus, into ``--cache``. With ``--device cuda`` they, SetFit
-and the students of augmented texts run on the GPU, in ``--gpu-workers`` processes, and all else on
-the CPU, in ``--workers`` processes of one thread each.
+in ``--gpu-workers`` processes and the students of all labels run on the GPU, and all else on the
+CPU, in ``--workers`` processes of one thread each.
 """
 
 import argparse
@@ -77,6 +78,7 @@ METHODS = {  # in the order of the tables, and as they show them
 }
 UNSEEDED = ("teacher", "tfidf-lr", "char-svm")  # with all labels they run once
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+STUDENT_TEXTS = 30_000  # of few labels: unlabelled text is augmented until there are so many
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0)  # C of the teacher's head, as in dcnn.training.encoders
 
 
@@ -217,16 +219,25 @@ def teach(
         train, dev = hold_out(data.train, DEFAULT.training.dev_fraction, 0)
         vectors = Vectors(options.cache, [cell.corpus, f"{cell.corpus}-augmented"])
         return FrozenTeacher(vectors, train, dev), replace(data, train=train, dev=dev)
-    teacher = FrozenTeacher(Vectors(options.cache, [cell.corpus]), data.train, None)
+    names = [cell.corpus, f"{cell.corpus}-more"]
+    teacher = FrozenTeacher(Vectors(options.cache, names), data.train, None)
     pool = np.random.default_rng((cell.draw, 1)).permutation(list(dict.fromkeys(data.unlabelled)))
     held_out = pool[: round(DEFAULT.training.dev_fraction * len(pool))].tolist()
     targets = next(teacher.stream(held_out)).argmax(axis=1)
     dev = replace(data.train, texts=held_out, targets=targets, places=None)
-    return teacher, replace(data, dev=dev, unlabelled=pool[len(held_out) :].tolist())
+    unlabelled = [*pool[len(held_out) :].tolist(), *more_texts(cell.corpus, options)]
+    return teacher, replace(data, dev=dev, unlabelled=unlabelled)
+
+
+@cache
+def more_texts(corpus: str, options: Options) -> list[str]:
+    """Texts made of those of the training set, whose labels are not used."""
+    texts = load(corpus, options.data)[0].texts
+    return augment(texts, max(1, min(distillation.COPIES, STUDENT_TEXTS // len(texts) - 1)), 0)
 
 
 def augmented_texts(corpus: str, options: Options) -> list[str]:
-    """What ``distillation.ask`` makes of all labelled texts but those of dev."""
+    """What ``pseudo_label`` makes of all labelled texts but those of dev."""
     train, _ = hold_out(load(corpus, options.data)[0], DEFAULT.training.dev_fraction, 0)
     return augment(train.texts, distillation.COPIES, 0)
 
@@ -234,10 +245,10 @@ def augmented_texts(corpus: str, options: Options) -> list[str]:
 def fit_student(cell: Cell, data: ComparisonData, options: Options, folder: Path) -> Fitted:
     """Train the network on what its teacher says, as `dcnn distill` does."""
     teacher, data = teach(cell, data, options)
-    answered = distillation.ask(teacher, data.train, data.dev, data.test, data.unlabelled)
+    labels = distillation.pseudo_label(teacher, data.train, data.dev, data.test, data.unlabelled)
     config = DEFAULT.with_training(seed=cell.draw)
     device = options.device if cell.labels == "all" else "cpu"
-    artifact, _ = fit(answered.examples, data.dev, config, RunOptions(device=device))
+    artifact, _ = fit(labels.examples, data.dev, config, RunOptions(device=device))
     model_folder.save(folder, artifact)
     return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 
@@ -271,10 +282,13 @@ def run_cell(cell: Cell, options: Options) -> dict[str, object]:
     }
 
 
-def on_gpu(cell: Cell, options: Options) -> bool:
-    """Whether a run waits for the GPU."""
-    augmented = cell.method == "distilled" and cell.labels == "all"
-    return options.device == "cuda" and (cell.method == "setfit" or augmented)
+def pool_of(cell: Cell, options: Options) -> int:
+    """Which processes make a run: of the CPU, of SetFit or of the students on the GPU."""
+    if options.device == "cuda" and cell.method == "setfit":
+        return 1
+    if options.device == "cuda" and cell.method == "distilled" and cell.labels == "all":
+        return 2
+    return 0
 
 
 def cells_of(
@@ -323,6 +337,7 @@ def prepare(cells: Sequence[Cell], options: Options) -> Iterator[list[Cell]]:
     for corpus in dict.fromkeys(cell.corpus for cell in of_vectors):
         train, test = load(corpus, options.data)
         embed(options, corpus, [*train.texts, *test.texts], encoder)
+        embed(options, f"{corpus}-more", more_texts(corpus, options), encoder)
     yield [cell for cell in of_vectors if cell.labels != "all"]
     of_all = [cell for cell in of_vectors if cell.labels == "all"]
     if static and not (options.cache / "model2vec").exists():
@@ -356,7 +371,7 @@ def start_worker() -> None:
 def run_all(
     cells: Sequence[Cell], options: Options, out: Path, workers: Sequence[int], minutes: float
 ) -> bool:
-    """Make the runs, in ``workers`` processes for the CPU and for the GPU; whether all succeeded.
+    """Make the runs, in so many ``workers`` of each pool; whether all succeeded.
 
     A line is written as soon as its run is done, and after ``minutes`` the others are given up.
     """
@@ -380,7 +395,7 @@ def run_all(
 
     for group in prepare(cells, options):
         for cell in group:
-            future = pools[on_gpu(cell, options)].submit(run_cell, cell, options)
+            future = pools[pool_of(cell, options)].submit(run_cell, cell, options)
             future.add_done_callback(partial(finish, cell))
             futures.append(future)
     _, unfinished = wait(futures, max(0.0, ends - time.monotonic()))
@@ -584,7 +599,9 @@ def main() -> None:
     options = Options(data, folder, given.teacher, given.setfit_base, given.device, weights)
     if given.time:
         time_all(given.sets, options, given.out)
-    elif not run_all(cells, options, given.out, (given.workers, given.gpu_workers), given.minutes):
+    elif not run_all(
+        cells, options, given.out, (given.workers, given.gpu_workers, 2), given.minutes
+    ):
         sys.exit(1)
 
 

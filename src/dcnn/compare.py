@@ -8,6 +8,7 @@ that other load on the machine slows all candidates alike.
 """
 
 import importlib.util
+import io
 import logging
 import pickle
 import random
@@ -16,6 +17,7 @@ import time
 import timeit
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import cycle
@@ -288,8 +290,9 @@ def fit_setfit(
     )
     numbers = train.class_numbers.tolist()
     examples = Dataset.from_dict({"text": list(train.texts), "label": numbers})
-    Trainer(model=model, args=arguments, train_dataset=examples).train()
-    model.save_pretrained(str(folder))
+    with redirect_stderr(io.StringIO()):  # progress bars, which its arguments do not switch off
+        Trainer(model=model, args=arguments, train_dataset=examples).train()
+        model.save_pretrained(str(folder))
 
     def probabilities(texts: Sequence[str]) -> Probabilities:
         return np.asarray(model.predict_proba(list(texts), as_numpy=True))
@@ -343,7 +346,7 @@ def _distilled(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitt
 def fit_student(teacher: Teacher, data: ComparisonData, config: Config, folder: Path) -> Fitted:
     """Train a network on what ``teacher`` says, as `dcnn distill` does; dev must be given."""
     assert data.dev is not None  # noqa: S101
-    answered = distillation.ask(
+    labels = distillation.pseudo_label(
         teacher,
         data.train,
         data.dev,
@@ -352,8 +355,8 @@ def fit_student(teacher: Teacher, data: ComparisonData, config: Config, folder: 
         seed=config.training.seed,
         cache=distillation.cache(),
     )
-    artifact, _ = fit(answered.examples, data.dev, config, RunOptions(device="cpu"))
-    record = distillation.compare(artifact, answered, data.dev, data.test)
+    artifact, _ = fit(labels.examples, data.dev, config, RunOptions(device="cpu"))
+    record = distillation.compare(artifact, labels, data.dev, data.test)
     model_folder.save(folder, record.added_to(artifact))
     return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 

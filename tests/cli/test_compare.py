@@ -9,11 +9,13 @@ import xml.etree.ElementTree as ET
 import jsonschema
 import pytest
 
+from dcnn.artifact import load
 from dcnn.cli.compare import JSON, TABLE, compare
 from dcnn.cli.evaluate import evaluate
 from dcnn.compare import all_candidates
 from dcnn.data.corpora.opinions import read_opinions
 from dcnn.errors import UserError
+from tiny_encoder import save_encoder
 
 NUMBER = {"type": "number", "minimum": 0}
 SHARE = NUMBER | {"maximum": 1}
@@ -148,6 +150,39 @@ def test_fasttext_is_compared(corpus, capsys):
     rows = json.loads(capsys.readouterr().out)["models"]
     assert {row["model"] for row in rows} == {"fasttext", "nb"}
     assert all(row["accuracy"]["mean"] > 0.3 for row in rows)
+
+
+def test_a_character_svm_and_tfidf_are_compared(corpus, capsys):
+    run_compare(corpus, models="char-svm,tfidf-lr", as_json=True)
+    rows = json.loads(capsys.readouterr().out)["models"]
+    assert {row["model"] for row in rows} == {"char-svm", "tfidf-lr"}
+    assert all(row["accuracy"]["mean"] > 0.4 and row["accuracy"]["runs"] == 1 for row in rows)
+
+
+def test_what_starts_from_an_encoder_needs_a_teacher(corpus, capsys):
+    with pytest.raises(UserError, match=r"--models distilled starts from .*; pass --teacher"):
+        run_compare(corpus, models="nb,distilled")
+    with pytest.raises(UserError, match=r"--unlabelled needs a teacher .*; pass --teacher"):
+        run_compare(corpus, unlabelled=[corpus / "dev.csv"])
+
+
+def test_a_teacher_and_its_student_are_compared(corpus, capsys, monkeypatch):
+    monkeypatch.setenv("DCNN_CACHE", str(corpus / "cache"))
+    out, tiny_encoder = corpus / "comparison", corpus / "encoder"
+    save_encoder(tiny_encoder, " ".join(one.text for one in CORPUS["train"]).split())
+    run_compare(
+        corpus, models="teacher,distilled,nb", teacher=str(tiny_encoder), as_json=True,
+        unlabelled=[corpus / "dev.csv"], out=out,
+    )  # fmt: skip
+    printed = json.loads(capsys.readouterr().out)
+    jsonschema.validate(printed, SCHEMA)
+    found = {row["model"]: row for row in printed["models"]}
+    assert set(found) == {"teacher", "distilled", "nb"}
+    assert printed["examples"]["unlabelled"] == 150
+    record = load(out / "distilled-seed0").metadata["distillation"]
+    assert record["unlabelled"] + record["excluded"] <= 150
+    assert record["test"]["teacher"] == pytest.approx(found["teacher"]["accuracy"]["mean"])
+    assert record["test"]["student"] == pytest.approx(found["distilled"]["accuracy"]["mean"])
 
 
 @pytest.mark.parametrize(
