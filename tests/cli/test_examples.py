@@ -95,7 +95,7 @@ def test_multi_label_dev_or_test_files_are_refused_before_the_encoding(tmp_path,
 def test_a_multi_label_corpus_is_refused_on_disk(tmp_path):
     train = tmp_path / "train.jsonl"
     train.write_text(MULTI)
-    with pytest.raises(DataError, match="a corpus on disk has one; train in memory"):
+    with pytest.raises(DataError, match="a corpus on disk has one label per row; train in memory"):
         read(train, train, None)
 
 

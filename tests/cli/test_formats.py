@@ -204,7 +204,9 @@ def test_all_is_well_without_bad_shards(tmp_path: Path, model: Path, shards: Pat
 def test_mistakes_about_columns_and_shards(
     tmp_path: Path, model: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match=r"--json writes lines, and --output .*o\.parquet names"):
+    with pytest.raises(
+        UserError, match=r"--json writes JSON Lines, and --output .*o\.parquet names"
+    ):
         predict(model, ["a"], None, tmp_path / "o.parquet", as_json=True)
     with pytest.raises(UserError, match="would be one of the files of --input"):
         predict(model, [], shards, shards / "out.parquet")

@@ -1,7 +1,9 @@
+import csv
 import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from pyarrow import parquet
@@ -215,3 +217,68 @@ def test_a_text_without_a_label_has_an_empty_field_or_null(tmp_path, model, caps
     predict(folder, texts, output=tmp_path / "o.parquet", abstain_below=limit)
     labels = parquet.read_table(tmp_path / "o.parquet").column("label").to_pylist()
     assert labels == [line[0] or None for line in found]
+
+
+ODD = ['say "no", or\r\nnot', "a\ttab", "plain", ""]
+
+
+@pytest.mark.parametrize("top", [1, 2])
+def test_the_suffix_of_the_output_names_its_format(dcnn, model, tmp_path, top):
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in ODD))
+    names = [f"o.{suffix}" for suffix in ("tsv", "txt", "csv", "jsonl", "JSON", "parquet")]
+    for name in names:
+        done = dcnn("predict", model, "--input", "in.jsonl", "--output", name, "--top", top)
+        assert done.code == 0, done.err
+    with (tmp_path / "o.csv").open(newline="", encoding="utf-8") as stream:
+        header, *rows = csv.reader(stream)
+    table = parquet.read_table(tmp_path / "o.parquet")
+    assert header == table.column_names
+    assert header[:-1] == ["label", "probability", "label_2", "probability_2"][: 2 * top]
+    assert [row[-1] for row in rows] == ODD
+    assert [row[0] for row in rows] == table["label"].to_pylist()
+    lines = (tmp_path / "o.jsonl").read_text().splitlines()
+    assert [json.loads(line)["label"] for line in lines] == table["label"].to_pylist()
+    assert (tmp_path / "o.JSON").read_text().splitlines() == lines
+    tabs = [line.split("\t") for line in (tmp_path / "o.tsv").read_text().splitlines()]
+    assert [row[:-1] for row in tabs] == [row[:-1] for row in rows]
+    assert (tmp_path / "o.txt").read_text() == (tmp_path / "o.tsv").read_text()
+
+
+def test_a_multi_label_csv_has_lists_in_its_cells(dcnn, tmp_path):
+    artifact = make_artifact(classes=("a", "b"))
+    model_folder.save(tmp_path / "several", replace(artifact, thresholds=(0.0, 0.0)))
+    done = dcnn("predict", "several", "good", "--output", "o.csv", "--labels-separator", ";")
+    assert done.code == 0, done.err
+    header, line = (tmp_path / "o.csv").read_text().splitlines()
+    assert header == "labels,probabilities,text"
+    assert sorted(line.split(",")[0].split(";")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--output", "o.xlsx"), "--output o.xlsx: the suffix .xlsx names no format that can be"),
+        (("--output", "o.csv.gz"), "the suffix .gz names no format that can be written; use one"),
+        (("--output", "o.csv", "--json"), "--json writes JSON Lines, and --output o.csv names"),
+        (("--output", "o.tsv", "--json"), "leave out --json, or name a .jsonl file"),
+    ],
+)
+def test_a_suffix_that_names_another_format_is_refused(dcnn, model, tmp_path, arguments, message):
+    done = dcnn("predict", model, "good", *arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert not (tmp_path / arguments[1]).exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        ("train", "an existing model or unfinished run."),
+        ("distill", "an existing model or unfinished run."),
+        ("tune", "an existing model or search."),
+        ("export", "an existing file or model folder."),
+        ("pull", "an existing model folder."),
+    ],
+)
+def test_overwrite_names_what_the_command_replaces(dcnn, command, what):
+    assert f"Replace {what}" in " ".join(dcnn(command, "--help").out.split())

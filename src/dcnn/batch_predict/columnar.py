@@ -22,7 +22,7 @@ import socket
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -49,13 +49,8 @@ def is_columnar(output: Path) -> bool:
     return output.suffix.lower() in ARROW
 
 
-def check_columnar(output: Path, as_json: bool) -> None:
-    """Raise UserError for ``--json``, and MissingExtraError without pyarrow, before any work."""
-    if as_json:
-        raise UserError(
-            f"--json writes lines, and --output {output} names a columnar file; "
-            "leave out --json, or name a .jsonl file"
-        )
+def require_columnar(output: Path) -> None:
+    """Raise MissingExtraError without pyarrow, before any work."""
     with needs_extra(f"Writing {output.name}", "data"):
         import pyarrow  # noqa: F401
 
@@ -76,13 +71,10 @@ def columnar_writer(
         labels = pyarrow.array(predictor.classes)
     except (pyarrow.ArrowException, OverflowError):  # of several types, or beyond 64 bits
         labels = pyarrow.array([str(label) for label in predictor.classes])
-    number = pyarrow.float32()
-    fields = [("labels", pyarrow.list_(labels.type)), ("probabilities", pyarrow.list_(number))]
-    if not predictor.multi_label:
-        fields = []
-        for rank in range(1, min(form.top, len(labels)) + 1):
-            end = "" if rank == 1 else f"_{rank}"
-            fields += [(f"label{end}", labels.type), (f"probability{end}", number)]
+    types = [labels.type, pyarrow.float32()]
+    if predictor.multi_label:
+        types = [pyarrow.list_(kind) for kind in types]
+    fields = zip(form.columns(predictor), cycle(types), strict=False)
     schema = pyarrow.schema([*fields, ("text", pyarrow.string())], metadata)
     waiting: list[Any] = []
 

@@ -1,11 +1,11 @@
-"""Predictions as lines of text: tab-separated fields, or one JSON object per line.
+"""Predictions as lines of text: tab-separated fields, CSV, or one JSON object per line.
 
 ``dcnn predict MODEL TEXT`` needs this and the predictor only, so that it starts in a moment.
 """
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -24,6 +24,13 @@ def abstention_summary(abstained: int, texts: int, below: float) -> str:
     )
 
 
+def write_csv(stream: TextIO, rows: Iterable[Sequence[str]]) -> None:
+    """Write rows of fields, quoted where needed."""
+    import csv
+
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+
+
 @dataclass(frozen=True)
 class OutputFormat:
     """How predictions are written, as lines or as columns."""
@@ -32,6 +39,7 @@ class OutputFormat:
     top: int = 1  # labels per text, for a single-label model
     abstain_below: float | None = None  # a text whose best probability is lower gets no label
     separator: str = "|"  # between the labels of a field, for a multi-label model
+    as_csv: bool = False
 
     def check(self, predictor: Predictor, *, columnar: bool = False) -> None:
         """Raise UserError if the predictions of this model cannot be written so."""
@@ -58,17 +66,31 @@ class OutputFormat:
                     "choose another with --labels-separator, or use --json"
                 )
 
+    def columns(self, predictor: Predictor) -> list[str]:
+        """The names of the columns before the text, labels and probabilities in turn."""
+        if predictor.multi_label:
+            return ["labels", "probabilities"]
+        count = min(self.top, len(predictor.classes))
+        ends = ["", *(f"_{rank}" for rank in range(2, count + 1))]
+        return [name + end for end in ends for name in ("label", "probability")]
+
     def write(self, stream: TextIO, predictor: Predictor, texts: Sequence[str]) -> int:
         """Classify ``texts`` and write one line for each; returns how many got no label."""
         predictions = predictor.predict(texts, self.abstain_below or 0.0)
-        for prediction in predictions:
-            print(self.line(prediction), file=stream)
+        if self.as_csv:
+            write_csv(stream, map(self._fields, predictions))
+        else:
+            for prediction in predictions:
+                print(self.line(prediction), file=stream)
         return sum(prediction.abstained for prediction in predictions)
 
     def line(self, prediction: Prediction) -> str:
         """One line, without its line break."""
         if self.as_json:
             return json.dumps(self._values(prediction))
+        return "\t".join(_CONTROLS.sub(" ", field) for field in self._fields(prediction))
+
+    def _fields(self, prediction: Prediction) -> list[str]:
         if prediction.over_threshold is not None:
             pairs = [(str(label), f"{p:.6f}") for label, p in prediction.ranked_labels]
             fields = [self.separator.join(pair[part] for pair in pairs) for part in (0, 1)]
@@ -76,7 +98,7 @@ class OutputFormat:
             fields = []
             for label, probability in prediction.ranked[: self.top]:
                 fields += ["" if prediction.abstained else str(label), f"{probability:.6f}"]
-        return "\t".join(_CONTROLS.sub(" ", field) for field in [*fields, prediction.text])
+        return [*fields, prediction.text]
 
     def _values(self, prediction: Prediction) -> dict[str, object]:
         values: dict[str, object] = {"text": prediction.text}

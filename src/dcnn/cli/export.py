@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from dcnn.cli.console import ModelFolder, Overwrite
+from dcnn.cli.console import ModelFolder
 from dcnn.export import export as export_model
 
 _DTYPE = "How weights are stored; int8 takes a quarter of the space."
@@ -18,7 +18,9 @@ def export(
         str | None, Option("--format", metavar="onnx|folder", help="By default as --out is named.")
     ] = None,
     dtype: Annotated[str, Option(metavar="float32|float16|int8", help=_DTYPE)] = "float32",
-    overwrite: Overwrite = False,
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="Replace an existing file or model folder.")
+    ] = False,
 ) -> None:
     """Write a model as an ONNX file, or as a smaller model folder.
 

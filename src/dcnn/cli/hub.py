@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from dcnn import hub
-from dcnn.cli.console import ModelFolder, NewModelFolder, Overwrite
+from dcnn.cli.console import ModelFolder, NewModelFolder
 
 _REMOTE = "OWNER/NAME on the Hugging Face Hub, or a folder that begins with ./ or /."
 Remote = Annotated[str, Argument(metavar="OWNER/NAME", help=_REMOTE)]
@@ -38,7 +38,9 @@ def pull(
     revision: Annotated[
         str | None, Option(help="A branch, tag or commit; by default the newest.")
     ] = None,
-    overwrite: Overwrite = False,
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="Replace an existing model folder.")
+    ] = False,
 ) -> None:
     """Download a model from the Hugging Face Hub, or copy it from a shared folder.
 

@@ -17,15 +17,18 @@ from typing import Annotated
 from typer import Argument, Option
 
 from dcnn.batch_predict import columnar as scoring
-from dcnn.batch_predict.columnar import CHUNK, Outcome, check_columnar, is_columnar
-from dcnn.batch_predict.lines import OutputFormat, abstention_summary
+from dcnn.batch_predict.columnar import CHUNK, Outcome, is_columnar, require_columnar
+from dcnn.batch_predict.lines import OutputFormat, abstention_summary, write_csv
 from dcnn.cli import console as cli
+from dcnn.data.arrow import ARROW
 from dcnn.data.readers import TableOptions, find_text_column, is_shard, read_rows
+from dcnn.data.records import JSON_LINES, PLAIN, SEPARATORS
 from dcnn.errors import DataError, DcnnError, StorageError, UserError, needs_extra
 from dcnn.files import check_place, standard_output, write_atomically
 from dcnn.predictor import Predictor
 
 ENGINES = ("local", "ray")
+_FORMATS = ".tsv, .csv, .jsonl, .parquet, .arrow, .feather, or .txt, which is tab-separated"
 _SKIP = "Report a file of --input that cannot be read, continue, and exit with 1."
 _ENGINE = "Score --input file by file into the folder --output, here or on Ray workers."
 
@@ -35,7 +38,7 @@ def predict(
     texts: Annotated[list[str] | None, Argument(metavar="TEXT", help="Texts to classify.")] = None,
     source: Annotated[Path | None, Option("--input", help=cli.TEXT_FILES)] = None,
     output: Annotated[
-        Path | None, Option(help="Write to this file; .parquet, .arrow and .feather get columns.")
+        Path | None, Option(help=f"Write to this file, as its suffix says: {_FORMATS}.")
     ] = None,
     skip_bad_shards: Annotated[bool, Option("--skip-bad-shards", help=_SKIP)] = False,
     as_json: cli.Json = False,
@@ -60,7 +63,8 @@ def predict(
     Prints one line per text: label, probability and the text, separated by tabs; with --json one
     object per line, with the probability of every label. A text without a label (--abstain-below)
     has an empty field there, or null. A multi-label model prints all labels that reach their
-    thresholds, separated by --labels-separator, and their probabilities.
+    thresholds, separated by --labels-separator, and their probabilities. A .csv file has names of
+    columns in its first line.
 
     With --engine, --output is a folder that gets one Parquet file per file of --input. Files that
     are scored already are kept, so a stopped command continues when it is repeated.
@@ -78,7 +82,7 @@ def predict(
             )
         if engine not in ENGINES:
             raise UserError(f"--engine {engine!r} must be one of {', '.join(ENGINES)}")
-        check_columnar(output / "shards.parquet", as_json=False)
+        require_columnar(output / "shards.parquet")
         if engine == "ray":
             with needs_extra("--engine ray", "ray"):
                 import ray.data  # noqa: F401
@@ -114,8 +118,9 @@ def predict(
     columnar = output is not None and is_columnar(output)
     if output is not None:
         check_place("--output", output)
+        form = _format_of(output, form)
         if columnar:
-            check_columnar(output, as_json)
+            require_columnar(output)
     predictor = Predictor.load(model)
     form.check(predictor, columnar=columnar)
     bad: list[DataError] = []
@@ -135,6 +140,26 @@ def predict(
         raise DcnnError(
             f"{source}: left out {_count_files(bad)}, reported above; all others are predicted"
         )
+
+
+def _format_of(output: Path, form: OutputFormat) -> OutputFormat:
+    """``form`` as the suffix of the file says; one that names no format is refused."""
+    suffix = output.suffix.lower()
+    if suffix in JSON_LINES:
+        return replace(form, as_json=True)
+    if suffix in ("", PLAIN):
+        return form
+    if suffix not in (*SEPARATORS, *ARROW):
+        raise UserError(
+            f"--output {output}: the suffix {suffix} names no format that can be written; "
+            f"use one of {_FORMATS}"
+        )
+    if form.as_json:
+        raise UserError(
+            f"--json writes JSON Lines, and --output {output} names another format; "
+            "leave out --json, or name a .jsonl file"
+        )
+    return replace(form, as_csv=suffix == ".csv")
 
 
 def _texts_of_files(
@@ -185,6 +210,8 @@ def _destination(
                 yield write
             return
         lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
+        if form.as_csv:
+            write_csv(lines, [[*form.columns(predictor), "text"]])
         yield lambda texts: form.write(lines, predictor, texts)
         lines.flush()
         lines.detach()

@@ -55,7 +55,9 @@ def tune(
     ] = None,
     device: cli.Device = "auto",
     resume: cli.Resume = False,
-    overwrite: cli.Overwrite = False,
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="Replace an existing model or search.")
+    ] = False,
 ) -> None:
     """Search for better settings, and train with the best.
 
