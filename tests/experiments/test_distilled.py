@@ -12,6 +12,7 @@ from dcnn.data.corpora.sst import read_trees
 from dcnn.experiments.recipes import DistillationConfig, load_recipe
 from dcnn.experiments.results import read_result
 from dcnn.experiments.runs import ExperimentEnv
+from dcnn.predictor import Predictor
 from tiny_encoder import save_encoder
 
 TREES = [
@@ -112,6 +113,27 @@ def test_results_record_the_teacher(corpus, dcnn):
     assert result.settings["distillation"]["encoder"] == "some/encoder"
 
 
+def test_the_test_set_is_predicted_with_the_weights_as_they_are_stored(corpus, dcnn):
+    (corpus / "small.toml").write_text(SETTINGS + '[storage]\ndtype = "int8"\n')
+    done = dcnn(
+        "experiment", "sst2", "--recipe", corpus / "small.toml", "--seeds", 1, "--sample",
+        "--data", corpus / "data", "--results", corpus / "results", "--device", "cpu",
+        "--teacher", corpus / "encoder", "--jobs", 1, "--save", corpus / "models",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    result = read_result(corpus / "results" / "sst2" / "dcnn-small-seed0.json")
+    folder = corpus / "models" / "sst2-dcnn-small-seed0"
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    assert result.notes["stored"]["bytes"] == pytest.approx(size, abs=200)  # the card has a name
+    assert 0 <= result.notes["stored"]["float32_test_accuracy"] <= 1
+    texts = [" ".join(tree[0].words) for tree in read_trees(corpus / "data/sst/test.txt")]
+    labels = [tree[0].label for tree in read_trees(corpus / "data/sst/test.txt")]
+    kept = [text for text, label in zip(texts, labels, strict=True) if label != 2]
+    stored = np.load(corpus / "results" / "sst2" / "dcnn-small-seed0.npz")["probabilities"]
+    found = Predictor.load(folder).probabilities(kept)
+    np.testing.assert_allclose(stored, found, atol=1e-6)
+
+
 def test_each_seed_can_have_a_teacher_of_its_own(corpus, dcnn):
     (corpus / "small.toml").write_text(SETTINGS + "teacher_per_seed = true\n")
     done = dcnn(
@@ -133,15 +155,36 @@ def test_the_teacher_is_asked_once_for_all_seeds(corpus, monkeypatch):
     load(corpus, "sst2")
 
 
-def test_trec_holds_out_a_dev_set_of_its_own(corpus):
+def test_trec_learns_all_questions_after_a_tenth_was_held_out(corpus):
     folder = corpus / "data" / "trec"
     folder.mkdir()
     lines = [f"{'HUM:ind' if i % 2 else 'LOC:city'} Who {i} good film ?\n" for i in range(40)]
     (folder / "train_5500.label").write_text("".join(lines))
     shutil.copy(folder / "train_5500.label", folder / "TREC_10.label")
     task = load(corpus, "trec")
-    assert len(task.dev) == 4
-    assert task.notes["teacher"]["texts"]["labelled"] == 36
+    assert task.dev is None
+    assert task.notes["teacher"]["texts"]["labelled"] == 40
+    assert len(task.held_out.dev) == 4
+    assert task.held_out.notes["teacher"]["texts"]["labelled"] == 36
+
+
+def test_the_dev_accuracy_of_trec_is_that_of_the_held_out_questions(corpus, dcnn):
+    folder = corpus / "data" / "trec"
+    folder.mkdir()
+    lines = [f"{'HUM:ind' if i % 2 else 'LOC:city'} Who {i} good film ?\n" for i in range(40)]
+    (folder / "train_5500.label").write_text("".join(lines))
+    shutil.copy(folder / "train_5500.label", folder / "TREC_10.label")
+    (corpus / "small.toml").write_text(SETTINGS.replace("swaps = 2\n", ""))
+    done = dcnn(
+        "experiment", "trec", "--recipe", corpus / "small.toml", "--seeds", 1, "--sample",
+        "--data", corpus / "data", "--results", corpus / "results", "--device", "cpu",
+        "--teacher", corpus / "encoder", "--jobs", 1,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    result = read_result(corpus / "results" / "trec" / "dcnn-small-seed0.json")
+    assert result.selection == "dev"
+    assert result.dev_accuracy in {0, 0.25, 0.5, 0.75, 1}  # of four questions
+    assert result.examples["train"] > 40
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """Tasks whose students learn from a pretrained encoder, which is fine-tuned on the training texts.
 
-One teacher serves all seeds. It labels the training texts, unlabelled text of the domain and what
-is made from both; its answers are kept on disk, so that a second run asks for nothing. Sentences of
-dev and test are not among the texts that students learn from. All texts are split as in the Penn
-Treebank, in which the trees and the questions are written.
+One teacher serves all seeds, or each seed has its own. It labels the training texts, unlabelled
+text of the domain and what is made from both; its labels are kept on disk, so that a second run
+asks for nothing. Sentences of dev and test are not among the texts that students learn from. All
+texts are split as in the Penn Treebank, in which the trees and the questions are written. TREC has
+no dev set: settings are chosen with a tenth of the questions held out, and the final teacher and
+students learn all of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcnn.config import TextConfig
 from dcnn.data.augment import augment
@@ -55,7 +58,8 @@ class LabelledTask:
         )
         examples = Examples(sentences, self.answered.examples.targets)
         classes = tuple(map(str, self.dev.classes))
-        return Task(classes, encoder, examples, dev, test, notes={"teacher": self.notes})
+        notes = {"teacher": self.notes}
+        return Task(classes, encoder, examples, dev if len(dev) else None, test, notes=notes)
 
 
 def label_task(
@@ -66,11 +70,16 @@ def label_task(
     device: str,
     teacher_seed: int = 0,
     report: Report = lambda *_: None,
+    *,
+    with_dev: bool = True,
 ) -> LabelledTask:
-    """Let the teacher label the texts; ``find`` gives the files of a corpus by its name."""
+    """Let the teacher label the texts; ``find`` gives the files of a corpus by its name.
+
+    Without dev, teacher and student learn the TREC questions that are held out otherwise too.
+    """
     settings = recipe.distillation
     if experiment == "trec":
-        parts = _trec(sources)
+        parts = _trec(sources, with_dev)
     elif experiment == "twitter":
         parts = _twitter(sources, recipe.data.held_out)
     else:
@@ -86,7 +95,7 @@ def label_task(
     teacher = EncoderTeacher(
         settings.encoder,
         train,
-        dev,
+        dev if len(dev) else None,
         mode="finetune",
         device=device,
         settings=FineTuning(
@@ -109,8 +118,8 @@ def label_task(
         "name": teacher.name,
         "weights_sha256": teacher.weights_sha256,
         "seed": teacher_seed,
-        "dev_accuracy": float((answered.dev.argmax(axis=1) == dev.targets).mean()),
-        "test_accuracy": float((answered.test.argmax(axis=1) == test.targets).mean()),
+        "dev_accuracy": _accuracy(answered.dev, dev),
+        "test_accuracy": _accuracy(answered.test, test),
         "texts": {  # before those of dev and test, and repeated ones, are left out
             "labelled": len(train),
             "unlabelled": len(unlabelled),
@@ -119,6 +128,10 @@ def label_task(
         },
     }
     return LabelledTask(answered, dev, test, notes)
+
+
+def _accuracy(probabilities: NDArray[np.float32], data: LabelledTexts) -> float | None:
+    return float((probabilities.argmax(axis=1) == data.targets).mean()) if len(data) else None
 
 
 def _sst(sources: Sources, swaps: int, *, binary: bool) -> Parts:
@@ -147,9 +160,11 @@ def _text(phrase: Phrase) -> str:
     return " ".join(phrase.words).replace("\\/", "/").replace("\\*", "*")
 
 
-def _trec(sources: Sources) -> Parts:
+def _trec(sources: Sources, with_dev: bool) -> Parts:
     train, test = read_trec(sources["train"].path), read_trec(sources["test"].path)
-    own, dev = hold_out(train, DEV_FRACTION, seed=0)
+    own, dev = train, train.select(np.empty(0, np.int64))
+    if with_dev:
+        own, dev = hold_out(train, DEV_FRACTION, seed=0)
     return own, dev, test.with_classes(train.classes), [], []
 
 

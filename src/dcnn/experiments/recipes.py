@@ -1,7 +1,8 @@
 """Recipes: all settings of an experiment in a plain file, ``experiments/sst2/tuned.toml``.
 
-A recipe is a config (``[text]``, ``[model]``, ``[training]``, as for ``dcnn train``) with two
-sections of its own: ``[data]`` (which examples, which targets) and ``[distillation]`` (teachers).
+A recipe is a config (``[text]``, ``[model]``, ``[training]``, as for ``dcnn train``) with three
+sections of its own: ``[data]`` (which examples, which targets), ``[distillation]`` (teachers) and
+``[storage]`` (float32, float16 or int8).
 A table under the name of another network holds what differs for that network.
 """
 
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from dcnn import config
+from dcnn.artifact import StoredDtype
 from dcnn.config import (
     Config,
     CountOrZero,
@@ -87,7 +89,7 @@ class DistillationConfig(Section):
         word_dropout: the student's word dropout where it is above ``training.word_dropout``,
             which is that of the teachers.
         encoder: a pretrained encoder, fine-tuned on the training texts, that teaches all students;
-            empty means none. With it, TREC has a dev set of a tenth of its training questions.
+            empty means none. With it, the dev accuracy of TREC is that of a tenth held out.
         teacher_per_seed: whether each seed has a teacher of its own, fine-tuned with that seed.
         unlabelled: corpora whose sentences the encoder labels: imdb, questions.
         spans: n-grams of unlabelled sentences that it labels too, per sentence.
@@ -130,6 +132,24 @@ class DistillationConfig(Section):
 
 
 @dataclass(frozen=True)
+class StorageConfig(Section):
+    """How the network is stored, which is how it predicts the test set.
+
+    Attributes:
+        dtype: float32, float16 or int8; see ``dcnn.artifact``.
+    """
+
+    dtype: StoredDtype = "float32"
+
+
+_OWN_SECTIONS: dict[str, Any] = {
+    "data": DataConfig,
+    "distillation": DistillationConfig,
+    "storage": StorageConfig,
+}
+
+
+@dataclass(frozen=True)
 class Recipe:
     """All settings of one network in one experiment."""
 
@@ -137,11 +157,12 @@ class Recipe:
     config: Config
     data: DataConfig = field(default_factory=DataConfig)
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
+    storage: StorageConfig = field(default_factory=StorageConfig)
 
     @classmethod
     def from_dict(cls, name: str, model: str, values: Mapping[str, Any], where: str) -> Self:
         """Build from the tables of a file, for the network ``model``."""
-        sections = [*(section.name for section in fields(Config)), "data", "distillation"]
+        sections = [*(section.name for section in fields(Config)), *_OWN_SECTIONS]
         networks = [kind for kind in config.MODEL_KINDS if kind != "dcnn"]
         config.check_names(where, values, [*sections, *networks])
         for section, table in values.items():
@@ -150,7 +171,7 @@ class Recipe:
         if model != "dcnn":
             # Another network shares dimensions, data and training, unless its own table differs.
             settings["model"] = {"kind": model, "dim": settings["model"].get("dim", 48)}
-            settings["distillation"] = {}
+            settings["distillation"], settings["storage"] = {}, {}
             own = values.get(model, {})
             config.check_names(f"{where}: {model}", own, sections)
             for section, changes in own.items():
@@ -162,7 +183,7 @@ class Recipe:
     def from_sections(
         cls, name: str, model: str, settings: dict[str, dict[str, Any]], where: str
     ) -> Self:
-        """Build from the five sections.
+        """Build from the six sections.
 
         What the command decides, and what an experiment does not do, cannot be set: it would be
         recorded and not applied.
@@ -181,15 +202,15 @@ class Recipe:
             Config.from_dict(
                 {"text": settings["text"], "model": settings["model"], "training": training}, where
             ),
-            config.from_plain(DataConfig, settings["data"], f"{where}: data"),
-            config.from_plain(
-                DistillationConfig, settings["distillation"], f"{where}: distillation"
+            *(
+                config.from_plain(kind, settings[section], f"{where}: {section}")
+                for section, kind in _OWN_SECTIONS.items()
             ),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain values, for the record of a run."""
-        own = {name: config.to_plain(getattr(self, name)) for name in ("data", "distillation")}
+        own = {name: config.to_plain(getattr(self, name)) for name in _OWN_SECTIONS}
         return self.config.to_dict() | own
 
 

@@ -30,7 +30,9 @@ from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of
 from dcnn.experiments.results import ENSEMBLE, Result, read_result, result_path, write_result
 from dcnn.experiments.tasks import Task, load_task
 from dcnn.files import file_sha256
+from dcnn.ops.reference import softmax
 from dcnn.ops.select import for_training
+from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Ints, Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback, RunsReport
@@ -53,7 +55,8 @@ class TrainedNetwork:
     weights: dict[str, NDArray[np.float32]]
     dev_accuracy: float | None  # on dev, or of the cross-validation
     epochs: int  # that led to the weights
-    test_probabilities: NDArray[np.float32]  # (test examples, classes)
+    test_probabilities: NDArray[np.float32]  # (test examples, classes), as stored
+    float32_probabilities: NDArray[np.float32]  # the same before weights were rounded
     seconds: float
     sentences_per_second: float
 
@@ -191,7 +194,15 @@ def train_networks(
     started = time.monotonic()
     networks = NetworkTrainer(task, recipe, device, report)
     configs = [recipe.config.with_training(seed=seed) for seed in seeds]
-    folded = networks.cross_validated(configs) if task.dev is None else None
+    folded = None
+    if task.held_out is not None:
+        apart = NetworkTrainer(task.held_out, recipe, device, report)
+        jobs = [Job(config) for config in configs]
+        trained = [one for part, _ in apart.train(jobs, "for dev") for one in part]
+        # Of the last epoch: on all of the training examples nothing can choose another.
+        folded = [summary.history[-1].dev_accuracy for summary in trained]
+    elif task.dev is None:
+        folded = networks.cross_validated(configs)
     finished = [
         (summary, trainer.weights_of(run), probabilities)
         for summaries, trainer in networks.train([Job(config) for config in configs], "training")
@@ -205,18 +216,27 @@ def train_networks(
             f"seed {', '.join(failed)}: training diverged; lower training.learning_rate"
         )
     seconds = time.monotonic() - started
-    return [
-        TrainedNetwork(
-            seed=seeds[number],
-            weights={name: value.cpu().numpy() for name, value in weights.items()},
-            dev_accuracy=summary.dev_accuracy if folded is None else folded[number],
-            epochs=summary.best_epoch,
-            test_probabilities=probabilities,
-            seconds=seconds,
-            sentences_per_second=networks.sentences_seen / seconds,
+    trained_networks = []
+    for number, (summary, trained_weights, probabilities) in enumerate(finished):
+        weights = {name: value.cpu().numpy() for name, value in trained_weights.items()}
+        stored = probabilities
+        if recipe.storage.dtype != "float32":
+            weights = model_folder.unpack(model_folder.pack(weights, recipe.storage.dtype))
+            artifact = Artifact(configs[number], task.classes, task.encoder, weights, {})
+            stored = softmax(Predictor(artifact).logits(task.test.sentences))
+        trained_networks.append(
+            TrainedNetwork(
+                seed=seeds[number],
+                weights=weights,
+                dev_accuracy=summary.dev_accuracy if folded is None else folded[number],
+                epochs=summary.best_epoch,
+                test_probabilities=stored,
+                float32_probabilities=probabilities,
+                seconds=seconds,
+                sentences_per_second=networks.sentences_seen / seconds,
+            )
         )
-        for number, (summary, weights, probabilities) in enumerate(finished)
-    ]
+    return trained_networks
 
 
 def _teacher_seed(job: Job, number: int) -> int:
@@ -252,16 +272,22 @@ class ExperimentEnv:
         if recipe.distillation.encoder:
             from dcnn.experiments.distilled import label_task, with_encoder
 
-            labelled = label_task(
-                self.experiment,
-                with_encoder(recipe, self.encoder) if self.encoder else recipe,
-                sources,
-                lambda name: find_corpus(name, self.data, check=self.check),
-                self.device,
-                teacher_seed,
-                _log_progress,
-            )
-            return labelled.encode(recipe.config.text, self.processes), recipe
+            tasks = [
+                label_task(
+                    self.experiment,
+                    with_encoder(recipe, self.encoder) if self.encoder else recipe,
+                    sources,
+                    lambda name: find_corpus(name, self.data, check=self.check),
+                    self.device,
+                    teacher_seed,
+                    _log_progress,
+                    with_dev=with_dev,
+                ).encode(recipe.config.text, self.processes)
+                for with_dev in ((True, False) if self.experiment == "trec" else (True,))
+            ]
+            if len(tasks) == 1:
+                return tasks[0], recipe
+            return replace(tasks[1], held_out=tasks[0]), recipe
         return load_task(self.experiment, recipe, sources, self.processes), recipe
 
     def result_path(self, model: str, recipe: str, seed: int) -> Path:
@@ -296,9 +322,25 @@ def run_networks(
     if located.config.text.vectors:
         vectors = Path(located.config.text.vectors)
         notes["vectors"] = {"file": vectors.name, "sha256": file_sha256(vectors)}
-    results = []
+    results, artifacts = [], []
     networks = train_networks(task, located, seeds, env.device, report)
     for network in networks:
+        metadata = {
+            "data": env.experiment,
+            "examples": task.sizes,
+            "dev_accuracy": network.dev_accuracy,
+            "epochs": network.epochs,
+        }
+        config, dtype = recipe.config.with_training(seed=network.seed), recipe.storage.dtype
+        artifact = Artifact(
+            config, task.classes, task.encoder, network.weights, metadata, dtype=dtype
+        )
+        if dtype != "float32":
+            exact = network.float32_probabilities.argmax(axis=1) == task.test.targets
+            notes["stored"] = {
+                "bytes": model_folder.folder_size("model", artifact),
+                "float32_test_accuracy": float(exact.mean()),
+            }
         result = _result(
             env,
             task,
@@ -314,24 +356,16 @@ def run_networks(
             # The other networks have no layer to fuse.
             backend=for_training(env.device) if kind == "dcnn" else "torch",
             settings=recipe.to_dict(),
-            notes=notes,
+            notes=dict(notes),
         )
         stored = {"probabilities": network.test_probabilities, "truth": task.test.targets}
         write_result(env.results, result, stored)
         results.append(result)
-    if env.save is None:
-        return results
-    for network in networks:
-        metadata = {
-            "data": env.experiment,
-            "examples": task.sizes,
-            "dev_accuracy": network.dev_accuracy,
-            "epochs": network.epochs,
-        }
-        config = recipe.config.with_training(seed=network.seed)
-        artifact = Artifact(config, task.classes, task.encoder, network.weights, metadata)
-        name = f"{env.experiment}-{kind}-{recipe.name}-seed{network.seed}"
-        model_folder.save(env.save / name, artifact, overwrite=True)
+        artifacts.append(artifact)
+    if env.save is not None:
+        for artifact in artifacts:
+            name = f"{env.experiment}-{kind}-{recipe.name}-seed{artifact.config.training.seed}"
+            model_folder.save(env.save / name, artifact, overwrite=True)
     return results
 
 
@@ -400,7 +434,7 @@ def _result(
     return Result(
         **_answers(predicted, task.test.targets),
         experiment=env.experiment,
-        selection="cross-validation" if task.dev is None else "dev",
+        selection="cross-validation" if task.dev is None and task.held_out is None else "dev",
         test_truth_sha256=provenance.fingerprint(task.test.targets.tolist()),
         classes=task.classes,
         examples=task.sizes,

@@ -41,6 +41,7 @@ class Task:
     test: Examples  # predicted once, at the end of a run
     unlabelled: Sentences | None = None  # for students: only their teachers label them
     notes: dict[str, Any] = field(default_factory=dict)  # for the results, about a teacher
+    held_out: "Task | None" = None  # the same with a part of ``train`` as dev, for selection
 
     @property
     def sizes(self) -> dict[str, int]:
