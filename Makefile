@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized lint format typecheck default-recipe languages experiments bench bench-gpu map figures docs docs-serve clean
+.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized lint format typecheck default-recipe languages few-labels experiments bench bench-gpu map figures docs docs-serve clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,12 @@ default-recipe: setup  ## Regenerate results/: the default settings on the built
 languages: setup  ## Run what is missing in results/languages and render docs/languages.md; CORPORA names the folder
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/languages.py --corpora "$(CORPORA)" --write docs/languages.md
+
+few-labels: setup  ## Run what is missing in results/few-labels and render docs/distillation.md; TEACHER and SETFIT_BASE name encoders
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt 'model2vec[distill,train]' setfit
+	$(BIN)/python benchmarks/few_labels.py --teacher "$(TEACHER)" --setfit-base "$(SETFIT_BASE)"
+	$(BIN)/python benchmarks/few_labels.py --teacher "$(TEACHER)" --setfit-base "$(SETFIT_BASE)" --time
+	$(BIN)/python benchmarks/few_labels.py --write docs/distillation.md
 
 experiments: setup  ## Run the paper's experiments that have no result yet, and render the tables; a GPU helps
 	for task in sst2 sst5 trec twitter; do \

@@ -308,7 +308,8 @@ def cells_of(
 def read_runs(folder: Path) -> list[dict[str, Any]]:
     """All runs so far."""
     paths = sorted(folder.glob("*.jsonl"))
-    return [json.loads(line) for path in paths for line in path.open(encoding="utf-8")]
+    lines = (line for path in paths for line in path.read_text(encoding="utf-8").splitlines())
+    return [json.loads(line) for line in lines]
 
 
 def missing(cells: Sequence[Cell], folder: Path) -> list[Cell]:
@@ -501,11 +502,19 @@ class Report:
                 found = [self.values(method, corpus, labels, "accuracy") for method in METHODS]
                 means = [float(np.mean(one)) if one else None for one in found]
                 cells = [
-                    percent(mean, means) + (f" ± {100 * np.std(one, ddof=1):.1f}" * (len(one) > 1))
+                    percent(mean, means) + deviation(one)
                     for mean, one in zip(means, found, strict=True)
                 ]
                 rows.append((corpus, str(labels), *cells))
         return markdown(rows)
+
+    def blocks(self) -> dict[str, str]:
+        """The tables of the page, by name."""
+        return {
+            "few-labels-mean": self.by_method("accuracy"),
+            "few-labels-f1": self.by_method("macro_f1"),
+            "few-labels-corpora": self.by_corpus(),
+        }
 
     def plot(self) -> str:
         """Mean accuracy with 32 labels per class against time; a line from 8 to 128."""
@@ -528,6 +537,11 @@ class Report:
         return draw_svg(draw, height=4.0)
 
 
+def deviation(values: Sequence[float]) -> str:
+    """Over the draws, if there are several."""
+    return f" ± {100 * np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
+
+
 def percent(value: float | None, others: Sequence[float | None]) -> str:
     """A cell; the best of its group is bold."""
     if value is None:
@@ -546,12 +560,7 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 def render(page: Path, folder: Path) -> None:
     """Write the tables into ``page`` and draw the plot."""
     report = Report(folder)
-    blocks = {
-        "few-labels-mean": report.by_method("accuracy"),
-        "few-labels-f1": report.by_method("macro_f1"),
-        "few-labels-corpora": report.by_corpus(),
-    }
-    write_blocks([page], blocks)
+    write_blocks([page], report.blocks())
     with write_atomically(PICTURE) as stream:
         stream.write(report.plot().encode() + b"\n")
 
