@@ -16,8 +16,8 @@ import tempfile
 import time
 import timeit
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import cycle
@@ -179,6 +179,13 @@ def warm_up() -> None:
     logging.getLogger("dcnn").setLevel(logging.WARNING)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the bars and figures of other libraries, which no argument switches off."""
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        yield
+
+
 def size_on_disk(path: Path) -> int:
     """Bytes of a file, or of all files of a folder."""
     files = [path] if path.is_file() else path.rglob("*")
@@ -271,10 +278,12 @@ def fit_setfit(
     """Fine-tune SetFit on all of ``train``, in one epoch over its pairs."""
     from datasets import Dataset
     from setfit import SetFitModel, Trainer, TrainingArguments
+    from setfit import logging as setfit_logging
+
+    setfit_logging.set_verbosity_error()
 
     pairs = 2 * iterations * len(train)
     batch_size = next(size for size in (16, 64, 256) if size == 256 or pairs / size <= SETFIT_STEPS)
-    model = SetFitModel.from_pretrained(base, device=device)
     arguments = TrainingArguments(
         output_dir=str(folder),  # nothing is written there, as no step is saved
         batch_size=batch_size,
@@ -290,7 +299,8 @@ def fit_setfit(
     )
     numbers = train.class_numbers.tolist()
     examples = Dataset.from_dict({"text": list(train.texts), "label": numbers})
-    with redirect_stderr(io.StringIO()):  # progress bars, which its arguments do not switch off
+    with _quiet():
+        model = SetFitModel.from_pretrained(base, device=device)
         Trainer(model=model, args=arguments, train_dataset=examples).train()
         model.save_pretrained(str(folder))
 
@@ -309,7 +319,8 @@ def static_model(encoder: str, device: str = "cpu") -> Any:
     """model2vec's static vectors of an encoder, with its usual settings; it takes minutes."""
     from model2vec.distill import distill
 
-    return distill(encoder, device=device)
+    with _quiet():
+        return distill(encoder, device=device)
 
 
 def fit_model2vec(
@@ -323,7 +334,8 @@ def fit_model2vec(
     if data.dev is not None:
         dev = {"X_val": list(data.dev.texts), "y_val": data.dev.class_numbers.tolist()}
     numbers = data.train.class_numbers.tolist()
-    model.fit(list(data.train.texts), numbers, device=device, random_seed=seed, **dev)
+    with _quiet():
+        model.fit(list(data.train.texts), numbers, device=device, random_seed=seed, **dev)
     saved = model.to_pipeline()
     saved.save_pretrained(str(folder))
     return Fitted(lambda texts: np.asarray(saved.predict_proba(list(texts))), size_on_disk(folder))

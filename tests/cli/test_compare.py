@@ -185,6 +185,21 @@ def test_a_teacher_and_its_student_are_compared(corpus, capsys, monkeypatch):
     assert record["test"]["student"] == pytest.approx(found["distilled"]["accuracy"]["mean"])
 
 
+@pytest.mark.filterwarnings("ignore")  # of these libraries
+@pytest.mark.parametrize("name", ["setfit", "model2vec"])
+def test_what_starts_from_an_encoder_prints_nothing_of_its_own(corpus, capsys, name):
+    if not all_candidates()[name].is_installed:
+        pytest.skip(f"{name} is not installed")
+    encoder = str(
+        save_encoder(corpus / "encoder", " ".join(o.text for o in CORPUS["train"]).split())
+    )
+    run_compare(corpus, models=name, teacher=encoder, setfit_base=encoder, as_json=True)
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["models"][0]["model"] == name
+    assert "train_runtime" not in shown.err
+    assert "Epoch" not in shown.err
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
