@@ -318,13 +318,13 @@ def missing(cells: Sequence[Cell], folder: Path) -> list[Cell]:
     return [cell for cell in cells if cell not in done]
 
 
-def describe(options: Options) -> dict[str, Any]:
+def describe(options: Options, device: str) -> dict[str, Any]:
     """What every line of the results says of where it was made."""
     libraries = {}
     for name in ("transformers", "sentence-transformers", "setfit", "model2vec"):
         with suppress(PackageNotFoundError):
             libraries[name] = version(name)
-    found = provenance(options.device)
+    found = provenance(device)
     teacher = {"name": Path(options.teacher).name, "weights_sha256": options.weights_sha256}
     return found | {"versions": found["versions"] | libraries, "teacher": teacher}
 
@@ -376,7 +376,8 @@ def run_all(
 
     A line is written as soon as its run is done, and after ``minutes`` the others are given up.
     """
-    ends, record = time.monotonic() + 60 * minutes, describe(options)
+    ends = time.monotonic() + 60 * minutes
+    records = [describe(options, device) for device in ("cpu", options.device, options.device)]
     os.environ |= dict.fromkeys(THREADS, "1")  # of the processes that start from here
     pools = [ProcessPoolExecutor(n, get_context("spawn"), start_worker) for n in workers]
     lock, futures, failed = Lock(), [], []
@@ -391,7 +392,7 @@ def run_all(
             return
         run = done.result()
         with lock, (out / f"{cell.method}.jsonl").open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(run | record) + "\n")
+            stream.write(json.dumps(run | records[pool_of(cell, options)]) + "\n")
         print(f"{name}: {100 * run['accuracy']:.2f} % in {run['train_seconds']} s", flush=True)
 
     for group in prepare(cells, options):
@@ -452,7 +453,7 @@ def time_all(corpora: Sequence[str], options: Options, out: Path) -> None:
         with TemporaryDirectory() as folder, threadpool_limits(1):
             found[corpus] = time_methods(corpus, options, Path(folder))
         print(corpus, found[corpus], flush=True)
-        write_json(out / "time.json", {"us_per_text": found, **describe(options)})
+        write_json(out / "time.json", {"us_per_text": found, **describe(options, "cpu")})
 
 
 class Report:
