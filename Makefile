@@ -84,12 +84,16 @@ few-labels: setup  ## Run what is missing in results/few-labels and render docs/
 	$(BIN)/python benchmarks/few_labels.py --teacher "$(TEACHER)" --setfit-base "$(SETFIT_BASE)" --time
 	$(BIN)/python benchmarks/few_labels.py --write docs/distillation.md
 
-experiments: setup  ## Run the paper's experiments that have no result yet, and render the tables; a GPU helps
+experiments: setup  ## Run the paper's experiments that have no result yet, and render the tables; needs a GPU; TEACHER names a folder of the encoder
 	for task in sst2 sst5 trec twitter; do \
 		$(BIN)/dcnn experiment $$task --recipe paper && \
 		$(BIN)/dcnn experiment $$task --models dcnn,nbow,max-tdnn,nb,binb,svm,maxent && \
-		$(BIN)/dcnn experiment $$task --recipe best || exit 1; \
+		for recipe in distilled best; do \
+			$(BIN)/dcnn experiment $$task --recipe $$recipe --device cuda $(if $(TEACHER),--teacher "$(TEACHER)") || exit 1; \
+		done || exit 1; \
 	done
+	for task in sst2 sst5 twitter; do $(BIN)/dcnn experiment $$task --recipe self-distilled || exit 1; done
+	$(BIN)/dcnn experiment trec --recipe glove
 	$(BIN)/dcnn experiment tables --write README.md --write docs/experiments.md
 
 BENCH := results/bench

@@ -12,11 +12,13 @@ import numpy as np
 
 from dcnn.artifact import Artifact, folder_size
 from dcnn.data.corpora.registry import data_folder
-from dcnn.experiments.recipes import load_recipe
+from dcnn.experiments.distilled import read_texts
+from dcnn.experiments.recipes import corpus_of, load_recipe
 from dcnn.experiments.results import EXPERIMENTS
 from dcnn.experiments.runs import ExperimentEnv
 from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
+from dcnn.text.encoder import Encoder
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.fit import find_vectors, initialize, make_model
 from results import RESULTS, make_parser, median_microseconds, provenance, write_json
@@ -26,18 +28,22 @@ CALLS = 2000
 
 def best_network(experiment: str) -> tuple[Artifact, np.ndarray]:
     """The network with its initial weights, and the ids of a sentence of median length."""
-    setting = ExperimentEnv(experiment, data_folder(None), RESULTS, "cpu", processes=2)
+    env = ExperimentEnv(experiment, data_folder(None), RESULTS, "cpu", processes=2)
     recipe = load_recipe(experiment, "best", "dcnn")
-    task, located = setting.load(recipe)
-    vectors = find_vectors(task.encoder, located.config)
-    words, classes = len(task.encoder.vocabulary), len(task.classes)
-    model = make_model(located.config, words, classes, vectors)
-    initialize(model, located.config, vectors)
+    train, _, test, *others = read_texts(
+        experiment, recipe, env.find(corpus_of(experiment)), env.find, with_dev=False
+    )
+    texts = [text for part in (train.texts, *others) for text in part]
+    encoder, _ = Encoder.learn(list(dict.fromkeys(texts)), recipe.config.text, env.processes)
+    vectors = find_vectors(encoder, recipe.config)
+    model = make_model(recipe.config, len(encoder.vocabulary), len(train.classes), vectors)
+    initialize(model, recipe.config, vectors)
     weights = {name: value.numpy() for name, value in model.merged(model.state_dict()).items()}
-    test = task.test.sentences
-    median = int(np.argsort(test.lengths, kind="stable")[len(test) // 2])
-    ids = test.select(np.array([median])).ids
-    return Artifact(recipe.config, task.classes, task.encoder, weights, {}), ids
+    sentences = encoder.encode_all(test.texts)
+    median = int(np.argsort(sentences.lengths, kind="stable")[len(sentences) // 2])
+    ids = sentences.select(np.array([median])).ids
+    classes, dtype = tuple(map(str, train.classes)), recipe.storage.dtype
+    return Artifact(recipe.config, classes, encoder, weights, {}, dtype=dtype), ids
 
 
 def microseconds(artifact: Artifact, ids: np.ndarray) -> float:

@@ -47,8 +47,8 @@ def test_without_results_the_table_has_the_papers_rows():
     rows = compare("trec", [])
     assert [row[0] for row in rows[-3:]] == ["Max-TDNN", "NBoW", "DCNN"]
     assert [float(row[1]) for row in rows] == [91.0, 92.6, 93.6, 95.0, 84.4, 88.2, 93.0]
-    assert rows[-1][:4] == ["DCNN", "93.0", "-", "not yet run"]
-    assert rows[0][:4] == ["Hier (Li and Roth 2002)", "91.0", "-", "-"]  # not ours to run
+    assert rows[-1][:5] == ["DCNN", "93.0", "-", "-", "not yet run"]
+    assert rows[0][:5] == ["Hier (Li and Roth 2002)", "91.0", "-", "-", "-"]  # not ours to run
     lines = experiment_tables([]).splitlines()
     assert len({len(cells(line)) for line in lines if line.startswith("|")}) == 1
 
@@ -56,10 +56,10 @@ def test_without_results_the_table_has_the_papers_rows():
 def test_a_row_summarizes_its_runs():
     runs = [run(80, 0), run(82, 1), run(87, 2)]
     row = row_of(compare("trec", runs), "DCNN")
-    assert row[:6] == ["DCNN", "93.0", "tuned", "83.0 ± 3.6", "87.0", "3"]
-    assert re.fullmatch(r"7\d\.\d to 8\d\.\d", row[6])
-    assert row[6] == bootstrap_mean(correct(*runs)).percent()
-    assert row[7:] == ["-", "-", "-"]  # it is the reference
+    assert row[:7] == ["DCNN", "93.0", "tuned", "-", "83.0 ± 3.6", "87.0", "3"]
+    assert re.fullmatch(r"7\d\.\d to 8\d\.\d", row[7])
+    assert row[7] == bootstrap_mean(correct(*runs)).percent()
+    assert row[8:] == ["-", "-", "-"]  # it is the reference
 
 
 def test_a_model_is_compared_with_all_runs_of_the_tuned_network():
@@ -68,24 +68,24 @@ def test_a_model_is_compared_with_all_runs_of_the_tuned_network():
     row = row_of(compare("trec", [*nbow, *tuned]), "NBoW")
     interval, p = bootstrap_difference(correct(*nbow), correct(*tuned))
     assert p > 0.001
-    assert row[7:] == ["-1.5", interval.percent("+"), f"{p:.3f}"]
+    assert row[8:] == ["-1.5", interval.percent("+"), f"{p:.3f}"]
 
 
 def test_without_the_tuned_network_there_is_nothing_to_compare_with():
     rows = compare("trec", [run(90, recipe="paper"), run(80, model="nbow")])
-    assert row_of(rows, "NBoW")[7:] == ["-", "-", "-"]
+    assert row_of(rows, "NBoW")[8:] == ["-", "-", "-"]
 
 
 def test_a_better_model_has_a_plus():
     row = row_of(compare("trec", [run(80), run(90, model="nbow")]), "NBoW")
-    assert row[7] == "+10.0"
-    assert re.fullmatch(r"\+\d\.\d to \+1\d\.\d", row[8])
+    assert row[8] == "+10.0"
+    assert re.fullmatch(r"\+\d\.\d to \+1\d\.\d", row[9])
 
 
 def test_small_p_values_are_not_shown_as_zero():
     rows = compare("trec", [run(90), run(80, model="nbow"), run(90, model="max-tdnn")])
-    assert row_of(rows, "NBoW")[9] == "< 0.001"
-    assert row_of(rows, "Max-TDNN")[9] == "1.000"
+    assert row_of(rows, "NBoW")[10] == "< 0.001"
+    assert row_of(rows, "Max-TDNN")[10] == "1.000"
 
 
 def test_recipes_and_rows_keep_their_order():
@@ -101,17 +101,37 @@ def test_recipes_and_rows_keep_their_order():
         ["NB", "-", "ngram"],
         ["DCNN ensemble (several networks)", "-", "best"],
     ]
-    assert "| NB | - | ngram | 70.0 | 70.0 | 1 |" in experiment_tables(results)
+    assert "| NB | - | ngram | - | 70.0 | 70.0 | 1 |" in experiment_tables(results)
 
 
 def test_a_table_has_only_the_runs_of_its_experiment():
     rows = compare("trec", [run(90, 0), run(50, 1, experiment="sst2")])
-    assert row_of(rows, "DCNN")[5] == "1"
+    assert row_of(rows, "DCNN")[6] == "1"
+
+
+def test_rows_say_what_was_learned_from_outside_and_teachers_have_their_own():
+    taught = {"text": {}, "distillation": {"encoder": "some/encoder", "unlabelled": ["questions"]}}
+    results = [
+        run(95, seed, recipe=recipe, settings=taught, notes={"teacher": {"test_accuracy": 0.97}})
+        for recipe in ("best", "distilled")
+        for seed in (0, 1)
+    ]
+    with_vectors = {"text": {"vectors": "glove"}, "distillation": {"encoder": ""}}
+    rows = compare("trec", [*results, run(90, settings=with_vectors), run(80, model="nbow")])
+    assert [row[2:4] for row in rows if row[0] == "DCNN"] == [
+        ["tuned", "GloVe"],
+        ["distilled", "encoder, questions"],
+        ["best", "encoder, questions"],
+    ]
+    assert row_of(rows, "NBoW")[3] == "-"
+    assert rows[-1][:7] == [
+        *("teacher: encoder, fine-tuned", "-", "distilled, best", "encoder", "97.0", "97.0", "1")
+    ]
 
 
 def test_n_gram_models_are_not_shown_as_the_papers_engineered_systems():
     rows = compare("trec", [run(90, model="svm", recipe="ngram")])
-    assert row_of(rows, "SVM (Silva et al. 2011)")[2:4] == ["-", "-"]
+    assert row_of(rows, "SVM (Silva et al. 2011)")[2:5] == ["-", "-", "-"]
     assert row_of(rows, "SVM")[1:3] == ["-", "ngram"]
 
 
@@ -138,7 +158,7 @@ def test_the_summary_shows_the_network_by_recipe():
     assert len(lines) == 2 + len(EXPERIMENTS)
     trec = next(line for line in lines if "TREC" in line)
     assert cells(trec)[1:] == [
-        "93.0", "88.0", "92.0 ± 2.8", "not yet run", "`dcnn experiment trec`",
+        "93.0", "88.0", "92.0 ± 2.8", "not yet run", "not yet run", "`dcnn experiment trec`",
     ]  # fmt: skip
     assert "86.8 | not yet run | not yet run | not yet run" in lines[2]
 

@@ -9,7 +9,7 @@ students learn all of them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from dcnn.data.corpora.trec import read_trec
 from dcnn.data.corpora.unlabelled import iterate_unlabelled, treebank_tokens
 from dcnn.data.labels import LabelledTexts
 from dcnn.data.split import hold_out
-from dcnn.experiments.recipes import Recipe
+from dcnn.experiments.recipes import DistillationConfig, Recipe
 from dcnn.experiments.tasks import BINARY_CLASSES, FINE_CLASSES, Task
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import with_vector_words
@@ -62,20 +62,17 @@ class LabelledTask:
         return Task(classes, encoder, examples, dev if len(dev) else None, test, notes=notes)
 
 
-def label_task(
+def read_texts(
     experiment: str,
     recipe: Recipe,
     sources: Sources,
     find: Callable[[str], Sources],
-    device: str,
-    teacher_seed: int = 0,
-    report: Report = lambda *_: None,
     *,
     with_dev: bool = True,
-) -> LabelledTask:
-    """Let the teacher label the texts; ``find`` gives the files of a corpus by its name.
+) -> Parts:
+    """The texts that students learn, and dev and test; ``find`` gives a corpus by its name.
 
-    Without dev, teacher and student learn the TREC questions that are held out otherwise too.
+    Without dev, the TREC questions that are held out otherwise are among the training texts.
     """
     settings = recipe.distillation
     if experiment == "trec":
@@ -92,6 +89,18 @@ def label_task(
         ]
         unlabelled += own
         made += _spans(own, settings.spans)
+    return train, dev, test, unlabelled, made
+
+
+def label_task(
+    parts: Parts,
+    settings: DistillationConfig,
+    device: str,
+    teacher_seed: int = 0,
+    report: Report = lambda *_: None,
+) -> LabelledTask:
+    """Let the teacher learn the training texts and label the others."""
+    train, dev, test, unlabelled, made = parts
     teacher = EncoderTeacher(
         settings.encoder,
         train,
@@ -187,8 +196,3 @@ def _spans(sentences: Sequence[str], share: float) -> list[str]:
             first = int(rng.integers(len(words) - size + 1))
             found.append(" ".join(words[first : first + size]))
     return found
-
-
-def with_encoder(recipe: Recipe, encoder: str) -> Recipe:
-    """The recipe with another copy of its encoder, such as a folder in place of a name."""
-    return replace(recipe, distillation=replace(recipe.distillation, encoder=encoder))

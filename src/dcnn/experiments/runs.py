@@ -22,7 +22,7 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.config import Config
 from dcnn.data.batching import Examples
-from dcnn.data.corpora.registry import find_corpus
+from dcnn.data.corpora.registry import Source, find_corpus
 from dcnn.errors import ConfigError, TrainingError
 from dcnn.experiments import results as provenance
 from dcnn.experiments.ngrams import choose_setting, fit_ngrams
@@ -262,29 +262,28 @@ class ExperimentEnv:
     encoder: str = ""  # a folder with the pretrained teacher that a recipe names
     commit: str = field(default_factory=provenance.commit)  # when the experiment starts
 
+    def find(self, corpus: str) -> dict[str, Source]:
+        """The files of a corpus by split."""
+        return find_corpus(corpus, self.data, check=self.check)
+
     def load(self, recipe: Recipe, teacher_seed: int = 0) -> tuple[Task, Recipe]:
         """The corpus, and the recipe with the path of its vectors filled in."""
-        sources = find_corpus(corpus_of(self.experiment), self.data, check=self.check)
+        sources = self.find(corpus_of(self.experiment))
         if recipe.config.text.vectors == GLOVE:
-            vectors = find_corpus(GLOVE, self.data, check=self.check)["vectors"].path
+            vectors = self.find(GLOVE)["vectors"].path
             text = replace(recipe.config.text, vectors=str(vectors))
             recipe = replace(recipe, config=replace(recipe.config, text=text))
         if recipe.distillation.encoder:
-            from dcnn.experiments.distilled import label_task, with_encoder
+            from dcnn.experiments.distilled import label_task, read_texts
 
-            tasks = [
-                label_task(
-                    self.experiment,
-                    with_encoder(recipe, self.encoder) if self.encoder else recipe,
-                    sources,
-                    lambda name: find_corpus(name, self.data, check=self.check),
-                    self.device,
-                    teacher_seed,
-                    _log_progress,
-                    with_dev=with_dev,
-                ).encode(recipe.config.text, self.processes)
-                for with_dev in ((True, False) if self.experiment == "trec" else (True,))
-            ]
+            settings = recipe.distillation
+            if self.encoder:  # a copy of the encoder that the recipe names
+                settings = replace(settings, encoder=self.encoder)
+            tasks = []
+            for with_dev in (True, False) if self.experiment == "trec" else (True,):
+                parts = read_texts(self.experiment, recipe, sources, self.find, with_dev=with_dev)
+                labelled = label_task(parts, settings, self.device, teacher_seed, _log_progress)
+                tasks.append(labelled.encode(recipe.config.text, self.processes))
             if len(tasks) == 1:
                 return tasks[0], recipe
             return replace(tasks[1], held_out=tasks[0]), recipe

@@ -30,7 +30,7 @@ NOT_RUN = "not yet run"
 _REFERENCE_NAME = f"{REFERENCE[1]} {MODELS[REFERENCE[0]]}"
 _PERCENT = f"{statistics.CONFIDENCE:.0%}".replace("%", " %")
 _HEADER = (
-    *("classifier", "paper", "recipe", "ours, mean ± sd", "best run", "seeds"),
+    *("classifier", "paper", "recipe", "outside knowledge", "ours, mean ± sd", "best run", "seeds"),
     f"{_PERCENT} interval",
     f"minus {_REFERENCE_NAME}",
     f"{_PERCENT} interval of that",
@@ -85,14 +85,45 @@ def compare(experiment: str, results: Iterable[Result]) -> list[list[str]]:
     for name in (*published, *(model for model in MODELS if model not in published)):
         start = [MODELS.get(name, name), f"{published[name]:.1f}" if name in published else NOTHING]
         rows += [
-            [*start, recipe, *_measure(runs[name][recipe], reference)]
-            for recipe in (*RECIPES, *sorted(runs[name].keys() - set(RECIPES)))
-            if recipe in runs[name]
+            [*start, recipe, _outside(runs[name][recipe]), *_measure(runs[name][recipe], reference)]
+            for recipe in sorted(runs[name], key=_place)
         ]
         if not runs[name] and name in published:
             ours = NOT_RUN if name in MODELS else NOTHING
-            rows.append([*start, NOTHING, ours, *[NOTHING] * 6])
+            rows.append([*start, NOTHING, NOTHING, ours, *[NOTHING] * 6])
+    return rows + _teachers(runs["dcnn"])
+
+
+def _teachers(runs: Mapping[str, Sequence[Result]]) -> list[list[str]]:
+    """The pretrained encoders that taught, with the recipes of their students."""
+    recipes = defaultdict(list)
+    for recipe, found in sorted(runs.items(), key=lambda item: _place(item[0])):
+        taught = [run for run in found if "teacher" in run.notes]
+        accuracies = {run.notes["teacher"]["test_accuracy"] for run in taught}
+        if taught:
+            name = taught[0].settings["distillation"]["encoder"].rpartition("/")[2]
+            recipes[name, tuple(sorted(accuracies))].append(recipe)
+    rows = []
+    for (name, scores), names in recipes.items():
+        ours = statistics.summarize(scores)
+        start = [f"teacher: {name}, fine-tuned", NOTHING, ", ".join(names), "encoder"]
+        cells = [ours.percent(1), f"{100 * ours.best:.1f}", str(ours.runs)]
+        rows.append([*start, *cells, *[NOTHING] * 4])
     return rows
+
+
+def _place(recipe: str) -> tuple[int, str]:
+    """For sorting: the known recipes in their order, then the others by name."""
+    return (RECIPES.index(recipe) if recipe in RECIPES else len(RECIPES)), recipe
+
+
+def _outside(runs: Sequence[Result]) -> str:
+    """What the runs learned from besides the training set."""
+    text, taught = (runs[0].settings.get(name, {}) for name in ("text", "distillation"))
+    known = ["GloVe"] if text.get("vectors") else []
+    if taught.get("encoder"):
+        known += ["encoder", *taught.get("unlabelled", ())]
+    return ", ".join(known) or NOTHING
 
 
 def _by_model(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
