@@ -124,7 +124,8 @@ def test_an_invalid_recipe_name_is_refused(tmp_path):
 def test_an_unknown_recipe_is_named():
     with pytest.raises(
         ConfigError,
-        match="recipe='tunned' is not known for sst2; take one of best, distilled, paper, self-distilled, tuned",
+        match="recipe='tunned' is not known for sst2; take one of "
+        "best, distilled, paper, self-distilled, tuned",
     ):
         load_recipe("sst2", "tunned")
     with pytest.raises(ConfigError, match=r"nowhere\.toml: no such file"):

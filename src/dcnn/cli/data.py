@@ -28,7 +28,8 @@ def list_corpora(folder: cli.DataFolder = None) -> None:
     for corpus in CORPORA.values():
         size = sum(download.file.size for download in corpus.downloads)
         there = "present" if find_form(corpus, root) else "missing"
-        table.add_row(corpus.name, corpus.title, corpus.folder, f"{size / 1e6:,.1f} MB", there)
+        shown = f"{size / 1e6:,.1f} MB" if size else ""
+        table.add_row(corpus.name, corpus.title, corpus.folder, shown, there)
     console = cli.make_console()
     console.print(f"Data folder: {root}")
     console.print(table)
