@@ -394,6 +394,13 @@ def compare_with_teacher(artifact: Artifact) -> tuple[list[list[str]], list[str]
     record = artifact.metadata["distillation"]
     measure = "micro F1" if artifact.multi_label else "accuracy"
     sets = {name: record[name] for name in _SPLITS if record[name] is not None}
+    on_dev = ""
+    if record.get("dev_from_teacher"):  # on which the teacher is always right
+        alike = sets.pop("dev")
+        on_dev = (
+            f" They agree on {100 * alike['agreement']:.2f} % of {alike['examples']:,} unlabelled "
+            "texts, on which the student was selected."
+        )
     n_bytes = sum(map(len, _files_without_card(artifact).values()))
     table = [["", *(f"{name} {measure}" for name in sets), "time per text", "size"]]
     for who, device, size in (
@@ -408,9 +415,9 @@ def compare_with_teacher(artifact: Artifact) -> tuple[list[list[str]], list[str]
     shares = (f"{100 * s['agreement']:.2f} % of the {unit} of {name}" for name, s in sets.items())
     excluded = record.get("excluded")
     left_out = f"; {excluded:,} that occur in dev or test were left out" if excluded else ""
+    agreement = f" The two agree on {' and '.join(shares)}." if sets else ""
     return table, [
-        f"The teacher is `{' '.join(record['teacher'].split())}`. The two agree on "
-        f"{' and '.join(shares)}.",
+        f"The teacher is `{' '.join(record['teacher'].split())}`.{agreement}{on_dev}",
         f"The student learned from {record['labelled']:,} labelled, {record['unlabelled']:,} "
         f"unlabelled and {record['augmented']:,} augmented texts{left_out}.",
     ]

@@ -175,27 +175,30 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "sample_weight must be one finite number of 0 or more for each text"
                 )
             train = replace(train, weights=weights)
-        if dev is None:
-            train, dev = hold_out(train, config.training.dev_fraction, config.training.seed)
-        else:
-            dev = _read_dev(dev, train, columns)
         if unlabelled is not None and teacher is None:
             raise DataError("unlabelled texts need a teacher that labels them; pass teacher")
+        if dev is not None:
+            dev = _read_dev(dev, train, columns)
         labels = None
         if teacher is not None:
             from dcnn.training import distillation, encoders
 
-            chosen = encoders.as_teacher(teacher, train, dev, self.device)
             more = [] if unlabelled is None else self._texts(unlabelled)
+            if dev is None:
+                train, dev = distillation.hold_out_dev(train, more, config.training)
+            chosen = encoders.as_teacher(teacher, train, dev, self.device)
             seed, cache = config.training.seed, distillation.cache()
             labels = distillation.pseudo_label(
                 chosen, train, dev, None, more, seed=seed, cache=cache
             )
+            train, dev, config = labels.examples, labels.dev_set, labels.student_config(config)
+        elif dev is None:
+            train, dev = hold_out(train, config.training.dev_fraction, config.training.seed)
         with TrainingBar() if self.verbose else nullcontext() as callback:
             options = RunOptions(device=self.device, callback=callback, threads=self.n_jobs)
-            artifact, summary = fit(labels.examples if labels else train, dev, config, options)
+            artifact, summary = fit(train, dev, config, options)
         if labels is not None:
-            self.distillation_ = distillation.compare(artifact, labels, dev)
+            self.distillation_ = distillation.compare(artifact, labels)
             artifact = self.distillation_.added_to(artifact)
         self.history_ = summary.history
         self.text_column_ = None if columns is None else columns.text

@@ -350,14 +350,15 @@ def _teacher(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitted
 
 def _distilled(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:
     config = DEFAULT.with_training(seed=seed)
-    train, dev = data.split(config)
+    train, dev = data.train, data.dev
+    if dev is None:
+        train, dev = distillation.hold_out_dev(train, data.unlabelled, config.training)
     teacher = choose_teacher([name], train, dev, mode="frozen")
     return fit_student(teacher, replace(data, train=train, dev=dev), config, folder)
 
 
 def fit_student(teacher: Teacher, data: ComparisonData, config: Config, folder: Path) -> Fitted:
-    """Train a network on what ``teacher`` says, as `dcnn distill` does; dev must be given."""
-    assert data.dev is not None  # noqa: S101
+    """Train a network on what ``teacher`` says, as `dcnn distill` does."""
     labels = distillation.pseudo_label(
         teacher,
         data.train,
@@ -367,8 +368,9 @@ def fit_student(teacher: Teacher, data: ComparisonData, config: Config, folder: 
         seed=config.training.seed,
         cache=distillation.cache(),
     )
-    artifact, _ = fit(labels.examples, data.dev, config, RunOptions(device="cpu"))
-    record = distillation.compare(artifact, labels, data.dev, data.test)
+    config = labels.student_config(config)
+    artifact, _ = fit(labels.examples, labels.dev_set, config, RunOptions(device="cpu"))
+    record = distillation.compare(artifact, labels, data.test)
     model_folder.save(folder, record.added_to(artifact))
     return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 

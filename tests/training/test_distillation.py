@@ -13,17 +13,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from dcnn.artifact import Artifact
+from dcnn.artifact import Artifact, compare_with_teacher
 from dcnn.classifier import DCNNClassifier
 from dcnn.config import DEFAULT, Config
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError, DcnnError, UserError
 from dcnn.predictor import Predictor
 from dcnn.training.distillation import (
+    COPIES,
+    FEW_DEV,
+    MIN_UNLABELLED,
     Distillation,
     LabelCache,
     TeacherLabels,
     compare,
+    hold_out_dev,
     label,
     pseudo_label,
 )
@@ -77,10 +81,9 @@ def distill(
     parts: Sequence[LabelledTexts] = (TRAIN, DEV, TEST),
     **options: object,
 ) -> tuple[Artifact, Distillation]:
-    _, *others = parts
     labels = pseudo_label(teacher, *parts, unlabelled=unlabelled, **options)
-    artifact, _ = fit(labels.examples, others[0], config, RunOptions("cpu"))
-    record = compare(artifact, labels, *others)
+    artifact, _ = fit(labels.examples, labels.dev_set, config, RunOptions("cpu"))
+    record = compare(artifact, labels, *parts[2:])
     return record.added_to(artifact), record
 
 
@@ -93,6 +96,52 @@ def test_a_student_learns_words_that_only_unlabelled_text_has() -> None:
     assert record.test.agreement == record.test.student
     assert record.teacher == "knows"
     assert artifact.metadata["distillation"]["labelled"] == 60
+
+
+def test_few_labels_all_go_to_the_teacher_and_the_student_is_selected_on_unlabelled_text() -> None:
+    more = list(dict.fromkeys(sentences(GOOD + BAD, 3000)))[: 2 * MIN_UNLABELLED]
+    train, dev = hold_out_dev(TRAIN, more, CONFIG.training)
+    assert (train, dev) == (TRAIN, None)
+    assert hold_out_dev(TRAIN, more[: MIN_UNLABELLED - 1], CONFIG.training)[1] is not None
+    many = labelled(GOOD, BAD, round(FEW_DEV / CONFIG.training.dev_fraction / 2))
+    assert len(hold_out_dev(many, more, CONFIG.training)[1]) >= FEW_DEV
+    labels = pseudo_label(Counted(), TRAIN, None, TEST, more, copies=1)
+    chosen = labels.dev_set
+    assert labels.dev_from_teacher
+    assert len(chosen) == (labels.unlabelled + len(chosen)) // 10
+    assert set(chosen.texts) <= set(more)
+    assert not set(chosen.texts) & set(labels.examples.texts)
+    assert (chosen.targets == knows(chosen.texts).argmax(axis=1)).all()
+    assert labels.dev.shape == (len(chosen), 2)
+    assert labels.test.shape == (len(TEST), 2)
+    assert not labels.student_config(CONFIG).training.calibrate
+    artifact, _ = fit(labels.examples, chosen, labels.student_config(ONE_EPOCH), RunOptions("cpu"))
+    record = compare(artifact, labels, TEST)
+    table, remarks = compare_with_teacher(record.added_to(artifact))
+    assert table[0] == ["", "test accuracy", "time per text", "size"]
+    assert f"of {len(chosen):,} unlabelled texts, on which the student was selected" in remarks[0]
+
+
+def test_a_multi_label_dev_set_of_the_teacher_has_each_label_that_is_probable() -> None:
+    indicators = np.eye(2, dtype=np.float32)[TRAIN.targets]
+    train = replace(TRAIN, targets=indicators, multi_label=True)
+    teacher = FunctionTeacher(lambda texts: np.tile([0.6, 0.2], (len(texts), 1)), CLASSES, True)
+    labels = pseudo_label(teacher, train, None, unlabelled=UNLABELLED)
+    assert (labels.dev_set.targets == [1, 0]).all()
+
+
+@pytest.mark.parametrize(("unlabelled", "per_text"), [([], COPIES), (UNLABELLED, COPIES)])
+def test_texts_are_augmented_until_a_student_has_enough(unlabelled, per_text) -> None:
+    labels = pseudo_label(Counted(), TRAIN, DEV, unlabelled=unlabelled)
+    texts = len(TRAIN) + labels.unlabelled
+    assert 0.2 * per_text * texts < labels.augmented <= per_text * texts
+
+
+def test_enough_unlabelled_text_is_not_augmented(monkeypatch) -> None:
+    monkeypatch.setattr("dcnn.training.distillation.STUDENT_TEXTS", 2 * len(TRAIN))
+    labels = pseudo_label(Counted(), TRAIN, DEV, unlabelled=UNLABELLED)
+    assert labels.unlabelled
+    assert labels.augmented == 0
 
 
 def test_targets_of_labelled_texts_mix_the_label_and_the_teacher() -> None:
@@ -133,11 +182,12 @@ def test_what_is_left_out_and_what_is_to_label_is_logged(
     caplog.set_level(logging.INFO, "dcnn")
     new = [f"{text} {number}" for number, text in enumerate(UNLABELLED[:50])]
     known = len(set(TRAIN.texts) | set(DEV.texts))
-    labels = pseudo_label(Counted(), TRAIN, DEV, unlabelled=[*new[:30], *DEV.texts], cache=tmp_path)
+    first, made = [*new[:30], *DEV.texts], {"copies": 0, "cache": tmp_path}
+    labels = pseudo_label(Counted(), TRAIN, DEV, unlabelled=first, **made)
     assert labels.excluded == len(set(DEV.texts))
     assert f"{labels.excluded} texts occur in dev or test and are left out" in caplog.text
     assert f"{known + 30} texts for the teacher: 0 labelled before, {known + 30} to" in caplog.text
-    pseudo_label(Counted(), TRAIN, DEV, unlabelled=new, cache=tmp_path)
+    pseudo_label(Counted(), TRAIN, DEV, unlabelled=new, **made)
     assert f"{known + 50} texts for the teacher: {known + 30} labelled before, 20" in caplog.text
 
 
@@ -354,7 +404,7 @@ def test_the_time_of_the_student_leaves_out_its_first_call(monkeypatch: pytest.M
         return probabilities(self, texts)
 
     monkeypatch.setattr(Predictor, "probabilities", slow_at_first)
-    record = compare(artifact, labels, DEV)
+    record = compare(artifact, labels)
     assert record.student_seconds_per_text * len(labels.examples) < 1.0
 
 

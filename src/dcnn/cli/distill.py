@@ -29,8 +29,8 @@ _COMMAND = (
 )
 _MODE = "How an encoder learns TRAIN: fine-tuned (auto on a GPU), or frozen under a linear head."
 _AUGMENT = (
-    "New texts per text of TRAIN, made of its words; by default 20 without --unlabelled, and none "
-    "for a command."
+    "New texts per text, made of the words of TRAIN and --unlabelled; by default 20 without "
+    "--unlabelled, else as many as make 30,000 texts, and none with --teacher-command."
 )
 _SAVE = "Save the trained encoder there; --teacher DIR then uses it as it is."
 _WEIGHT = "Weight of the teacher in the targets of labelled texts; the rest is the label."
@@ -68,13 +68,12 @@ def distill(
 
     The teacher learns TRAIN, unless it is a command or a dcnn model, and labels TRAIN, the
     unlabelled texts and what --augment makes; the student learns these probabilities and is
-    selected on the labels of dev. Unlabelled text of the domain is what helps most. The teacher's
-    labels are kept on disk: the same command continues an interrupted labelling. An encoder needs
-    the extra `distill`.
+    selected on the labels of dev, or where labels are few on unlabelled texts. Unlabelled text of
+    the domain is what helps most. The teacher's labels are kept on disk: the same command continues
+    an interrupted labelling. An encoder needs the extra `distill`.
     """
     from dcnn.artifact import is_model_folder, save
-    from dcnn.data.readers import TableOptions
-    from dcnn.data.split import read_split
+    from dcnn.data.readers import TableOptions, read_examples
     from dcnn.files import make_folder, show_size
 
     console = cli.make_console(stderr=True)
@@ -92,11 +91,22 @@ def distill(
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
     columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
     run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
-    train_set, dev_set, test_set = read_split(
-        data, dev, test, columns, run_config.training, multi_label=True
-    )
+    train_set, dev_set, test_set = read_examples(data, dev, test, columns, multi_label=True)
     texts = read_unlabelled(unlabelled or (), replace(columns, label_columns=()))
-    cli.print_sizes(console, train_set, len(dev_set))
+    with needs_extra("Distillation", "train"):
+        from dcnn.training import distillation
+        from dcnn.training.encoders import choose_teacher
+        from dcnn.training.fit import RunOptions, choose_device, fit
+        from dcnn.training.teachers import CommandTeacher, Teacher
+
+    if dev_set is None:
+        train_set, dev_set = distillation.hold_out_dev(train_set, texts, run_config.training)
+    cli.print_sizes(console, train_set, 0 if dev_set is None else len(dev_set))
+    if dev_set is None:
+        console.print(
+            "Labels are few: the teacher learns all of them, and the student is selected on "
+            "unlabelled texts, by how well it agrees with the teacher"
+        )
     if texts:
         console.print(f"{len(texts):,} unlabelled texts")
     elif teacher_command is not None and augment is None:
@@ -109,12 +119,6 @@ def distill(
             "There is no unlabelled text, so texts are made of the words of TRAIN; real text of "
             "the domain teaches more: pass it with --unlabelled"
         )
-    with needs_extra("Distillation", "train"):
-        from dcnn.training import distillation
-        from dcnn.training.encoders import choose_teacher
-        from dcnn.training.fit import RunOptions, choose_device, fit
-        from dcnn.training.teachers import CommandTeacher, Teacher
-
     make_folder(out.parent)
     place = choose_device(device).type
     chosen: Teacher
@@ -152,9 +156,10 @@ def distill(
         )
     with training_callbacks(console, None, run_config, patient=False) as callback:
         options = RunOptions(place, checkpoint, resume, callback=callback, threads=threads)
-        artifact, summary = fit(labels.examples, dev_set, run_config, options)
+        own = labels.student_config(run_config)
+        artifact, summary = fit(labels.examples, labels.dev_set, own, options)
     print_summary(console, artifact, summary)
-    record = distillation.compare(artifact, labels, dev_set, test_set)
+    record = distillation.compare(artifact, labels, test_set)
     artifact = record.added_to(artifact)
     metadata = artifact.metadata | cli.run_metadata(data)
     if record.test is not None:

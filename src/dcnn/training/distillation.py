@@ -2,7 +2,8 @@
 
 The student's examples are the labelled texts, text that nobody labelled, and augmented texts. All
 get the teacher's probabilities as soft targets; those of labelled texts are mixed with the label.
-Texts of dev and test are left out of the unlabelled ones, so that scores are unbiased.
+Texts of dev and test are left out of the unlabelled ones, so that scores are unbiased. Where labels
+are few, all of them go to the teacher, and the student is selected on how well it agrees with it.
 
 What the teacher says is kept on disk by the hash of the text, a file per block. A labelling that
 was interrupted continues with the texts that are missing, and a second student costs nothing. A
@@ -23,9 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact
+from dcnn.config import Config, TrainingConfig
 from dcnn.data.augment import augment
 from dcnn.data.corpora.registry import cache_folder
 from dcnn.data.labels import LabelledTexts
+from dcnn.data.split import hold_out
 from dcnn.errors import DcnnError, StorageError
 from dcnn.files import make_folder, write_atomically
 from dcnn.metrics import apply_thresholds, choose_thresholds, micro_f1
@@ -36,6 +39,10 @@ from dcnn.training.teachers import Probabilities, Report, Teacher, hash_of
 logger = logging.getLogger("dcnn")
 
 COPIES = 20  # augmented texts per labelled one, where there is no unlabelled text
+STUDENT_TEXTS = 30_000  # with fewer, labelled and unlabelled texts are augmented to about so many
+FEW_DEV = 100  # a dev set of fewer labels is better given to the teacher
+MIN_UNLABELLED = 500  # of which a tenth can be dev in its place
+MOST_DEV = 2_000
 TIMED_TEXTS = 1000
 SMALL_FILE = 1 << 16  # texts
 MOST_SMALL_FILES = 32  # of a teacher, before they are merged
@@ -230,6 +237,7 @@ class Distillation:
     excluded: int  # unlabelled and augmented texts that occur in dev or test, and were left out
     teacher_weight: float  # in the targets of labelled texts
     dev: Score
+    dev_from_teacher: bool  # whether dev is unlabelled text, with the teacher's labels
     test: Score | None
     teacher_seconds_per_text: float | None  # if it labelled anything
     teacher_device: str  # on which it took so long, if that is known
@@ -252,17 +260,33 @@ class TeacherLabels:
     augmented: int
     excluded: int
     teacher_weight: float
+    dev_set: LabelledTexts  # that the student is selected on
+    dev_from_teacher: bool
     dev: Probabilities
     test: Probabilities
     seconds_per_text: float | None
     device: str
     networks: Path | None  # a folder with what the teacher learned, if it learned anything
 
+    def student_config(self, config: Config) -> Config:
+        """Not calibrated where dev has the teacher's labels: it is surer of them than is right."""
+        return config.with_training(calibrate=False) if self.dev_from_teacher else config
+
+
+def hold_out_dev(
+    train: LabelledTexts, unlabelled: Sequence[str], training: TrainingConfig
+) -> tuple[LabelledTexts, LabelledTexts | None]:
+    """Hold out a dev set, unless labels are few and unlabelled text can take its place."""
+    few = training.dev_fraction * len(train) < FEW_DEV
+    if few and len(unlabelled) >= MIN_UNLABELLED:
+        return train, None
+    return hold_out(train, training.dev_fraction, training.seed)
+
 
 def pseudo_label(
     teacher: Teacher,
     train: LabelledTexts,
-    dev: LabelledTexts,
+    dev: LabelledTexts | None,
     test: LabelledTexts | None = None,
     unlabelled: Sequence[str] = (),
     *,
@@ -277,13 +301,14 @@ def pseudo_label(
     Args:
         teacher: what labels.
         train: labelled texts.
-        dev: labelled texts of the same classes.
-        test: the same.
+        dev: labelled texts of the same classes; none takes a tenth of the unlabelled texts, with
+            the teacher's labels.
+        test: labelled texts of the same classes.
         unlabelled: further texts; those of dev and test are left out.
-        copies: augmented texts per labelled one; none means some if nothing is unlabelled, unless
-            a text that the teacher labels costs money.
+        copies: augmented texts per text, labelled or not; none means 20 if nothing is unlabelled,
+            else as many as make 30,000 texts, and no one if the teacher's labels cost money.
         teacher_weight: of the teacher in the targets of labelled texts; the rest is the label.
-        seed: of the augmentation.
+        seed: of the augmentation and of such a dev set.
         cache: folder for what the teacher said and learned; none keeps it in memory.
         report: called with the stage, how much is done, of how much, and a remark.
     """
@@ -291,9 +316,17 @@ def pseudo_label(
     known = held_out | {_normalized(text) for text in train.texts}
     normalized = {text: _normalized(text) for text in unlabelled}
     extra = [text for text, form in normalized.items() if form not in known]
+    dev_texts = [] if dev is None else dev.texts
+    if dev is None:
+        order = np.random.default_rng(seed).permutation(len(extra))
+        count = min(MOST_DEV, max(1, len(extra) // 10))
+        dev_texts = [extra[index] for index in np.sort(order[:count])]
+        extra = [extra[index] for index in np.sort(order[count:])]
+        held_out |= {_normalized(text) for text in dev_texts}
     if copies is None:
-        copies = 0 if extra or teacher.paid else COPIES
-    made = augment(train.texts, copies, seed) if copies else []
+        enough = STUDENT_TEXTS // (len(train) + len(extra)) - 1 if extra else COPIES
+        copies = 0 if teacher.paid else max(0, min(COPIES, enough))
+    made = augment([*train.texts, *extra], copies, seed) if copies else []
     new = [text for text in made if _normalized(text) not in held_out]
     excluded = sum(form in held_out for form in normalized.values()) + len(made) - len(new)
     if excluded:
@@ -304,10 +337,15 @@ def pseudo_label(
         folder = cache / hash_of(teacher.key, list(train.classes), train.multi_label)
         networks = folder / "networks"
     label_cache = LabelCache(folder, len(train.classes))
-    every = [*texts, *dev.texts, *(test.texts if test else ())]
+    every = [*texts, *dev_texts, *(test.texts if test else ())]
     found = label(teacher, every, label_cache, report, networks)
     seconds_per_text, device = label_cache.time_per_text()
-    targets = found[: len(texts)].copy()
+    targets, of_dev, of_test = np.split(found, [len(texts), len(texts) + len(dev_texts)])
+    targets, dev_from_teacher = targets.copy(), dev is None
+    if dev is None:
+        hard = of_dev >= 0.5 if train.multi_label else of_dev.argmax(axis=1)
+        hard = hard.astype(np.float32 if train.multi_label else np.int64)
+        dev = replace(train, texts=dev_texts, targets=hard, weights=None, places=None)
     own = target_distributions(train.targets, len(train.classes))
     targets[:n_train] = teacher_weight * targets[:n_train] + (1 - teacher_weight) * own
     weights = None
@@ -322,8 +360,10 @@ def pseudo_label(
         len(new),
         excluded,
         teacher_weight,
-        found[len(texts) : len(texts) + len(dev)],
-        found[len(texts) + len(dev) :],
+        dev,
+        dev_from_teacher,
+        of_dev,
+        of_test,
         seconds_per_text,
         device,
         networks if networks is not None and networks.exists() else None,
@@ -331,9 +371,10 @@ def pseudo_label(
 
 
 def compare(
-    student: Artifact, labels: TeacherLabels, dev: LabelledTexts, test: LabelledTexts | None = None
+    student: Artifact, labels: TeacherLabels, test: LabelledTexts | None = None
 ) -> Distillation:
     """Teacher and student on dev and test, and what they cost."""
+    dev = labels.dev_set
     predictor, texts = Predictor(student), list(labels.examples.texts[:TIMED_TEXTS])
     predictor.probabilities(texts)  # the first call also loads code and fills caches
     started = time.perf_counter()
@@ -348,6 +389,7 @@ def compare(
         excluded=labels.excluded,
         teacher_weight=labels.teacher_weight,
         dev=_score(dev, labels.dev, predictor, thresholds),
+        dev_from_teacher=labels.dev_from_teacher,
         test=_score(test, labels.test, predictor, thresholds) if test else None,
         teacher_seconds_per_text=labels.seconds_per_text,
         teacher_device=labels.device,
