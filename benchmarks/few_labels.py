@@ -11,7 +11,7 @@ fewer among the more; the others are unlabelled. With all labels there is no oth
 student learns from augmented texts; what has no seed then runs once, and SetFit, whose pairs would
 take hours, not at all. Nothing beyond the stated labels is used: the plain network and model2vec
 hold out some of them, and the student is selected on unlabelled texts that the teacher labelled. It
-also learns from texts made of all these texts, so many that it has 30,000.
+also learns from texts made of all these texts where these are few, as by `dcnn distill`.
 
 Every method has a file in ``results/few-labels/`` with a line for each run. The teacher is frozen,
 so its vectors are computed once per corpus, into ``--cache``. With ``--device cuda`` they, SetFit
@@ -78,7 +78,6 @@ METHODS = {  # in the order of the tables, and as they show them
 }
 UNSEEDED = ("teacher", "tfidf-lr", "char-svm")  # with all labels they run once
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-STUDENT_TEXTS = 30_000  # of few labels: unlabelled text is augmented until there are so many
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0)  # C of the teacher's head, as in dcnn.training.encoders
 
 
@@ -233,7 +232,8 @@ def teach(
 def more_texts(corpus: str, options: Options) -> list[str]:
     """Texts made of those of the training set, whose labels are not used."""
     texts = load(corpus, options.data)[0].texts
-    return augment(texts, max(1, min(distillation.COPIES, STUDENT_TEXTS // len(texts) - 1)), 0)
+    copies = max(0, min(distillation.COPIES, distillation.STUDENT_TEXTS // len(texts) - 1))
+    return augment(texts, copies, 0) if copies else []
 
 
 def augmented_texts(corpus: str, options: Options) -> list[str]:

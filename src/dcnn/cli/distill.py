@@ -30,7 +30,7 @@ _COMMAND = (
 _MODE = "How an encoder learns TRAIN: fine-tuned (auto on a GPU), or frozen under a linear head."
 _AUGMENT = (
     "New texts per text, made of the words of TRAIN and --unlabelled; by default 20 without "
-    "--unlabelled, else as many as make 30,000 texts, and none with --teacher-command."
+    "--unlabelled, else as many as make 10,000 texts, and none with --teacher-command."
 )
 _SAVE = "Save the trained encoder there; --teacher DIR then uses it as it is."
 _WEIGHT = "Weight of the teacher in the targets of labelled texts; the rest is the label."

@@ -39,7 +39,7 @@ from dcnn.training.teachers import Probabilities, Report, Teacher, hash_of
 logger = logging.getLogger("dcnn")
 
 COPIES = 20  # augmented texts per labelled one, where there is no unlabelled text
-STUDENT_TEXTS = 30_000  # with fewer, labelled and unlabelled texts are augmented to about so many
+STUDENT_TEXTS = 10_000  # with fewer, labelled and unlabelled texts are augmented to about so many
 FEW_DEV = 100  # a dev set of fewer labels is better given to the teacher
 MIN_UNLABELLED = 500  # of which a tenth can be dev in its place
 MOST_DEV = 2_000
@@ -306,7 +306,7 @@ def pseudo_label(
         test: labelled texts of the same classes.
         unlabelled: further texts; those of dev and test are left out.
         copies: augmented texts per text, labelled or not; none means 20 if nothing is unlabelled,
-            else as many as make 30,000 texts, and no one if the teacher's labels cost money.
+            else as many as make 10,000 texts, and no one if the teacher's labels cost money.
         teacher_weight: of the teacher in the targets of labelled texts; the rest is the label.
         seed: of the augmentation and of such a dev set.
         cache: folder for what the teacher said and learned; none keeps it in memory.
