@@ -306,10 +306,13 @@ def cells_of(
 
 
 def read_runs(folder: Path) -> list[dict[str, Any]]:
-    """All runs so far."""
-    paths = sorted(folder.glob("*.jsonl"))
-    lines = (line for path in paths for line in path.read_text(encoding="utf-8").splitlines())
-    return [json.loads(line) for line in lines]
+    """All runs so far; a line that a kill left half-written is of none."""
+    runs = []
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with suppress(json.JSONDecodeError):
+                runs.append(json.loads(line))
+    return runs
 
 
 def missing(cells: Sequence[Cell], folder: Path) -> list[Cell]:

@@ -64,7 +64,7 @@ def test_labels_and_probabilities_mix(tmp_path):
             {"neg": 0.2, "pos": 0.3},
             r"a.jsonl, line 4: the probabilities of .*neg.*pos.* sum to 0.5",
         ),
-        ({}, r"line 4: the probabilities of .* sum to 0"),
+        ({}, r"line 4: probabilities of no label sum to 0"),
         (
             {"neg": 1.2, "pos": -0.2},
             r"line 4: the label 'neg' holds 1.2; it must be 1 .* or a probability",

@@ -129,6 +129,16 @@ def test_rows_say_what_was_learned_from_outside_and_teachers_have_their_own():
     ]
 
 
+def test_two_teachers_of_the_same_accuracy_count_twice():
+    taught = {"distillation": {"encoder": "some/encoder"}}
+    results = [
+        run(95, seed, recipe="distilled", settings=taught,
+            notes={"teacher": {"test_accuracy": 0.97, "seed": seed}})
+        for seed in (0, 1)
+    ]  # fmt: skip
+    assert compare("trec", results)[-1][4:7] == ["97.0 ± 0.0", "97.0", "2"]
+
+
 def test_n_gram_models_are_not_shown_as_the_papers_engineered_systems():
     rows = compare("trec", [run(90, model="svm", recipe="ngram")])
     assert row_of(rows, "SVM (Silva et al. 2011)")[2:5] == ["-", "-", "-"]

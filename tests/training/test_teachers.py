@@ -415,3 +415,38 @@ def test_lines_before_ctrl_c_are_handed_over(tmp_path: Path) -> None:
 def test_a_command_gets_texts_with_lone_surrogates(tmp_path: Path) -> None:
     found = ask(command(tmp_path, ANSWER), ["\ud800 good", "bad \udfff"])
     np.testing.assert_array_equal(found.argmax(axis=1), [1, 0])
+
+
+@pytest.mark.parametrize("command", ["./ask.py", "python 'a b/ask.py'"])
+def test_an_edited_program_is_another_teacher_however_it_is_named(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a b").mkdir()
+    programs = [tmp_path / "ask.py", tmp_path / "a b" / "ask.py"]
+    keys = set()
+    for content in ("#!/bin/sh\n", "#!/bin/sh\nexit\n"):
+        for program in programs:
+            program.write_text(content)
+            program.chmod(0o755)
+        keys.add(CommandTeacher(command, ("a", "b")).key)
+    assert len(keys) == 2
+
+
+def test_a_command_whose_quote_is_open_is_refused_at_once():
+    with pytest.raises(UserError, match="cannot be started"):
+        CommandTeacher("python 'x", ("a", "b"))
+
+
+def test_a_saved_teacher_is_readable_by_others_and_a_damaged_one_is_named(tmp_path):
+    save_encoder(tmp_path / "encoder", ["a", "b"])
+    folder = tmp_path / "saved"
+    EncoderTeacher(str(tmp_path / "encoder"), TRAIN, TRAIN, mode="frozen", folder=folder).prepare()
+    modes = {file.stat().st_mode & 0o777 for file in folder.iterdir()}
+    new = tmp_path / "new"
+    new.touch()
+    assert modes == {new.stat().st_mode & 0o777}
+    (folder / "head.safetensors").write_bytes(b"damaged")
+    with pytest.raises(UserError, match=r"head\.safetensors cannot be read"):
+        EncoderTeacher(str(folder), TRAIN, None)
+    (folder / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(UserError, match="no pretrained encoder can be loaded"):
+        EncoderTeacher(str(folder), TRAIN, None)

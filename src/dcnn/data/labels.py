@@ -315,8 +315,9 @@ def _sum_error(place: Place, found: Mapping[str, float]) -> DataError | None:
     total = sum(found.values())
     if abs(total - 1) <= _TOLERANCE:
         return None
+    given = f"the probabilities of {shown_names(found)}" if found else "probabilities of no label"
     return DataError(
-        f"{place}: the probabilities of {shown_names(found)} sum to {total:.4g}; those of "
+        f"{place}: {given} sum to {total:.4g}; those of "
         "single-label data must sum to 1; where the data is multi-label, pass --multi-label"
     )
 

@@ -2,7 +2,7 @@
 
 One teacher serves all seeds, or each seed has its own. It labels the training texts, unlabelled
 text of the domain and what is made from both; its labels are kept on disk, so that a second run
-asks for nothing. Sentences of dev and test are not among the texts that students learn from. All
+asks for nothing. Sentences of dev and test are not among the unlabelled and made texts. All
 texts are split as in the Penn Treebank, in which the trees and the questions are written. TREC has
 no dev set: settings are chosen with a tenth of the questions held out, and the final teacher and
 students learn all of them.

@@ -99,10 +99,13 @@ def _teachers(runs: Mapping[str, Sequence[Result]]) -> list[list[str]]:
     recipes = defaultdict(list)
     for recipe, found in sorted(runs.items(), key=lambda item: _place(item[0])):
         taught = [run for run in found if "teacher" in run.notes]
-        accuracies = {run.notes["teacher"]["test_accuracy"] for run in taught}
+        by_seed = {
+            run.notes["teacher"].get("seed", 0): run.notes["teacher"]["test_accuracy"]
+            for run in taught
+        }
         if taught:
             name = taught[0].settings["distillation"]["encoder"].rpartition("/")[2]
-            recipes[name, tuple(sorted(accuracies))].append(recipe)
+            recipes[name, tuple(by_seed.values())].append(recipe)
     rows = []
     for (name, scores), names in recipes.items():
         ours = statistics.summarize(scores)

@@ -10,6 +10,7 @@ import copy
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +49,7 @@ logger = getLogger("dcnn")
 Mode = Literal["auto", "finetune", "frozen"]
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 HEAD_FILE, TEACHER_FILE = "head.safetensors", "teacher.json"
-_RECORD = {"key", "name", "mode", "classes", "multi_label", "max_tokens", "network"}
+_RECORD = ("key", "name", "mode", "classes", "multi_label", "max_tokens", "network")
 
 
 @dataclass(frozen=True)
@@ -201,23 +202,21 @@ class EncoderTeacher(Teacher):
 
     def _save(self, folder: Path, with_encoder: bool = True) -> None:
         """Write output layer, encoder and tokenizer."""
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         with write_folder_atomically(folder) as temporary:
             if with_encoder:
                 self.encoder.save_pretrained(temporary)
                 self.tokenizer.save_pretrained(temporary)
             head = {name: value.detach().cpu() for name, value in self.head.state_dict().items()}
-            save_file(head, temporary / HEAD_FILE)
-            record = {  # _RECORD
-                "key": self.key,
-                "name": self.name,
-                "mode": self.mode,
-                "classes": self.classes,
-                "multi_label": self.multi_label,
-                "max_tokens": self.settings.max_tokens,
-                "network": self._network,
-            }
+            (temporary / HEAD_FILE).write_bytes(save(head))
+            for file in temporary.iterdir():  # those of safetensors are for their owner alone
+                file.chmod(file.stat().st_mode | _mode_of_new_files())
+            values = (
+                *(self.key, self.name, self.mode, self.classes, self.multi_label),
+                *(self.settings.max_tokens, self._network),
+            )
+            record = dict(zip(_RECORD, values, strict=True))
             (temporary / TEACHER_FILE).write_text(json.dumps(record), "utf-8")
 
     def _load(self, folder: Path) -> bool:
@@ -233,9 +232,16 @@ class EncoderTeacher(Teacher):
 
     @staticmethod
     def _load_head(folder: Path) -> dict[str, Tensor]:
-        from safetensors.torch import load_file
+        from safetensors import SafetensorError
+        from safetensors.torch import load
 
-        return load_file(folder / HEAD_FILE)
+        try:
+            return load((folder / HEAD_FILE).read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise UserError(
+                f"{folder / HEAD_FILE} cannot be read ({error}); remove the folder to train the "
+                "teacher again"
+            ) from error
 
     def _vectors(self, tokens: Mapping[str, Tensor]) -> Tensor:
         """(B, hidden size): the mean over the tokens that are not padding."""
@@ -439,6 +445,7 @@ def _load_encoder(source: str) -> tuple[Any, Any]:
         )
     with needs_extra("A pretrained encoder as teacher", "distill"):
         import transformers
+        from safetensors import SafetensorError
     logging: Any = transformers.logging
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -448,7 +455,7 @@ def _load_encoder(source: str) -> tuple[Any, Any]:
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(source)
         encoder: Any = transformers.AutoModel.from_pretrained(source).float()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise UserError(
             f"no pretrained encoder can be loaded from the teacher {source} "
             f"({str(error).splitlines()[0]})"
@@ -470,10 +477,17 @@ def _read_record(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        record = json.loads(path.read_text("utf-8"))
     except ValueError:
         return None
-    return record if record.keys() >= _RECORD else None
+    return record if isinstance(record, dict) and record.keys() >= set(_RECORD) else None
+
+
+def _mode_of_new_files() -> int:
+    """What the umask allows, of reading and writing."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def fit_logistic(

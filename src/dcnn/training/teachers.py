@@ -225,9 +225,14 @@ class CommandTeacher(Teacher):
 
     def __init__(self, command: str, classes: Sequence[Label], multi_label: bool = False) -> None:
         self.name, self._classes, self._multi_label = command, classes, multi_label
-        # A program that was edited, such as a new prompt, is another teacher.
-        programs = [Path(word) for word in command.split()[1:] if Path(word).is_file()]
-        self.key = hash_of("command", command, *map(file_sha256, programs))
+        # A program that was edited, such as a new prompt, is another teacher. One that is found on
+        # the path, such as python, is not read: its next release shall not cost all labels.
+        try:
+            words = shlex.split(command)
+        except ValueError as error:  # a quote that is not closed
+            raise UserError(f"the command {command!r} cannot be started ({error})") from error
+        files = [Path(word) for word in words if Path(word).is_file()]
+        self.key = hash_of("command", command, *map(file_sha256, files))
 
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
         """Blocks as their lines arrive, so that little is lost if the command dies."""
