@@ -365,8 +365,7 @@ def fit_student(teacher: Teacher, data: ComparisonData, config: Config, folder: 
         data.dev,
         data.test,
         data.unlabelled,
-        seed=config.training.seed,
-        cache=distillation.cache(),
+        seed=config.training.seed,  # without a cache, so that the time is that of all labels
     )
     config = labels.student_config(config)
     artifact, _ = fit(labels.examples, labels.dev_set, config, RunOptions(device="cpu"))
