@@ -185,7 +185,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
             more = [] if unlabelled is None else self._texts(unlabelled)
             if dev is None:
-                train, dev = distillation.hold_out_dev(train, more, config.training)
+                train, dev = distillation.hold_out_dev(train, None, more, config.training)
             chosen = encoders.as_teacher(teacher, train, dev, self.device)
             seed, cache = config.training.seed, distillation.cache()
             labels = distillation.pseudo_label(

@@ -352,7 +352,7 @@ def _distilled(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitt
     config = DEFAULT.with_training(seed=seed)
     train, dev = data.train, data.dev
     if dev is None:
-        train, dev = distillation.hold_out_dev(train, data.unlabelled, config.training)
+        train, dev = distillation.hold_out_dev(train, data.test, data.unlabelled, config.training)
     teacher = choose_teacher([name], train, dev, mode="frozen")
     return fit_student(teacher, replace(data, train=train, dev=dev), config, folder)
 

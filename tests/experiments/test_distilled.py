@@ -99,14 +99,18 @@ def test_sentences_of_dev_and_test_are_not_learned(corpus, experiment):
     np.testing.assert_allclose(task.train.targets.sum(axis=1), 1, atol=1e-5)
 
 
-def test_results_record_the_teacher(corpus, dcnn):
-    (corpus / "small.toml").write_text(SETTINGS)
+def run_experiment(dcnn, corpus, experiment, *more):
     done = dcnn(
-        "experiment", "sst2", "--recipe", corpus / "small.toml", "--seeds", 2, "--sample",
+        "experiment", experiment, "--recipe", corpus / "small.toml", "--sample",
         "--data", corpus / "data", "--results", corpus / "results", "--device", "cpu",
-        "--teacher", corpus / "encoder", "--jobs", 1,
+        "--teacher", corpus / "encoder", "--jobs", 1, *more,
     )  # fmt: skip
     assert done.code == 0, done.err
+
+
+def test_results_record_the_teacher(corpus, dcnn):
+    (corpus / "small.toml").write_text(SETTINGS)
+    run_experiment(dcnn, corpus, "sst2", "--seeds", 2)
     result = read_result(corpus / "results" / "sst2" / "dcnn-small-seed1.json")
     assert len(result.notes["teacher"]["weights_sha256"]) == 64
     assert 0 <= result.notes["teacher"]["test_accuracy"] <= 1
@@ -115,12 +119,7 @@ def test_results_record_the_teacher(corpus, dcnn):
 
 def test_the_test_set_is_predicted_with_the_weights_as_they_are_stored(corpus, dcnn):
     (corpus / "small.toml").write_text(SETTINGS + '[storage]\ndtype = "int8"\n')
-    done = dcnn(
-        "experiment", "sst2", "--recipe", corpus / "small.toml", "--seeds", 1, "--sample",
-        "--data", corpus / "data", "--results", corpus / "results", "--device", "cpu",
-        "--teacher", corpus / "encoder", "--jobs", 1, "--save", corpus / "models",
-    )  # fmt: skip
-    assert done.code == 0, done.err
+    run_experiment(dcnn, corpus, "sst2", "--seeds", 1, "--save", corpus / "models")
     result = read_result(corpus / "results" / "sst2" / "dcnn-small-seed0.json")
     folder = corpus / "models" / "sst2-dcnn-small-seed0"
     size = sum(file.stat().st_size for file in folder.iterdir())
@@ -136,12 +135,7 @@ def test_the_test_set_is_predicted_with_the_weights_as_they_are_stored(corpus, d
 
 def test_each_seed_can_have_a_teacher_of_its_own(corpus, dcnn):
     (corpus / "small.toml").write_text(SETTINGS + "teacher_per_seed = true\n")
-    done = dcnn(
-        "experiment", "sst2", "--recipe", corpus / "small.toml", "--seeds", 2, "--sample",
-        "--data", corpus / "data", "--results", corpus / "results", "--device", "cpu",
-        "--teacher", corpus / "encoder", "--jobs", 1,
-    )  # fmt: skip
-    assert done.code == 0, done.err
+    run_experiment(dcnn, corpus, "sst2", "--seeds", 2)
     paths = [corpus / "results" / "sst2" / f"dcnn-small-seed{seed}.json" for seed in (0, 1)]
     assert [read_result(path).notes["teacher"]["seed"] for path in paths] == [0, 1]
     assert len(list((corpus / "cache" / "teachers").iterdir())) == 2
@@ -175,12 +169,7 @@ def test_the_dev_accuracy_of_trec_is_that_of_the_held_out_questions(corpus, dcnn
     (folder / "train_5500.label").write_text("".join(lines))
     shutil.copy(folder / "train_5500.label", folder / "TREC_10.label")
     (corpus / "small.toml").write_text(SETTINGS.replace("swaps = 2\n", ""))
-    done = dcnn(
-        "experiment", "trec", "--recipe", corpus / "small.toml", "--seeds", 1, "--sample",
-        "--data", corpus / "data", "--results", corpus / "results", "--device", "cpu",
-        "--teacher", corpus / "encoder", "--jobs", 1,
-    )  # fmt: skip
-    assert done.code == 0, done.err
+    run_experiment(dcnn, corpus, "trec", "--seeds", 1)
     result = read_result(corpus / "results" / "trec" / "dcnn-small-seed0.json")
     assert result.selection == "dev"
     assert result.dev_accuracy in {0, 0.25, 0.5, 0.75, 1}  # of four questions

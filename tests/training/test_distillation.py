@@ -100,13 +100,16 @@ def test_a_student_learns_words_that_only_unlabelled_text_has() -> None:
 
 def test_few_labels_all_go_to_the_teacher_and_the_student_is_selected_on_unlabelled_text() -> None:
     more = list(dict.fromkeys(sentences(GOOD + BAD, 3000)))[: 2 * MIN_UNLABELLED]
-    train, dev = hold_out_dev(TRAIN, more, CONFIG.training)
+    train, dev = hold_out_dev(TRAIN, TEST, more, CONFIG.training)
     assert (train, dev) == (TRAIN, None)
-    assert hold_out_dev(TRAIN, more[: MIN_UNLABELLED - 1], CONFIG.training)[1] is not None
+    assert hold_out_dev(TRAIN, TEST, more[: MIN_UNLABELLED - 1], CONFIG.training)[1] is not None
     many = labelled(GOOD, BAD, round(FEW_DEV / CONFIG.training.dev_fraction / 2))
-    assert len(hold_out_dev(many, more, CONFIG.training)[1]) >= FEW_DEV
-    labels = pseudo_label(Counted(), TRAIN, None, TEST, more, copies=1)
+    assert len(hold_out_dev(many, None, more, CONFIG.training)[1]) >= FEW_DEV
+    same = replace(TEST, texts=more, targets=np.zeros(len(more), np.int64))
+    assert hold_out_dev(TRAIN, same, more, CONFIG.training)[1] is not None  # nothing is new
+    labels = pseudo_label(Counted(), TRAIN, None, TEST, more, copies=0)
     chosen = labels.dev_set
+    assert labels.excluded == len(set(more) & set(TEST.texts))
     assert labels.dev_from_teacher
     assert len(chosen) == (labels.unlabelled + len(chosen)) // 10
     assert set(chosen.texts) <= set(more)

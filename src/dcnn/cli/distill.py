@@ -100,7 +100,9 @@ def distill(
         from dcnn.training.teachers import CommandTeacher, Teacher
 
     if dev_set is None:
-        train_set, dev_set = distillation.hold_out_dev(train_set, texts, run_config.training)
+        train_set, dev_set = distillation.hold_out_dev(
+            train_set, test_set, texts, run_config.training
+        )
     cli.print_sizes(console, train_set, 0 if dev_set is None else len(dev_set))
     if dev_set is None:
         console.print(

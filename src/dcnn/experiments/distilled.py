@@ -44,20 +44,20 @@ LONGEST_SPAN = 16  # words
 class LabelledTask:
     """An experiment's texts, with the targets that students learn."""
 
-    answered: distillation.TeacherLabels
-    dev: LabelledTexts
+    labels: distillation.TeacherLabels
     test: LabelledTexts
     notes: dict[str, Any]  # on the teacher and the texts, for the results
 
     def encode(self, text: TextConfig, processes: int = 1) -> Task:
         """The texts as ids; ``processes`` tokenize."""
-        encoder, sentences = Encoder.learn(self.answered.examples.texts, text, processes)
+        encoder, sentences = Encoder.learn(self.labels.examples.texts, text, processes)
         encoder = with_vector_words(encoder, text)
         dev, test = (
-            Examples(encoder.encode_all(part.texts), part.targets) for part in (self.dev, self.test)
+            Examples(encoder.encode_all(part.texts), part.targets)
+            for part in (self.labels.dev_set, self.test)
         )
-        examples = Examples(sentences, self.answered.examples.targets)
-        classes = tuple(map(str, self.dev.classes))
+        examples = Examples(sentences, self.labels.examples.targets)
+        classes = tuple(map(str, self.test.classes))
         notes = {"teacher": self.notes}
         return Task(classes, encoder, examples, dev if len(dev) else None, test, notes=notes)
 
@@ -112,7 +112,7 @@ def label_task(
         ),
         report=report,
     )
-    answered = distillation.pseudo_label(
+    labels = distillation.pseudo_label(
         teacher,
         train,
         dev,
@@ -127,16 +127,16 @@ def label_task(
         "name": teacher.name,
         "weights_sha256": teacher.weights_sha256,
         "seed": teacher_seed,
-        "dev_accuracy": _accuracy(answered.dev, dev),
-        "test_accuracy": _accuracy(answered.test, test),
+        "dev_accuracy": _accuracy(labels.dev, dev),
+        "test_accuracy": _accuracy(labels.test, test),
         "texts": {  # before those of dev and test, and repeated ones, are left out
             "labelled": len(train),
             "unlabelled": len(unlabelled),
             "augmented": len(made),
-            "learned": len(answered.examples),
+            "learned": len(labels.examples),
         },
     }
-    return LabelledTask(answered, dev, test, notes)
+    return LabelledTask(labels, test, notes)
 
 
 def _accuracy(probabilities: NDArray[np.float32], data: LabelledTexts) -> float | None:

@@ -194,15 +194,15 @@ def train_networks(
     started = time.monotonic()
     networks = NetworkTrainer(task, recipe, device, report)
     configs = [recipe.config.with_training(seed=seed) for seed in seeds]
-    folded = None
+    dev_accuracies = None
     if task.held_out is not None:
-        apart = NetworkTrainer(task.held_out, recipe, device, report)
+        selection = NetworkTrainer(task.held_out, recipe, device, report)
         jobs = [Job(config) for config in configs]
-        trained = [one for part, _ in apart.train(jobs, "for dev") for one in part]
+        trained = [one for part, _ in selection.train(jobs, "for dev") for one in part]
         # Of the last epoch: on all of the training examples nothing can choose another.
-        folded = [summary.history[-1].dev_accuracy for summary in trained]
+        dev_accuracies = [summary.history[-1].dev_accuracy for summary in trained]
     elif task.dev is None:
-        folded = networks.cross_validated(configs)
+        dev_accuracies = networks.cross_validated(configs)
     finished = [
         (summary, trainer.weights_of(run), probabilities)
         for summaries, trainer in networks.train([Job(config) for config in configs], "training")
@@ -228,7 +228,9 @@ def train_networks(
             TrainedNetwork(
                 seed=seeds[number],
                 weights=weights,
-                dev_accuracy=summary.dev_accuracy if folded is None else folded[number],
+                dev_accuracy=summary.dev_accuracy
+                if dev_accuracies is None
+                else dev_accuracies[number],
                 epochs=summary.best_epoch,
                 test_probabilities=stored,
                 float32_probabilities=probabilities,

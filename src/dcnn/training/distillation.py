@@ -269,17 +269,21 @@ class TeacherLabels:
     networks: Path | None  # a folder with what the teacher learned, if it learned anything
 
     def student_config(self, config: Config) -> Config:
-        """Not calibrated where dev has the teacher's labels: it is surer of them than is right."""
+        """Without calibration where dev has the teacher's labels, which are not the truth."""
         return config.with_training(calibrate=False) if self.dev_from_teacher else config
 
 
 def hold_out_dev(
-    train: LabelledTexts, unlabelled: Sequence[str], training: TrainingConfig
+    train: LabelledTexts,
+    test: LabelledTexts | None,
+    unlabelled: Sequence[str],
+    training: TrainingConfig,
 ) -> tuple[LabelledTexts, LabelledTexts | None]:
     """Hold out a dev set, unless labels are few and unlabelled text can take its place."""
-    few = training.dev_fraction * len(train) < FEW_DEV
-    if few and len(unlabelled) >= MIN_UNLABELLED:
-        return train, None
+    if training.dev_fraction * len(train) < FEW_DEV:
+        labelled = {_normalized(text) for part in (train, test) if part for text in part.texts}
+        if len(set(map(_normalized, unlabelled)) - labelled) >= MIN_UNLABELLED:
+            return train, None
     return hold_out(train, training.dev_fraction, training.seed)
 
 
@@ -316,6 +320,7 @@ def pseudo_label(
     known = held_out | {_normalized(text) for text in train.texts}
     normalized = {text: _normalized(text) for text in unlabelled}
     extra = [text for text, form in normalized.items() if form not in known]
+    excluded = sum(form in held_out for form in normalized.values())
     dev_texts = [] if dev is None else dev.texts
     if dev is None:
         order = np.random.default_rng(seed).permutation(len(extra))
@@ -328,7 +333,7 @@ def pseudo_label(
         copies = 0 if teacher.paid else max(0, min(COPIES, enough))
     made = augment([*train.texts, *extra], copies, seed) if copies else []
     new = [text for text in made if _normalized(text) not in held_out]
-    excluded = sum(form in held_out for form in normalized.values()) + len(made) - len(new)
+    excluded += len(made) - len(new)
     if excluded:
         logger.info("%s texts occur in dev or test and are left out", f"{excluded:,}")
     texts, n_train = [*train.texts, *extra, *new], len(train)
