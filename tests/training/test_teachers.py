@@ -158,6 +158,7 @@ def test_padding_and_batch_mates_do_not_change_a_sentence_vector(encoder: Path) 
     teacher = EncoderTeacher(str(encoder), TRAIN, None)
     alone = np.concatenate([teacher.embed([text]) for text in TEXTS[:6]])
     np.testing.assert_allclose(teacher.embed(TEXTS[:6]), alone, atol=1e-5)
+    assert teacher.embed([]).shape == (0, alone.shape[1])
 
 
 def saved_teacher(encoder: Path, folder: Path, mode: str = "finetune") -> EncoderTeacher:
