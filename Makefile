@@ -78,11 +78,12 @@ languages: setup  ## Run what is missing in results/languages and render docs/la
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/languages.py --corpora "$(CORPORA)" --write docs/languages.md
 
-few-labels: setup  ## Run what is missing in results/few-labels and render docs/distillation.md; TEACHER and SETFIT_BASE name encoders
+few-labels: setup  ## Run what is missing in results/few-labels and render docs/distillation.md and docs/languages.md; TEACHER and SETFIT_BASE name encoders
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt 'model2vec[distill,train]' setfit
 	$(BIN)/python benchmarks/few_labels.py --teacher "$(TEACHER)" --setfit-base "$(SETFIT_BASE)"
 	$(BIN)/python benchmarks/few_labels.py --teacher "$(TEACHER)" --setfit-base "$(SETFIT_BASE)" --time
 	$(BIN)/python benchmarks/few_labels.py --write docs/distillation.md
+	$(BIN)/python benchmarks/few_labels.py --write docs/languages.md
 
 experiments: setup  ## Run the paper's experiments that have no result yet, and render the tables; needs a GPU; TEACHER names a folder of the encoder
 	for task in sst2 sst5 trec twitter; do \
@@ -93,6 +94,9 @@ experiments: setup  ## Run the paper's experiments that have no result yet, and 
 		done || exit 1; \
 	done
 	for task in sst2 sst5 twitter; do $(BIN)/dcnn experiment $$task --recipe self-distilled || exit 1; done
+	for task in sst2 sst5 trec; do \
+		$(BIN)/dcnn experiment $$task --recipe three-teachers --seeds 3 --device cuda $(if $(TEACHER),--teacher "$(TEACHER)") || exit 1; \
+	done
 	$(BIN)/dcnn experiment trec --recipe glove
 	$(BIN)/dcnn experiment tables --write README.md --write docs/experiments.md
 

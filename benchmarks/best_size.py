@@ -36,7 +36,7 @@ def best_network(experiment: str) -> tuple[Artifact, np.ndarray]:
     texts = [text for part in (train.texts, *others) for text in part]
     encoder, _ = Encoder.learn(list(dict.fromkeys(texts)), recipe.config.text, env.processes)
     vectors = find_vectors(encoder, recipe.config)
-    model = make_model(recipe.config, len(encoder.vocabulary), len(train.classes), vectors)
+    model = make_model(recipe.config, encoder, len(train.classes), vectors)
     initialize(model, recipe.config, vectors)
     weights = {name: value.numpy() for name, value in model.merged(model.state_dict()).items()}
     sentences = encoder.encode_all(test.texts)

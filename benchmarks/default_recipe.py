@@ -4,18 +4,22 @@
     python benchmarks/default_recipe.py --table  # the table of the README, from results/
 
 One JSON file per run in ``results/``, named by the results contract. Selection is on dev (the
-corpus's own, or a tenth of TREC's training questions); test is evaluated once per run.
+corpus's own, or a tenth of TREC's training questions); test is evaluated once per run. Networks of
+another default are trained again, and with ``--rerun`` those of another commit.
 """
 
 import argparse
 import datetime
 import json
 import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
-from dcnn.config import DEFAULT, MODEL_KINDS, Config
+from dcnn.config import DEFAULT, FEW_EXAMPLES, MODEL_KINDS, Config, default_of, renamed
 from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.corpora.trec import read_trec
 from dcnn.data.labels import number_labels
@@ -24,6 +28,7 @@ from dcnn.experiments import results as provenance
 from dcnn.experiments.ngrams import ngram_classifier
 from dcnn.predictor import Predictor
 from dcnn.training.fit import RunOptions, fit
+from results import ONE_THREAD, commit_of_rerun, is_current
 
 NETWORKS = tuple(MODEL_KINDS)
 RESULTS = Path(__file__).parent.parent / "results"
@@ -51,25 +56,20 @@ def trec(seed: int) -> tuple[Split, Split, Split]:
 
 
 def settings_of(model: str, seed: int) -> Config:
-    """The default recipe for a kind of network."""
-    return DEFAULT.with_settings([f"model.kind={model}"]).with_training(seed=seed)
+    """The default recipe for a kind of network and as many examples as both corpora have."""
+    config = default_of(model).with_training(seed=seed)
+    return replace(config, training=config.training.for_examples(FEW_EXAMPLES))
 
 
-def is_done(path: Path, model: str, seed: int) -> bool:
-    """Whether there is a run of the current default.
-
-    A file that names no settings was made when ``Config()`` was the default.
-    """
-    if not path.exists() or model not in NETWORKS:
-        return path.exists()
-    before = Config(model=MODEL_KINDS[model]()).with_training(seed=seed)
-    there = json.loads(path.read_text()).get("settings", before.to_dict())
-    return there == settings_of(model, seed).to_dict()
+def is_done(path: Path, model: str, seed: int, commit: str | None = None) -> bool:
+    """Whether there is a run of the current default; a file may name no settings, or others."""
+    settings = settings_of(model, seed).to_dict() if model in NETWORKS else None
+    return path.exists() and is_current(json.loads(path.read_text()), settings, commit)
 
 
-def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Split]) -> dict:
+def run(experiment: str, model: str, seed: int) -> dict:
     """Train one model and score it on test."""
-    train, dev, test = splits
+    train, dev, test = {"opinions": opinions, "trec": trec}[experiment](seed)
     classes = sorted(set(train[1]))
     metadata: dict[str, object] = {"dev_accuracy": None, "epochs": None, "backend": "scikit-learn"}
     started = datetime.datetime.now(datetime.UTC)
@@ -102,15 +102,24 @@ def run(experiment: str, model: str, seed: int, splits: tuple[Split, Split, Spli
     }
 
 
+def title_of(result: dict) -> str:
+    """The model of a run, and of how many networks it is an ensemble."""
+    size = Config.from_dict(renamed(result.get("settings", {}))).n_ensemble
+    return f"{result['model']}, {size} in one" if size > 1 else result["model"]
+
+
 def table() -> str:
     """Mean, standard deviation and number of runs of every model, as Markdown."""
     scores: dict[str, dict[str, list[float]]] = {}
+    titles: dict[str, str] = {}
     for path in sorted(RESULTS.glob("*/*-default-seed*.json")):
         result = json.loads(path.read_text())
         models = scores.setdefault(result["experiment"], {})
         models.setdefault(result["model"], []).append(100 * result["test_accuracy"])
+        titles[result["model"]] = title_of(result)
     order = [*NETWORKS, "binb"]
-    lines = ["| test accuracy, % | " + " | ".join(order) + " |", "|---|" + "---|" * len(order)]
+    head = " | ".join(titles[model] for model in order)
+    lines = [f"| test accuracy, % | {head} |", "|---|" + "---|" * len(order)]
     for experiment, models in scores.items():
         cells = [
             f"{np.mean(models[model]):.1f} ± {np.std(models[model], ddof=1):.1f}"
@@ -128,26 +137,31 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--table", action="store_true", help="print the table and run nothing")
     parser.add_argument("--experiments", nargs="+", default=["opinions", "trec"])
+    parser.add_argument("--workers", type=int, default=1, help="processes of one thread each")
+    parser.add_argument("--rerun", action="store_true", help="networks of other commits as well")
     options = parser.parse_args()
     if options.table:
         print(table())
         return
-    seeds = options.seeds
+    commit = commit_of_rerun(parser) if options.rerun else None
+    runs = {}
     for experiment in options.experiments:
         if experiment == "trec" and "DCNN_DATA" not in os.environ:
             print("trec is left out: DCNN_DATA does not name the folder of the corpora")
             continue
-        load = {"opinions": opinions, "trec": trec}[experiment]
-        for seed in range(seeds):
-            splits = load(seed)
+        for seed in range(options.seeds):
             for model in (*NETWORKS, *(("binb",) if seed == 0 else ())):
                 path = RESULTS / experiment / f"{model}-default-seed{seed}.json"
-                if is_done(path, model, seed):
-                    continue
-                result = run(experiment, model, seed, splits)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(result, indent=2) + "\n")
-                print(path.relative_to(RESULTS), f"{100 * result['test_accuracy']:.2f}", flush=True)
+                if not is_done(path, model, seed, commit):
+                    runs[path] = (experiment, model, seed)
+    os.environ |= ONE_THREAD  # of the processes that start from here
+    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
+        futures = {pool.submit(run, *arguments): path for path, arguments in runs.items()}
+        for done in as_completed(futures):
+            path, result = futures[done], done.result()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(result, indent=2) + "\n")
+            print(path.relative_to(RESULTS), f"{100 * result['test_accuracy']:.2f}", flush=True)
 
 
 if __name__ == "__main__":

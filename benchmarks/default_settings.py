@@ -6,8 +6,10 @@
 A TOML file names the settings, each a list of ``section.key=value`` strings on top of the network
 that the paper has for SST (``Config()``), so that what they mean does not change with the
 default. Every corpus's training part is split again for each seed: eight tenths to train on, one
-for early stopping, one to score. The accuracy of every corpus, setting and seed goes to a JSON
-file of the same name in ``results/sweeps/``, with linear models on n-grams for comparison.
+for early stopping, one to score. Of a corpus named ``trec@8``, 8 examples of every class (all of a
+class that has fewer) of the nine tenths are trained on; the settings say whether some of these are
+held out. The score of every corpus, setting and seed, accuracy or what ``measure`` names, goes to a
+JSON file of the same name in ``results/sweeps/``, with linear models on n-grams for comparison.
 ``--write`` renders that file into a page, if the TOML file has names for its settings.
 
 DIR holds the corpora as ``benchmarks/small_corpora.py`` says. TREC is found as everywhere
@@ -24,13 +26,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import f1_score
 
 import small_corpora
+from dcnn.compare import char_svm, tfidf_lr
 from dcnn.config import Config
 from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.corpora.trec import read_trec
 from dcnn.data.labels import number_labels
-from dcnn.data.split import stratified_split
+from dcnn.data.split import split_dev, stratified_split
 from dcnn.experiments.ngrams import ngram_classifier
 from dcnn.predictor import Predictor
 from dcnn.training.fit import RunOptions, fit
@@ -38,6 +42,7 @@ from results import ROOT, make_parser, provenance, read_json, render_block, writ
 
 RESULTS = ROOT / "results" / "sweeps"
 LINEAR = ("svm", "maxent")
+TFIDF = {"char-svm": char_svm, "tfidf-lr": tfidf_lr}
 Corpus = tuple[list[str], list[str]]  # texts and labels
 
 
@@ -54,33 +59,40 @@ def load(name: str, corpora: Path) -> Corpus:
     return train.texts, train.labels
 
 
-def judge(job: tuple[str, Path, tuple[str, ...] | str, int]) -> float:
-    """The accuracy of one setting, or linear model, on the scored tenth of one split."""
-    name, corpora, setting, seed = job
+def judge(job: tuple[str, Path, tuple[str, ...] | str, int, str]) -> float:
+    """The score of one setting, or linear model, on the scored tenth of one split."""
+    name, corpora, setting, seed, measure = job
+    name, _, per_class = name.partition("@")
     texts, labels = load(name, corpora)
     rest, judged = stratified_split(labels, 0.1, 100 + seed)
-    learned, stopping = (
-        rest[part] for part in stratified_split([labels[i] for i in rest], 1 / 9, seed)
-    )
     classes = sorted(set(labels))
+    if per_class:
+        shuffled = np.random.default_rng((seed, int(per_class))).permutation(rest)
+        own = [[i for i in shuffled if labels[i] == label] for label in classes]
+        rest = np.concatenate([indices[: int(per_class)] for indices in own])
 
     def part(indices: np.ndarray) -> tuple[list[str], list[str]]:
         return [texts[i] for i in indices], [labels[i] for i in indices]
 
     if isinstance(setting, str):
-        predicted = ngram_classifier(setting).fit(*part(rest)).predict(part(judged)[0])
+        model = TFIDF[setting]() if setting in TFIDF else ngram_classifier(setting)
+        predicted = model.fit(*part(rest)).predict(part(judged)[0])
     else:
-        sets = [number_labels(*part(chosen), classes=classes) for chosen in (learned, stopping)]
         config = Config().with_settings(setting).with_training(seed=seed)
+        if not per_class:
+            config = config.with_training(dev_fraction=1 / 9)
+        sets = split_dev(number_labels(*part(rest), classes=classes), config.training)
         artifact, _ = fit(*sets, config, RunOptions(device="cpu"))
         predicted = [one.label for one in Predictor(artifact).predict(part(judged)[0])]
+    if measure == "macro F1":
+        return float(f1_score(part(judged)[1], list(predicted), average="macro"))
     return float(np.mean([a == b for a, b in zip(predicted, part(judged)[1], strict=True)]))
 
 
 def table(names: list[str], report: dict[str, Any]) -> str:
-    """The accuracy of every setting on every corpus, as Markdown."""
+    """The score of every setting on every corpus, as Markdown."""
     corpora = list(report["settings"][0]["corpora"])
-    titles = [*names, *LINEAR]
+    titles = [*names, *(row["setting"] for row in report["settings"][len(names) :])]
     lines = [f"| | {' | '.join(corpora)} | mean |", "|---|" + "---|" * (len(corpora) + 1)]
     for title, row in zip(titles, report["settings"], strict=True):
         cells = [f"{100 * np.mean(row['corpora'][name]):.1f}" for name in corpora]
@@ -90,14 +102,15 @@ def table(names: list[str], report: dict[str, Any]) -> str:
 
 def run(spec: dict[str, Any], corpora: Path, at_once: int, path: Path) -> None:
     """Train and score all settings, and write ``path``."""
-    settings = [*map(tuple, spec["settings"]), *LINEAR]
-    jobs = list(product(spec["corpora"], [corpora], settings, range(spec["seeds"])))
+    settings = [*map(tuple, spec["settings"]), *spec.get("linear", LINEAR)]
+    measure = spec.get("measure", "accuracy")
+    jobs = list(product(spec["corpora"], [corpora], settings, range(spec["seeds"]), [measure]))
     started = time.monotonic()
     scores: dict[tuple[str, tuple[str, ...] | str], list[float]] = {}
     # Spawned, not forked: torch's threads do not survive a fork.
     with ProcessPoolExecutor(at_once, multiprocessing.get_context("spawn")) as pool:
         for job, score in zip(jobs, pool.map(judge, jobs), strict=True):
-            name, _, setting, seed = job
+            name, _, setting, seed, _ = job
             scores.setdefault((name, setting), []).append(score)
             print(name, seed, f"{100 * score:.1f}", setting, flush=True)
     rows = [
@@ -110,6 +123,7 @@ def run(spec: dict[str, Any], corpora: Path, at_once: int, path: Path) -> None:
     ]
     report = {
         "seeds": spec["seeds"],
+        "measure": measure,
         "default": Config().to_dict(),
         "seconds": round(time.monotonic() - started, 1),
         **provenance(),

@@ -32,6 +32,7 @@ from dcnn.models import MODELS
 from dcnn.ops import select as backends
 from dcnn.ops.reference import softmax
 from dcnn.predictor import Predictor
+from dcnn.text.encoder import Encoder
 from dcnn.text.vocabulary import Sentences
 from results import (
     RESULTS,
@@ -71,11 +72,11 @@ def trained(epochs: int) -> tuple[Artifact, Examples]:
     return Artifact(recipe.config, task.classes, task.encoder, weights, metadata), task.dev
 
 
-def opened(exported: Exported) -> Probabilities:
+def opened(exported: Exported, encoder: Encoder) -> Probabilities:
     """A function from sentences to probabilities that uses the written files only."""
     if exported.format == "onnx":
         session = open_session(exported.path.read_bytes())
-        return lambda sentences: run_onnx(session, sentences)
+        return lambda sentences: run_onnx(session, encoder, sentences)
     predictor = Predictor.load(exported.path)
     return lambda sentences: softmax(predictor.logits(sentences))
 
@@ -96,7 +97,7 @@ def measure(artifact: Artifact, dev: Examples, folder: Path) -> list[dict[str, A
     """One row per form; differences are from the float32 folder."""
     kinds = [(form, dtype) for form in ("folder", "onnx") for dtype in STORED_DTYPES]
     written = [export(artifact, folder / f"{d}-{form}", d, form) for form, d in kinds]
-    forms = [opened(exported) for exported in written]
+    forms = [opened(exported, artifact.encoder) for exported in written]
     order = np.argsort(dev.sentences.lengths, kind="stable")
     sentence = dev.sentences.select(order[[len(order) // 2]])
     found = [compute(dev.sentences) for compute in forms]
@@ -137,12 +138,12 @@ def agreement(artifact: Artifact, folder: Path) -> dict[str, Any]:
     computed = {
         predictor.backend: softmax(predictor.logits(sentences)),
         "torch": softmax(logits.numpy()),
-        "onnx": opened(exported)(sentences),
+        "onnx": opened(exported, artifact.encoder)(sentences),
     }
     values = np.stack(list(computed.values()))
     spread = (values.max(axis=0) - values.min(axis=0)).max(axis=1)  # of each sentence
     apart = np.flatnonzero(spread > 1e-5)
-    rounding = [decided_by_rounding(artifact, sentences.select(np.array([i])).ids) for i in apart]
+    rounding = [decided_by_rounding(artifact, sentences.select(np.array([i]))) for i in apart]
     return {
         "programs": list(computed),
         "sentences": len(sentences),

@@ -3,6 +3,8 @@
     python benchmarks/few_labels.py --teacher DIR --setfit-base DIR         # runs what is missing
     python benchmarks/few_labels.py --teacher DIR --setfit-base DIR --time  # times one text
     python benchmarks/few_labels.py --write docs/distillation.md            # renders the results
+    python benchmarks/few_labels.py --methods dcnn tfidf-lr svm nb char-svm char-lr  # no encoder
+    python benchmarks/few_labels.py --write docs/languages.md               # renders these
 
 DCNN_DATA names the folder of the corpora: ``trec/`` and ``extra/``, as ``small_corpora.py`` says.
 DIRs are encoders as ``transformers`` stores them. Of each training set 8, 32 or 128 texts per class
@@ -13,7 +15,9 @@ take hours, not at all. Nothing beyond the stated labels is used: the plain netw
 hold out some of them, and the student is selected on unlabelled texts that the teacher labelled. It
 also learns from texts made of all these texts where these are few, as by `dcnn distill`.
 
-Every method has a file in ``results/few-labels/`` with a line for each run. The teacher is frozen,
+Every method has a file in ``results/few-labels/`` with a line for each run. Lines of networks that
+had other settings than today's default are dropped and their runs made again, and with ``--rerun``
+also those of another commit, as code may change what the same settings do. The teacher is frozen,
 so its vectors are computed once per corpus, into ``--cache``. With ``--device cuda`` they, SetFit
 in ``--gpu-workers`` processes and the students of all labels run on the GPU, and all else on the
 CPU, in ``--workers`` processes of one thread each.
@@ -40,45 +44,60 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 import small_corpora
-from dcnn import artifact as model_folder
 from dcnn import compare
-from dcnn.compare import ComparisonData, Fitted, size_on_disk
+from dcnn.compare import ComparisonData, Fitted
 from dcnn.config import DEFAULT
 from dcnn.data.augment import augment
 from dcnn.data.corpora.trec import read_trec
 from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.data.split import hold_out
-from dcnn.experiments.tables import write_blocks
+from dcnn.experiments.tables import markdown_table, write_blocks
 from dcnn.files import file_sha256, write_atomically
 from dcnn.metrics import evaluate
 from dcnn.plots import BLUE, GREEN, GREY, RED, draw_svg
 from dcnn.predictor import Predictor
 from dcnn.training import distillation
+from dcnn.training.encoders import EncoderTeacher, encoder_name
 from dcnn.training.fit import RunOptions, fit
-from dcnn.training.teachers import Probabilities, Teacher
-from results import ROOT, make_parser, provenance, read_json, write_json
+from dcnn.training.teachers import FunctionTeacher, Teacher
+from results import (
+    ONE_THREAD,
+    ROOT,
+    commit_of_rerun,
+    difference,
+    ensemble_title,
+    is_current,
+    make_parser,
+    percent,
+    provenance,
+    read_json,
+    write_json,
+)
 
 RESULTS = ROOT / "results" / "few-labels"
 PICTURE = ROOT / "docs" / "pictures" / "few-labels.svg"
 SETS = ("banking77", "trec", "mr", "subj", "umsab-english", "umsab-spanish")
 LABELS = (8, 32, 128, "all")
 DRAWS = 5
-METHODS = {  # in the order of the tables, and as they show them
+METHODS = {  # in the order of the tables, and as these name them
     "distilled": "distilled DCNN",
     "teacher": "its teacher",
     "setfit": "SetFit, MiniLM",
     "model2vec": "model2vec",
     "tfidf-lr": "TF-IDF + LR",
+    "svm": "word SVM",
+    "nb": "naive Bayes",
     "char-svm": "character SVM",
+    "char-lr": "character LR",
     "dcnn": "DCNN",
 }
-UNSEEDED = ("teacher", "tfidf-lr", "char-svm")  # with all labels they run once
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0)  # C of the teacher's head, as in dcnn.training.encoders
+LINEAR = ("tfidf-lr", "svm", "nb", "char-svm", "char-lr")
+FROM_ENCODERS = ("distilled", "teacher", "setfit", "model2vec")
+BESIDE_ENCODERS = (*FROM_ENCODERS, "tfidf-lr", "char-svm", "dcnn")  # in the tables of these
+UNSEEDED = ("teacher", *LINEAR)  # with all labels they run once
 
 
 class Cell(NamedTuple):
@@ -149,26 +168,26 @@ class Vectors:
         return np.array(rows, np.float32)
 
 
-class FrozenTeacher(Teacher):
+def frozen_teacher(
+    vectors: Vectors, train: LabelledTexts, dev: LabelledTexts | None
+) -> FunctionTeacher:
     """As ``EncoderTeacher`` in its mode ``frozen``, on vectors that were computed before."""
+    import torch
 
-    name = "frozen encoder"
+    from dcnn.training.logistic import RegressionData, fit_head
+    from dcnn.training.objective import target_distributions
 
-    def __init__(self, vectors: Vectors, train: LabelledTexts, dev: LabelledTexts | None) -> None:
-        self._vectors, best = vectors, np.inf
-        inputs = vectors(train.texts)
-        for strength in STRENGTHS if dev is not None else (10.0,):
-            head = LogisticRegression(C=strength, max_iter=2000).fit(inputs, train.class_numbers)
-            loss = 0.0
-            if dev is not None:
-                found = head.predict_proba(vectors(dev.texts))[np.arange(len(dev)), dev.targets]
-                loss = -np.log(np.clip(found, 1e-7, None)).mean()
-            if loss < best:
-                best, self._head = loss, head
+    def data(part: LabelledTexts) -> RegressionData:
+        targets = target_distributions(part.targets, len(part.classes))
+        return torch.from_numpy(vectors(part.texts)), torch.from_numpy(targets), None
 
-    def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
-        """All at once."""
-        yield self._head.predict_proba(self._vectors(texts)).astype(np.float32)
+    weight, bias = fit_head(data(train), None if dev is None else data(dev), multi_label=False)
+
+    def frozen_encoder(texts: Sequence[str]) -> NDArray[np.float32]:
+        logits = torch.addmm(bias, torch.from_numpy(vectors(texts)), weight.T)
+        return torch.softmax(logits, dim=1).numpy()
+
+    return FunctionTeacher(frozen_encoder, train.classes)
 
 
 def embed(options: Options, name: str, texts: Sequence[str], encoder: Any) -> None:
@@ -199,15 +218,24 @@ def fit_method(cell: Cell, data: ComparisonData, options: Options, folder: Path)
             return compare.fit_model2vec(static, data, cell.draw, folder)
         case "teacher":
             teacher, _ = teach(cell, data, options)
-            return Fitted(lambda texts: next(teacher.stream(texts)), size_on_disk_of(options))
+            return Fitted(partial(probabilities, teacher), size_on_disk_of(options))
         case "distilled":
-            return fit_student(cell, data, options, folder)
+            teacher, data = teach(cell, data, options)
+            labels = distillation.pseudo_label(
+                teacher, data.train, data.dev, data.test, data.unlabelled
+            )
+            config = DEFAULT.with_training(seed=cell.draw)
+            device = options.device if cell.labels == "all" else "cpu"
+            return compare.fit_student(labels, data.test, config, folder, device)
     return compare.all_candidates()[cell.method].fit(data, cell.draw, folder)
 
 
-def teach(
-    cell: Cell, data: ComparisonData, options: Options
-) -> tuple[FrozenTeacher, ComparisonData]:
+def probabilities(teacher: Teacher, texts: Sequence[str]) -> NDArray[np.float32]:
+    """What a teacher says of all texts."""
+    return np.concatenate(list(teacher.stream(texts)))
+
+
+def teach(cell: Cell, data: ComparisonData, options: Options) -> tuple[Teacher, ComparisonData]:
     """The teacher, and the data of its student with a dev set.
 
     With all labels a tenth of them is dev, of every draw the same, so that one teacher and its
@@ -217,12 +245,12 @@ def teach(
     if cell.labels == "all":
         train, dev = hold_out(data.train, DEFAULT.training.dev_fraction, 0)
         vectors = Vectors(options.cache, [cell.corpus, f"{cell.corpus}-augmented"])
-        return FrozenTeacher(vectors, train, dev), replace(data, train=train, dev=dev)
+        return frozen_teacher(vectors, train, dev), replace(data, train=train, dev=dev)
     names = [cell.corpus, f"{cell.corpus}-more"]
-    teacher = FrozenTeacher(Vectors(options.cache, names), data.train, None)
+    teacher = frozen_teacher(Vectors(options.cache, names), data.train, None)
     pool = np.random.default_rng((cell.draw, 1)).permutation(list(dict.fromkeys(data.unlabelled)))
     held_out = pool[: round(DEFAULT.training.dev_fraction * len(pool))].tolist()
-    targets = next(teacher.stream(held_out)).argmax(axis=1)
+    targets = probabilities(teacher, held_out).argmax(axis=1)
     dev = replace(data.train, texts=held_out, targets=targets, places=None)
     unlabelled = [*pool[len(held_out) :].tolist(), *more_texts(cell.corpus, options)]
     return teacher, replace(data, dev=dev, unlabelled=unlabelled)
@@ -240,17 +268,6 @@ def augmented_texts(corpus: str, options: Options) -> list[str]:
     """What ``pseudo_label`` makes of all labelled texts but those of dev."""
     train, _ = hold_out(load(corpus, options.data)[0], DEFAULT.training.dev_fraction, 0)
     return augment(train.texts, distillation.COPIES, 0)
-
-
-def fit_student(cell: Cell, data: ComparisonData, options: Options, folder: Path) -> Fitted:
-    """Train the network on what its teacher says, as `dcnn distill` does."""
-    teacher, data = teach(cell, data, options)
-    labels = distillation.pseudo_label(teacher, data.train, data.dev, data.test, data.unlabelled)
-    config = DEFAULT.with_training(seed=cell.draw)
-    device = options.device if cell.labels == "all" else "cpu"
-    artifact, _ = fit(labels.examples, data.dev, config, RunOptions(device=device))
-    model_folder.save(folder, artifact)
-    return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
 
 
 def size_on_disk_of(options: Options) -> int:
@@ -279,6 +296,7 @@ def run_cell(cell: Cell, options: Options) -> dict[str, object]:
         "examples": {"labelled": len(labelled), "unlabelled": len(pool), "test": len(test)},
         "train_seconds": round(seconds, 1),
         "bytes": fitted.size,
+        "n_ensemble": fitted.n_ensemble,
     }
 
 
@@ -315,10 +333,30 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     return runs
 
 
-def missing(cells: Sequence[Cell], folder: Path) -> list[Cell]:
-    """The runs that no line of ``folder`` has."""
-    done = {Cell(*(run[name] for name in Cell._fields)) for run in read_runs(folder)}
+def settings_of(method: str) -> dict[str, Any] | None:
+    """The settings of our networks, but for the seed."""
+    return DEFAULT.to_dict() if method in ("dcnn", "distilled") else None
+
+
+def cell_of(run: dict[str, Any]) -> Cell:
+    """The run that a line is of."""
+    return Cell(*(run[name] for name in Cell._fields))
+
+
+def missing(cells: Sequence[Cell], folder: Path, commit: str | None = None) -> list[Cell]:
+    """The runs that no line of ``folder`` has, or only one of another default or commit."""
+    runs = read_runs(folder)
+    done = {cell_of(run) for run in runs if is_current(run, settings_of(run["method"]), commit)}
     return [cell for cell in cells if cell not in done]
+
+
+def drop(cells: Sequence[Cell], folder: Path) -> None:
+    """Remove the lines of ``cells``, which are made again."""
+    runs = read_runs(folder)
+    for method in {cell.method for cell in cells}:
+        kept = [run for run in runs if run["method"] == method and cell_of(run) not in cells]
+        with write_atomically(folder / f"{method}.jsonl") as stream:
+            stream.write("".join(json.dumps(run) + "\n" for run in kept).encode())
 
 
 def describe(options: Options, device: str) -> dict[str, Any]:
@@ -328,8 +366,11 @@ def describe(options: Options, device: str) -> dict[str, Any]:
         with suppress(PackageNotFoundError):
             libraries[name] = version(name)
     found = provenance(device)
-    teacher = {"name": Path(options.teacher).name, "weights_sha256": options.weights_sha256}
-    return found | {"versions": found["versions"] | libraries, "teacher": teacher}
+    of_teacher = {}
+    if options.teacher:
+        name = encoder_name(options.teacher)
+        of_teacher["teacher"] = {"name": name, "weights_sha256": options.weights_sha256}
+    return found | {"versions": found["versions"] | libraries} | of_teacher
 
 
 def prepare(cells: Sequence[Cell], options: Options) -> Iterator[list[Cell]]:
@@ -356,8 +397,6 @@ def prepare(cells: Sequence[Cell], options: Options) -> Iterator[list[Cell]]:
 
 def make_encoder(options: Options) -> Any:
     """The teacher's encoder."""
-    from dcnn.training.encoders import EncoderTeacher
-
     any_texts = number_labels(["a", "b"], ["a", "b"])
     teacher = EncoderTeacher(options.teacher, any_texts, None, mode="frozen", device=options.device)
     teacher.prepare()  # loads it; its head is not used
@@ -381,7 +420,7 @@ def run_all(
     """
     ends = time.monotonic() + 60 * minutes
     records = [describe(options, device) for device in ("cpu", options.device, options.device)]
-    os.environ |= dict.fromkeys(THREADS, "1")  # of the processes that start from here
+    os.environ |= ONE_THREAD  # of the processes that start from here
     pools = [ProcessPoolExecutor(n, get_context("spawn"), start_worker) for n in workers]
     lock, futures, failed = Lock(), [], []
 
@@ -394,6 +433,8 @@ def run_all(
             print(f"{name} FAILED: {error!r}", flush=True)
             return
         run = done.result()
+        settings = settings_of(cell.method)
+        run |= {} if settings is None else {"settings": settings}
         with lock, (out / f"{cell.method}.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(run | records[pool_of(cell, options)]) + "\n")
         print(f"{name}: {100 * run['accuracy']:.2f} % in {run['train_seconds']} s", flush=True)
@@ -429,7 +470,7 @@ def time_methods(corpus: str, options: Options, folder: Path) -> dict[str, float
     cell = Cell("model2vec", corpus, 8, 0)
     calls = {
         "dcnn": Predictor(network).probabilities,
-        "teacher": lambda texts: next(encoder.stream(texts)),
+        "teacher": partial(probabilities, encoder),
         "setfit": compare.fit_setfit(
             options.setfit_base, pairs, 0, folder / "setfit", iterations=1
         ).probabilities,
@@ -446,17 +487,16 @@ def time_methods(corpus: str, options: Options, folder: Path) -> dict[str, float
 
 
 def time_all(corpora: Sequence[str], options: Options, out: Path) -> None:
-    """Time the methods on each corpus, into ``time.json``."""
-    import torch
-
-    torch.set_num_threads(1)
+    """Time the methods on each corpus, into ``time.json``, which keeps those of other corpora."""
+    path = out / "time.json"
+    found = read_json(path) if path.exists() else {}
     start_worker()
-    found = {}
     for corpus in corpora:
-        with TemporaryDirectory() as folder, threadpool_limits(1):
-            found[corpus] = time_methods(corpus, options, Path(folder))
-        print(corpus, found[corpus], flush=True)
-        write_json(out / "time.json", {"us_per_text": found, **describe(options, "cpu")})
+        with TemporaryDirectory() as folder, threadpool_limits(1), distillation.one_core():
+            times = time_methods(corpus, options, Path(folder))
+        print(corpus, times, flush=True)
+        found[corpus] = {"us_per_text": times, **describe(options, "cpu")}
+        write_json(path, found)
 
 
 class Report:
@@ -467,15 +507,23 @@ class Report:
         for run in read_runs(folder):
             self._values[run["method"], run["corpus"], run["labels"]].append(run)
         timed = folder / "time.json"
-        self._times = read_json(timed)["us_per_text"] if timed.exists() else {}
+        found = read_json(timed) if timed.exists() else {}
+        self._times = {corpus: one["us_per_text"] for corpus, one in found.items()}
+
+    def title(self, method: str) -> str:
+        """Of its row or column."""
+        runs = [run for key, found in self._values.items() if key[0] == method for run in found]
+        return ensemble_title(METHODS[method], runs)
 
     def values(self, method: str, corpus: str, labels: int | str, key: str) -> list[float]:
         """Of all draws."""
         return [run[key] for run in self._values[method, corpus, labels]]
 
-    def mean(self, method: str, labels: int | str, key: str = "accuracy") -> float | None:
+    def mean(
+        self, method: str, labels: int | str, key: str = "accuracy", corpora: Sequence[str] = SETS
+    ) -> float | None:
         """Over the draws and then over the corpora, if none lacks a run."""
-        found = [self.values(method, corpus, labels, key) for corpus in SETS]
+        found = [self.values(method, corpus, labels, key) for corpus in corpora]
         return float(np.mean([np.mean(one) for one in found])) if all(found) else None
 
     def microseconds(self, method: str) -> float | None:
@@ -486,45 +534,67 @@ class Report:
 
     def by_method(self, key: str) -> str:
         """A row per method: means over the corpora, and what it costs."""
-        columns = [[self.mean(method, labels, key) for method in METHODS] for labels in LABELS]
+        methods = {method: self.title(method) for method in BESIDE_ENCODERS}
+        columns = [[self.mean(method, labels, key) for method in methods] for labels in LABELS]
         rows = [("", *(f"{n} per class" if n != "all" else "all labels" for n in LABELS))]
-        for place, title in enumerate(METHODS.values()):
+        for place, title in enumerate(methods.values()):
             rows.append((title, *(percent(column[place], column) for column in columns)))
         if key == "accuracy":
             rows[0] += ("time per text", "size")
-            for place, method in enumerate(METHODS, start=1):
+            for place, method in enumerate(methods, start=1):
                 time, size = self.microseconds(method), self.mean(method, 128, "bytes")
                 shown = "-" if time is None else f"{float(f'{time:.2g}'):,.0f} us"
                 rows[place] += (shown, "-" if size is None else f"{size / 1e6:,.1f} MB")
-        return markdown(rows)
+        return markdown_table(rows[0], rows[1:])
 
     def by_corpus(self) -> str:
         """A row per corpus and number of labels: mean and deviation over the draws."""
-        rows = [("corpus", "labels per class", *METHODS.values())]
+        rows = []
         for corpus in SETS:
             for labels in LABELS:
-                found = [self.values(method, corpus, labels, "accuracy") for method in METHODS]
+                found = [
+                    self.values(method, corpus, labels, "accuracy") for method in BESIDE_ENCODERS
+                ]
                 means = [float(np.mean(one)) if one else None for one in found]
                 cells = [
                     percent(mean, means) + deviation(one)
                     for mean, one in zip(means, found, strict=True)
                 ]
                 rows.append((corpus, str(labels), *cells))
-        return markdown(rows)
+        titles = map(self.title, BESIDE_ENCODERS)
+        return markdown_table(("corpus", "labels per class", *titles), rows)
+
+    def without_encoders(self, key: str) -> str:
+        """A row per corpus and number of labels, the means, and differences to the best model."""
+        methods, few = ("dcnn", *LINEAR), LABELS[:-1]
+        rows = []
+        for corpus in (*SETS, "mean"):
+            for labels in few:
+                values = {
+                    method: self.mean(method, labels, key, SETS if corpus == "mean" else [corpus])
+                    for method in methods
+                }
+                cells = [percent(value, values.values()) for value in values.values()]
+                rows.append((corpus, str(labels), *cells, difference(values, "dcnn", LINEAR)))
+        titles = map(self.title, methods)
+        head = ("corpus", "labels per class", *titles, "DCNN minus the best baseline")
+        return markdown_table(head, rows)
 
     def blocks(self) -> dict[str, str]:
-        """The tables of the page, by name."""
+        """The tables of the pages, by name."""
         return {
             "few-labels-mean": self.by_method("accuracy"),
             "few-labels-f1": self.by_method("macro_f1"),
             "few-labels-corpora": self.by_corpus(),
+            "few-examples-accuracy": self.without_encoders("accuracy"),
+            "few-examples-f1": self.without_encoders("macro_f1"),
         }
 
     def plot(self) -> str:
         """Mean accuracy with 32 labels per class against time; a line from 8 to 128."""
 
         def draw(axes: Any) -> None:
-            for method, title in METHODS.items():
+            for method in BESIDE_ENCODERS:
                 time = self.microseconds(method)
                 low, middle, high = (self.mean(method, labels) for labels in (8, 32, 128))
                 if time is None or low is None or middle is None or high is None:
@@ -533,7 +603,9 @@ class Report:
                 axes.vlines(time, 100 * low, 100 * high, color=color, linewidth=1, alpha=0.5)
                 axes.plot(time, 100 * middle, "o", color=color)
                 offset = (6, 3)
-                axes.annotate(title, (time, 100 * middle), offset, textcoords="offset points")
+                axes.annotate(
+                    METHODS[method], (time, 100 * middle), offset, textcoords="offset points"
+                )
             axes.set_xscale("log")
             axes.margins(x=0.15)
             axes.set(xlabel="one text on one core, microseconds", ylabel="test accuracy, %")
@@ -546,27 +618,13 @@ def deviation(values: Sequence[float]) -> str:
     return f" ± {100 * np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
 
 
-def percent(value: float | None, others: Sequence[float | None]) -> str:
-    """A cell; the best of its group is bold."""
-    if value is None:
-        return "-"
-    best = max(round(100 * other, 1) for other in others if other is not None)
-    shown = f"{100 * value:.1f}"
-    return f"**{shown}**" if round(100 * value, 1) == best else shown
-
-
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first row is the head."""
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
-
-
 def render(page: Path, folder: Path) -> None:
-    """Write the tables into ``page`` and draw the plot."""
+    """Write the tables that ``page`` has into it, and draw the plot where it shows that."""
     report = Report(folder)
     write_blocks([page], report.blocks())
-    with write_atomically(PICTURE) as stream:
-        stream.write(report.plot().encode() + b"\n")
+    if PICTURE.name in page.read_text(encoding="utf-8"):
+        with write_atomically(PICTURE) as stream:
+            stream.write(report.plot().encode() + b"\n")
 
 
 def parse() -> argparse.Namespace:
@@ -584,15 +642,18 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=1, help="processes on the CPU")
     parser.add_argument("--gpu-workers", type=int, default=1, help="processes that share the GPU")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="after them it stops")
+    parser.add_argument("--rerun", action="store_true", help="networks of other commits as well")
     parser.add_argument("--time", action="store_true", help="time the methods")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="render the tables into it")
     found = parser.parse_args()
-    if found.write is None and not (found.teacher and found.setfit_base):
+    encoders = found.time or any(method in FROM_ENCODERS for method in found.methods)
+    if found.write is None and encoders and not (found.teacher and found.setfit_base):
         parser.error("give --teacher DIR and --setfit-base DIR to run, or --write PAGE to render")
     if found.write is None and "DCNN_DATA" not in os.environ:
         parser.error("DCNN_DATA must name the folder of the corpora")
     if unknown := set(found.labels) - set(map(str, LABELS)):
         parser.error(f"--labels {min(unknown)}: choose from {', '.join(map(str, LABELS))}")
+    found.commit = commit_of_rerun(parser) if found.rerun else None
     return found
 
 
@@ -604,17 +665,19 @@ def main() -> None:
         return
     labels = [number for number in LABELS if str(number) in given.labels]
     given.out.mkdir(parents=True, exist_ok=True)
-    cells = missing(cells_of(given.methods, given.sets, labels, given.draws), given.out)
-    weights = file_sha256(Path(given.teacher) / "model.safetensors")
+    cells = cells_of(given.methods, given.sets, labels, given.draws)
+    cells = missing(cells, given.out, given.commit)
+    weights = file_sha256(Path(given.teacher) / "model.safetensors") if given.teacher else ""
     folder = given.cache / weights[:16]  # vectors and static model of another teacher are others
     folder.mkdir(parents=True, exist_ok=True)
     data = Path(os.environ["DCNN_DATA"])
-    options = Options(data, folder, given.teacher, given.setfit_base, given.device, weights)
+    bases = (given.teacher or "", given.setfit_base or "")
+    options = Options(data, folder, *bases, given.device, weights)
     if given.time:
         time_all(given.sets, options, given.out)
-    elif not run_all(
-        cells, options, given.out, (given.workers, given.gpu_workers, 2), given.minutes
-    ):
+        return
+    drop(cells, given.out)
+    if not run_all(cells, options, given.out, (given.workers, given.gpu_workers, 2), given.minutes):
         sys.exit(1)
 
 

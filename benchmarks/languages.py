@@ -1,24 +1,36 @@
 """Words, subwords and characters, linear models and fastText: twelve corpora, eight languages.
 
-    python benchmarks/languages.py --corpora DIR              # runs what is missing
+    python benchmarks/languages.py --corpora DIR --workers 4  # runs what is missing
+    python benchmarks/languages.py --corpora DIR --time       # what each model costs
     python benchmarks/languages.py --write docs/languages.md  # the tables, from the results
 
 DIR holds the corpora as ``benchmarks/small_corpora.py`` says. Every corpus has a file in
 ``results/languages/`` with a record for each model and seed. A network has the default settings but
 for its tokens, and is stopped by dev; logistic regression takes the better of two strengths of its
 penalty on dev; nothing else is chosen, and test is read once. Dev is a stratified tenth of the
-training set where none is published.
+training set where none is published. All models learn from the rest of the training set.
 
-Times are of the processor, not of the clock on the wall, so that a busy machine does not change
-them: for fastText, which trains in several threads, they add up.
+A network that was trained with other settings than today's default is trained again. So are, with
+``--rerun``, those of another commit: code may change what the same settings do. Linear models are
+kept, and so are the runs of fastText where it is not installed.
+
+``--time`` trains each model once per corpus in one process. Times are of the processor, not of the
+clock on the wall, so that a busy machine does not change them: for fastText, which trains in
+several threads, they add up.
 """
 
+import os
 import pickle
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache, partial
 from itertools import cycle
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -26,204 +38,340 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import small_corpora
-from dcnn import artifact as model_folder
 from dcnn.compare import (
     ComparisonData,
     Fitted,
     all_candidates,
-    size_on_disk,
+    character_ngrams,
+    fit_network,
     warm_up,
 )
-from dcnn.config import DEFAULT
+from dcnn.config import DEFAULT, Config
 from dcnn.data.split import hold_out
-from dcnn.experiments.tables import write_blocks
+from dcnn.experiments.tables import NOTHING, markdown_table, write_blocks
 from dcnn.metrics import evaluate
-from dcnn.predictor import Predictor
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.training.fit import RunOptions as TrainingOptions
-from dcnn.training.fit import fit
-from results import ROOT, make_parser, provenance, read_json, write_json
+from results import (
+    ONE_THREAD,
+    ROOT,
+    commit_of_rerun,
+    difference,
+    ensemble_title,
+    is_current,
+    make_parser,
+    percent,
+    provenance,
+    read_json,
+    write_json,
+)
 from timing import TimedCall, time_interleaved
 
 RESULTS = ROOT / "results" / "languages"
+COSTS = "costs.json"
 TOKENS = ("words", "bpe", "unigram", "characters")
+OURS = f"dcnn-{DEFAULT.text.tokenizer}"  # the default
 SEEDS = 3
+DEV_FRACTION = 0.1  # the same for all models, whatever the default is
 PENALTIES = (1.0, 10.0)  # C of logistic regression
 Fit = Callable[[ComparisonData, int, Path], Fitted]
 
 
-def network(tokens: str) -> Fit:
+class Run(NamedTuple):
+    """A model to train."""
+
+    corpus: str
+    model: str
+    seed: int
+
+
+def settings_of(model: str) -> Config | None:
+    """The settings of a network, but for its seed."""
+    kind, _, tokens = model.partition("-")
+    return DEFAULT.with_settings([f"text.tokenizer={tokens}"]) if kind == "dcnn" else None
+
+
+def network(model: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:
     """A DCNN with the default settings."""
-
-    def train(data: ComparisonData, seed: int, folder: Path) -> Fitted:
-        config = DEFAULT.with_settings([f"text.tokenizer={tokens}"]).with_training(seed=seed)
-        options = TrainingOptions(device="cpu")
-        artifact, _ = fit(data.train, data.dev, config, options)
-        model_folder.save(folder, artifact)
-        return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
-
-    return train
+    config = settings_of(model)
+    return fit_network(data.train, data.dev, config.with_training(seed=seed), folder)
 
 
-def logistic_regression(data: ComparisonData, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
-    """TF-IDF of words and pairs of words."""
+def logistic_regression(
+    features: Callable[[], TfidfVectorizer],
+    data: ComparisonData,
+    seed: int,  # noqa: ARG001
+    folder: Path,  # noqa: ARG001
+) -> Fitted:
+    """The better of two on dev."""
     found = []
     for penalty in PENALTIES:
-        model = make_pipeline(
-            TfidfVectorizer(
-                tokenizer=Tokenizer(), token_pattern=None, lowercase=False, ngram_range=(1, 2)
-            ),
-            LogisticRegression(C=penalty, max_iter=1000),
-        )
+        model = make_pipeline(features(), LogisticRegression(C=penalty, max_iter=1000))
         model.fit(data.train.texts, data.train.targets)
-        found.append(
-            (
-                model.score(data.dev.texts, data.dev.targets),
-                model,
-            )
-        )
+        found.append((model.score(data.dev.texts, data.dev.targets), model))
     best = max(found, key=lambda pair: pair[0])[1]
     # It has no format of its own; a pickle is what people keep such a model as.
     return Fitted(best.predict_proba, len(pickle.dumps(best)))
 
 
-MODELS: dict[str, Fit] = {
-    **{f"dcnn-{tokens}": network(tokens) for tokens in TOKENS},
-    "tfidf-lr": logistic_regression,
+def word_ngrams() -> TfidfVectorizer:
+    """TF-IDF of words and pairs of words."""
+    return TfidfVectorizer(
+        tokenizer=Tokenizer(), token_pattern=None, lowercase=False, ngram_range=(1, 2)
+    )
+
+
+BASELINES: dict[str, Fit] = {
+    "tfidf-lr": partial(logistic_regression, word_ngrams),
     "svm": all_candidates()["svm"].fit,
+    "char-lr": partial(logistic_regression, character_ngrams),
+    "char-svm": all_candidates()["char-svm"].fit,
     "fasttext": all_candidates()["fasttext"].fit,
 }
-SEEDED = [name for name in MODELS if name not in ("tfidf-lr", "svm")]
+MODELS: dict[str, Fit] = {
+    name: partial(network, name) for name in (f"dcnn-{tokens}" for tokens in TOKENS)
+} | BASELINES
+SEEDED = [name for name in MODELS if settings_of(name) is not None or name == "fasttext"]
 
 
-def one_run(data: ComparisonData, model: str, seed: int) -> dict[str, object]:
-    """Train and evaluate a model."""
+def installed(models: Sequence[str]) -> list[str]:
+    """Those that can be trained here."""
+    if "fasttext" in models and not all_candidates()["fasttext"].is_installed:
+        print("fasttext is not installed: its earlier runs are kept, and none is made")
+        return [model for model in models if model != "fasttext"]
+    return list(models)
+
+
+@cache
+def load(corpus: str, folder: Path) -> ComparisonData:
+    """A corpus with a dev set."""
+    train, dev, test = small_corpora.load(corpus, folder)
+    if dev is None:
+        train, dev = hold_out(train, DEV_FRACTION, 0)
+    return ComparisonData(train, dev.with_classes(train.classes), test.with_classes(train.classes))
+
+
+def make_run(run: Run, folder: Path) -> dict[str, Any]:
+    """Train and evaluate, in a process of the pool."""
+    data = load(run.corpus, folder)
     with tempfile.TemporaryDirectory() as place:
         started = time.process_time()
-        fitted = MODELS[model](data, seed, Path(place) / "model")
+        fitted = MODELS[run.model](data, run.seed, Path(place) / "model")
         seconds = time.process_time() - started
         scores = {
-            name: evaluate(
-                part.targets,
-                fitted.probabilities(part.texts),
-                data.classes,
-            )
+            name: evaluate(part.targets, fitted.probabilities(part.texts), data.classes)
             for name, part in (("dev", data.dev), ("test", data.test))
         }
-        turn = cycle(data.dev.texts)  # another one each time: no cache may remember the answer
-        latency = time_interleaved(
-            [TimedCall(model, lambda: fitted.probabilities([next(turn)]))],
-            5,
-            40,
-            clock=time.process_time,
-        )[model]
     return {
-        "model": model,
-        "seed": seed,
+        "model": run.model,
+        "seed": run.seed,
         **{f"{name}_accuracy": score.accuracy for name, score in scores.items()},
         **{f"{name}_macro_f1": score.macro_f1 for name, score in scores.items()},
         "train_cpu_seconds": round(seconds, 2),
         "bytes": fitted.size,
-        "latency_cpu_us": round(1e6 * latency.median, 1),
+        "n_ensemble": fitted.n_ensemble,
     }
 
 
-def run_corpus(name: str, folder: Path, models: Sequence[str], seeds: int) -> None:
-    """Make the runs of ``models`` with up to ``seeds`` seeds that the corpus's file lacks.
+class Report:
+    """The results file of a corpus.
 
-    Networks of another default than today's are no runs of these models.
+    ``sources`` has the settings, machine, versions and commit of each model's runs.
     """
-    path = RESULTS / f"{name}.json"
-    there = read_json(path) if path.exists() else {"runs": []}
-    same = there.get("settings") == DEFAULT.to_dict()
-    runs = [run for run in there["runs"] if same or not run["model"].startswith("dcnn-")]
-    done = {(run["model"], run["seed"]) for run in runs}
-    train, dev, test = small_corpora.load(name, folder)
-    if dev is None:
-        train, dev = hold_out(train, DEFAULT.training.dev_fraction, DEFAULT.training.seed)
-    data = ComparisonData(train, dev.with_classes(train.classes), test.with_classes(train.classes))
-    for model in models:
-        for seed in range(seeds if model in SEEDED else 1):
-            if (model, seed) in done:
+
+    def __init__(self, corpus: str) -> None:
+        self.path = RESULTS / f"{corpus}.json"
+        found = read_json(self.path) if self.path.exists() else {}
+        self.corpus = corpus
+        self.sources: dict[str, dict[str, Any]] = found.get("sources", {})
+        self.runs: list[dict[str, Any]] = found.get("runs", [])
+        self._sizes = {name: found[name] for name in ("examples", "classes") if name in found}
+
+    def drop_outdated(self, models: Sequence[str], commit: str | None) -> None:
+        """Forget the runs of ``models`` that were of another default, or of another commit."""
+        for model in models:
+            config = settings_of(model)
+            settings = None if config is None else config.to_dict()
+            if not is_current(self.sources.get(model, {}), settings, commit):
+                self.sources.pop(model, None)
+                self.runs = [run for run in self.runs if run["model"] != model]
+
+    def missing(self, models: Sequence[str], seeds: int) -> list[Run]:
+        """The runs to make."""
+        done = {(run["model"], run["seed"]) for run in self.runs}
+        return [
+            Run(self.corpus, model, seed)
+            for model in models
+            for seed in range(seeds if model in SEEDED else 1)
+            if (model, seed) not in done
+        ]
+
+    def add(self, run: dict[str, Any], data: ComparisonData, source: Mapping[str, Any]) -> None:
+        """Add a run and write the file."""
+        config = settings_of(run["model"])
+        settings = {} if config is None else {"settings": config.to_dict()}
+        self.sources[run["model"]] = settings | source
+        self.runs.append(run)
+        order = list(MODELS)
+        self.runs.sort(key=lambda one: (order.index(one["model"]), one["seed"]))
+        parts = {"train": data.train, "dev": data.dev, "test": data.test}
+        self._sizes["examples"] = {name: len(part) for name, part in parts.items()}
+        self._sizes["classes"] = len(data.classes)
+        rest = {"sources": {model: self.sources[model] for model in order if model in self.sources}}
+        write_json(self.path, {"corpus": self.corpus} | self._sizes | rest | {"runs": self.runs})
+
+    def mean(self, model: str, key: str) -> float | None:
+        """Over the seeds of a model."""
+        found = [run[key] for run in self.runs if run["model"] == model]
+        return float(np.mean(found)) if found else None
+
+    def few_seeds(self, model: str) -> str:
+        """A remark where a mean is of fewer seeds than the page says."""
+        seeds = sum(run["model"] == model for run in self.runs)
+        return f" (of {seeds})" if model in SEEDED and 0 < seeds < SEEDS else ""
+
+
+def start_worker() -> None:
+    """Set up a process of the pool."""
+    warm_up()
+
+
+def run_missing(
+    reports: Sequence[Report], folder: Path, models: Sequence[str], seeds: int, workers: int
+) -> bool:
+    """Make the runs that are missing, a thread each; whether all succeeded."""
+    os.environ |= ONE_THREAD  # of the processes that start from here
+    source, by_corpus, failed = provenance(), {one.corpus: one for one in reports}, False
+    runs = [run for report in reversed(reports) for run in report.missing(models, seeds)]
+    with ProcessPoolExecutor(workers, get_context("spawn"), start_worker) as pool:
+        futures = {pool.submit(make_run, run, folder): run for run in runs}
+        for done in as_completed(futures):
+            run = futures[done]
+            if error := done.exception():
+                failed = True
+                print(*run, f"FAILED: {error!r}", flush=True)
                 continue
-            runs.append(one_run(data, model, seed))
-            report = {
-                "corpus": name,
-                "examples": {"train": len(train.texts), "dev": len(dev.texts)}
-                | {"test": len(test.texts)},
-                "classes": len(data.classes),
-                "settings": DEFAULT.to_dict(),
-                **provenance(),
-                "runs": runs,
-            }
-            write_json(path, report)
-            last = runs[-1]
-            print(name, model, seed, f"{100 * last['dev_accuracy']:.1f}", last, flush=True)
+            record = done.result()
+            by_corpus[run.corpus].add(record, load(run.corpus, folder), source)
+            print(*run, f"{100 * record['dev_accuracy']:.1f} % on dev", flush=True)
+    return not failed
 
 
-def mean(runs: Sequence[dict], model: str, key: str) -> float:
-    """Over the seeds of a model."""
-    return float(np.mean([run[key] for run in runs if run["model"] == model]))
+def measure_costs(corpora: Sequence[str], folder: Path, models: Sequence[str]) -> None:
+    """Seconds to train, bytes and latency: means over the corpora, into the file of the costs."""
+    path = RESULTS / COSTS
+    costs = read_json(path) if path.exists() else {}
+    found: dict[str, list[tuple[float, ...]]] = {model: [] for model in models}
+    warm_up()
+    for corpus in corpora:
+        data = load(corpus, folder)
+        with tempfile.TemporaryDirectory() as place:
+            for model in models:
+                started = time.process_time()
+                fitted = MODELS[model](data, 0, Path(place) / model)
+                seconds = time.process_time() - started
+                upcoming = cycle(data.dev.texts)  # another one each time, so that no cache helps
+                call = TimedCall(model, partial(_one_text, fitted, upcoming))
+                latency = time_interleaved([call], 5, 40, clock=time.process_time)[model]
+                found[model].append((seconds, fitted.size, 1e6 * latency.median))
+                print(corpus, model, found[model][-1], flush=True)
+    for model, values in found.items():
+        seconds, size, microseconds = np.mean(values, axis=0).tolist()
+        costs[model] = {
+            "train_cpu_seconds": round(seconds, 2),
+            "bytes": round(size),
+            "latency_cpu_us": round(microseconds, 1),
+            "corpora": len(corpora),
+            **provenance(),
+        }
+    write_json(path, {model: costs[model] for model in MODELS if model in costs})
 
 
-def few_seeds(runs: Sequence[dict], model: str) -> str:
-    """A remark where a mean is of fewer seeds than the page says."""
-    seeds = sum(run["model"] == model for run in runs)
-    return f" (of {seeds})" if model in SEEDED and seeds < SEEDS else ""
+def _one_text(fitted: Fitted, texts: "cycle[str]") -> object:
+    return fitted.probabilities([next(texts)])
 
 
-def tables() -> dict[str, str]:
-    """The blocks of the page: accuracy, and what it costs."""
-    reports = [read_json(RESULTS / f"{name}.json") for name in small_corpora.CORPORA]
-    head = "| test | " + " | ".join(MODELS) + " |\n|---|" + "---|" * len(MODELS)
-    accuracy, cost = [head], [head.replace("| test |", "| |", 1)]
-    for report in reports:
-        runs = report["runs"]
-        rows = [(report["corpus"], "test_accuracy")]
-        if report["corpus"] == "sms":
-            rows.append(("sms, macro F1", "test_macro_f1"))
-        for title, key in rows:
-            values = [100 * mean(runs, model, key) for model in MODELS]
-            best = max(round(value, 1) for value in values)
-            cells = (
-                (f"**{value:.1f}**" if round(value, 1) == best else f"{value:.1f}")
-                + few_seeds(runs, model)
-                for model, value in zip(MODELS, values, strict=True)
-            )
-            accuracy.append(f"| {title} | {' | '.join(cells)} |")
-    means = [
-        np.mean([100 * mean(report["runs"], model, "test_accuracy") for report in reports])
-        for model in MODELS
+def titles(reports: Sequence[Report]) -> list[str]:
+    """The models, and of how many networks each is an ensemble."""
+    runs = [run for report in reports for run in report.runs]
+    return [
+        ensemble_title(model, (run for run in runs if run["model"] == model)) for model in MODELS
     ]
-    accuracy.append(f"| mean | {' | '.join(f'{value:.1f}' for value in means)} |")
+
+
+def score_table(reports: Sequence[Report], key: str) -> str:
+    """A row per corpus, and the mean over all; the last column is the default's difference."""
+    rows, columns = [], {model: [report.mean(model, key) for report in reports] for model in MODELS}
+    for place, report in enumerate(reports):
+        values = {model: column[place] for model, column in columns.items()}
+        cells = [
+            percent(value, values.values()) + report.few_seeds(model)
+            for model, value in values.items()
+        ]
+        rows.append((report.corpus, *cells, difference(values, OURS, BASELINES)))
+    means = {
+        model: float(np.mean([value for value in column if value is not None]))
+        if None not in column
+        else None
+        for model, column in columns.items()
+    }
+    cells = [percent(value, means.values()) for value in means.values()]
+    rows.append(("mean", *cells, difference(means, OURS, BASELINES)))
+    head = ("test", *titles(reports), f"{OURS} minus the best baseline")
+    return markdown_table(head, rows)
+
+
+def cost_table(costs: Mapping[str, Mapping[str, Any]]) -> str:
+    """What each model costs, and on which machine that was measured."""
+    rows = []
     for title, key, shown in (
         ("training, seconds", "train_cpu_seconds", lambda value: f"{value:.1f}"),
         ("size, MB", "bytes", lambda value: f"{value / 1e6:.2f}"),
         ("latency of a text, us", "latency_cpu_us", lambda value: f"{value:.0f}"),
     ):
-        cells = (
-            shown(np.mean([mean(report["runs"], model, key) for report in reports]))
-            for model in MODELS
-        )
-        cost.append(f"| {title} | {' | '.join(cells)} |")
-    return {"languages-accuracy": "\n".join(accuracy), "languages-cost": "\n".join(cost)}
+        cells = (shown(costs[model][key]) if model in costs else NOTHING for model in MODELS)
+        rows.append((title, *cells))
+    machines: dict[str, list[str]] = {}
+    for model, cost in costs.items():
+        machines.setdefault(cost["hardware"], []).append(model)
+    measured = "\n".join(f"{', '.join(models)}: {place}." for place, models in machines.items())
+    return f"{markdown_table(('', *MODELS), rows)}\n\n{measured}"
+
+
+def tables() -> dict[str, str]:
+    """The blocks of the page: accuracy, macro F1, and what they cost."""
+    reports = [Report(name) for name in small_corpora.CORPORA]
+    return {
+        "languages-accuracy": score_table(reports, "test_accuracy"),
+        "languages-f1": score_table(reports, "test_macro_f1"),
+        "languages-cost": cost_table(read_json(RESULTS / COSTS)),
+    }
 
 
 def main() -> None:
-    """Run what is missing, or render."""
+    """Run what is missing, time, or render."""
     parser = make_parser(__doc__)
     parser.add_argument("names", nargs="*", default=small_corpora.CORPORA, help="all by default")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--seeds", type=int, default=SEEDS, help="of the models that have one")
     parser.add_argument("--corpora", type=Path, help="the folder of the corpora")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--rerun", action="store_true", help="networks of other commits as well")
+    parser.add_argument("--time", action="store_true", help="measure the costs instead")
     parser.add_argument("--write", type=Path, help="render the tables into this page")
     options = parser.parse_args()
     if options.corpora is None and options.write is None:
         parser.error("give --corpora DIR to run, or --write PAGE to render")
     if options.corpora is not None:
-        warm_up()
-        for name in options.names:
-            run_corpus(name, options.corpora, options.models, options.seeds)
+        models = installed(options.models)
+        if options.time:
+            measure_costs(options.names, options.corpora, models)
+        else:
+            commit = commit_of_rerun(parser) if options.rerun else None
+            reports = [Report(name) for name in options.names]
+            for report in reports:
+                report.drop_outdated(models, commit)
+            if not run_missing(reports, options.corpora, models, options.seeds, options.workers):
+                sys.exit(1)
     if options.write is not None:
         write_blocks([options.write], tables())
 

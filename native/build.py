@@ -55,7 +55,8 @@ def build(folder: Path = PACKAGE) -> Path:
         sets = {"plain": []} | (X86_SETS if platform.machine() in ("x86_64", "AMD64") else {})
         units = [("kernels", isa, [f"-DDCNN_ISA={isa}", *flags]) for isa, flags in sets.items()]
         units += [
-            (source, "", []) for source in ("library", "layer", "network", "training", "adagrad")
+            (source, "", [])
+            for source in ("library", "layer", "network", "training", "adagrad", "char_ngrams")
         ]
         objects = [work / f"{source}{isa}.o" for source, isa, _ in units]
         for (source, _, flags), target in zip(units, objects, strict=True):

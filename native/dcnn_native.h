@@ -10,7 +10,7 @@
 #define DCNN_API extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a signature or a layout below changes; the loader refuses another number.
-constexpr int32_t DCNN_ABI = 4;
+constexpr int32_t DCNN_ABI = 5;
 
 enum dcnn_status : int32_t {
     DCNN_OK = 0,
@@ -47,16 +47,23 @@ DCNN_API int32_t dcnn_layer_backward(const dcnn_layer* layer, int64_t sentences,
                                      float* gradient_x, float* gradient_filters,
                                      float* gradient_bias, int32_t threads);
 
-// A network keeps its own copy of all weights but the embeddings (vocabulary, d), which must
-// outlive it. top_weight is (classes, o * d' * k_top). Returns null if memory is short.
+// A network keeps its own copy of all weights but the embeddings (vocabulary, d) and the vectors of
+// character n-grams (n_buckets, d), or null, which must outlive it. top_weight is
+// (classes, o * d' * k_top). Returns null if memory is short.
 DCNN_API void* dcnn_network_new(int64_t depth, const dcnn_layer* layers,
                                 const float* const* filters, const float* const* biases,
                                 int64_t k_top, int64_t vocabulary, const float* embeddings,
-                                int64_t classes, const float* top_weight, const float* top_bias);
+                                int64_t classes, const float* top_weight, const float* top_bias,
+                                int64_t shortest, int64_t longest, int64_t n_buckets,
+                                const float* ngrams);
 DCNN_API void dcnn_network_free(void* network);
-// Sentence i is ids[offsets[i] .. offsets[i + 1]); logits are (sentences, classes).
+// Sentence i is ids[offsets[i] .. offsets[i + 1]); logits are (sentences, classes). Words that are not
+// in the vocabulary, with ids vocabulary, vocabulary + 1, ..., are given by their texts in UTF-8, which
+// end at `ends` one after another.
 DCNN_API int32_t dcnn_network_logits(const void* network, int64_t sentences, const int32_t* ids,
-                                     const int64_t* offsets, float* logits, int32_t threads);
+                                     const int64_t* offsets, int64_t new_words,
+                                     const uint8_t* text, const int64_t* ends, float* logits,
+                                     int32_t threads);
 
 // The network in training. Its weights, or the gradients of them, by place; shapes as above. The
 // rows of the last layer are divided among the networks of the ensemble, which share the head's bias.
@@ -109,6 +116,33 @@ DCNN_API int32_t dcnn_adagrad_rows(float* value, const float* gradient, const in
                                    int64_t count, float* total, float* average, int64_t all,
                                    int64_t dim, float clip, float l2, float rate, float shrink,
                                    float eps, float fresh, int32_t threads);
+
+// The character n-grams of words: those of word i are buckets[offsets[i] .. offsets[i + 1]).
+struct dcnn_bags {
+    int64_t words, n_buckets;
+    const int64_t* offsets;
+    const int32_t* buckets;
+};
+
+// The n-grams of words, whose texts in UTF-8 end at `ends` one after another, into buckets with room
+// for so many. Returns how many there are, or -1 if memory is short.
+DCNN_API int64_t dcnn_char_ngrams(int64_t words, const uint8_t* text, const int64_t* ends,
+                                  int64_t shortest, int64_t longest, int64_t n_buckets,
+                                  int64_t* offsets, int32_t* buckets, int64_t room);
+
+// The vectors (count, dim) of the words `ids`: the word's of the embeddings (vocabulary, dim), or
+// from that id on row 0, plus 1 / sqrt(n) times the sum of its n rows of ngrams (n_buckets, dim).
+DCNN_API int32_t dcnn_compose(const dcnn_bags* bags, int64_t count, const int64_t* ids,
+                              int64_t vocabulary, int64_t dim, const float* embeddings,
+                              const float* ngrams, float* vectors);
+
+// The gradients of embeddings and ngrams from that of the vectors of `ids`, which ascend: of the rows
+// that have one, ascending, and how many they are. There is room for a row more than ids, and for a
+// bucket per n-gram of theirs.
+DCNN_API int32_t dcnn_compose_backward(const dcnn_bags* bags, int64_t count, const int64_t* ids,
+                                       int64_t vocabulary, int64_t dim, const float* of_vectors,
+                                       int64_t* rows, float* of_embeddings, int64_t* n_rows,
+                                       int64_t* buckets, float* of_ngrams, int64_t* n_buckets);
 
 // The Euclidean norm of all numbers of some arrays together.
 DCNN_API double dcnn_norm(const float* const* arrays, const int64_t* sizes, int64_t count);

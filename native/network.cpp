@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "char_ngrams.h"
 #include "kernels.h"
 #include "parallel.h"
 
@@ -22,6 +23,8 @@ struct Network {
     int64_t k_top, vocabulary, classes;
     const float* embeddings;
     std::vector<float> top_weight, top_bias;  // features in the order of the last layer's memory
+    CharNgrams char_ngrams;
+    const float* ngrams;  // or null
 
     int64_t depth() const { return static_cast<int64_t>(layers.size()); }
     int64_t features() const { return k_top * layers.back().lanes; }
@@ -52,15 +55,36 @@ struct Plan {
     }
 };
 
-int32_t sentence_logits(const Network& network, const int32_t* ids, int64_t length, float* logits,
+// The vectors of words that are not in the vocabulary: the unknown word's with those of their n-grams.
+std::vector<float> vectors_of(const Network& network, int64_t words, const uint8_t* text,
+                              const int64_t* ends) {
+    const int64_t dim = network.layers.front().rows_below;
+    std::vector<float> vectors(static_cast<size_t>(words * dim));
+    std::vector<int32_t> buckets;
+    for (int64_t word = 0; word < words; ++word) {
+        float* vector = vectors.data() + word * dim;
+        std::copy(network.embeddings, network.embeddings + dim, vector);
+        if (!network.ngrams) continue;
+        buckets.clear();
+        network.char_ngrams.find(text + (word ? ends[word - 1] : 0), text + ends[word], buckets);
+        for (const int32_t bucket : buckets)
+            network.kernels.add_scaled(vector, network.ngrams + bucket * dim,
+                                       ngram_weight(buckets.size()), dim);
+    }
+    return vectors;
+}
+
+int32_t sentence_logits(const Network& network, const int32_t* ids, int64_t length,
+                        int64_t new_words, const float* new_vectors, float* logits,
                         Memory& memory) {
     const Plan plan(network, length);
     float* base = memory.grow(plan.size);
     const float** words = reinterpret_cast<const float**>(base + plan.words);
     const int64_t dim = network.layers.front().rows_below;
     for (int64_t t = 0; t < length; ++t) {
-        if (ids[t] < 0 || ids[t] >= network.vocabulary) return DCNN_BAD_ID;
-        words[t] = network.embeddings + ids[t] * dim;
+        const int64_t beyond = ids[t] - network.vocabulary;
+        if (ids[t] < 0 || beyond >= new_words) return DCNN_BAD_ID;
+        words[t] = beyond < 0 ? network.embeddings + ids[t] * dim : new_vectors + beyond * dim;
     }
     int64_t valid = length;
     float* output = nullptr;
@@ -86,10 +110,12 @@ int32_t sentence_logits(const Network& network, const int32_t* ids, int64_t leng
 void* dcnn_network_new(int64_t depth, const dcnn_layer* layers, const float* const* filters,
                        const float* const* biases, int64_t k_top, int64_t vocabulary,
                        const float* embeddings, int64_t classes, const float* top_weight,
-                       const float* top_bias) try {
+                       const float* top_bias, int64_t shortest, int64_t longest, int64_t n_buckets,
+                       const float* ngrams) try {
     const Kernels& kernels = current_kernels();
     std::unique_ptr<Network> network(
-        new Network{kernels, {}, {}, k_top, vocabulary, classes, embeddings, {}, {}});
+        new Network{kernels, {}, {}, k_top, vocabulary, classes, embeddings, {}, {},
+                    {shortest, longest, n_buckets}, ngrams});
     for (int64_t l = 0; l < depth; ++l) {
         const Shape s = shape_of(layers[l]);
         network->layers.push_back(s);
@@ -113,10 +139,12 @@ void* dcnn_network_new(int64_t depth, const dcnn_layer* layers, const float* con
 void dcnn_network_free(void* network) { delete static_cast<Network*>(network); }
 
 int32_t dcnn_network_logits(const void* handle, int64_t sentences, const int32_t* ids,
-                            const int64_t* offsets, float* logits, int32_t threads) {
+                            const int64_t* offsets, int64_t new_words, const uint8_t* text,
+                            const int64_t* ends, float* logits, int32_t threads) try {
     const Network& network = *static_cast<const Network*>(handle);
     for (int64_t i = 0; i < sentences; ++i)
         if (offsets[i] < 0 || offsets[i + 1] <= offsets[i]) return DCNN_BAD_LENGTH;
+    const std::vector<float> new_vectors = vectors_of(network, new_words, text, ends);
     std::atomic<int64_t> next{0};
     std::atomic<int32_t> status{DCNN_OK};
     in_parallel(parts_of(sentences, threads), [&](int64_t) {
@@ -128,8 +156,8 @@ int32_t dcnn_network_logits(const void* handle, int64_t sentences, const int32_t
                 if (first >= sentences || status != DCNN_OK) break;
                 for (int64_t i = first; i < end; ++i) {
                     const int32_t done = sentence_logits(
-                        network, ids + offsets[i], offsets[i + 1] - offsets[i],
-                        logits + i * network.classes, memory);
+                        network, ids + offsets[i], offsets[i + 1] - offsets[i], new_words,
+                        new_vectors.data(), logits + i * network.classes, memory);
                     if (done != DCNN_OK) status = done;
                 }
             }
@@ -139,4 +167,6 @@ int32_t dcnn_network_logits(const void* handle, int64_t sentences, const int32_t
         if (memory.size() > KEPT_SCRATCH) memory.release();
     });
     return status;
+} catch (const std::bad_alloc&) {
+    return DCNN_NO_MEMORY;
 }

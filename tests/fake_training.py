@@ -1,6 +1,11 @@
 """A training that takes no time: its accuracy follows from the settings, its time from a clock."""
 
+import os
+import time
+import zlib
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from dcnn.config import Config
 from dcnn.errors import TrainingError, TrainingStoppedError
@@ -20,6 +25,15 @@ def goodness(config: Config) -> float:
     """Between 0 and 1; another value for nearly every config."""
     training = config.training
     return 1 / (1 + training.label_smoothing + training.word_dropout + config.model.dropout)
+
+
+EXAMPLES = 400  # that a trial is evaluated on
+
+
+def outcome(accuracy: float) -> Trained:
+    """What a training with this accuracy gives: the first examples are labelled correctly."""
+    correct = np.arange(EXAMPLES) < round(accuracy * EXAMPLES)
+    return Trained(accuracy, 0.5, 6, 1000, np.packbits(correct).tobytes().hex())
 
 
 @dataclass
@@ -54,4 +68,19 @@ class FakeTraining:
             callback.on_evaluation(EvaluationRecord(epoch, epoch, 0.5, 0.5, accuracy, True))
             if callback.stop and epoch < 6:
                 raise TrainingStoppedError("stopped")
-        return Trained(goodness(config), 0.5, 6, 1000)
+        return outcome(goodness(config))
+
+
+class UnevenTraining(FakeTraining):
+    """Trials that take more or less real time, so that processes finish them out of order."""
+
+    def __call__(self, config: Config, callback: Callback) -> Trained:
+        time.sleep(zlib.crc32(str(config).encode()) % 100 / 1000)
+        return super().__call__(config, callback)
+
+
+class KilledTraining(FakeTraining):
+    """The process is killed, as one that needs too much memory is."""
+
+    def __call__(self, config: Config, callback: Callback) -> Trained:
+        os._exit(9)

@@ -3,9 +3,17 @@
 from dataclasses import replace
 
 from dcnn.models import MODELS
+from dcnn.text.encoder import Encoder
+from dcnn.text.tokenizer import Tokenizer
+from dcnn.text.vocabulary import Vocabulary
 from dcnn.training.batches import RunSpec
 from dcnn.training.objective import Networks
 from dcnn.training.trainer import Trainer
+
+
+def encoder_of(size):
+    """An encoder with a vocabulary of ``size``, the unknown word included."""
+    return Encoder(Tokenizer("words"), Vocabulary([f"w{i}" for i in range(1, size)]))
 
 
 def build_model(config, vocabulary, classes):

@@ -20,6 +20,7 @@ TEXTS = [
 TEXTS = [f"{text} {tail}" for text in TEXTS for tail in ("", "indeed", "today", "again", "!")]
 LABELS = ["pos" if "good" in text else "neg" for text in TEXTS]
 SMALL = {"dim": 8, "widths": (4, 3), "maps": (2, 3), "k_top": 2, "epochs": 12, "batch_size": 4}
+SMALL |= {"char_ngrams": (), "min_count": 1}  # so small a network learns words alone
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +35,18 @@ def test_it_learns_and_predicts(fitted):
     probabilities = fitted.predict_proba(TEXTS)
     assert probabilities.shape == (len(TEXTS), 2)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
-    assert fitted.n_epochs_ <= 12
-    assert 0 <= fitted.dev_accuracy_ <= 1
-    assert len(fitted.history_) == fitted.n_epochs_
+    assert fitted.n_epochs_ == 12
+    assert 0 <= fitted.dev_accuracy_ <= 1  # of a cross-validation
+    assert fitted.history_ == []
+
+
+def test_the_number_of_texts_decides_what_was_not_set():
+    parameters = SMALL | {"epochs": "auto", "dev_fraction": 0.25}
+    fitted = DCNNClassifier(**parameters, device="cpu").fit(TEXTS, LABELS)
+    learned = fitted.predictor_.artifact.config.training
+    assert learned.epochs == 15  # of eight updates
+    assert len(fitted.history_) == fitted.n_epochs_ <= 15
+    assert clone(fitted).get_params()["epochs"] == "auto"
 
 
 def test_it_explains_what_it_predicts(fitted):
@@ -57,9 +67,10 @@ def test_labels_of_any_type_come_back_from_a_folder(tmp_path, labels):
     assert again.classes_.tolist() == sorted(labels)
     assert again.classes_.dtype == model.classes_.dtype
     assert again.predict(TEXTS).tolist() == model.predict(TEXTS).tolist()
-    assert again.get_params() | {"widths": (), "maps": (), "l2_filters": ()} == (
-        model.get_params() | {"widths": (), "maps": (), "l2_filters": ()}
-    )
+    lists = {"widths": (), "maps": (), "l2_filters": (), "char_ngrams": ()}
+    decided = {"patience": 5, "dev_fraction": 0.0, "folds": 5, "schedule": "linear"}
+    decided |= {"keep": "last", "word_dropout": 0.0}
+    assert again.get_params() | lists == model.get_params() | lists | decided
     np.testing.assert_array_equal(again.predict_proba(TEXTS), model.predict_proba(TEXTS))
     assert Predictor.load(tmp_path / "model").predict(["good"])[0].label in labels
 
@@ -99,7 +110,7 @@ def test_numpy_arrays_of_texts_are_taken(fitted):
 def test_the_progress_bar_is_closed_even_after_early_stopping(capsys):
     import threading
 
-    model = DCNNClassifier(**SMALL | {"epochs": 40}, patience=1, verbose=True)
+    model = DCNNClassifier(**SMALL | {"epochs": 40}, patience=1, dev_fraction=0.2, verbose=True)
     threads = threading.active_count()
     model.fit(TEXTS, LABELS)
     assert threading.active_count() == threads
@@ -134,11 +145,9 @@ def test_a_dev_set_and_weights_can_be_given():
         (["a", 3], ["x", "y"], {}, "text 1 must be a string; got 3"),
         (["a", None], ["x", "y"], {}, "text 1 must be a string; got None"),
         (["a", "b"], None, {}, r"y must be one label per text; got an array of shape \(\)"),
-        (["a", "b"], ["x", "y"], {}, "X: too few examples of every label to hold out"),
         (["a", "b"], np.array(["2020", "2021"], "M8[D]"), {}, "the labels must be strings, numb"),
         (["a", "b"], ["x", "y"], {"dev": (["a", "b"], ["x"])}, "X has 2 texts and y 1 labels"),
         ([], [], {}, "X has no texts"),
-        (["a", "b"], [["x"], ["y"]], {}, "X: too few examples of every label to hold out"),
         (["a", "b"], np.array([["x"], ["y"]]), {}, "y must be one label per text"),
         (["a", "b"], ["x"], {}, "X has 2 texts and y 1 labels"),
         (["a", "b"], ["x", "x"], {}, r"y has one class only, \['x'\]"),
@@ -147,6 +156,15 @@ def test_a_dev_set_and_weights_can_be_given():
         (["a"] * 4, ["x", "y"] * 2, {"sample_weight": [0] * 4}, "every training example has weig"),
         (["a", "b"], ["x", "y"], {"dev": ([], [])}, "dev has no texts"),
         (["a", "b"], ["x", "\ud800"], {}, "is not valid Unicode, so it cannot be saved"),
+        (["a", "b"], [{"x": 0.9}, "y"], {}, "y, text 0: the probabilities of 'x' sum to 0.9; thos"),
+        (["a", "b"], ["x", {}], {}, "y, text 1: probabilities of no label sum to 0"),
+        (["a", "b"], ["x", {"y": 2}], {}, "y, text 1: the label 'y' holds 2; it must be 1 where"),
+        (["a", "b"], ["x", {"y": "high"}], {}, "y, text 1: the label 'y' holds 'high'"),
+        (["a", "b"], ["x", {None: 1}], {}, "label 1 holds None"),
+        (["a", "b"], [{"x": 1}, {2: 1}], {}, "some of the labels are strings and some are not"),
+        (["a", "b"], [None, {"x": 1}], {}, "label 0 holds None"),
+        (["a", "b"], [{"x": 1}], {}, "X has 2 texts and y 1 labels"),
+        (["a", "b", "c"], [["x"], {"x": 1}, "y"], {}, "label 2 is 'y', where others are lists"),
         (
             ["a", "b"],
             ["x", "y"],
@@ -158,6 +176,26 @@ def test_a_dev_set_and_weights_can_be_given():
 def test_what_cannot_be_learned_from_is_explained(x, y, more, message):
     with pytest.raises(DataError, match=message):
         DCNNClassifier(**SMALL).fit(x, y, **more)
+
+
+def soft(labels, share):
+    other = {"pos": "neg", "neg": "pos"}
+    return [{label: share, other[label]: 1 - share} for label in labels]
+
+
+def test_dicts_of_probabilities_are_learned():
+    model = DCNNClassifier(**SMALL)
+    matrix = np.array([[one["neg"], one["pos"]] for one in soft(LABELS, 0.8)])
+    hard = np.array(["neg", "pos"])[matrix.argmax(axis=1)]
+    dev = (TEXTS, hard.tolist())
+    given = clone(model).fit(TEXTS, soft(LABELS, 0.8), dev=(TEXTS, soft(LABELS, 0.8)))
+    assert given.classes_.tolist() == ["neg", "pos"]
+    expected = clone(model).fit(TEXTS, matrix, dev=(TEXTS, (hard == "pos").astype(int)))
+    np.testing.assert_array_equal(given.predict_proba(TEXTS), expected.predict_proba(TEXTS))
+    assert given.dev_accuracy_ == expected.dev_accuracy_
+    plain = clone(model).fit(TEXTS, list(LABELS), dev=dev)
+    certain = clone(model).fit(TEXTS, [*soft(LABELS[:5], 1.0), *LABELS[5:]], dev=dev)
+    np.testing.assert_allclose(certain.predict_proba(TEXTS), plain.predict_proba(TEXTS), atol=1e-6)
 
 
 def test_an_impossible_network_is_refused_when_fitting():

@@ -1,9 +1,12 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import typer
 
 import dcnn as package
+from dcnn import cli
 
 
 def test_no_arguments_show_the_commands(dcnn):
@@ -40,6 +43,17 @@ def test_every_help_has_an_example(dcnn, command):
     done = dcnn(*command.split(), "--help")
     assert done.code == 0
     assert f"dcnn {command}" in done.out.split("Usage")[1].split("\n", 1)[1]
+
+
+def test_every_help_text_of_an_option_is_shown_somewhere():
+    root = typer.main.get_command(cli.app)
+    context = typer.Context(root)
+    commands = [root.get_command(context, name) for name in cli.COMMANDS]
+    commands += [sub for one in commands for sub in getattr(one, "commands", {}).values()]
+    shown = {parameter.help for command in commands for parameter in command.params}
+    texts = Path(cli.__file__).with_name("options.txt").read_text("utf-8").splitlines()
+    assert {line.split(": ", 1)[1] for line in texts if line} <= shown
+    assert None not in shown
 
 
 def test_the_version_is_printed(dcnn):

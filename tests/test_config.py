@@ -6,12 +6,14 @@ from hypothesis import strategies as st
 
 from dcnn.config import (
     DEFAULT,
+    MIN_UPDATES,
     NETWORK,
     Config,
     DCNNConfig,
     MaxTDNNConfig,
     NBoWConfig,
     TrainingConfig,
+    default_of,
     load_toml,
 )
 from dcnn.errors import ConfigError
@@ -47,7 +49,8 @@ def test_impossible_networks_are_refused(settings, message):
         ({"l2_head": -1.0}, "l2_head=-1.0 must be 0 or more"),
         ({"l2_filters": ()}, "l2_filters=[] must be one or more values"),
         ({"ema": 1.0}, "ema=1.0 must be at least 0 and below 1"),
-        ({"dev_fraction": 0.0}, "dev_fraction=0.0 must be above 0 and below 1"),
+        ({"dev_fraction": 1.0}, "dev_fraction=1.0 must be at least 0 and below 1"),
+        ({"folds": 1}, "folds=1 must be 0 or 2 or more"),
     ],
 )
 def test_impossible_training_is_refused(settings, message):
@@ -60,7 +63,8 @@ def test_impossible_training_is_refused(settings, message):
     ("setting", "message"),
     [
         ("training.epoch=3", "unknown setting 'epoch'; did you mean epochs?"),
-        ("training.epochs=many", "epochs='many' must be a whole number"),
+        ("training.epochs=many", "epochs='many' must be a whole number or auto"),
+        ("training.batch_size=auto", "batch_size='auto' must be a whole number"),
         ("training.epochs=2.5", "epochs=2.5 must be a whole number"),
         ("training.epochs=true", "epochs=True must be a whole number"),
         ("training.learning_rate=nan", "learning_rate=nan must be a finite number"),
@@ -87,6 +91,17 @@ def test_settings_are_applied_in_order():
     assert config.model == DCNNConfig(dim=64, widths=(8, 4))
     assert config.training.learning_rate == 1.0
     assert config.text.tokenizer == "tweet"
+
+
+def test_what_is_compared_are_ensembles_of_the_same_size():
+    assert default_of("dcnn") == DEFAULT
+    for kind in ("max-tdnn", "nbow"):
+        config = default_of(kind)
+        assert config.model.kind == kind
+        assert config.n_ensemble == DEFAULT.n_ensemble == 8
+        assert config.model.dim >= DEFAULT.model.dim
+        assert config.text == DEFAULT.text
+        assert config.training == DEFAULT.training
 
 
 def test_another_kind_of_network_starts_from_its_own_defaults():
@@ -116,13 +131,55 @@ def test_plain_values_and_back_is_the_identity(training):
     assert Config.from_dict(config.to_dict()) == config
 
 
+def test_few_examples_get_more_epochs_and_folds_in_place_of_dev():
+    few = DEFAULT.training.for_examples(24)
+    assert (few.epochs, few.patience, few.dev_fraction, few.folds) == (MIN_UPDATES, 40, 0, 5)
+    many = DEFAULT.training.for_examples(900, dev=100)
+    assert (many.epochs, many.patience, many.dev_fraction, many.folds) == (8, 5, 0.1, 0)
+    assert DEFAULT.training.for_examples(24, dev=8).folds == 0
+    updates = [-(-n // 32) * DEFAULT.training.for_examples(n).epochs for n in (1, 33, 100, 999)]
+    assert min(updates) >= MIN_UPDATES
+    many_classes = DEFAULT.training.for_examples(616, classes=77)
+    assert many_classes.epochs * 20 == 400  # five updates per class, in whole epochs
+    assert few.auto == many.auto == ()
+
+
+def test_a_value_that_was_set_is_not_decided_by_the_number_of_examples():
+    config = DEFAULT.with_settings(["training.epochs=12", "training.dev_fraction=0.1"])
+    found = config.training.for_examples(24)
+    assert (found.epochs, found.dev_fraction, found.folds) == (12, 0.1, 5)
+    assert Config().training.for_examples(24) == Config().training
+    smaller = DEFAULT.with_training(batch_size=4).training.for_examples(24)
+    assert (smaller.batch_size, smaller.epochs) == (4, 20)  # updates count, not epochs
+
+
+@pytest.mark.parametrize(
+    "setting", ["training.keep=best", "training.schedule=constant", "training.patience=3"]
+)
+def test_where_dev_is_to_decide_the_rate_is_constant(setting):
+    decayed = DEFAULT.training.for_examples(5000)
+    names = ("schedule", "keep", "epochs", "word_dropout")
+    assert [getattr(decayed, name) for name in names] == ["linear", "last", 8, 0]
+    found = DEFAULT.with_settings([setting]).training.for_examples(5000)
+    assert [getattr(found, name) for name in names] == ["constant", "best", 12, 0.1]
+
+
+def test_auto_is_written_and_read():
+    values = DEFAULT.to_flat()
+    assert values["training.epochs"] == values["training.folds"] == "auto"
+    assert "training.auto" not in values
+    assert Config.from_dict(DEFAULT.to_dict()) == DEFAULT
+    assert DEFAULT.with_training(epochs=3).with_settings(["training.epochs=auto"]) == DEFAULT
+
+
 def test_a_toml_file_is_read(tmp_path):
     path = tmp_path / "settings.toml"
     path.write_text('[text]\ntokenizer = "tweet"\n[model]\ndim = 60\n[training]\nepochs = 4\n')
     config = load_toml(path)
     assert (config.text.tokenizer, config.model.dim, config.training.epochs) == ("tweet", 60, 4)
     assert config.model == replace(NETWORK, dim=60)  # all else as without the file
-    assert config.training == replace(DEFAULT.training, epochs=4)
+    auto = tuple(name for name in DEFAULT.training.auto if name != "epochs")
+    assert config.training == replace(DEFAULT.training, epochs=4, auto=auto)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def with_integer_weights(artifact):
 
 
 def onnx_probabilities(artifact, sentences):
-    return run_onnx(open_session(onnx_bytes(artifact)), sentences)
+    return run_onnx(open_session(onnx_bytes(artifact)), artifact.encoder, sentences)
 
 
 def assert_same(artifact, sentences):
@@ -85,7 +85,10 @@ def assert_same(artifact, sentences):
     differences = np.abs(onnx_probabilities(artifact, sentences) - expected).max(axis=1)
     for index in np.flatnonzero(~(differences <= 1e-5)):
         ids = sentences.select(np.array([index])).ids
-        assert decided_by_rounding(artifact, ids), (len(ids), differences[index])
+        assert decided_by_rounding(artifact, Sentences.from_lists([ids.tolist()])), (
+            len(ids),
+            differences[index],
+        )
 
 
 @settings(max_examples=60)
@@ -151,9 +154,12 @@ def test_onnx_ignores_padding_batch_and_order(artifact, lengths, extra, data):
     ids, counts = sentences.padded(np.arange(len(sentences)))
     padding = data.draw(st.integers(0, VOCABULARY - 1))
     padded = np.pad(ids, [(0, 0), (0, extra)], constant_values=padding)
-    together = run_onnx(session, sentences)
+    together = run_onnx(session, artifact.encoder, sentences)
     (wider,) = session.run(None, {"ids": padded[::-1], "lengths": counts[::-1]})
-    alone = [run_onnx(session, sentences.select(np.array([i]))) for i in range(len(sentences))]
+    alone = [
+        run_onnx(session, artifact.encoder, sentences.select(np.array([i])))
+        for i in range(len(sentences))
+    ]
     np.testing.assert_allclose(wider[::-1], together, atol=1e-6)
     np.testing.assert_allclose(np.concatenate(alone), together, atol=1e-6)
 
@@ -352,11 +358,13 @@ def test_rounding_decides_between_almost_equal_values():
         "layers.0.filters": np.ones((1, 1, 1, 1), np.float32),
     }
     artifact = replace(artifact, weights=weights)
-    assert decided_by_rounding(artifact, np.array([0, 1]))
-    assert not decided_by_rounding(artifact, np.array([0, 1, 2]))
-    assert not decided_by_rounding(artifact, np.array([0, 3]))  # equal: the leftmost, by rule
-    assert not decided_by_rounding(artifact, np.array([0]))
-    assert not decided_by_rounding(make_artifact(NBoWConfig(dim=2)), np.array([0, 1]))
+    assert decided_by_rounding(artifact, Sentences.from_lists([[0, 1]]))
+    assert not decided_by_rounding(artifact, Sentences.from_lists([[0, 1, 2]]))
+    assert not decided_by_rounding(
+        artifact, Sentences.from_lists([[0, 3]])
+    )  # equal: the leftmost, by rule
+    assert not decided_by_rounding(artifact, Sentences.from_lists([[0]]))
+    assert not decided_by_rounding(make_artifact(NBoWConfig(dim=2)), Sentences.from_lists([[0, 1]]))
 
 
 def test_exporting_an_export_changes_nothing(tmp_path, artifact):

@@ -2,7 +2,9 @@ import bz2
 import gzip
 import io
 import lzma
+import subprocess
 import sys
+import threading
 import zipfile
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import zstandard
 from dcnn.errors import DataError, StorageError, UserError
 from dcnn.files import (
     bare_suffix,
+    file_lock,
     open_bytes,
     standard_output,
     write_atomically,
@@ -176,3 +179,47 @@ def test_what_cannot_be_encoded_in_utf_8_is_replaced(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", errors="strict"))
     print("é \udcff", file=standard_output(""), end="", flush=True)
     assert written.getvalue() == "é ?".encode()
+
+
+def test_a_lock_is_waited_for(tmp_path):
+    events, started = [], threading.Event()
+
+    def second():
+        with file_lock(tmp_path / "lock", lambda: (events.append("waits"), started.set())):
+            events.append("second")
+
+    thread = threading.Thread(target=second)
+    with file_lock(tmp_path / "lock", pytest.fail):
+        thread.start()
+        assert started.wait(30)
+        events.append("first ends")
+    thread.join(30)
+    assert events == ["waits", "first ends", "second"]
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from dcnn.files import file_lock\n"
+        "with file_lock(Path(sys.argv[1]), print): print('held', flush=True); time.sleep(600)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / "lock"], stdout=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(TimeoutError), file_lock(tmp_path / "lock", raise_timeout):
+            pass
+        process.kill()
+    with file_lock(tmp_path / "lock", pytest.fail):
+        pass
+
+
+def raise_timeout():
+    raise TimeoutError
+
+
+def test_without_locks_nothing_is_held(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    for _ in range(2):
+        with file_lock(tmp_path / "lock", pytest.fail), file_lock(tmp_path / "lock", pytest.fail):
+            pass

@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from dcnn.metrics import (
     MAX_TEMPERATURE,
     MIN_POSITIVES,
     MIN_TEMPERATURE,
+    STORED_POINTS,
+    Z_95,
     abstain,
+    abstention_record,
     apply_thresholds,
     calibrate,
     calibration_error,
@@ -21,9 +25,11 @@ from dcnn.metrics import (
     evaluate_labels,
     micro_f1,
     reliability,
+    risk_coverage,
+    stored_curve,
 )
 from dcnn.ops.reference import sigmoid, softmax
-from dcnn.plots import reliability_svg
+from dcnn.plots import reliability_svg, risk_coverage_svg
 
 
 @given(st.integers(2, 5), st.integers(1, 40), st.integers(0, 999))
@@ -267,3 +273,107 @@ def test_the_diagram_has_a_bar_for_each_bin_that_is_not_empty():
     assert "a &amp; b" in picture
     assert "3 predictions" in picture
     assert picture.count('fill-opacity="0.75"') == 2
+
+
+def draw_answers(seed, count):
+    """Class numbers, some out of scope, and probabilities with ties."""
+    generator = np.random.default_rng(seed)
+    truth = generator.integers(-1, 3, size=count)
+    probabilities = generator.integers(1, 6, (count, 3)).astype(np.float32)
+    return truth, probabilities / probabilities.sum(axis=1, keepdims=True)
+
+
+@given(st.integers(0, 9999), st.integers(1, 60), st.sampled_from([-1, 2]))
+def test_every_threshold_counts_what_is_answered(seed, count, outside):
+    truth, probabilities = draw_answers(seed, count)
+    curve = risk_coverage(truth, probabilities, outside)
+    best, label = probabilities.max(axis=1).astype(float), probabilities.argmax(axis=1)
+    inside = (truth >= 0) & (truth != outside)
+    # Texts of equal probability are on one side: one point per distinct probability.
+    assert len(curve.thresholds) == len(set(best[label != outside]))
+    assert (np.diff(curve.thresholds) < 0).all()
+    assert (np.diff(curve.coverage) >= 0).all()
+    for place, below in enumerate(curve.thresholds):
+        answered = (best >= below) & (label != outside)
+        assert not np.isin(below, best)
+        assert curve.answered[place] == answered.sum()
+        assert curve.correct[place] == (answered & inside & (label == truth)).sum()
+        assert curve.outside[place] == (answered & ~inside).sum()
+        point = abstain(truth, probabilities, below, outside)
+        assert point.coverage == curve.coverage[place]
+        assert point.accuracy == curve.precision[place]
+    assert (curve.examples, curve.outside_examples) == (inside.sum(), (~inside).sum())
+
+
+@given(st.integers(0, 9999), st.integers(1, 400), st.floats(0, 1))
+def test_the_lowest_threshold_of_a_precision_is_chosen(seed, count, target):
+    curve = risk_coverage(*draw_answers(seed, count))
+    bound, precision, n = curve.precision_bound, curve.precision, curve.answered
+    # Wilson: the precision at whose normal approximation the found one is Z_95 deviations higher.
+    np.testing.assert_allclose(
+        precision - bound, Z_95 * np.sqrt(bound * (1 - bound) / n), atol=1e-6
+    )
+    place = curve.choose(target)
+    assert place == max((i for i in range(len(bound)) if bound[i] >= target), default=None)
+    if place is None:
+        message = str(curve.unreachable(target, "dev"))
+        assert f"the best is {100 * bound.max():.1f} %" in message
+        assert f"at a coverage of {100 * curve.coverage[bound.argmax()]:.1f} %" in message
+
+
+@given(st.integers(0, 9999), st.integers(1, 400), st.floats(0, 0.9))
+def test_a_stored_curve_keeps_the_choice_and_the_best(seed, count, target):
+    generator = np.random.default_rng(seed)
+    truth, probabilities = np.zeros(count, int), generator.dirichlet((3, 1), count)
+    curve = risk_coverage(truth, probabilities)
+    record = json.loads(json.dumps(abstention_record(curve, "dev", target=target)))
+    again = stored_curve(record)
+    assert len(again.thresholds) <= STORED_POINTS + 2
+    assert again.coverage[-1] == curve.coverage[-1]
+    assert again.precision_bound.max() == curve.precision_bound.max()
+    place, kept = curve.choose(target), again.choose(target)
+    assert (place is None) == (kept is None) == ("threshold" not in record)
+    if place is not None:
+        assert again.thresholds[kept] == curve.thresholds[place] == record["threshold"]
+
+
+def test_a_chosen_threshold_holds_on_new_texts():
+    """19 of 20 times it should; by the precision on dev itself it would every other time."""
+    generator = np.random.default_rng(0)
+
+    def draw(count):
+        p = 0.5 + generator.beta(4, 1, count) / 2  # calibrated
+        truth = np.where(generator.random(count) < p, 0, 1)
+        return truth, np.stack([p, 1 - p], axis=1)
+
+    new = draw(100_000)
+    held = optimistic = 0
+    for _ in range(100):
+        curve = risk_coverage(*draw(1000))
+        chosen = curve.choose(0.95)
+        held += chosen is None or abstain(*new, curve.thresholds[chosen]).accuracy >= 0.95
+        naive = curve.thresholds[np.flatnonzero(curve.precision >= 0.95)[-1]]
+        optimistic += abstain(*new, naive).accuracy >= 0.95
+    assert held >= 90
+    assert optimistic < 65
+
+
+def test_nothing_answered_is_no_curve():
+    curve = risk_coverage(np.array([0, 1]), np.array([[0.1, 0.9], [0.2, 0.8]]), out_of_scope=1)
+    assert len(curve.thresholds) == 0
+    assert curve.choose(0.5) is None
+    assert "it answers no text" in str(curve.unreachable(0.5, "dev"))
+    assert stored_curve(abstention_record(curve, "dev")).choose(0.5) is None
+    assert risk_coverage_svg(curve, "a").startswith("<svg")
+
+
+def test_the_risk_of_the_first_answers_is_not_what_the_picture_is_scaled_by():
+    best = np.linspace(0.99, 0.6, 100)
+    truth = np.array([1, *[0] * 89, *[1] * 10])  # the most confident answer is an error
+    curve = risk_coverage(truth, np.stack([best, 1 - best], axis=1))
+    picture = risk_coverage_svg(curve, "a", float(curve.thresholds[50]))
+    path = re.search(r'<path d="M([^"]+)" stroke="#0b6e4f"', picture)[1]
+    heights = [float(point.split()[1]) for point in path.split("L")]
+    assert min(heights) == 54  # the top of the square
+    assert heights[-1] < 100  # a risk of 0.11
+    assert picture.count("<circle") == 1

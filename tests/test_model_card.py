@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn.artifact import has_front_matter, render_card
+from dcnn.errors import ModelFolderError
 from untrained import make_artifact
 
 ARTIFACT = make_artifact()
@@ -94,6 +95,48 @@ def test_a_multi_label_distilled_card_has_f1_and_the_device_of_the_teacher():
     assert "3 augmented texts; 7 that occur in dev or test were left out." in card
     card = read(metadata={"distillation": DISTILLED | {"teacher_seconds_per_text": None}}).text
     assert "| teacher | 90.00 % | unknown | 438.00 MB |" in card
+
+
+def test_scores_are_filed_under_the_file_they_were_measured_on():
+    scores = {"data": "train.csv", "dev_accuracy": 0.5, "test_accuracy": 0.25}
+    files = {"dev_data": "dev.csv", "test_data": "test.csv"}
+    for metadata, names in (
+        (scores, ["train.csv", "train.csv"]),
+        (scores | files, ["dev.csv", "test.csv"]),
+    ):
+        found = read(metadata=metadata).data.eval_results
+        assert [one.dataset_name for one in found] == names
+        assert [one.dataset_type for one in found] == names
+
+
+def test_a_distilled_card_says_how_it_was_timed_and_what_was_left_out():
+    timed = {"excluded": 7, "repeated": 1200, "teacher_timed_while_labelling": False}
+    card = read(metadata={"distillation": DISTILLED | timed}).text
+    left_out = "7 that occur in dev or test and 1,200 that occur in the labelled texts were left"
+    assert left_out in card
+    assert "The time is that of one text at a time on one CPU core." in card
+    timed["teacher_timed_while_labelling"] = True
+    card = read(metadata={"distillation": DISTILLED | timed}).text
+    assert "on one CPU core; that of the teacher is the mean of all that it labelled." in card
+    assert "CPU core" not in read(metadata={"distillation": DISTILLED}).text  # of an older version
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {name: value for name, value in DISTILLED.items() if name != "dev"},
+        DISTILLED | {"labelled": "many"},
+        DISTILLED | {"teacher": None},
+        DISTILLED | {"dev": {}},
+        [],
+        None,
+    ],
+)
+def test_damaged_metadata_of_a_distilled_model_is_named(record):
+    with pytest.raises(
+        ModelFolderError, match=r"the entry 'distillation' .* is damaged \(.*remove"
+    ):
+        read(metadata={"distillation": record})
 
 
 @pytest.mark.parametrize(

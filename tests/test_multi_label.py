@@ -205,7 +205,9 @@ def test_onnx_and_small_folders_keep_head_and_thresholds(folder, tmp_path):
     sentences = predictor.artifact.encoder.encode_all(TEXTS[:-1])
     session = open_session((tmp_path / "m.onnx").read_bytes())
     np.testing.assert_allclose(
-        run_onnx(session, sentences), predictor.probabilities(TEXTS[:-1]), atol=1e-5
+        run_onnx(session, predictor.artifact.encoder, sentences),
+        predictor.probabilities(TEXTS[:-1]),
+        atol=1e-5,
     )
     kept = session.get_modelmeta().custom_metadata_map["thresholds"]
     assert tuple(json.loads(kept)) == THRESHOLDS
@@ -276,9 +278,16 @@ def test_wrong_multi_label_targets_are_refused(y, message):
 
 
 def test_a_dev_set_of_the_other_form_is_refused():
-    with pytest.raises(DataError, match="dev has one label per text, where y has several"):
+    with pytest.raises(DataError, match="dev is single-label, where y is multi-label"):
         DCNNClassifier(**QUICK).fit(LISTED, SETS, dev=(["x"], ["a"]))
     dev = label_texts(["x", "y", "z"], [["c"], ["b"], []]).with_classes(["a", "b", "c"])
     assert dev.targets.tolist() == [[0, 0, 1], [0, 1, 0], [0, 0, 0]]
     with pytest.raises(DataError, match="dev, text 0: the label 'd' is not in the training set"):
         DCNNClassifier(**QUICK).fit(LISTED, SETS, dev=(["x"], [["d"]]))
+
+
+def test_dicts_and_lists_together_are_multi_label():
+    found = label_texts(["x", "y", "z"], [{"a": 0.75, "b": 0.5}, ["b"], []])
+    assert found.multi_label
+    assert found.classes == ("a", "b")
+    assert found.targets.tolist() == [[0.75, 0.5], [0, 1], [0, 0]]

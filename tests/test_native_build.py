@@ -71,7 +71,7 @@ def no_compiler(tmp_path_factory):
 
 
 def test_without_a_compiler_a_model_is_trained_and_used(no_compiler, tmp_path):
-    (tmp_path / "train.csv").write_text("text,label\na good film,pos\na bad film,neg\n" * 20)
+    (tmp_path / "train.csv").write_text("text,label\n" + "a good film,pos\na bad film,neg\n" * 20)
     small = [f"--set=model.{name}" for name in ("dim=8", "widths=[4,3]", "maps=[2,2]", "k_top=2")]
     command = ["-m", "dcnn", "train", "train.csv", "--out", "model", "--epochs", "2", *small]
     trained = no_compiler(*command, cwd=tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dcnn.config import DEFAULT, Config
+from dcnn.config import Config, NBoWConfig
 from dcnn.experiments.results import read_results
 from dcnn.experiments.tables import experiment_tables, replace_block, summary_table
 
@@ -32,13 +32,22 @@ def test_runs_of_another_default_are_made_anew(tmp_path):
     specification.loader.exec_module(benchmark)
     path, before = tmp_path / "run.json", Config().with_training(seed=3)
     assert not benchmark.is_done(path, "dcnn", 3)
-    for settings, done in [({}, False), (before, False), (DEFAULT.with_training(seed=3), True)]:
+    now = benchmark.settings_of("dcnn", 3)
+    for settings, done in [({}, False), (before, False), (now, True)]:
         noted = {"settings": settings.to_dict()} if settings else {}
         path.write_text(json.dumps(noted))
         assert benchmark.is_done(path, "dcnn", 3) is done
+        assert not benchmark.is_done(path, "dcnn", 3, commit="another")
     path.write_text("{}")
-    assert benchmark.is_done(path, "nbow", 3)  # is what it was when no settings were noted
-    assert benchmark.is_done(path, "binb", 0)
+    assert not benchmark.is_done(path, "nbow", 3)
+    assert benchmark.is_done(path, "binb", 0, commit="another")
+    ensemble, alone = benchmark.settings_of("nbow", 3), Config(model=NBoWConfig())
+    for settings, title in [(ensemble, "nbow, 8 in one"), (alone, "nbow")]:
+        noted = {"model": "nbow", "settings": settings.to_dict()}
+        path.write_text(json.dumps(noted))
+        assert benchmark.is_done(path, "nbow", 3) is (settings is ensemble)
+        assert benchmark.title_of(noted) == title
+    assert benchmark.title_of({"model": "binb"}) == "binb"
 
 
 @pytest.mark.parametrize(

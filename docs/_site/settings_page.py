@@ -8,10 +8,10 @@ import inspect
 import json
 import re
 import typing
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from dcnn import config
 from dcnn.config import (
     DEFAULT,
     Config,
@@ -21,6 +21,7 @@ from dcnn.config import (
     Section,
     TextConfig,
     TrainingConfig,
+    settings_of,
     to_plain,
     to_toml,
 )
@@ -42,6 +43,24 @@ rule, is an error that says what is expected. The default recipe as a file:
 ```toml
 {toml}
 ```
+"""
+_AUTO = """## What `auto` stands for
+
+`auto` is replaced when training starts. The value is stored in the model folder. A value that you
+set yourself is never changed. An update is a step on one batch.
+
+| setting | value |
+| --- | --- |
+| `epochs` | {epochs}, or as many as make {updates} updates and {per_class} per class |
+| `schedule` | `linear` |
+| `word_dropout` | 0 |
+| `keep` | `last` |
+| `patience` | {patience}, or as many as make {patience_updates} updates |
+| `dev_fraction` | {dev_fraction}; 0 below {few:,} examples |
+| `folds` | 0; {folds} below {few:,} examples without a dev set |
+
+If you ask for a constant rate, the best weights or a patience, what is still `auto` is as in
+`Config()`: a constant rate, {usual} epochs at most, and dev chooses the epoch.
 """
 _TYPES = {int: "integer", float: "number", bool: "true or false", str: "string"}
 
@@ -66,6 +85,17 @@ def settings_page() -> str:
             _section(TrainingConfig, "`[training]`", both("training")),
             "With another kind of network, `n_ensemble` is 1 by default. In a recipe of an "
             "experiment, `patience` is 0 and `calibrate` false.\n",
+            _AUTO.format(
+                few=config.FEW_EXAMPLES,
+                updates=config.MIN_UPDATES,
+                per_class=config.UPDATES_PER_CLASS,
+                patience_updates=config.MIN_PATIENCE,
+                folds=config.FOLDS,
+                epochs=config.EPOCHS,
+                usual=TrainingConfig.epochs,
+                patience=TrainingConfig.patience,
+                dev_fraction=TrainingConfig.dev_fraction,
+            ),
             _section(DataConfig, "`[data]`, in recipes only", alone(DataConfig)),
             _section(
                 DistillationConfig, "`[distillation]`, in recipes only", alone(DistillationConfig)
@@ -79,10 +109,10 @@ def _section(kind: type[Section], title: str, values: dict[str, dict[str, Any]])
     meanings, hints = _meanings(kind), typing.get_type_hints(kind, include_extras=True)
     header = ["setting", *values, "type", "must be", "meaning"]
     rows = []
-    for item in fields(typing.cast("Any", kind)):
-        type_, rule = _type_and_rule(hints[item.name])
-        defaults = [f"`{json.dumps(column[item.name])}`" for column in values.values()]
-        rows.append([f"`{item.name}`", *defaults, type_, rule, meanings[item.name]])
+    for item in settings_of(kind):
+        type_, rule = _type_and_rule(hints[item])
+        defaults = [f"`{json.dumps(column[item])}`" for column in values.values()]
+        rows.append([f"`{item}`", *defaults, type_, rule, meanings[item]])
     lines = [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows)]
     summary = _markdown((inspect.getdoc(kind) or "").split("\n\n", maxsplit=1)[0])
     return f"## {title}\n\n{summary}\n\n" + "\n".join(lines) + "\n"

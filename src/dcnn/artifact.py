@@ -17,11 +17,14 @@ does so for all but the embeddings, which are nearly all of the size. A word's v
 values times a scale per word, so that words with small values lose no more precision than others.
 The scale is float16: its product with any int8 value is exact in float32, so storing loaded
 weights again changes nothing.
+
+The vectors of character n-grams are always stored that way, and only those of the buckets that
+training reached. The vectors of the words in the vocabulary have them added already.
 """
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -33,8 +36,10 @@ from numpy.typing import NDArray
 
 from dcnn.config import Config, renamed
 from dcnn.errors import ConfigError, ModelFolderError, UserError
-from dcnn.files import show_size, write_folder_atomically
+from dcnn.files import show_size, write_atomically, write_folder_atomically
+from dcnn.ops import native, reference, select
 from dcnn.text.encoder import Encoder
+from dcnn.text.vocabulary import Bags, CharNgrams, marked
 
 FORMAT_VERSION = 4
 _NAMES_BEFORE_4 = {"head.weight": "top.weight", "head.bias": "top.bias"}
@@ -44,10 +49,14 @@ FILES = (CONFIG, WEIGHTS, TOKENIZER, CARD)
 StoredDtype = Literal["float32", "float16", "int8"]
 STORED_DTYPES: tuple[StoredDtype, ...] = get_args(StoredDtype)
 EMBEDDINGS, SCALES = "embeddings", "embeddings.scale"
+# Vectors of character n-grams (n_buckets, d); in a file int8, with scales, of the buckets used.
+NGRAMS, NGRAM_SCALES, NGRAMS_USED = "ngrams", "ngrams.scale", "ngrams.used"
 _MAX_INT8 = 127  # symmetric: -128 is not used
 
 Label = str | int | float | bool
-Weights = dict[str, NDArray[np.float32]]
+Floats = NDArray[np.float32]
+Ints = NDArray[np.integer[Any]]
+Weights = dict[str, Floats]
 Stored = dict[str, NDArray[Any]]
 Form = dict[str, tuple[tuple[int, ...], str]]  # name to shape and safetensors' name of the dtype
 
@@ -67,8 +76,41 @@ class Artifact:
 
     @property
     def multi_label(self) -> bool:
-        """Whether a text may have several labels."""
+        """Whether the model is multi-label: a text gets every label that reaches its threshold."""
         return self.thresholds is not None
+
+    @property
+    def layers(self) -> list[tuple[Floats, Floats]]:
+        """Filters (o, n, d, m) and bias (o, d') of each convolutional layer."""
+        names = (f"layers.{number}" for number in range(self.config.model.depth))
+        return [(self.weights[f"{name}.filters"], self.weights[f"{name}.bias"]) for name in names]
+
+    def embed(self, ids: Ints, new_words: Sequence[str] = ()) -> Floats:
+        """Word vectors (..., d) of ids (...), of which some may be those of ``new_words``."""
+        table = self.weights[EMBEDDINGS]
+        if not new_words:
+            return table[ids]
+        known = ids < len(table)
+        vectors = table[np.where(known, ids, 0)]
+        vectors[~known] = self.new_vectors(new_words)[ids[~known] - len(table)]
+        return vectors
+
+    def new_vectors(self, words: Sequence[str]) -> Floats:
+        """Vectors (words, d) of words that are not in the vocabulary, by their n-grams."""
+        ngrams, unknown = self.encoder.char_ngrams, self.weights[EMBEDDINGS][:1]
+        if ngrams is None:
+            return np.repeat(unknown, len(words), axis=0)
+        compose = native.compose if select.for_prediction() == "native" else reference.compose
+        bags, ids = find_bags(ngrams, words), np.arange(len(words))
+        vectors: Floats = compose(ids, bags, unknown, self.weights[NGRAMS])
+        return vectors
+
+
+def find_bags(ngrams: CharNgrams, words: Sequence[str]) -> Bags:
+    """The character n-grams of words; of the empty one, which stands for the unknown word, none."""
+    if select.for_prediction() != "native":
+        return ngrams.bags(words)
+    return Bags(*native.char_ngrams(list(map(marked, words)), *ngrams))
 
 
 def is_model_folder(path: Path) -> bool:
@@ -109,14 +151,36 @@ def save(path: Path, artifact: Artifact, overwrite: bool = False) -> None:
             (folder / name).write_bytes(content)
 
 
+def store_abstention(path: Path, record: dict[str, Any]) -> None:
+    """Replace the entry on abstention in a model folder; the weights are not touched.
+
+    The model card follows unless it was edited.
+    """
+    before = load(path)
+    metadata = before.metadata | {"abstention": record}
+    values = _parse(json.loads, path / CONFIG)
+    values["metadata" if values["format_version"] > 3 else "facts"] = metadata
+    files = {CONFIG: json.dumps(values, indent=2, ensure_ascii=False).encode("utf-8", "replace")}
+    card = path / CARD
+    if card.is_file() and card.read_bytes() == _card(path.name, before):
+        after = replace(before, metadata=metadata)
+        files[CARD] = _card(path.name, after)
+    for name, content in files.items():
+        with write_atomically(path / name) as stream:
+            stream.write(content)
+
+
 def folder_size(name: str, artifact: Artifact) -> int:
     """Bytes of the model folder that ``save`` would write as ``name``."""
     return sum(map(len, _files(name, artifact).values()))
 
 
 def _files(name: str, artifact: Artifact) -> dict[str, bytes]:
-    card = render_card(name, _without_path(artifact))
-    return _files_without_card(artifact) | {CARD: card.encode("utf-8", "replace")}
+    return _files_without_card(artifact) | {CARD: _card(name, artifact)}
+
+
+def _card(name: str, artifact: Artifact) -> bytes:
+    return render_card(name, _without_path(artifact)).encode("utf-8", "replace")
 
 
 def _without_path(artifact: Artifact) -> Artifact:
@@ -167,12 +231,14 @@ def load(path: Path) -> Artifact:
     shapes = values["config"].model.parameter_shapes(vocabulary_size, len(values["classes"]))
     names = {name: name for name in shapes} | (_NAMES_BEFORE_4 if version < 4 else {})
     form = stored_form(shapes, values["dtype"])
+    n_buckets = None if encoder.char_ngrams is None else encoder.char_ngrams.n_buckets
     weights = _read_weights(
-        path / WEIGHTS, {names.get(name, name): value for name, value in form.items()}
+        path / WEIGHTS, {names.get(name, name): value for name, value in form.items()}, n_buckets
     )
-    return Artifact(
-        encoder=encoder, weights={name: weights[names[name]] for name in shapes}, **values
-    )
+    named = {name: weights[names[name]] for name in shapes}
+    if NGRAMS in weights:
+        named[NGRAMS] = weights[NGRAMS]
+    return Artifact(encoder=encoder, weights=named, **values)
 
 
 def _parse(parser: Callable[[str], Any], path: Path) -> Any:
@@ -214,6 +280,10 @@ def _read_config(path: Path) -> dict[str, Any]:
     words = f"vocabulary_size={size!r} must be 1 or more"
     _require(isinstance(size, int) and size >= 1, f"{path}: {words}")
     _require(isinstance(metadata, dict), f"{path}: metadata must be an object")
+    words = (
+        "metadata.abstention is not as `dcnn train` or `dcnn evaluate` writes it; store it again"
+    )
+    _require(_is_abstention(metadata.get("abstention"), classes), f"{path}: {words}")
     try:
         config = Config.from_dict(values if version > 3 else renamed(values), str(path))
     except ConfigError as error:
@@ -246,11 +316,44 @@ def _are_thresholds(thresholds: object, labels: int) -> bool:
     )
 
 
-def _read_weights(path: Path, expected: Form) -> Weights:
+def _is_abstention(record: Any, classes: list[Label]) -> bool:
+    """Whether this is an ``abstention_record`` of ``dcnn.metrics``, or none."""
+    if record is None:
+        return True
+    try:
+        curve, label = record["curve"], record["out_of_scope"]
+        names = ("threshold", "answered", "correct", "out_of_scope_answered")
+        columns = [curve[name] for name in names]
+        numbers = [record["examples"], record["out_of_scope_examples"]]
+        numbers += [one for column in columns for one in column]
+        shares = list(columns[0])
+        if "threshold" in record:
+            shares += [record[name] for name in ("threshold", "target_precision", "coverage")]
+            shares += [record[name] for name in ("precision", "precision_bound")]
+        return (
+            all(type(one) in (int, float) and one >= 0 for one in (*numbers, *shares))
+            and all(0 <= one <= 1 for one in shares)
+            and len({len(column) for column in columns}) == 1
+            and isinstance(record["data"], str)
+            and (label is None or str(label) in map(str, classes))
+        )
+    except (KeyError, TypeError):
+        return False
+
+
+def _read_weights(path: Path, expected: Form, n_buckets: int | None) -> Weights:
+    """The weights of a file; ``n_buckets`` is that of character n-grams, if there are any."""
     try:
         with safetensors.safe_open(path, "np") as stream:
             slices = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118
             found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+            if n_buckets is not None:
+                used, dim = found.get(NGRAMS, ((0,), ""))[0][:1], expected[EMBEDDINGS][0][1]
+                expected = expected | {
+                    NGRAMS: ((*used, dim), "I8"),
+                    NGRAM_SCALES: (used, "F16"),
+                    NGRAMS_USED: ((n_buckets,), "BOOL"),
+                }
             _check_form(path, found, expected)
             stored: dict[str, Any] = {name: stream.get_tensor(name) for name in expected}
     except (safetensors.SafetensorError, OSError) as error:
@@ -283,12 +386,16 @@ def _check_form(path: Path, found: Form, expected: Form) -> None:
 
 def pack(weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype) -> Stored:
     """``weights`` as a file of this dtype stores them; float16 must be able to represent them."""
-    if dtype == "float32":
-        return dict(weights)
     packed: Stored = {}
     for name, values in weights.items():
-        if dtype == "int8" and name == EMBEDDINGS:
-            packed[name], packed[SCALES] = _quantize(values)
+        if name == NGRAMS:
+            used = np.asarray(values.any(axis=1))
+            packed[NGRAMS_USED] = used
+            packed[name], packed[NGRAM_SCALES] = _quantize(name, values[used])
+        elif dtype == "float32":
+            packed[name] = values
+        elif dtype == "int8" and name == EMBEDDINGS:
+            packed[name], packed[SCALES] = _quantize(name, values)
         else:
             packed[name] = _to_float16(name, values)
     return packed
@@ -297,13 +404,22 @@ def pack(weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype) -> Stor
 def unpack(stored: Mapping[str, NDArray[Any]]) -> Weights:
     """The float32 weights of ``pack``'s result; a ValueError names what it never writes."""
     weights = {name: values.astype(np.float32, copy=False) for name, values in stored.items()}
-    scales = weights.pop(SCALES, None)
-    if scales is not None:
+    for name, of_scales in ((EMBEDDINGS, SCALES), (NGRAMS, NGRAM_SCALES)):
+        scales = weights.pop(of_scales, None)
+        if scales is None:
+            continue
         if not (np.isfinite(scales) & (scales >= 0)).all():
-            raise ValueError(f"'{SCALES}' must hold finite numbers of 0 or more")
-        if stored[EMBEDDINGS].min(initial=0) < -_MAX_INT8:
-            raise ValueError(f"'{EMBEDDINGS}' must hold whole numbers from -{_MAX_INT8}")
-        weights[EMBEDDINGS] *= scales[:, None]
+            raise ValueError(f"'{of_scales}' must hold finite numbers of 0 or more")
+        if stored[name].min(initial=0) < -_MAX_INT8:
+            raise ValueError(f"'{name}' must hold whole numbers from -{_MAX_INT8}")
+        weights[name] *= scales[:, None]
+    if NGRAMS in stored:
+        del weights[NGRAMS_USED]
+        used, rows = stored[NGRAMS_USED], weights[NGRAMS]
+        if np.count_nonzero(used) != len(rows):
+            raise ValueError(f"'{NGRAMS_USED}' does not have as many buckets as '{NGRAMS}' rows")
+        weights[NGRAMS] = np.zeros((len(used), rows.shape[1]), np.float32)
+        weights[NGRAMS][used] = rows
     return weights
 
 
@@ -327,10 +443,12 @@ def _to_float16(name: str, values: NDArray[np.float32]) -> NDArray[np.float16]:
     return rounded
 
 
-def _quantize(values: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
+def _quantize(
+    name: str, values: NDArray[np.float32]
+) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
     """(words, d) -> int8 values (words, d) and scales (words,), within half a scale each."""
-    largest = np.abs(values).max(axis=1).astype(np.float64)
-    scales = _to_float16(f"{EMBEDDINGS} / {_MAX_INT8}", (largest / _MAX_INT8).astype(np.float32))
+    largest = np.abs(values).max(axis=1, initial=0).astype(np.float64)
+    scales = _to_float16(f"{name} / {_MAX_INT8}", (largest / _MAX_INT8).astype(np.float32))
     # Near float16's smallest numbers the rounded scale can be so much too small that 127 of them
     # do not reach the largest value; the next float16 does.
     too_small = largest > (_MAX_INT8 + 0.5) * scales.astype(np.float64)
@@ -378,7 +496,9 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
         rows = zip(map(str, classes), artifact.thresholds, strict=True)
         sections += ["## Thresholds", _table(("label", "threshold"), dict(rows))]
     others = {key: value for key, value in artifact.metadata.items() if key != "distillation"}
-    if len(others) < len(artifact.metadata):
+    if abstention := others.pop("abstention", None):
+        others["abstention"] = {key: v for key, v in abstention.items() if key != "curve"}
+    if "distillation" in artifact.metadata:
         (header, *values), remarks = compare_with_teacher(artifact)
         lines = [header, ["---"] * len(header), *values]
         table = "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
@@ -391,6 +511,17 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
 
 def compare_with_teacher(artifact: Artifact) -> tuple[list[list[str]], list[str]]:
     """A distilled model and its teacher: a table with its header, and what else to know."""
+    n_bytes = sum(map(len, _files_without_card(artifact).values()))
+    try:
+        return _teacher_and_student(artifact, n_bytes)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ModelFolderError(
+            f"the entry 'distillation' of the metadata is damaged ({error!r}); remove it from "
+            f"{CONFIG}, or distill the model again"
+        ) from error
+
+
+def _teacher_and_student(artifact: Artifact, n_bytes: int) -> tuple[list[list[str]], list[str]]:
     record = artifact.metadata["distillation"]
     measure = "micro F1" if artifact.multi_label else "accuracy"
     sets = {name: record[name] for name in _SPLITS if record[name] is not None}
@@ -401,7 +532,6 @@ def compare_with_teacher(artifact: Artifact) -> tuple[list[list[str]], list[str]
             f" They agree on {100 * alike['agreement']:.2f} % of {alike['examples']:,} unlabelled "
             "texts, on which the student was selected."
         )
-    n_bytes = sum(map(len, _files_without_card(artifact).values()))
     table = [["", *(f"{name} {measure}" for name in sets), "time per text", "size"]]
     for who, device, size in (
         ("teacher", record.get("teacher_device"), record["teacher_bytes"]),
@@ -413,14 +543,20 @@ def compare_with_teacher(artifact: Artifact) -> tuple[list[list[str]], list[str]
         table.append([who, *scores, took, "unknown" if size is None else show_size(size)])
     unit = "labels" if artifact.multi_label else "texts"
     shares = (f"{100 * s['agreement']:.2f} % of the {unit} of {name}" for name, s in sets.items())
-    excluded = record.get("excluded")
-    left_out = f"; {excluded:,} that occur in dev or test were left out" if excluded else ""
+    counts = {"dev or test": record.get("excluded"), "the labelled texts": record.get("repeated")}
+    absent = [f"{count:,} that occur in {where}" for where, count in counts.items() if count]
+    left_out = f"; {' and '.join(absent)} were left out" if absent else ""
     agreement = f" The two agree on {' and '.join(shares)}." if sets else ""
-    return table, [
+    lines = [
         f"The teacher is `{' '.join(record['teacher'].split())}`.{agreement}{on_dev}",
         f"The student learned from {record['labelled']:,} labelled, {record['unlabelled']:,} "
         f"unlabelled and {record['augmented']:,} augmented texts{left_out}.",
     ]
+    if "teacher_timed_while_labelling" in record:  # before it, times were of batches
+        mean = "; that of the teacher is the mean of all that it labelled"
+        own = mean if record["teacher_timed_while_labelling"] else ""
+        lines.append(f"The time is that of one text at a time on one CPU core{own}.")
+    return table, lines
 
 
 def settings_table(config: Config) -> str:
@@ -440,15 +576,21 @@ def front_matter(name: str, artifact: Artifact) -> str:
     Strings and numbers are written as JSON, which YAML reads.
     """
     metadata, kind = artifact.metadata, artifact.config.model.kind
-    data = _quoted(metadata.get("data", "unknown"))
     lines = [_FENCE, "library_name: dcnn", "pipeline_tag: text-classification"]
     lines += ["tags:", "- sentence-classification", f"- {kind}"]
     index = ["model-index:", f"- name: {_quoted(name)}", "  results:"]
     # The scores of the run are those of the float32 weights, not of rounded ones.
-    for split, meaning in _SPLITS.items() if artifact.dtype == "float32" else ():
+    meanings = dict(_SPLITS)
+    if "cross_validation" in metadata:
+        meanings["dev"] = "the folds of a cross-validation"
+    elif artifact.config.training.keep == "last":
+        meanings["dev"] = "dev"
+    for split, meaning in meanings.items() if artifact.dtype == "float32" else ():
         for metric, measure, key in _MEASURES:
             value = metadata.get(f"{split}_{key}")
             if isinstance(value, float) and math.isfinite(value):
+                # A dev set that was held out is part of the training file.
+                data = _quoted(metadata.get(f"{split}_data", metadata.get("data", "unknown")))
                 index += ["  - task:", "      type: text-classification"]
                 index += ["    dataset:", f"      name: {data}", f"      type: {data}"]
                 index += [f"      split: {split}", "    metrics:", f"    - type: {metric}"]

@@ -7,7 +7,7 @@ pandas and polars.
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -16,13 +16,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.config import DEFAULT, NETWORK, Config, DCNNConfig, TextConfig, TrainingConfig
-from dcnn.data.columns import Columns, Frame, is_frame, shown
+from dcnn.config import (
+    AUTO,
+    DEFAULT,
+    NETWORK,
+    Config,
+    DCNNConfig,
+    TextConfig,
+    TrainingConfig,
+    settings_of,
+)
+from dcnn.data.columns import Columns, Frame, is_frame, shown, shown_names
 from dcnn.data.labels import LabelledTexts, label_texts
-from dcnn.data.split import hold_out
+from dcnn.data.split import split_dev
 from dcnn.errors import DataError, MissingExtraError, needs_extra
 from dcnn.inspection import Explanation, explain
-from dcnn.metrics import apply_thresholds
+from dcnn.metrics import apply_thresholds, stored_curve
 from dcnn.predictor import Predictor, checked_texts
 
 with needs_extra("DCNNClassifier", "train"):
@@ -38,13 +47,16 @@ _SECTIONS = {"text": TextConfig, "model": DCNNConfig, "training": TrainingConfig
 class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A Dynamic Convolutional Neural Network that learns from labelled texts.
 
-    The parameters are the settings of ``dcnn.config``, under the same names, with these of its own:
+    The parameters are the settings of ``dcnn.config``, under the same names; ``auto`` is decided by
+    the number of texts. It has these of its own:
 
     Args:
         random_state: the seed of all randomness; none gives a different model each time.
         device: ``auto`` (a GPU where there is one), ``cpu`` or ``cuda``.
         n_jobs: CPU threads of training.
         verbose: whether to draw a progress bar.
+        target_precision: the share of answers that should be correct; ``fit`` then chooses the
+            threshold of abstention on dev, for ``predict`` with ``abstain``.
 
     Where ``y`` is an indicator matrix of 0 and 1, or has a list of labels per text, the model is
     multi-label; ``predict`` then gives such a matrix, in the order of ``classes_``.
@@ -54,9 +66,11 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         thresholds_: the lowest probability at which each label is predicted, chosen on dev; none
             where a text has one label.
         n_epochs_: epochs trained.
-        dev_accuracy_: accuracy on the examples held out for early stopping.
+        dev_accuracy_: accuracy on the examples held out for early stopping; where they are few and
+            none are, that of a cross-validation.
         history_: every evaluation on the dev set.
         text_column_: the column of the texts, if ``fit`` was given a frame.
+        abstention_: the threshold of abstention and what it does on dev; none if there is none.
         distillation_: how teacher and student compare on dev, if ``fit`` was given a teacher.
 
     Examples:
@@ -73,6 +87,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     tokenizer: str = DEFAULT.text.tokenizer
     lowercase: bool = DEFAULT.text.lowercase
     n_subwords: int = DEFAULT.text.n_subwords
+    char_ngrams: Sequence[int] = DEFAULT.text.char_ngrams
+    n_buckets: int = DEFAULT.text.n_buckets
     min_count: int = DEFAULT.text.min_count
     max_size: int = DEFAULT.text.max_size
     vectors: str = DEFAULT.text.vectors
@@ -80,10 +96,10 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     vectors_projection: float = DEFAULT.text.vectors_projection
     vectors_words: int = DEFAULT.text.vectors_words
     n_ensemble: int = DEFAULT.training.n_ensemble
-    epochs: int = DEFAULT.training.epochs
+    epochs: int | str = AUTO
     batch_size: int = DEFAULT.training.batch_size
     learning_rate: float = DEFAULT.training.learning_rate
-    schedule: str = DEFAULT.training.schedule
+    schedule: str = AUTO
     eps: float = DEFAULT.training.eps
     reset_every: int = DEFAULT.training.reset_every
     l2_embeddings: float = DEFAULT.training.l2_embeddings
@@ -94,16 +110,19 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_grad_norm: float = DEFAULT.training.max_grad_norm
     label_smoothing: float = DEFAULT.training.label_smoothing
     class_weights: str = DEFAULT.training.class_weights
-    word_dropout: float = DEFAULT.training.word_dropout
+    word_dropout: float | str = AUTO
     ema: float = DEFAULT.training.ema
-    patience: int = DEFAULT.training.patience
+    keep: str = AUTO
+    patience: int | str = AUTO
     evaluations_per_epoch: int = DEFAULT.training.evaluations_per_epoch
-    dev_fraction: float = DEFAULT.training.dev_fraction
+    dev_fraction: float | str = AUTO
+    folds: int | str = AUTO
     calibrate: bool = DEFAULT.training.calibrate
     random_state: Any = DEFAULT.training.seed
     device: str = "auto"
     n_jobs: int = 1
     verbose: bool = False
+    target_precision: float | None = None
 
     @property
     def config(self) -> Config:
@@ -117,7 +136,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed = int(check_random_state(seed).randint(2**31 - 1))
         parameters["seed"] = seed
         sections = {
-            name: {key.name: parameters[key.name] for key in fields(section)}
+            name: {key: parameters[key] for key in settings_of(section)}
             for name, section in _SECTIONS.items()
         }
         return Config.from_dict(sections, where="DCNNClassifier")
@@ -133,6 +152,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_column: str | None = None,
         teacher: Any = None,
         unlabelled: Any = None,
+        out_of_scope: Any = None,
+        out_of_scope_texts: Any = None,
     ) -> Self:
         """Learn from texts ``X`` and labels ``y``, or from a frame that holds both.
 
@@ -140,11 +161,12 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: N strings, in a list, an array or a column; or a frame of pandas, polars, pyarrow or
                 Hugging Face.
             y: N labels of one type, N lists of labels, an indicator matrix (N, labels) of 0 and 1,
-                or one of probabilities that sum to 1 in each row; may be left out where ``X`` is a
-                frame with a column of labels or lists.
+                or one of probabilities that sum to 1 in each row; in place of a label or a list,
+                a dict of probabilities by label; may be left out where ``X`` is a frame with a
+                column of these.
             sample_weight: N weights, or none.
             dev: texts and labels, or a frame like ``X``, for early stopping; by default a
-                stratified ``dev_fraction`` of the training set is held out.
+                stratified ``dev_fraction`` of the training set is held out, unless it is small.
             text_column: the column of the frame that holds the texts; guessed if not given.
             label_column: the column of the frame that holds the labels; guessed if not given.
             teacher: what labels all texts, so that the network learns its probabilities: an object
@@ -152,6 +174,12 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 dcnn model folder by path or name, or a list of these, whose mean labels.
             unlabelled: further texts for the teacher to label; without them some are made from the
                 words of ``X``.
+            out_of_scope: the label in ``y`` whose texts should get no label.
+            out_of_scope_texts: other texts that should get none, like ``X``.
+
+        Raises:
+            DataError: the data cannot be used; or ``target_precision`` is not reached on dev, and
+                the model is fitted without a threshold.
         """
         try:
             from dcnn.training.callbacks import TrainingBar
@@ -175,6 +203,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "sample_weight must be one finite number of 0 or more for each text"
                 )
             train = replace(train, weights=weights)
+        outside = [] if out_of_scope_texts is None else self._texts(out_of_scope_texts)
+        self._check_abstention(train, out_of_scope, outside)
         if unlabelled is not None and teacher is None:
             raise DataError("unlabelled texts need a teacher that labels them; pass teacher")
         if dev is not None:
@@ -193,16 +223,54 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             train, dev, config = labels.examples, labels.dev_set, labels.student_config(config)
         elif dev is None:
-            train, dev = hold_out(train, config.training.dev_fraction, config.training.seed)
+            train, dev = split_dev(train, config.training)
         with TrainingBar() if self.verbose else nullcontext() as callback:
-            options = RunOptions(device=self.device, callback=callback, threads=self.n_jobs)
+            options = RunOptions(
+                device=self.device,
+                callback=callback,
+                threads=self.n_jobs,
+                target_precision=self.target_precision,
+                out_of_scope=out_of_scope,
+                out_of_scope_texts=outside,
+            )
             artifact, summary = fit(train, dev, config, options)
         if labels is not None:
             self.distillation_ = distillation.compare(artifact, labels)
             artifact = self.distillation_.added_to(artifact)
         self.history_ = summary.history
         self.text_column_ = None if columns is None else columns.text
-        return self._learned(artifact, classes, summary.epochs, summary.dev_accuracy)
+        self._learned(artifact, classes, summary.epochs, summary.dev_accuracy)
+        if self.target_precision is not None and self.abstention_ is None:
+            if not (record := self.predictor_.abstention):
+                found = "dev has those of the teacher"
+                if labels is None:
+                    found = "the examples are too few to hold any out"
+                raise DataError(
+                    f"target_precision needs a dev set with labels of its own, and {found}; pass "
+                    "dev (the model is fitted, without a threshold)"
+                )
+            error = stored_curve(record).unreachable(self.target_precision, record["data"])
+            raise DataError(f"{error} (the model is fitted, without a threshold)")
+        return self
+
+    def _check_abstention(
+        self, train: LabelledTexts, out_of_scope: Any, outside: Sequence[str]
+    ) -> None:
+        target = self.target_precision
+        if target is not None and not 0 <= target <= 1:
+            raise DataError(f"target_precision={target!r} must be from 0 to 1, such as 0.95")
+        asked = target is not None or out_of_scope is not None or bool(outside)
+        if asked and train.multi_label:
+            raise DataError(
+                "target_precision and out_of_scope are for one label per text; in multi-label data "
+                "each label has a threshold of its own, and a text may have none"
+            )
+        if out_of_scope is not None and out_of_scope not in train.classes:
+            names = shown_names([str(label) for label in train.classes])
+            raise DataError(
+                f"out_of_scope={out_of_scope!r} is no label of y, which has {names}; name one of "
+                "them, or give out_of_scope_texts"
+            )
 
     def _learned(
         self, artifact: Artifact, classes: NDArray[Any], epochs: int, dev_accuracy: float | None
@@ -210,6 +278,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, self.thresholds_ = classes, artifact.thresholds
         self.predictor_ = Predictor(artifact)
         self.n_epochs_, self.dev_accuracy_ = epochs, dev_accuracy
+        record = self.predictor_.abstention
+        self.abstention_ = record if "threshold" in record else None
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
@@ -222,12 +292,21 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "predictor_")
         return self.predictor_.probabilities(self._texts(X))
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The most probable label of each text; ``X`` is as for ``predict_proba``.
+    def predict(self, X: Any, *, abstain: bool = False) -> NDArray[Any]:  # noqa: N803
+        """The most probable label of each text; where multi-label, an indicator matrix of 0 and 1.
 
-        Where multi-label, an indicator matrix (N, labels) of 0 and 1.
+        Args:
+            X: as for ``predict_proba``.
+            abstain: whether a text below the threshold of abstention gets None, in an array of
+                objects.
         """
         probabilities = self.predict_proba(X)
+        if abstain:
+            below, numbers = self.predictor_.abstention_threshold(), probabilities.argmax(axis=1)
+            best = probabilities.max(axis=1, initial=0).astype(np.float64)
+            chosen: NDArray[Any] = self.classes_[numbers].astype(object)
+            chosen[self.predictor_.abstains(numbers, best, below)] = None
+            return chosen
         if self.thresholds_ is not None:
             return apply_thresholds(probabilities, self.thresholds_).astype(np.int64)
         labels: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
@@ -285,7 +364,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{path} holds a {artifact.config.model.kind}; use dcnn.Predictor")
         settings = {key.split(".")[1]: value for key, value in artifact.config.to_flat().items()}
         settings.pop("kind")
-        classifier = cls(random_state=settings.pop("seed"), **settings)
+        target = artifact.metadata.get("abstention", {}).get("target_precision")
+        classifier = cls(random_state=settings.pop("seed"), target_precision=target, **settings)
         epochs, accuracy = (artifact.metadata.get(name) for name in ("epochs", "dev_accuracy"))
         return classifier._learned(artifact, np.array(artifact.classes), epochs or 0, accuracy)
 
@@ -336,6 +416,9 @@ def _read_dev(dev: Any, train: LabelledTexts, columns: Columns | None) -> Labell
     if not len(examples):
         raise DataError("dev has no texts; give at least one, or leave dev out")
     if examples.multi_label != train.multi_label:
-        one, other = ("one label", "several") if train.multi_label else ("several labels", "one")
-        raise DataError(f"dev has {one} per text, where y has {other}; give both alike")
-    return examples.with_classes(train.classes)
+        forms = ("single-label", "multi-label")
+        raise DataError(
+            f"dev is {forms[examples.multi_label]}, where y is {forms[train.multi_label]}; "
+            "give both alike"
+        )
+    return examples.with_classes(train.classes).with_hard_labels()

@@ -32,9 +32,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
 from dcnn import artifact as model_folder
-from dcnn.config import DEFAULT, MODEL_KINDS, Config, NBoWConfig
+from dcnn.artifact import Artifact
+from dcnn.config import DEFAULT, MODEL_KINDS, Config, NBoWConfig, default_of
 from dcnn.data.labels import LabelledTexts, number_labels
-from dcnn.data.split import hold_out
+from dcnn.data.split import split_dev
 from dcnn.experiments import statistics
 from dcnn.experiments.ngrams import NGRAM_MODELS, ngram_classifier
 from dcnn.metrics import evaluate
@@ -44,7 +45,6 @@ from dcnn.text.tokenizer import Tokenizer
 from dcnn.training import distillation
 from dcnn.training.encoders import choose_teacher
 from dcnn.training.fit import RunOptions, fit
-from dcnn.training.teachers import Teacher
 
 Probabilities = NDArray[Any]  # (texts, classes)
 
@@ -91,11 +91,11 @@ class ComparisonData:
         """The labels, by class number."""
         return [str(label) for label in self.train.classes]
 
-    def split(self, config: Config) -> tuple[LabelledTexts, LabelledTexts]:
+    def split(self, config: Config) -> tuple[LabelledTexts, LabelledTexts | None]:
         """Train and dev as `dcnn train` would: the same for the same seed."""
         if self.dev is not None:
             return self.train, self.dev
-        return hold_out(self.train, config.training.dev_fraction, config.training.seed)
+        return split_dev(self.train, config.training)
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,7 @@ class Fitted:
 
     probabilities: Callable[[Sequence[str]], Probabilities]
     size: int
+    n_ensemble: int = 1  # networks that its folder holds as one
 
 
 Fit = Callable[[ComparisonData, int, Path], Fitted]
@@ -138,17 +139,22 @@ def all_candidates(teacher: str = "", setfit_base: str = SETFIT_BASE) -> dict[st
         Candidate(kind, "default settings, stopped by dev", partial(_network, kind))
         for kind in MODEL_KINDS
     ]
-    for name, model in NGRAM_MODELS.items():
-        recipe = "unigrams" if model.longest == 1 else "uni- and bigrams"
-        found.append(
-            Candidate(
-                name, recipe, partial(fit_pipeline, partial(ngram_classifier, name)), seeded=False
-            )
+    linear: dict[str, tuple[str, Callable[[], Pipeline]]] = {
+        name: (
+            "unigrams" if model.longest == 1 else "uni- and bigrams",
+            partial(ngram_classifier, name),
         )
-    recipe = "TF-IDF of uni- and bigrams, logistic regression"
-    found.append(Candidate("tfidf-lr", recipe, partial(fit_pipeline, tfidf_lr), seeded=False))
-    recipe = "TF-IDF of 1 to 5 characters, linear SVM"
-    found.append(Candidate("char-svm", recipe, partial(fit_pipeline, char_svm), seeded=False))
+        for name, model in NGRAM_MODELS.items()
+    }
+    linear |= {
+        "tfidf-lr": ("TF-IDF of uni- and bigrams, logistic regression", tfidf_lr),
+        "char-svm": ("TF-IDF of 1 to 5 characters, linear SVM", char_svm),
+        "char-lr": ("TF-IDF of 1 to 5 characters, logistic regression", char_lr),
+    }
+    found += [
+        Candidate(name, recipe, partial(fit_pipeline, make), seeded=False)
+        for name, (recipe, make) in linear.items()
+    ]
     recipe, install = "bigrams, 25 epochs, as its tutorial", f"pip install {FASTTEXT}"
     found.append(Candidate("fasttext", recipe, _fasttext, True, install, ("fasttext",)))
     recipe, install = f"{SETFIT_EXAMPLES} examples per class", "pip install setfit"
@@ -193,11 +199,23 @@ def size_on_disk(path: Path) -> int:
 
 
 def _network(kind: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:
-    config = DEFAULT.with_settings([f"model.kind={kind}"]).with_training(seed=seed)
+    config = default_of(kind).with_training(seed=seed)
     train_set, dev = data.split(config)
-    artifact, _ = fit(train_set, dev, config, RunOptions(device="cpu"))
+    return fit_network(train_set, dev, config, folder)
+
+
+def fit_network(
+    train: LabelledTexts, dev: LabelledTexts | None, config: Config, folder: Path
+) -> Fitted:
+    """Train one of our networks, and predict with the folder it is saved to."""
+    artifact, _ = fit(train, dev, config, RunOptions(device="cpu"))
+    return _saved(artifact, folder)
+
+
+def _saved(artifact: Artifact, folder: Path) -> Fitted:
     model_folder.save(folder, artifact)
-    return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
+    n_ensemble = artifact.metadata.get("n_ensemble", 1)
+    return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder), n_ensemble)
 
 
 def tfidf_lr() -> Pipeline:
@@ -206,10 +224,19 @@ def tfidf_lr() -> Pipeline:
     return make_pipeline(words, LogisticRegression(C=10.0, max_iter=1000))
 
 
+def character_ngrams() -> TfidfVectorizer:
+    """TF-IDF of characters inside words."""
+    return TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 5), sublinear_tf=True)
+
+
 def char_svm() -> Pipeline:
-    """A linear SVM on characters inside words."""
-    characters = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 5), sublinear_tf=True)
-    return make_pipeline(characters, LinearSVC())
+    """A linear SVM on characters."""
+    return make_pipeline(character_ngrams(), LinearSVC())
+
+
+def char_lr() -> Pipeline:
+    """Logistic regression on characters."""
+    return make_pipeline(character_ngrams(), LogisticRegression(C=10.0, max_iter=1000))
 
 
 def fit_pipeline(
@@ -341,8 +368,16 @@ def fit_model2vec(
     return Fitted(lambda texts: np.asarray(saved.predict_proba(list(texts))), size_on_disk(folder))
 
 
+def _split_for_teacher(
+    data: ComparisonData, config: Config
+) -> tuple[LabelledTexts, LabelledTexts | None]:
+    if data.dev is not None:
+        return data.train, data.dev
+    return distillation.hold_out_dev(data.train, data.test, data.unlabelled, config.training)
+
+
 def _teacher(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:  # noqa: ARG001
-    train, dev = data.split(DEFAULT.with_training(seed=seed))
+    train, dev = _split_for_teacher(data, DEFAULT.with_training(seed=seed))
     teacher = choose_teacher([name], train, dev, mode="frozen")
     teacher.prepare()
     return Fitted(lambda texts: np.concatenate(list(teacher.stream(texts))), teacher.bytes or 0)
@@ -350,28 +385,25 @@ def _teacher(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitted
 
 def _distilled(name: str, data: ComparisonData, seed: int, folder: Path) -> Fitted:
     config = DEFAULT.with_training(seed=seed)
-    train, dev = data.train, data.dev
-    if dev is None:
-        train, dev = distillation.hold_out_dev(train, data.test, data.unlabelled, config.training)
+    train, dev = _split_for_teacher(data, config)
     teacher = choose_teacher([name], train, dev, mode="frozen")
-    return fit_student(teacher, replace(data, train=train, dev=dev), config, folder)
+    # Without a cache, so that the time is that of all labels.
+    labels = distillation.pseudo_label(teacher, train, dev, data.test, data.unlabelled, seed=seed)
+    return fit_student(labels, data.test, config, folder)
 
 
-def fit_student(teacher: Teacher, data: ComparisonData, config: Config, folder: Path) -> Fitted:
-    """Train a network on what ``teacher`` says, as `dcnn distill` does."""
-    labels = distillation.pseudo_label(
-        teacher,
-        data.train,
-        data.dev,
-        data.test,
-        data.unlabelled,
-        seed=config.training.seed,  # without a cache, so that the time is that of all labels
-    )
+def fit_student(
+    labels: distillation.TeacherLabels,
+    test: LabelledTexts,
+    config: Config,
+    folder: Path,
+    device: str = "cpu",
+) -> Fitted:
+    """Train a network on what a teacher says, as `dcnn distill` does."""
     config = labels.student_config(config)
-    artifact, _ = fit(labels.examples, labels.dev_set, config, RunOptions(device="cpu"))
-    record = distillation.compare(artifact, labels, data.test)
-    model_folder.save(folder, record.added_to(artifact))
-    return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder))
+    artifact, _ = fit(labels.examples, labels.dev_set, config, RunOptions(device=device))
+    record = distillation.compare(artifact, labels, test)
+    return _saved(record.added_to(artifact), folder)
 
 
 @dataclass(frozen=True)
@@ -384,6 +416,7 @@ class Score:
     macro_f1: float  # mean over the runs
     train_seconds: float  # mean over the runs
     size: int  # bytes on disk, of the first run
+    n_ensemble: int  # networks that this is, of the first run
     latency: float  # seconds for one text
     texts_per_second: float  # of many texts at a time
     behind: statistics.Interval | None = None  # of the best's accuracy minus its own
@@ -414,15 +447,17 @@ class Score:
             "tied_with_best": self.is_tied,
             "train_seconds": self.train_seconds,
             "bytes": self.size,
+            "n_ensemble": self.n_ensemble,
             "latency_us": 1e6 * self.latency,
             "texts_per_second": self.texts_per_second,
         }
 
-    def cells(self) -> tuple[str, ...]:
-        """Its row of the table."""
+    def cells(self, separator: str = ", ") -> tuple[str, ...]:
+        """Its row of the table; ``separator`` is put before the size of an ensemble."""
+        networks = f"{separator}{self.n_ensemble} in one" if self.n_ensemble > 1 else ""
         behind = "" if self.behind is None else self.behind.percent()
         return (
-            self.name,
+            self.name + networks,
             self.accuracy.percent(2),
             f"{behind} {TIED}" if self.is_tied else behind,
             f"{100 * self.macro_f1:.2f}",
@@ -459,9 +494,10 @@ def measure(
             report(f"{one.name}{which}: {100 * scores.accuracy:.2f} % on test, {seconds:.1f} s")
     many = (texts * (MANY_TEXTS // len(texts) + 1))[:MANY_TEXTS]
     one_text = {name: _one_text(fitted, texts) for name, fitted in first.items()}
-    latency = time_interleaved(one_text, ONE_ROUNDS, ONE_CALLS)
     many_texts = {name: partial(one.probabilities, many) for name, one in first.items()}
-    seconds_of_many = time_interleaved(many_texts, MANY_ROUNDS)
+    with distillation.one_core():
+        latency = time_interleaved(one_text, ONE_ROUNDS, ONE_CALLS)
+        seconds_of_many = time_interleaved(many_texts, MANY_ROUNDS)
     found = []
     for one in candidates:
         marks, f1, times = zip(*runs[one.name], strict=True)
@@ -473,6 +509,7 @@ def measure(
                 macro_f1=statistics.summarize(f1).mean,
                 train_seconds=statistics.summarize(times).mean,
                 size=first[one.name].size,
+                n_ensemble=first[one.name].n_ensemble,
                 latency=latency[one.name],
                 texts_per_second=len(many) / seconds_of_many[one.name],
             )
@@ -500,8 +537,11 @@ def remarks(ranking: Sequence[Score], examples: int, seeds: int) -> list[str]:
     runs = f"the mean of {seeds} seeds where there are any" if seeds > 1 else "one seed each"
     lines = [
         f"Accuracy and macro F1 on {examples:,} test examples, %, {runs}; behind the best: 95 % "
-        "bootstrap interval of the difference, in points."
+        "bootstrap interval of the difference, in points. us/text: one text at a time; texts/s: "
+        f"{MANY_TEXTS:,} at a time; both on one CPU core."
     ]
+    if any(one.n_ensemble > 1 for one in ranking):
+        lines.append('"N in one": an ensemble of N networks, saved as one network.')
     if tied:
         lines.append(f"{TIED} the test set cannot tell {', '.join(tied)} from {ranking[0].name}.")
     return lines

@@ -7,7 +7,8 @@ fields are the schema: type, default, and as an annotation the rule that a value
 Rules are checked when a section is built, so no later code meets an impossible network.
 
 ``Config()`` is the paper's network for SST, trained alone. ``DEFAULT`` is what ``dcnn train``,
-``dcnn tune`` and ``DCNNClassifier`` start from; docs/languages.md says how it was chosen.
+``dcnn tune`` and ``DCNNClassifier`` start from; docs/languages.md says how it was chosen. Some of
+its values are ``auto``: ``TrainingConfig.for_examples`` decides them by the number of examples.
 """
 
 import json
@@ -23,6 +24,8 @@ from dcnn.errors import ConfigError
 Shapes = dict[str, tuple[int, ...]]
 TokenizerName = Literal["words", "tweet", "whitespace", "bpe", "unigram", "characters"]
 MIN_ENSEMBLE_ROWS = 8  # rows of the sentence matrix; with fewer a network learns little
+MAX_BUCKETS = 1 << 24
+AUTO = "auto"  # in place of a value that the number of training examples decides
 
 # Settings of release 0.1 by section, and their names since.
 RENAMED_SETTINGS = {
@@ -66,15 +69,25 @@ Fraction = Annotated[float, Rule(lambda value: 0 <= value < 1, "at least 0 and b
 class Section:
     """A frozen dataclass of settings that checks the rules of its fields when it is built."""
 
+    may_be_auto: ClassVar[tuple[str, ...]] = ()  # names of settings
+    auto: tuple[str, ...] = ()  # those of them that are still to be decided
+
     def __post_init__(self) -> None:
-        for item in fields(cast("Any", self)):
-            value = getattr(self, item.name)
-            for rule in getattr(item.type, "__metadata__", ()):
+        for name, type_ in settings_of(type(self)).items():
+            value = getattr(self, name)
+            for rule in getattr(type_, "__metadata__", ()):
                 shown = list(value) if isinstance(value, tuple) else value
-                require(rule.holds(value), f"{item.name}={shown} must be {rule.words}")
+                require(rule.holds(value), f"{name}={shown} must be {rule.words}")
 
 
 AnySection = TypeVar("AnySection", bound=Section)
+
+
+def settings_of(section: type[Section]) -> dict[str, Any]:
+    """The type of every setting of ``section``, by name."""
+    types = {item.name: item.type for item in fields(cast("Any", section))}
+    types.pop("auto", None)
+    return types
 
 
 def require(holds: bool, message: str) -> None:
@@ -93,7 +106,12 @@ class TextConfig(Section):
             learned from the training texts) or ``characters``.
         lowercase: whether text is lower-cased; ``tweet`` always lower-cases.
         n_subwords: the number of subwords that ``bpe`` and ``unigram`` learn.
-        min_count: words with fewer occurrences in the training texts become the unknown word.
+        char_ngrams: the shortest and the longest character n-grams of a word, such as [3, 5], whose
+            vectors are added to the word's own, so that rare and new words are known by their
+            spelling; empty means none. With ``characters`` there are none.
+        n_buckets: the number of vectors that all character n-grams share by their hash.
+        min_count: words with fewer occurrences in the training texts become the unknown word;
+            where there are character n-grams, these remain.
         max_size: the maximum size of the vocabulary, the most frequent words; 0 means no limit.
         vectors: a file of pretrained word vectors to initialize the embeddings from, or empty.
         vectors_scale: a factor for the values of the pretrained vectors.
@@ -107,6 +125,16 @@ class TextConfig(Section):
     tokenizer: TokenizerName = "words"
     lowercase: bool = True
     n_subwords: Count = 4000
+    char_ngrams: Annotated[
+        tuple[int, ...],
+        Rule(
+            lambda value: not value or (len(value) == 2 and 1 <= value[0] <= value[1] <= 64),
+            "[] or two numbers from 1 to 64 such as [3, 5]",
+        ),
+    ] = ()
+    n_buckets: Annotated[
+        int, Rule(lambda value: 1 <= value < MAX_BUCKETS, f"1 or more and below {MAX_BUCKETS}")
+    ] = 1 << 15
     min_count: Count = 1
     max_size: Annotated[int, Rule(lambda value: value >= 0, "0 (no limit) or more")] = 0
     vectors: str = ""
@@ -259,9 +287,19 @@ MODEL_KINDS: dict[str, type[ModelConfig]] = {
 }
 
 
+FEW_EXAMPLES = 1000  # a tenth of them is a dev set of 100, where a text is a point of accuracy
+MIN_UPDATES = 120
+UPDATES_PER_CLASS = 5  # at least, too
+EPOCHS = 8  # where the learning rate decays
+MIN_PATIENCE = 40  # in updates
+FOLDS = 5
+
+
 @dataclass(frozen=True)
 class TrainingConfig(Section):
     """How the objective is minimized (Sect. 5.1).
+
+    Those of ``may_be_auto`` may be ``auto`` instead: decided by ``for_examples``.
 
     Attributes:
         n_ensemble: the maximum number of networks in the ensemble. The rows of the sentence
@@ -286,15 +324,28 @@ class TrainingConfig(Section):
         class_weights: ``none``, or ``balanced`` (inverse to the frequency of the class).
         word_dropout: the fraction of words replaced by the unknown word in training.
         ema: decay of the moving average of the weights that is evaluated and saved; 0 means none.
-        patience: evaluations without improvement (of dev accuracy, then of dev loss) before
-            training stops early; 0 means never.
+        keep: with a dev set, ``best`` keeps the weights that score best on it (by accuracy, then
+            by loss) and stops early, ``last`` keeps the last ones.
+        patience: evaluations without improvement before training stops early; 0 means never.
         evaluations_per_epoch: how often the dev set is evaluated per epoch.
-        dev_fraction: the fraction of the training set held out when no dev set is given.
+        dev_fraction: the fraction of the training set held out when no dev set is given; 0 means
+            that all examples are trained on, for all epochs.
+        folds: where there is no dev set, the folds of the cross-validation that gives dev accuracy,
+            temperature and thresholds; 0 means none.
         calibrate: whether the probabilities are calibrated at the end, with a temperature fitted
             on the dev set; see ``dcnn.metrics``.
         seed: the one source of all randomness.
     """
 
+    may_be_auto: ClassVar[tuple[str, ...]] = (
+        "epochs",
+        "schedule",
+        "word_dropout",
+        "keep",
+        "patience",
+        "dev_fraction",
+        "folds",
+    )
     n_ensemble: Count = 1
     epochs: Count = 12
     batch_size: Count = 32
@@ -312,11 +363,43 @@ class TrainingConfig(Section):
     class_weights: Literal["none", "balanced"] = "none"
     word_dropout: Fraction = 0.1
     ema: Fraction = 0.0
+    keep: Literal["best", "last"] = "best"
     patience: CountOrZero = 5
     evaluations_per_epoch: Count = 1
-    dev_fraction: Annotated[float, Rule(lambda value: 0 < value < 1, "above 0 and below 1")] = 0.1
+    dev_fraction: Fraction = 0.1
+    folds: Annotated[int, Rule(lambda value: value == 0 or value >= 2, "0 or 2 or more")] = 0
     calibrate: bool = True
     seed: CountOrZero = 0
+    auto: tuple[str, ...] = ()
+
+    def for_examples(self, train: int, dev: int = 0, classes: int = 2) -> "TrainingConfig":
+        """With values in place of ``auto`` for so many examples; all others stay as they are.
+
+        The learning rate decays to zero in few epochs, without word dropout, and the last weights
+        are kept. Where a constant rate, the best weights or early stopping are asked for, dev
+        decides as in ``Config()``.
+
+        An epoch of few examples is few updates, and a tenth of them is too small a dev set to
+        decide anything. So there are more epochs, all examples are trained on, and
+        cross-validation takes the place of dev.
+        """
+        dev_decides = (
+            ("schedule" not in self.auto and self.schedule == "constant")
+            or ("keep" not in self.auto and self.keep == "best")
+            or ("patience" not in self.auto and self.patience > 0)
+        )
+        steps = math.ceil(max(train, 1) / self.batch_size)  # per epoch
+        few, updates = train + dev < FEW_EXAMPLES, max(MIN_UPDATES, UPDATES_PER_CLASS * classes)
+        values: dict[str, Any] = {
+            "epochs": max(self.epochs if dev_decides else EPOCHS, math.ceil(updates / steps)),
+            "schedule": "constant" if dev_decides else "linear",
+            "word_dropout": self.word_dropout if dev_decides else 0.0,
+            "keep": "best" if dev_decides else "last",
+            "patience": max(self.patience, math.ceil(MIN_PATIENCE / steps)),
+            "dev_fraction": 0.0 if few else self.dev_fraction,
+            "folds": FOLDS if few and not dev else 0,
+        }
+        return replace(self, **{name: values[name] for name in self.auto}, auto=())
 
 
 @dataclass(frozen=True)
@@ -394,24 +477,47 @@ class Config:
         return replace(self, training=training)
 
 
-NETWORK = DCNNConfig(dim=96, widths=(7,), maps=(8,), k_top=2)
-DEFAULT = Config(model=NETWORK, training=TrainingConfig(n_ensemble=8))
+NETWORK = DCNNConfig(dim=96, widths=(7,), maps=(8,), k_top=2, dropout=0.3)
+DEFAULT = Config(
+    text=TextConfig(char_ngrams=(3, 5), min_count=2),
+    model=NETWORK,
+    training=TrainingConfig(n_ensemble=8, auto=TrainingConfig.may_be_auto),
+)
+
+
+def default_of(kind: str) -> Config:
+    """The default recipe with another kind of network, to compare the default with.
+
+    It is an ensemble of as many networks. Each has twice the rows of a DCNN's: a row of these kinds
+    is one feature, and as few rows as a DCNN needs would make the ensemble worse than one network.
+    """
+    if kind == DEFAULT.model.kind:
+        return DEFAULT
+    model = {"kind": kind, "dim": 2 * DEFAULT.model.dim}
+    training = {"n_ensemble": DEFAULT.training.n_ensemble}
+    return DEFAULT.with_tables({"model": model, "training": training}, "default")
 
 
 def from_plain(section: type[AnySection], values: Mapping[str, Any], where: str) -> AnySection:
     """Build ``section`` from plain values; ``where`` says in an error where they come from."""
-    types = {item.name: item.type for item in fields(cast("Any", section))}
+    types = settings_of(section)
     check_names(where, values, list(types))
-    checked = {name: _checked(where, name, types[name], value) for name, value in values.items()}
+    auto = tuple(name for name in section.may_be_auto if values.get(name) == AUTO)
+    checked: dict[str, Any] = {
+        name: _checked(where, name, types[name], value, section.may_be_auto)
+        for name, value in values.items()
+        if name not in auto
+    }
     try:
-        return section(**checked)
+        return section(**checked, **{"auto": auto} if auto else {})
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
 
 
 def to_plain(section: object) -> dict[str, Any]:
     """A dataclass as JSON-ready values: tuples become lists."""
-    return cast("dict[str, Any]", json.loads(json.dumps(asdict(cast("Any", section)))))
+    values = json.loads(json.dumps(asdict(cast("Any", section))))
+    return cast("dict[str, Any]", values | dict.fromkeys(values.pop("auto", ()), AUTO))
 
 
 def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -443,11 +549,13 @@ def require_table(where: str, value: object) -> None:
     require(isinstance(value, Mapping), f"{where}={value!r} must be a table of settings")
 
 
-def _checked(where: str, name: str, hint: Any, value: Any) -> Any:
+def _checked(
+    where: str, name: str, hint: Any, value: Any, may_be_auto: tuple[str, ...] = ()
+) -> Any:
     """Return ``value`` as the type that ``hint`` asks for, or raise with what was expected."""
     match typing.get_origin(hint):
         case typing.Annotated:
-            return _checked(where, name, hint.__origin__, value)
+            return _checked(where, name, hint.__origin__, value, may_be_auto)
         case None:
             if hint is float and type(value) is int and abs(value) < _LIMIT:
                 return float(value)
@@ -462,6 +570,7 @@ def _checked(where: str, name: str, hint: Any, value: Any) -> Any:
             if isinstance(value, list | tuple):
                 return tuple(_checked(where, f"{name}[{i}]", item, v) for i, v in enumerate(value))
             fits, wanted = False, "a list such as [7, 5]"
+    wanted += f" or {AUTO}" if name in may_be_auto else ""
     require(fits, f"{where}: {name}={_shortened(value)} must be {wanted}")
     return value
 

@@ -2,7 +2,10 @@
 
     ids (batch, length) int64, lengths (batch) int64  ->  probabilities (batch, classes) float32
 
-Batch and length are free. Ids beyond a sentence's length are ignored, but must be valid ids. The
+Batch and length are free. Ids beyond a sentence's length are ignored, but must be valid ids. Where
+words have character n-grams there is a third input, ``ngrams`` (batch, length, n-grams) int64: the
+buckets of the n-grams of words that are not in the vocabulary, whose id is 0, and the number of
+buckets wherever there is no n-gram. The
 graph computes what ``dcnn.ops.reference`` computes: each sentence has its own k, from its length
 alone; among equal values k-max keeps the leftmost (TopK returns the lower index first); padding
 never competes and is zero again after tanh. Folding is free: rows i and i + d/2 are convolved and
@@ -14,6 +17,7 @@ Every file is compared with the model on random sentences before it is written.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,15 +27,16 @@ from numpy.typing import NDArray
 
 from dcnn import __version__
 from dcnn import artifact as model_folder
-from dcnn.artifact import EMBEDDINGS, SCALES, Artifact, StoredDtype, pack, unpack
+from dcnn.artifact import EMBEDDINGS, NGRAM_SCALES, NGRAMS, NGRAMS_USED, SCALES, Artifact
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.errors import DcnnError, UserError, needs_extra
 from dcnn.files import check_place, write_atomically
 from dcnn.ops import reference
 from dcnn.predictor import Floats, Predictor
-from dcnn.text.vocabulary import Ints, Sentences
+from dcnn.text.encoder import Encoder
+from dcnn.text.vocabulary import UNKNOWN, CharNgrams, Ints, Sentences
 
-__all__ = ["Exported", "Format", "export", "format_of"]
+__all__ = ["Exported", "Format", "export", "format_of", "run_onnx"]
 
 Format = Literal["onnx", "folder"]
 
@@ -41,6 +46,7 @@ IDS, LENGTHS, PROBABILITIES = "ids", "lengths", "probabilities"
 TOLERANCE = 1e-5  # of a probability
 LONGEST = 64  # words of the sentences that are compared
 MAX_EXCUSED = 8  # sentences that rounding may decide; it decides about one in hundreds
+NEW_WORDS = 16  # in the sentences that are compared, where words have n-grams
 NARROW_GAP = 1e-5  # relative to the largest value of a row: some tens of float32 roundings
 
 Order = NDArray[np.intp]
@@ -52,7 +58,7 @@ class Exported:
 
     path: Path  # the file or folder
     format: Format
-    dtype: StoredDtype
+    dtype: model_folder.StoredDtype
     size: int  # bytes of all files
     difference: float | None = None  # largest, of a probability of the ONNX file from the model's
 
@@ -60,7 +66,7 @@ class Exported:
 def export(
     model: Predictor | Artifact | str | Path,
     out: str | Path,
-    dtype: StoredDtype = "float32",
+    dtype: model_folder.StoredDtype = "float32",
     format: Format | None = None,  # noqa: A002
     overwrite: bool = False,
 ) -> Exported:
@@ -85,7 +91,10 @@ def export(
     """
     out = Path(out)
     chosen = format or format_of(out)
-    for name, value, kind in (("format", chosen, Format), ("dtype", dtype, StoredDtype)):
+    for name, value, kind in (
+        ("format", chosen, Format),
+        ("dtype", dtype, model_folder.StoredDtype),
+    ):
         if value not in get_args(kind):
             raise UserError(f"{name}={value!r} must be one of {', '.join(get_args(kind))}")
     if chosen == "folder":
@@ -104,7 +113,8 @@ def export(
         model = model.artifact
     artifact = model if isinstance(model, Artifact) else model_folder.load(Path(model))
     # The weights that a reader of the export will have.
-    artifact = replace(artifact, weights=unpack(pack(artifact.weights, dtype)), dtype=dtype)
+    weights = model_folder.unpack(model_folder.pack(artifact.weights, dtype))
+    artifact = replace(artifact, weights=weights, dtype=dtype)
     if chosen == "folder":
         model_folder.save(out, artifact, overwrite)
         return Exported(out, chosen, dtype, sum(file.stat().st_size for file in out.iterdir()))
@@ -131,9 +141,12 @@ def onnx_bytes(artifact: Artifact) -> bytes:
     value = helper.make_tensor_value_info
     ids = value(IDS, TensorProto.INT64, ["batch", "length"])
     lengths = value(LENGTHS, TensorProto.INT64, ["batch"])
+    inputs = [ids, lengths]
+    if artifact.encoder.char_ngrams is not None:
+        inputs.append(value(NGRAMS, TensorProto.INT64, ["batch", "length", "ngrams"]))
     output = value(PROBABILITIES, TensorProto.FLOAT, ["batch", len(artifact.classes)])
     model = helper.make_model(
-        helper.make_graph(graph.nodes, f"dcnn {kind}", [ids, lengths], [output], graph.constants),
+        helper.make_graph(graph.nodes, f"dcnn {kind}", inputs, [output], graph.constants),
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
         producer_name="dcnn",
@@ -149,6 +162,8 @@ def onnx_bytes(artifact: Artifact) -> bytes:
         "dtype": artifact.dtype,
         "dcnn_version": __version__,
     }
+    if artifact.encoder.char_ngrams is not None:
+        metadata["char_ngrams"] = json.dumps(artifact.encoder.char_ngrams._asdict())
     if artifact.multi_label:
         metadata["thresholds"] = json.dumps(artifact.thresholds)
     helper.set_model_props(model, metadata)
@@ -162,7 +177,7 @@ class _Graph:
     def __init__(self, artifact: Artifact) -> None:
         self.nodes: list[Any] = []  # onnx.NodeProto
         self.constants: list[Any] = []  # onnx.TensorProto
-        self.stored = pack(artifact.weights, artifact.dtype)
+        self.stored = model_folder.pack(artifact.weights, artifact.dtype)
         self.width = self._width_of(IDS)
         # A graph cannot refuse its input. Length 0 becomes 1, as in the encoder: an empty text is
         # one unknown word, whose id is that of the padding.
@@ -202,6 +217,10 @@ class _Graph:
         """Add weights, which are float32 in the graph however they are stored."""
         return self._float32(self._constant(value, name), value.dtype)
 
+    def _rows(self, value: NDArray[Any], name: str, indices: str) -> str:
+        """The rows at some indices of a table of weights."""
+        return self._float32(self.add("Gather", self._constant(value, name), indices), value.dtype)
+
     def _width_of(self, name: str) -> str:
         """The size of a tensor's last axis, as a list of one."""
         return str(self.add("Shape", name, start=-1))
@@ -233,15 +252,33 @@ class _Graph:
         """(B, d, s) word vectors with their rows in ``order``, zero past a sentence's end."""
         stored = self.stored
         embeddings = stored[EMBEDDINGS] if order is None else stored[EMBEDDINGS][:, order]
-        found = self.add("Gather", self._constant(embeddings, EMBEDDINGS), IDS)  # (B, s, d)
-        words = self._float32(found, embeddings.dtype)
+        words = self._rows(embeddings, EMBEDDINGS, IDS)  # (B, s, d)
         if SCALES in stored:
-            scales = self.add("Gather", self._constant(stored[SCALES], SCALES), IDS)  # (B, s)
-            scales = self._float32(scales, stored[SCALES].dtype)
+            scales = self._rows(stored[SCALES], SCALES, IDS)  # (B, s)
             words = self.add("Mul", words, self.add("Unsqueeze", scales, [2]))
+        if NGRAMS in stored:
+            words = self.add("Add", words, self._ngrams(order))
         matrix = self.add("Transpose", words, perm=[0, 2, 1])  # (B, d, s)
         valid = self._columns_below(self.width, self.lengths)
         return str(self.add("Where", valid, matrix, 0.0))
+
+    def _ngrams(self, order: Order | None) -> str:
+        """(B, s, d) what character n-grams add: their sum over the root of their number."""
+        used = self.stored[NGRAMS_USED]
+        rows = np.where(used, np.cumsum(used) - 1, np.count_nonzero(used))  # the last is of zeros
+        no_ngram, zeros = len(used), ((0, 1), (0, 0))
+        vectors = np.pad(self.stored[NGRAMS], zeros)
+        vectors = vectors if order is None else vectors[:, order]
+        scales = np.pad(self.stored[NGRAM_SCALES], (0, 1))
+        row_of_bucket = self._constant(np.append(rows, len(vectors) - 1), "ngrams.rows")
+        found = self.add("Gather", row_of_bucket, NGRAMS)  # (B, s, n-grams)
+        values = self._rows(vectors, NGRAMS + ".vectors", found)
+        factors = self._rows(scales, NGRAM_SCALES, found)
+        values = self.add("Mul", values, self.add("Unsqueeze", factors, [3]))
+        total = self.add("ReduceSum", values, [2], keepdims=0)  # (B, s, d)
+        there = self.add("Cast", self.add("Less", NGRAMS, [no_ngram]), to=1)
+        number = self.add("ReduceSum", there, [2], keepdims=1)  # (B, s, 1)
+        return str(self.add("Div", total, self.add("Sqrt", self.add("Max", number, 1.0))))
 
     def _dcnn(self, config: DCNNConfig, x: str, orders: list[Order]) -> str:
         """(B, d, s) -> (B, rows * maps * k_top); the network of Fig. 3."""
@@ -330,15 +367,21 @@ def check_against_model(content: bytes, artifact: Artifact) -> float:
     """
     generator = np.random.default_rng(0)
     lengths = generator.permutation(np.arange(1, LONGEST + 1))
-    ids = generator.integers(0, len(artifact.encoder.vocabulary), lengths.sum(), np.int32)
-    sentences = Sentences.from_flat(ids, lengths)
+    words, new_words = artifact.encoder.vocabulary.words, []
+    if artifact.encoder.char_ngrams is not None:
+        pairs = generator.choice(np.array(["", *words], object), (NEW_WORDS, 2))
+        new_words = [f"{first}{second[::-1]}x" for first, second in pairs]
+    choices = len(words) + 1 + len(new_words)
+    ids = generator.integers(0, choices, lengths.sum(), np.int32)
+    sentences = Sentences.from_flat(ids, lengths, new_words)
     predictor = Predictor(artifact)
     expected = predictor.head(predictor.logits(sentences))
-    differences = np.abs(run_onnx(open_session(content), sentences) - expected).max(axis=1)
+    found = run_onnx(open_session(content), artifact.encoder, sentences)
+    differences = np.abs(found - expected).max(axis=1)
     differences[~np.isfinite(differences)] = np.inf
     beyond = np.flatnonzero(differences > TOLERANCE)
     for index in beyond if len(beyond) <= MAX_EXCUSED else ():
-        if decided_by_rounding(artifact, sentences.select(np.array([index])).ids):
+        if decided_by_rounding(artifact, sentences.select(np.array([index]))):
             differences[index] = 0
     largest = float(differences.max())
     if largest > TOLERANCE:
@@ -349,7 +392,7 @@ def check_against_model(content: bytes, artifact: Artifact) -> float:
     return largest
 
 
-def decided_by_rounding(artifact: Artifact, ids: Ints) -> bool:
+def decided_by_rounding(artifact: Artifact, sentence: Sentences) -> bool:
     """Whether rounding decides what k-max pooling keeps somewhere in this sentence.
 
     Sums in another order differ in the last digit. If the last value that is kept and the first
@@ -359,12 +402,10 @@ def decided_by_rounding(artifact: Artifact, ids: Ints) -> bool:
     config = artifact.config.model
     if not isinstance(config, DCNNConfig):
         return False  # a maximum or a sum changes by no more than its parts
-    weights = {name: value.astype(np.float64) for name, value in artifact.weights.items()}
-    x = weights[EMBEDDINGS][ids].T[None, None]  # (1, 1, d, s)
-    layers = [
-        (weights[f"layers.{i}.filters"], weights[f"layers.{i}.bias"]) for i in range(config.depth)
-    ]
-    for step in reference.forward(x, np.array([len(ids)]), layers, config.fold, config.k_top):
+    words = artifact.embed(sentence.ids, sentence.new_words).astype(np.float64)
+    x = words.T[None, None]  # (1, 1, d, s)
+    layers = [(f.astype(np.float64), bias.astype(np.float64)) for f, bias in artifact.layers]
+    for step in reference.forward(x, np.array([len(words)]), layers, config.fold, config.k_top):
         c, k = step.convolution, step.positions.shape[-1]
         if k < c.shape[-1]:
             descending = -np.sort(-c, axis=-1)
@@ -384,8 +425,23 @@ def open_session(content: bytes) -> Any:
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def run_onnx(session: Any, sentences: Sentences) -> Floats:
+def run_onnx(session: Any, encoder: Encoder, sentences: Sentences) -> Floats:
     """(sentences, classes) probabilities, all sentences as one padded batch."""
     ids, lengths = sentences.padded(np.arange(len(sentences)))
-    outputs: list[Floats] = session.run([PROBABILITIES], {IDS: ids, LENGTHS: lengths})
+    inputs = {IDS: ids, LENGTHS: lengths}
+    if encoder.char_ngrams is not None:
+        known = len(encoder.vocabulary)
+        inputs[IDS] = np.where(ids < known, ids, UNKNOWN)
+        inputs[NGRAMS] = _ngram_input(encoder.char_ngrams, ids - known, sentences.new_words)
+    outputs: list[Floats] = session.run([PROBABILITIES], inputs)
     return outputs[0]
+
+
+def _ngram_input(ngrams: CharNgrams, places: Ints, new_words: Sequence[str]) -> Ints:
+    """(B, s, n-grams) buckets for (B, s) places among ``new_words``; below 0 a word has none."""
+    bags = model_folder.find_bags(ngrams, [*new_words, ""])  # the last one, of place -1, has none
+    counts = np.diff(bags.offsets)
+    columns = np.arange(counts.max(initial=0))
+    buckets = np.full((len(counts), len(columns)), ngrams.n_buckets, np.int64)
+    buckets[columns < counts[:, None]] = bags.buckets
+    return buckets[np.maximum(places, -1)]

@@ -210,6 +210,31 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def file_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold ``path`` against other processes; ``waiting`` is called if one of them has it.
+
+    The system releases it when a process ends, even one that is killed. Where there are no such
+    locks, as on Windows and some network drives, nothing is held.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with _named_failure(path):
+        stream = path.open("ab")
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
+
+
+@contextmanager
 def _named_failure(path: Path) -> Iterator[None]:
     try:
         yield

@@ -1,4 +1,4 @@
-"""Scores of probabilities: accuracy, F1, thresholds, calibration.
+"""Scores of probabilities: accuracy, F1, thresholds, calibration, risk and coverage.
 
 Thresholds: each label of a multi-label model has its own, the one with the best F1 on dev. A label
 that dev rarely shows gets the threshold that is best for all labels together, by micro F1.
@@ -9,24 +9,40 @@ likelihood of the dev set and is found by bisection, as the slope of the negativ
 1/T is monotonic. A dev set without an error would have a temperature of 0, so the truth of N
 examples is smoothed to 1 - 1/(N + 2), as Platt does: the temperature stays finite, a tiny dev set
 changes little, and a large one is hardly affected.
+
+Abstention: a text gets no label if its highest probability is below a threshold. The threshold for
+a target precision is the lowest whose answers are that precise with 95 % confidence, by the lower
+end of Wilson's interval. The precision on dev itself would be optimistic: it is the best of many
+noisy figures, and on new texts it is missed every other time.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dcnn.errors import DataError
 from dcnn.ops.reference import sigmoid, softmax
 
 Bools = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 MIN_POSITIVES = 5  # examples on dev for a label's own threshold
 DEFAULT_THRESHOLD = 0.5
 BINS = 15
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
+OUT_OF_SCOPE = -1  # the class number of a text that should get no label
+Z_95 = 1.6448536269514722  # 95 % of a normal distribution are below
+STORED_POINTS = 50  # of a curve of risk and coverage, in a model folder
+STORED_COLUMNS = {  # there, and of ``RiskCoverage``
+    "threshold": "thresholds",
+    "answered": "answered",
+    "correct": "correct",
+    "out_of_scope_answered": "outside",
+}
 
 
 @dataclass(frozen=True)
@@ -150,13 +166,171 @@ class Abstention:
     accuracy: float | None
 
 
-def abstain(truth: NDArray[Any], probabilities: NDArray[Any], below: float) -> Abstention:
-    """Score the examples whose best probability is not under ``below``."""
-    # In double precision: in float32 a limit such as 0.9 would be slightly lower.
-    answered = probabilities.max(axis=1).astype(np.float64) >= below
-    hits = probabilities.argmax(axis=1) == truth
+def abstain(
+    truth: NDArray[Any],
+    probabilities: NDArray[Any],
+    below: float,
+    out_of_scope: int = OUT_OF_SCOPE,
+) -> Abstention:
+    """Score the examples that get a label if those below a probability do not.
+
+    ``truth`` and ``out_of_scope`` are as for ``risk_coverage``.
+    """
+    best, hits, inside, answerable = _answers(truth, probabilities, out_of_scope)
+    answered = answerable & (best >= below)
     accuracy = float(hits[answered].mean()) if answered.any() else None
-    return Abstention(below, float(answered.mean()), accuracy)
+    return Abstention(below, int((answered & inside).sum()) / max(1, int(inside.sum())), accuracy)
+
+
+def _answers(
+    truth: NDArray[Any], probabilities: NDArray[Any], out_of_scope: int
+) -> tuple[Doubles, Bools, Bools, Bools]:
+    """(N,) each: highest probability, whether correct, in scope, and not predicted out of scope."""
+    predicted = probabilities.argmax(axis=1)
+    # In double precision: in float32 a limit such as 0.9 would be slightly lower.
+    best = probabilities.max(axis=1, initial=0).astype(np.float64)
+    inside = (truth != OUT_OF_SCOPE) & (truth != out_of_scope)
+    return best, inside & (predicted == truth), inside, predicted != out_of_scope
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """What each threshold of abstention does on a set of texts; K thresholds, highest first.
+
+    Texts of equal probability are on one side of every threshold. Answers to out-of-scope texts
+    are errors; the coverage is that of the others.
+    """
+
+    thresholds: Doubles  # (K,) below which probability a text gets no label; between two texts
+    answered: Ints  # (K,) texts that get a label
+    correct: Ints  # (K,) those of them whose label is correct
+    outside: Ints  # (K,) those of them that are out of scope
+    examples: int  # number of texts that are in scope
+    outside_examples: int = 0  # number of texts that are not
+
+    @property
+    def coverage(self) -> Doubles:
+        """(K,) the share of texts in scope that get a label."""
+        return (self.answered - self.outside) / max(1, self.examples)
+
+    @property
+    def precision(self) -> Doubles:
+        """(K,) the share of answers that are correct; the risk is 1 minus this."""
+        return self.correct / self.answered
+
+    @property
+    def precision_bound(self) -> Doubles:
+        """(K,) the lower end of Wilson's interval of the precision, at 95 % confidence."""
+        n, p, z = self.answered, self.precision, Z_95
+        centre, spread = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+        bound: Doubles = np.maximum(0, (centre - spread) / (1 + z**2 / n))  # 0 despite rounding
+        return bound
+
+    def choose(self, target: float) -> int | None:
+        """The place of the lowest threshold of this precision, or None if there is none."""
+        reached = np.flatnonzero(self.precision_bound >= target)
+        return int(reached[-1]) if len(reached) else None
+
+    def at_coverages(self, shares: Sequence[float]) -> list[int]:
+        """The places of the highest thresholds of at least these coverages, without repetition."""
+        places = np.searchsorted(self.coverage, shares)
+        return sorted({int(place) for place in places if place < len(self.answered)})
+
+    def describe(self, place: int) -> dict[str, Any]:
+        """The threshold at a place and what it does, as plain values."""
+        return {
+            "threshold": float(self.thresholds[place]),
+            "coverage": float(self.coverage[place]),
+            "precision": float(self.precision[place]),
+            "precision_bound": float(self.precision_bound[place]),
+            "answered": int(self.answered[place]),
+            "out_of_scope_answered": int(self.outside[place]),
+        }
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Plain values for JSON."""
+        return {name: getattr(self, own).tolist() for name, own in STORED_COLUMNS.items()}
+
+    def thinned(self, *kept: int) -> "RiskCoverage":
+        """At most ``STORED_POINTS`` evenly spaced points, and those that decide, and ``kept``."""
+        if not len(self.answered):
+            return self
+        steps = np.linspace(self.answered[0], self.answered[-1], STORED_POINTS)
+        places = np.unique(
+            [*np.searchsorted(self.answered, steps), int(self.precision_bound.argmax()), *kept]
+        )
+        columns = {own: getattr(self, own)[places] for own in STORED_COLUMNS.values()}
+        return replace(self, **columns)
+
+    def unreachable(self, target: float, data: str) -> DataError:
+        """The error for a precision that no threshold has on ``data``."""
+        best = "it answers no text"
+        if len(self.answered):
+            found = self.describe(int(self.precision_bound.argmax()))
+            best = (
+                f"the best is {100 * found['precision_bound']:.1f} %, which {found['answered']:,} "
+                f"answers with {100 * found['precision']:.1f} % correct ones show with 95 % "
+                f"confidence, at a coverage of {100 * found['coverage']:.1f} %"
+            )
+        return DataError(
+            f"a precision of {100 * target:g} % cannot be reached on {data}: {best}; ask for a "
+            "lower one, or give more examples"
+        )
+
+
+def risk_coverage(
+    truth: NDArray[Any], probabilities: NDArray[Any], out_of_scope: int = OUT_OF_SCOPE
+) -> RiskCoverage:
+    """Risk and coverage at every threshold.
+
+    Args:
+        truth: (N,) class numbers; ``OUT_OF_SCOPE`` where no label would be correct.
+        probabilities: (N, classes).
+        out_of_scope: a class that is no answer: its texts should get no label, and do not where it
+            is predicted.
+    """
+    best, hits, inside, answerable = _answers(truth, probabilities, out_of_scope)
+    order = np.flatnonzero(answerable)
+    order = order[np.argsort(-best[order], kind="stable")]
+    ranked = best[order]
+    below = np.append(ranked[1:], 0.0)[: len(ranked)]
+    cuts = np.flatnonzero(ranked > below)
+    return RiskCoverage(
+        thresholds=((ranked + below) / 2)[cuts],
+        answered=cuts + 1,
+        correct=np.cumsum(hits[order], dtype=np.int64)[cuts],
+        outside=np.cumsum(~inside[order], dtype=np.int64)[cuts],
+        examples=int(inside.sum()),
+        outside_examples=int((~inside).sum()),
+    )
+
+
+def abstention_record(
+    curve: RiskCoverage, data: str, out_of_scope: object = None, target: float | None = None
+) -> dict[str, Any]:
+    """What a model folder stores: the curve, and the threshold of ``target`` if it is reached.
+
+    ``data`` names the texts, ``out_of_scope`` is the label of the class that is no answer.
+    """
+    place = None if target is None else curve.choose(target)
+    stored = curve.thinned() if place is None else curve.thinned(place)
+    chosen = {} if place is None else {"target_precision": target, **curve.describe(place)}
+    counts = {"examples": curve.examples, "out_of_scope_examples": curve.outside_examples}
+    about = {"data": data, "out_of_scope": out_of_scope, **counts}
+    return {**about, **chosen, "curve": stored.to_dict()}
+
+
+def stored_curve(record: Mapping[str, Any]) -> RiskCoverage:
+    """The curve of an ``abstention_record``."""
+    columns: dict[str, Any] = {
+        own: np.array(record["curve"][name], np.float64 if own == "thresholds" else np.int64)
+        for name, own in STORED_COLUMNS.items()
+    }
+    return RiskCoverage(
+        **columns,
+        examples=record["examples"],
+        outside_examples=record["out_of_scope_examples"],
+    )
 
 
 def apply_thresholds(probabilities: NDArray[Any], thresholds: Sequence[float]) -> Bools:

@@ -19,7 +19,7 @@ from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
 from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.ops import native, reference, select
-from dcnn.text.vocabulary import Ints, Sentences
+from dcnn.text.vocabulary import Ints, Sentences, marked
 
 Floats = NDArray[np.float32]
 
@@ -31,7 +31,8 @@ class Prediction:
     Attributes:
         text: the text.
         ranked: every label with its probability.
-        abstained: whether the best probability was below ``abstain_below``.
+        abstained: whether the text gets no label: the best probability is below the threshold, or
+            the label is the model's out-of-scope class.
         over_threshold: of a multi-label model, the labels that reach their thresholds, most
             probable first; None for a single-label model.
     """
@@ -83,6 +84,8 @@ class Predictor:
         self.classes = artifact.classes
         self.multi_label = artifact.multi_label
         self.threads = threads
+        label = self.abstention.get("out_of_scope")
+        self.out_of_scope = -1 if label is None else list(map(str, self.classes)).index(str(label))
         try:
             backend = select.for_prediction()
         except (ValueError, RuntimeError) as error:
@@ -90,7 +93,8 @@ class Predictor:
         model = artifact.config.model
         self._network = None
         if backend == "native" and isinstance(model, DCNNConfig):
-            self._network = native.Network(artifact.weights, model.fold, model.k_top)
+            ngrams = artifact.encoder.char_ngrams
+            self._network = native.Network(artifact.weights, model.fold, model.k_top, ngrams)
 
     @classmethod
     def load(cls, path: str | Path, threads: int = 1) -> Self:
@@ -106,14 +110,68 @@ class Predictor:
         """``native`` or ``reference``."""
         return "reference" if self._network is None else "native"
 
-    def predict(self, texts: Iterable[str], abstain_below: float = 0.0) -> list[Prediction]:
-        """Classify texts; a text whose best probability is below ``abstain_below`` is marked.
+    @property
+    def abstention(self) -> dict[str, Any]:
+        """The stored threshold, how it was chosen, and its curve; empty if there is none."""
+        stored: dict[str, Any] = self.artifact.metadata.get("abstention", {})
+        return stored
+
+    def abstention_threshold(self, target_precision: float | None = None) -> float:
+        """The stored probability below which a text should get no label.
+
+        ``target_precision`` chooses it again, on the stored curve of the dev set.
 
         Raises:
-            UserError: ``abstain_below`` is given and the model is multi-label.
+            UserError: there is none, the precision is not reached, or the model is multi-label.
+        """
+        if self.multi_label:
+            raise UserError(
+                "a threshold of abstention is for models that give one label; this one gives every "
+                "label from its threshold on, and may give none"
+            )
+        stored, target = self.abstention, target_precision
+        if "threshold" in stored and target in (None, stored["target_precision"]):
+            return float(stored["threshold"])
+        if target is None or not stored:
+            raise UserError(
+                "the model stores no threshold of abstention; choose one with `dcnn evaluate MODEL "
+                "FILE --target-precision 0.95 --store-threshold`, where FILE has labelled texts"
+            )
+        from dcnn.metrics import stored_curve
+
+        curve = stored_curve(stored)
+        place = curve.choose(target)
+        if place is None:
+            raise curve.unreachable(target, stored["data"])
+        return float(curve.thresholds[place])
+
+    def abstains(self, number: Any, probability: Any, below: float) -> Any:
+        """Whether a text gets no label; for its best class and probability, or arrays of them."""
+        return (probability < below) | (number == self.out_of_scope)
+
+    def predict(
+        self,
+        texts: Iterable[str],
+        abstain_below: float = 0.0,
+        *,
+        abstain: bool = False,
+        target_precision: float | None = None,
+    ) -> list[Prediction]:
+        """Classify texts.
+
+        Args:
+            texts: the texts.
+            abstain_below: a text whose best probability is lower is marked as abstained.
+            abstain: whether to take the stored threshold for this.
+            target_precision: take the threshold of this precision on dev.
+
+        Raises:
+            UserError: it should abstain, and the model is multi-label or has no threshold.
         """
         if abstain_below:
             self.check_abstains(abstain_below)
+        elif abstain or target_precision is not None:
+            abstain_below = self.abstention_threshold(target_precision)
         texts, thresholds = checked_texts(texts), self.artifact.thresholds
         predictions = []
         for text, row in zip(texts, self.probabilities(texts).tolist(), strict=True):
@@ -122,7 +180,8 @@ class Predictor:
             over = None
             if thresholds is not None:
                 over = tuple(self.classes[i] for i in order if row[i] >= thresholds[i])
-            predictions.append(Prediction(text, ranked, ranked[0][1] < abstain_below, over))
+            abstained = abstain_below > 0 and self.abstains(order[0], ranked[0][1], abstain_below)
+            predictions.append(Prediction(text, ranked, abstained, over))
         return predictions
 
     def check_abstains(self, below: float) -> None:
@@ -144,11 +203,12 @@ class Predictor:
     def logits(self, sentences: Sentences) -> Floats:
         """(sentences, classes), before softmax or sigmoid."""
         if self._network is not None:
-            return self._network.logits(sentences.ids, sentences.offsets, self.threads)
+            new_words = [marked(word) for word in sentences.new_words]
+            return self._network.logits(sentences.ids, sentences.offsets, self.threads, new_words)
         weights = self.artifact.weights
         logits = np.empty((len(sentences), len(self.classes)), np.float32)
         for batch in prediction_batches(sentences):
-            words = weights["embeddings"][batch.ids]  # (B, s, d)
+            words = self.artifact.embed(batch.ids, sentences.new_words)  # (B, s, d)
             sentence_matrix = words.transpose(0, 2, 1)[:, None]  # (B, 1, d, s)
             features = self._features(sentence_matrix, batch.lengths)
             logits[batch.order] = features @ weights["head.weight"].T + weights["head.bias"]
@@ -160,10 +220,7 @@ class Predictor:
         exists = np.arange(x.shape[-1]) < lengths[:, None, None, None]
         match config:
             case DCNNConfig():
-                layers = [
-                    (weights[f"layers.{i}.filters"], weights[f"layers.{i}.bias"])
-                    for i in range(config.depth)
-                ]
+                layers = self.artifact.layers
                 last = reference.forward(x, lengths, layers, config.fold, config.k_top)[-1]
                 features = last.values.reshape(len(x), -1)
             case MaxTDNNConfig():  # narrow convolution, maximum over time, tanh

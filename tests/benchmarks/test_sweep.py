@@ -1,9 +1,14 @@
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from dcnn.config import NBoWConfig
 from dcnn.errors import ConfigError
 from dcnn.experiments.recipes import load_recipe
 from sweep import with_settings
+
+SWEEPS = Path(__file__).parents[2] / "benchmarks" / "sweeps"
 
 
 def test_settings_of_every_section_can_be_changed(tmp_path):
@@ -20,3 +25,14 @@ def test_settings_of_every_section_can_be_changed(tmp_path):
     assert with_settings(recipe, []) == recipe
     with pytest.raises(ConfigError, match="unknown setting 'dta'"):
         with_settings(recipe, ["dta.folds=3"])
+
+
+def test_every_sweep_can_be_loaded():
+    """A recipe may change after a sweep over its settings was written."""
+    specs = [tomllib.loads(path.read_text()) for path in sorted(SWEEPS.glob("*.toml"))]
+    of_experiments = [spec for spec in specs if "experiment" in spec]
+    assert len(of_experiments) > 20
+    for spec in of_experiments:
+        recipe = load_recipe(spec["experiment"], spec["recipe"], spec.get("model", "dcnn"))
+        for settings in spec["settings"]:
+            with_settings(recipe, settings)

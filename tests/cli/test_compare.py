@@ -43,6 +43,7 @@ MODEL = {
     "tied_with_best": {"type": "boolean"},
     "train_seconds": NUMBER,
     "bytes": {"type": "integer", "minimum": 1},
+    "n_ensemble": {"type": "integer", "minimum": 1},
     "latency_us": NUMBER,
     "texts_per_second": NUMBER,
 }
@@ -98,6 +99,9 @@ def test_the_figures_are_those_of_evaluate_and_fit_the_schema(corpus, capsys):
     assert {name: row["accuracy"]["runs"] for name, row in found.items()} == {
         "dcnn": 2, "nbow": 2, "nb": 1, "svm": 1,
     }  # fmt: skip
+    assert {name: row["n_ensemble"] for name, row in found.items()} == {
+        "dcnn": 8, "nbow": 8, "nb": 1, "svm": 1,
+    }  # fmt: skip
     for name in ("dcnn", "nbow"):
         weights = [(out / f"{name}-seed{n}" / "model.safetensors").read_bytes() for n in (0, 1)]
         assert weights[0] != weights[1]
@@ -116,7 +120,7 @@ def test_the_figures_are_those_of_evaluate_and_fit_the_schema(corpus, capsys):
             file.stat().st_size for file in (out / f"{name}-seed0").iterdir()
         )
     ET.fromstring((out / "comparison.svg").read_text(encoding="utf-8"))
-    assert "| dcnn |" in (out / "comparison.md").read_text(encoding="utf-8")
+    assert "| dcnn, 8 in one |" in (out / "comparison.md").read_text(encoding="utf-8")
 
 
 def test_what_is_not_installed_is_left_out_with_its_install_command(corpus, capsys, monkeypatch):
@@ -142,6 +146,16 @@ def test_without_matplotlib_there_is_a_table_and_a_message(corpus, capsys, monke
     }
 
 
+def test_the_table_fits_80_columns_and_names_the_ensembles(corpus, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    run_compare(corpus, models="max-tdnn,nb")
+    shown = capsys.readouterr().out
+    table = shown[: shown.index("Accuracy and")]
+    assert "8 in one" in table
+    assert "…" not in table
+    assert max(map(len, table.split("\n"))) <= 80
+
+
 @pytest.mark.skipif(
     not all_candidates()["fasttext"].is_installed, reason="fastText is not installed"
 )
@@ -152,10 +166,10 @@ def test_fasttext_is_compared(corpus, capsys):
     assert all(row["accuracy"]["mean"] > 0.3 for row in rows)
 
 
-def test_a_character_svm_and_tfidf_are_compared(corpus, capsys):
-    run_compare(corpus, models="char-svm,tfidf-lr", as_json=True)
+def test_linear_models_on_characters_and_tfidf_are_compared(corpus, capsys):
+    run_compare(corpus, models="char-svm,char-lr,tfidf-lr", as_json=True)
     rows = json.loads(capsys.readouterr().out)["models"]
-    assert {row["model"] for row in rows} == {"char-svm", "tfidf-lr"}
+    assert {row["model"] for row in rows} == {"char-svm", "char-lr", "tfidf-lr"}
     assert all(row["accuracy"]["mean"] > 0.4 and row["accuracy"]["runs"] == 1 for row in rows)
 
 

@@ -26,6 +26,13 @@ def test_the_dcnn_is_far_ahead_of_models_blind_to_structure(shown):
     assert max(nbow, bayes) <= dcnn - 20
 
 
+def test_the_networks_are_ensembles_of_the_same_size(shown):
+    _, out = shown
+    (head,) = (line for line in out.split("\n") if "test accuracy, %" in line)
+    assert head.count(" 8 in one ") == 3
+    assert '"N in one": an ensemble of N networks' in out
+
+
 def test_five_predictions_are_shown_with_probabilities(shown):
     _, out = shown
     assert len(re.findall(r"\. +(?:positive|negative) +[01]\.\d{3}", out)) == 5

@@ -69,6 +69,8 @@ def test_a_command_teaches_a_student(dcnn, files, monkeypatch):
     assert record["test"]["teacher"] == 1.0
     assert load(files / "m").metadata["test_accuracy"] == record["test"]["student"]
     card = (files / "m" / "README.md").read_text("utf-8")
+    assert card.index('name: "train.csv"') < card.index("split: dev")
+    assert card.index("split: dev") < card.index('name: "test.csv"') < card.index("split: test")
     assert "distillation." not in card
     assert "|  | dev accuracy | test accuracy | time per text | size |" in card
     assert f"| student | {' | '.join(student.groups())} |" in card
@@ -109,10 +111,18 @@ def test_a_saved_teacher_teaches_again(dcnn, files):
     assert (Path(kept[1]) / "model.safetensors").exists()
     done = dcnn(*arguments, "m3", "--teacher", "kept")
     assert done.code == 0, done.err
-    assert "Teacher: encoder, fine-tuned" in done.err
+    assert f"Teacher: {files.name}/encoder, fine-tuned" in done.err
+    assert load(files / "m3").metadata["distillation"]["teacher"] in done.err
     assert "fine-tune " not in done.err
     scores = [load(files / out).metadata["distillation"]["dev"]["teacher"] for out in ("m", "m3")]
     assert scores[0] == scores[1]
+    done = dcnn(*arguments, "m4", "--teacher", "kept", "--teacher-mode", "frozen")
+    assert done.code == 2
+    assert "--teacher-mode frozen: the teacher" in done.err
+    assert "is a trained one and used as it is; leave it out" in done.err
+    assert dcnn(*arguments, "m5", "--teacher", "kept", "--teacher-mode", "finetune").code == 0
+    both = ("--teacher", "kept", "--teacher", "encoder", "--teacher-mode", "frozen")
+    assert dcnn(*arguments, "m6", *both).code == 0
     done = dcnn(*arguments, "m4", *encoder, "--save-teacher", "m")
     assert done.code == 2
     assert "m exists and does not hold this teacher, so it is left alone" in done.err
@@ -140,6 +150,8 @@ def test_models_teach_a_student(dcnn, files):
         (("--teacher", "bare"), "the teacher bare is a folder without config.json"),
         ((*COMMAND, "--save-teacher", "t"), "--save-teacher t: a command is not trained"),
         (("--teacher", "m2", "--save-teacher", "t"), "m2 is a dcnn model, so no encoder is tr"),
+        ((*COMMAND, "--teacher-mode", "frozen"), "--teacher-mode frozen: a command is used as it"),
+        (("--teacher", "m4", "--teacher-mode", "frozen"), "the teacher m4 is a trained one and"),
         (("--teacher", "m2"), "the teacher m2 has the labels"),
         (
             ("--teacher", "m3"),
@@ -154,6 +166,8 @@ def test_wrong_input_is_reported(dcnn, files, monkeypatch, arguments, message):
     if "m2" in arguments:
         write_csv(files / "other.csv", [(text, f"is {label}") for text, label in opinions(40)])
         assert dcnn("train", "other.csv", "--out", "m2", *SMALL).code == 0
+    if "m4" in arguments:
+        assert dcnn("train", "train.csv", "--out", "m4", *SMALL).code == 0
     if "m3" in arguments:
         rows = [json.dumps({"text": text, "labels": [label]}) for text, label in opinions(40)]
         (files / "several.jsonl").write_text("\n".join(rows))

@@ -19,6 +19,7 @@ from dcnn.training.callbacks import TrainingBar
 SMALL = (
     "--set", "model.dim=8", "--set", "model.widths=[4,3]", "--set", "model.maps=[2,2]",
     "--set", "model.k_top=2", "--set", "training.batch_size=8",
+    "--set", "training.dev_fraction=0.1",
 )  # fmt: skip
 
 
@@ -47,9 +48,7 @@ def test_a_model_is_trained_scored_and_saved(dcnn, tmp_path, data):
     assert done.code == 0, done.err
     assert "54 training and 6 dev examples, 2 labels" in done.err
     assert len(re.findall(r"epoch +\d  loss [\d.]+  dev loss [\d.]+  dev accuracy", done.err)) == 3
-    assert re.search(
-        r"Trained 3 of 3 epochs .* and kept the best: epoch \d, dev accuracy", done.err
-    )
+    assert re.search(r"Trained 3 of 3 epochs .* and kept the last: dev accuracy", done.err)
     assert "Test (" in done.err
     assert "dcnn predict m 'a text'" in done.err
     model = load(tmp_path / "m")
@@ -57,6 +56,23 @@ def test_a_model_is_trained_scored_and_saved(dcnn, tmp_path, data):
     assert model.metadata["data"] == "train.csv"
     assert 0 <= model.metadata["test_accuracy"] <= 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "test.csv", "train.csv"]
+
+
+def test_few_examples_are_all_trained_on(dcnn, tmp_path, data):
+    done = dcnn("train", data, "--out", "m", "--epochs", 30, *SMALL[:-2])
+    assert done.code == 0, done.err
+    assert "60 training and 0 dev examples, 2 labels" in done.err
+    assert "settings for 60 examples: training.dev_fraction=0.0, training.folds=5\n" in done.err
+    assert re.search(
+        r"Trained 30 of 30 epochs .* on all examples; accuracy [\d.]+ % by cross-validation in 5 "
+        r"folds\nCalibrated on 5 folds: temperature",
+        done.err,
+    )
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "accuracy on the folds of a cross-validation" in card
+    assert "which chose the epoch" not in card
+    stored = load(tmp_path / "m").config.training
+    assert (stored.epochs, stored.dev_fraction, stored.folds) == (30, 0, 5)
 
 
 def test_guessed_columns_are_reported(dcnn, tmp_path):

@@ -82,7 +82,7 @@ def torchrun(tmp_path):
 def difference(first, second):
     one, two = (load_file(folder / "model.safetensors") for folder in (first, second))
     assert one.keys() == two.keys()
-    return max(float(np.abs(one[name] - two[name]).max()) for name in one)
+    return max(float(np.abs(one[name].astype(float) - two[name]).max()) for name in one)
 
 
 def test_two_processes_give_the_weights_of_one(torchrun, shards, tmp_path, monkeypatch):

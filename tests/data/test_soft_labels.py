@@ -242,7 +242,7 @@ def test_hard_labels_written_as_probabilities_are_hard_labels():
 def test_a_classifier_learns_from_probabilities():
     texts = ["good film", "bad film", "good plot", "bad plot"] * 5
     y = np.array([[0.1, 0.9], [0.8, 0.2]] * 10)
-    model = DCNNClassifier(dim=8, epochs=8, dev_fraction=0.2).fit(texts, y)
+    model = DCNNClassifier(dim=8).fit(texts, y)
     assert model.predict(["good film", "bad film"]).tolist() == [1, 0]
 
 

@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dcnn.config import DEFAULT, FEW_EXAMPLES, Config
 from dcnn.data.labels import Place, number_labels
-from dcnn.data.split import hold_out, split_label_sets, stratified_split
+from dcnn.data.split import (
+    fold_numbers,
+    hold_out,
+    split_dev,
+    split_label_sets,
+    stratified_split,
+)
 from dcnn.errors import DataError
 
 
@@ -74,3 +81,40 @@ def test_labels_that_occur_once_cannot_be_held_out(multi_label):
     examples = number_labels(["x", "y"], labels, multi_label=multi_label, source="d.csv")
     with pytest.raises(DataError, match=r"d\.csv: too few examples of every label to hold out"):
         hold_out(examples, 0.5, seed=0)
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=60), st.integers(2, 6))
+def test_folds_hold_out_every_example_once_but_the_only_one_of_its_label(labels, folds):
+    examples = number_labels(["text"] * len(labels), labels)
+    numbers = fold_numbers(examples, folds, 0)
+    for label in set(labels):
+        own = numbers[[one == label for one in labels]]
+        if len(own) == 1:
+            assert own.tolist() == [-1]
+        else:
+            sizes = np.bincount(own, minlength=folds)
+            assert sizes.max() - sizes.min() <= 1  # so that some are always left to learn from
+    sizes = np.bincount(numbers[numbers >= 0], minlength=folds)
+    assert sizes.max() - sizes.min() <= 1
+    np.testing.assert_array_equal(numbers, fold_numbers(examples, folds, 0))
+
+
+def test_folds_of_label_sets_go_by_the_rarest_label():
+    sets = [["a"], ["a", "d"], ["d"], ["a", "b"], ["b", "d"], ["a", "c", "d"]]
+    numbers = fold_numbers(number_labels(["text"] * 6, sets, multi_label=True), 2, 0)
+    assert sorted(numbers[[3, 4]]) == [0, 1]
+    assert numbers[5] == -1
+
+
+def test_few_examples_have_no_dev_set():
+    def examples(number):
+        return number_labels(["text"] * number, (["a", "b"] * number)[:number])
+
+    few, many = examples(FEW_EXAMPLES - 1), examples(FEW_EXAMPLES)
+    assert split_dev(few, DEFAULT.training) == (few, None)
+    train, dev = split_dev(many, DEFAULT.training)
+    assert (len(train), len(dev)) == (900, 100)
+    assert len(split_dev(few, Config().training)[1]) == 100  # a fraction that was set is obeyed
+    assert split_dev(many, DEFAULT.with_training(dev_fraction=0).training) == (many, None)
+    with pytest.raises(DataError, match="dev_fraction=0 holds out nothing, and a dev set is need"):
+        hold_out(many, 0.0, 0)

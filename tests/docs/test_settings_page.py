@@ -1,9 +1,8 @@
 """The page of all settings is what the code generates."""
 
 import importlib.util
-from dataclasses import fields
 
-from dcnn.config import DCNNConfig, TextConfig, TrainingConfig
+from dcnn.config import DCNNConfig, TextConfig, TrainingConfig, settings_of
 from documented import ROOT
 
 
@@ -25,6 +24,6 @@ def test_the_page_is_current():
 def test_every_setting_has_a_meaning():
     rows = generator().settings_page().splitlines()
     for kind in (TextConfig, DCNNConfig, TrainingConfig):
-        for item in fields(kind):
-            row = next(row for row in rows if row.startswith(f"| `{item.name}` |"))
+        for name in settings_of(kind):
+            row = next(row for row in rows if row.startswith(f"| `{name}` |"))
             assert len(row.split(" | ")[-1]) > 10

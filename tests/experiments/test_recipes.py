@@ -1,4 +1,5 @@
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,13 @@ def test_every_recipe_loads_and_starts_with_its_command(path, model):
 )
 def test_paper_and_tuned_recipes_have_the_networks_of_the_paper(experiment, network, recipe):
     assert load_recipe(experiment, recipe).config.model == network
+
+
+@pytest.mark.parametrize("experiment", ["sst2", "sst5", "trec"])
+def test_three_teachers_differs_from_distilled_in_the_teachers_alone(experiment):
+    one, three = (load_recipe(experiment, name) for name in ("distilled", "three-teachers"))
+    taught = replace(one.distillation, teacher_per_seed=True)
+    assert three == replace(one, name="three-teachers", distillation=taught)
 
 
 def test_another_network_shares_dimensions_and_training_unless_its_table_differs(tmp_path):
@@ -125,7 +133,7 @@ def test_an_unknown_recipe_is_named():
     with pytest.raises(
         ConfigError,
         match="recipe='tunned' is not known for sst2; take one of "
-        "best, distilled, paper, self-distilled, tuned",
+        "best, distilled, paper, self-distilled, three-teachers, tuned",
     ):
         load_recipe("sst2", "tunned")
     with pytest.raises(ConfigError, match=r"nowhere\.toml: no such file"):

@@ -89,13 +89,15 @@ def test_small_p_values_are_not_shown_as_zero():
 
 
 def test_recipes_and_rows_keep_their_order():
-    recipes = ["other", "best", "paper", "tuned"]
+    recipes = ["three-teachers", "other", "best", "paper", "tuned", "distilled"]
     results = [run(90, recipe=recipe) for recipe in recipes]
     results += [run(92, model="dcnn-ensemble", recipe="best"), run(70, model="nb", recipe="ngram")]
     rows = compare("trec", results)
     assert [row[:3] for row in rows if row[2] != "-"] == [
         ["DCNN", "93.0", "paper"],
         ["DCNN", "93.0", "tuned"],
+        ["DCNN", "93.0", "distilled"],
+        ["DCNN", "93.0", "three-teachers"],
         ["DCNN", "93.0", "best"],
         ["DCNN", "93.0", "other"],
         ["NB", "-", "ngram"],
@@ -164,6 +166,7 @@ def test_every_table_has_its_title_and_legend():
 
 def test_the_summary_shows_the_network_by_recipe():
     results = [run(90, 0), run(94, 1), run(88, recipe="paper"), run(99, model="nbow")]
+    results.append(run(95, recipe="three-teachers"))  # not a column
     lines = summary_table(results).splitlines()
     assert len(lines) == 2 + len(EXPERIMENTS)
     trec = next(line for line in lines if "TREC" in line)

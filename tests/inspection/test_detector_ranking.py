@@ -34,12 +34,13 @@ BATCH_MATES = [["the"], VOCABULARY_TEXT.split()]
 
 def distinct(artifact, sentences, counts=None):
     ids = Sentences.from_lists([artifact.encoder.vocabulary.ids(words) for words in sentences])
-    return sentences, ids, np.array(counts or [1] * len(sentences))
+    return sentences, ids, np.array(counts or [1] * len(sentences)), artifact.weights["embeddings"]
 
 
 def pooled(artifact, sentences, layers, backend="reference"):
     network = HigherLayers(SimpleNamespace(artifact=artifact, backend=backend), layers, 1)
-    return network.pool(*distinct(artifact, sentences)[:2], np.arange(len(sentences)))
+    words, ids, _, table = distinct(artifact, sentences)
+    return network.pool(words, ids, np.arange(len(sentences)), table)
 
 
 def all_mgrams(artifact, sentences):

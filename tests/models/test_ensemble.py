@@ -18,7 +18,7 @@ from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.fit import RunOptions, fit, make_model
 from dcnn.training.trainer import Trainer
-from networks import build_model, train
+from networks import build_model, encoder_of, train
 
 VOCABULARY, CLASSES = 12, 3
 # A network, and how many networks its rows are an ensemble of.
@@ -219,7 +219,7 @@ def test_each_may_have_the_largest_norm():
 
 def test_the_settings_divide_the_network_that_is_trained():
     config = Config(model=DCNNConfig(dim=16), training=TrainingConfig(n_ensemble=2))
-    assert make_model(config, VOCABULARY, CLASSES).n_ensemble == 2
+    assert make_model(config, encoder_of(VOCABULARY), CLASSES).n_ensemble == 2
     data = number_labels(["good film", "bad film"] * 4, ["pos", "neg"] * 4)
     artifact, _ = fit(data, None, config.with_training(epochs=1), RunOptions(device="cpu"))
     assert artifact.metadata["n_ensemble"] == 2
@@ -238,7 +238,7 @@ def test_that_there_are_fewer_than_asked_for_is_said(asked, said, caplog):
 
 
 def examples_of_all_kinds():
-    """With weights, with several labels, and with both."""
+    """With weights, multi-label, and with both."""
     one = make_examples()
     weights = np.linspace(0.1, 3, len(one), dtype=np.float32)
     several = (np.random.default_rng(2).random((len(one), CLASSES)) < 0.4).astype(np.float32)

@@ -93,8 +93,8 @@ def test_neighbouring_letters_of_a_script_without_spaces_can_be_one_subword():
 def test_an_unseen_character_is_unknown_and_its_neighbours_are_not():
     for kind in LEARNED:
         encoder, _ = learn(kind)
-        assert encoder.encode("the☃reader")[0] != UNKNOWN
-        assert UNKNOWN in encoder.encode("☃")
+        assert encoder.encode_all(["the☃reader"]).ids[0] != UNKNOWN
+        assert UNKNOWN in encoder.encode_all(["☃"]).ids
 
 
 def test_the_time_of_a_long_word_grows_with_its_length_alone():

@@ -54,14 +54,31 @@ every_form = pytest.mark.parametrize(
 def test_words_of_the_vectors_join_the_vocabulary(tmp_path, content):
     path = tmp_path / "vectors.txt"
     path.write_bytes(content)
-    encoder, _ = Encoder.learn(["missing the", "ünder"], TextConfig())
-    same = with_vector_words(encoder, TextConfig(vectors=str(path)))
+    encoder, sentences = Encoder.learn(["missing the", "ünder"], TextConfig())
+    same, _ = with_vector_words(encoder, sentences, TextConfig(vectors=str(path)))
     assert same.vocabulary == encoder.vocabulary
     own = encoder.vocabulary.words
     for words, new in ((2, 0), (100, 1)):  # the third, ". . .", is the only new one
-        more = with_vector_words(encoder, TextConfig(vectors=str(path), vectors_words=words))
+        text = TextConfig(vectors=str(path), vectors_words=words)
+        more, unchanged = with_vector_words(encoder, sentences, text)
+        assert unchanged is sentences
         assert more.vocabulary.words[: len(own)] == own
         assert len(more.vocabulary.words) == len(own) + new
+
+
+def test_new_words_that_the_vectors_have_join_the_vocabulary(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("a 1 2\nrare 3 4\n")
+    text = TextConfig(char_ngrams=(3, 5), min_count=2, vectors=str(path), vectors_words=2)
+    encoder, sentences = Encoder.learn(["a a new rare word"], text)
+    assert (sentences.ids.tolist(), sentences.new_words) == (
+        [1, 1, 2, 3, 4],
+        ("new", "rare", "word"),
+    )
+    more, moved = with_vector_words(encoder, sentences, text)
+    assert more.vocabulary.words == ("a", "rare")
+    assert (moved.ids.tolist(), moved.new_words) == ([1, 1, 3, 2, 4], ("new", "word"))
+    assert more.encode_all(["a a new rare word"]).ids.tolist() == moved.ids.tolist()
 
 
 @every_form

@@ -1,7 +1,9 @@
 """Distillation: what the student learns from, what is kept on disk, what is reported."""
 
 import logging
+import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -17,7 +20,7 @@ from dcnn.artifact import Artifact, compare_with_teacher
 from dcnn.classifier import DCNNClassifier
 from dcnn.config import DEFAULT, Config
 from dcnn.data.labels import LabelledTexts
-from dcnn.errors import DataError, DcnnError, UserError
+from dcnn.errors import DataError, DcnnError, StorageError, UserError
 from dcnn.predictor import Predictor
 from dcnn.training.distillation import (
     COPIES,
@@ -309,9 +312,9 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_a_second_student_asks_nothing(tmp_path: Path) -> None:
     first, second = Counted(), Counted()
-    distill(UNLABELLED, first, ONE_EPOCH, cache=tmp_path)
+    pseudo_label(first, TRAIN, DEV, TEST, UNLABELLED, cache=tmp_path)
     assert len(first.asked) > len(UNLABELLED) / 2
-    distill(UNLABELLED, second, ONE_EPOCH, cache=tmp_path)
+    pseudo_label(second, TRAIN, DEV, TEST, UNLABELLED, cache=tmp_path)
     assert not second.asked
 
 
@@ -494,3 +497,209 @@ def test_a_frozen_encoder_is_not_copied_into_the_cache(encoder: Path, tmp_path: 
     assert {file.name for file in labels.networks.iterdir()} == {"head.safetensors", "teacher.json"}
     again = choose_teacher([str(encoder)], TRAIN, DEV, mode="frozen", report=pytest.fail)
     pseudo_label(again, TRAIN, DEV, unlabelled=UNLABELLED, cache=tmp_path)
+
+
+def student_of(labels: TeacherLabels) -> Artifact:
+    return fit(labels.examples, labels.dev_set, ONE_EPOCH, RunOptions("cpu"))[0]
+
+
+def test_teacher_and_student_are_timed_with_one_text_at_a_time_on_one_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[tuple[str, int, int]] = []
+
+    def watched(texts: list[str]) -> np.ndarray:
+        calls.append(("teacher", len(texts), torch.get_num_threads()))
+        return knows(texts)
+
+    def probabilities(self: Predictor, texts: list[str]) -> np.ndarray:
+        calls.append(("student", len(texts), torch.get_num_threads()))
+        return original(self, texts)
+
+    labels = pseudo_label(FunctionTeacher(watched, CLASSES), TRAIN, DEV, copies=0)
+    artifact = student_of(labels)
+    original = Predictor.probabilities
+    monkeypatch.setattr(Predictor, "probabilities", probabilities)
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    calls.clear()
+    try:
+        record = compare(artifact, labels)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "true"
+    timed = [call for call in calls if call[2] == 1]
+    assert set(timed) == {("teacher", 1, 1), ("student", 1, 1)}
+    assert {call[0] for call in calls if call[2] != 1} == {"student"}  # on dev
+    assert record.teacher_device == "cpu"
+    assert record.teacher_seconds_per_text > 0
+    assert not record.teacher_timed_while_labelling
+    remarks = compare_with_teacher(record.added_to(artifact))[1]
+    assert remarks[-1] == "The time is that of one text at a time on one CPU core."
+
+
+def test_slow_teachers_are_timed_with_a_few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dcnn.training.distillation.TIMED_SECONDS", 0.05)
+    labels = pseudo_label(Counted(), TRAIN, DEV, copies=0)
+    asked: list[str] = []
+
+    def slow(texts: list[str]) -> np.ndarray:
+        time.sleep(0.02)
+        asked.extend(texts)
+        return knows(texts)
+
+    record = compare(student_of(labels), replace(labels, teacher=FunctionTeacher(slow, CLASSES)))
+    assert 0.02 <= record.teacher_seconds_per_text < 0.05
+    assert len(asked) <= 4
+
+
+def test_a_teacher_that_costs_money_is_not_asked_to_be_timed() -> None:
+    teacher = Counted()
+    teacher.paid, teacher.device_name = True, "abacus"
+    labels = pseudo_label(teacher, TRAIN, DEV, copies=0)
+    teacher.asked.clear()
+    record = compare(student_of(labels), labels)
+    assert not teacher.asked
+    assert record.teacher_timed_while_labelling
+    assert record.teacher_seconds_per_text == labels.seconds_per_text
+    assert record.teacher_device == "abacus"
+
+
+def test_a_teacher_that_fails_when_it_is_timed_costs_no_student(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def tired(texts: list[str]) -> np.ndarray:
+        raise RuntimeError("no more calls today")
+
+    labels = pseudo_label(Counted(), TRAIN, DEV, copies=0)
+    record = compare(student_of(labels), replace(labels, teacher=FunctionTeacher(tired, CLASSES)))
+    assert record.teacher_seconds_per_text is None
+    assert "the teacher could not be timed: no more calls today" in caplog.text
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_encoder_is_timed_without_being_trained(
+    encoder: Path, tmp_path: Path, count: int
+) -> None:
+    taught(encoder, tmp_path / "cache", UNLABELLED, count)
+    labels, stages = taught(encoder, tmp_path / "cache", UNLABELLED, count)
+    record = compare(student_of(labels), labels)
+    assert record.teacher_seconds_per_text is not None
+    assert not stages
+    assert record.teacher_bytes == labels.teacher.bytes
+
+
+def test_unlabelled_texts_that_have_a_label_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dcnn")
+    train = replace(TRAIN, texts=[f"{text} {number}" for number, text in enumerate(TRAIN.texts)])
+    train.texts[0] = DEV.texts[0]  # counted once
+    more = [f"new text {number}" for number in range(20)]
+    again = [text.upper() for text in train.texts]
+    labels = pseudo_label(Counted(), train, DEV, None, [*more, *again], copies=0)
+    assert (labels.unlabelled, labels.repeated, labels.excluded) == (20, len(train) - 1, 1)
+    assert f"{labels.repeated} unlabelled texts occur among the labelled ones" in caplog.text
+    artifact = student_of(labels)
+    remarks = compare_with_teacher(compare(artifact, labels).added_to(artifact))[1]
+    assert f"in dev or test and {labels.repeated} that occur in the labelled texts" in remarks[1]
+
+
+def test_a_cache_that_cannot_be_made_is_done_without(
+    encoder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    labels, stages = taught(encoder, tmp_path / "file" / "cache", UNLABELLED)
+    assert stages == {"fine-tune"}
+    assert labels.networks is None
+    assert np.isfinite(labels.examples.targets).all()
+    warned = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert "the teacher's labels are not kept for later runs" in warned[0].message
+    assert len([one for one in warned if "labels are not kept" in one.message]) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_warned_of_once_and_still_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dcnn.training.teachers.TEXTS_PER_BLOCK", 20)
+    texts = list(dict.fromkeys(UNLABELLED))
+    label(Counted(), texts[:40], LabelCache(tmp_path / "cache", 2))
+    files = sorted((tmp_path / "cache").iterdir())
+    monkeypatch.setattr("dcnn.training.distillation.write_atomically", read_only)
+    teacher = Counted()
+    found = label(teacher, texts, LabelCache(tmp_path / "cache", 2))
+    assert teacher.asked == texts[40:]
+    np.testing.assert_allclose(found, knows(texts), atol=1e-6)
+    assert [one.message for one in caplog.records if one.levelno >= logging.WARNING] == [
+        "the teacher's labels are not kept for later runs: a read-only disk"
+    ]
+    assert sorted((tmp_path / "cache").iterdir()) == files
+
+
+def test_a_lock_that_cannot_be_made_is_done_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = LabelCache(tmp_path, 2)
+    (tmp_path / "lock").mkdir()
+    np.testing.assert_allclose(label(Counted(), TRAIN.texts, cache), knows(TRAIN.texts), atol=1e-6)
+    assert "the teacher's labels are not kept for later runs" in caplog.text
+
+
+def test_labels_of_another_network_that_cannot_be_removed_are_not_added_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = LabelCache(tmp_path, 2)
+    cache.add(["good"], knows(["good"]), 1.0)
+    files = sorted(tmp_path.iterdir())
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refused)
+        cache.clear()
+    assert f"{tmp_path} cannot be cleared (Permission denied)" in caplog.text
+    cache.add(["bad"], knows(["bad"]), 1.0)
+    assert cache.find(["good", "bad"])[1].tolist() == [0]
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def read_only(*_: object, **__: object) -> None:
+    raise StorageError("a read-only disk")
+
+
+def test_of_two_commands_with_one_teacher_the_second_waits_for_the_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dcnn")
+    asking, waiting = threading.Event(), threading.Event()
+
+    class Slow(Counted):
+        def stream(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
+            asking.set()
+            assert waiting.wait(30)
+            return super().stream(texts)
+
+    class Waits(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "another command asks the same teacher" in record.getMessage():
+                waiting.set()
+
+    handler = Waits()
+    logging.getLogger("dcnn").addHandler(handler)
+    first, second = Slow(), Counted()
+    texts = list(dict.fromkeys(UNLABELLED))
+    thread = threading.Thread(target=label, args=(first, texts, LabelCache(tmp_path, 2)))
+    try:
+        empty = LabelCache(tmp_path, 2)  # before the first has labelled anything
+        thread.start()
+        assert asking.wait(30)
+        found = label(second, texts, empty)
+    finally:
+        waiting.set()
+        thread.join(30)
+        logging.getLogger("dcnn").removeHandler(handler)
+    assert first.asked == texts
+    assert not second.asked
+    np.testing.assert_allclose(found, knows(texts), atol=1e-6)
+    assert f"{len(texts)} texts for the teacher: {len(texts)} labelled before" in caplog.text

@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from dcnn.config import Config, DCNNConfig, TextConfig
+from dcnn.config import DEFAULT, MIN_UPDATES, Config, DCNNConfig, TextConfig
 from dcnn.data.labels import number_labels
-from dcnn.errors import ConfigError
+from dcnn.errors import ConfigError, TrainingStoppedError
 from dcnn.metrics import evaluate
 from dcnn.ops.select import for_training
 from dcnn.predictor import Predictor
+from dcnn.training.callbacks import Callback
 from dcnn.training.fit import RunOptions, fit
 
 NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2)
@@ -23,7 +24,7 @@ def test_pretrained_vectors_are_where_the_embeddings_start(tmp_path, scale):
     config = config.with_training(epochs=1, learning_rate=1e-9)
     artifact, _ = fit(DATA, None, config, RunOptions(device="cpu"))
     good, film, bad, unseen = (
-        artifact.weights["embeddings"][artifact.encoder.encode(word)[0]] / scale
+        artifact.embed(artifact.encoder.encode_all([word]).ids)[0] / scale
         for word in ("good", "film", "bad", "unseen")
     )
     np.testing.assert_allclose(good, [1, 2, 3, 4], atol=1e-5)
@@ -80,3 +81,79 @@ def test_the_temperature_is_in_the_weights_and_changes_no_label():
 def test_without_a_dev_set_there_is_no_temperature():
     artifact, _ = fit(DATA, None, Config(model=NETWORK), RunOptions(device="cpu"))
     assert "calibration" not in artifact.metadata
+
+
+SUBJECTS = ["film", "plot", "story", "cast", "music", "end", "scene", "idea"]
+SIXTEEN = number_labels(
+    [f"a {word} {subject}" for subject in SUBJECTS for word in ("good", "bad")], ["pos", "neg"] * 8
+)
+CPU = RunOptions(device="cpu")
+
+
+def test_sixteen_examples_are_all_learned_and_cross_validated(caplog):
+    caplog.set_level("INFO", "dcnn")
+    artifact, summary = fit(SIXTEEN, None, DEFAULT, CPU)
+    metadata, stored = artifact.metadata, artifact.config.training
+    assert metadata["examples"] == {"train": 16, "dev": 0}
+    assert metadata["cross_validation"] == {"folds": 5, "examples": 16}
+    assert metadata["dev_accuracy"] == summary.dev_accuracy == 1
+    assert summary.epochs == stored.epochs == MIN_UPDATES
+    assert (stored.dev_fraction, stored.folds, stored.auto) == (0, 5, ())
+    assert "settings for 16 examples: training.epochs=120, training.patience=40" in caplog.text
+    assert metadata["calibration"]["temperature"] != 1
+    predictor = Predictor(artifact)
+    assert [one.label for one in predictor.predict(SIXTEEN.texts)] == SIXTEEN.labels
+    again, _ = fit(SIXTEEN, None, DEFAULT, CPU)
+    for name, value in artifact.weights.items():
+        np.testing.assert_array_equal(value, again.weights[name])
+
+
+def test_the_cross_validation_does_not_score_what_it_learned():
+    """Labels that nothing predicts: networks that had seen them would know them by heart."""
+    texts = [f"word{number} name{number} thing{number}" for number in range(24)]
+    artifact, summary = fit(number_labels(texts, ["a", "b"] * 12), None, DEFAULT, CPU)
+    assert summary.dev_accuracy < 0.8
+    assert artifact.metadata["calibration"]["temperature"] > 2
+
+
+def test_a_label_with_one_example_is_learned_and_not_scored():
+    data = number_labels([*SIXTEEN.texts, "what a view"], [*SIXTEEN.labels, "other"])
+    artifact, _ = fit(data, None, DEFAULT, CPU)
+    assert artifact.metadata["cross_validation"]["examples"] == 16
+    assert Predictor(artifact).predict(["what a view"])[0].label == "other"
+
+
+def test_two_texts_are_enough_to_train_on():
+    artifact, summary = fit(number_labels(["good", "bad"], ["pos", "neg"]), None, DEFAULT, CPU)
+    assert summary.dev_accuracy is None
+    assert "calibration" not in artifact.metadata
+    assert Predictor(artifact).predict(["bad"])[0].label == "neg"
+
+
+def test_thresholds_of_few_examples_come_from_the_folds():
+    sets = [["pos", "film"] if "film" in text else ["pos"] for text in SIXTEEN.texts]
+    data = number_labels(SIXTEEN.texts, sets, multi_label=True)
+    artifact, summary = fit(data, None, DEFAULT, CPU)
+    assert artifact.metadata["dev_micro_f1"] >= summary.dev_micro_f1 > 0.5
+    assert artifact.thresholds != (0.5, 0.5)
+
+
+def test_a_dev_set_of_few_examples_is_used():
+    artifact, summary = fit(SIXTEEN, SIXTEEN, DEFAULT, CPU)
+    assert "cross_validation" not in artifact.metadata
+    assert len(summary.history) == summary.epochs
+    assert artifact.config.training.folds == 0
+
+
+def test_a_cross_validation_stops_when_asked_to():
+    class AfterTheRun(Callback):
+        reports = 0
+
+        def on_report(self, report):
+            self.reports += 1
+            self.stop = report.epoch == report.epochs
+
+    callback = AfterTheRun()
+    with pytest.raises(TrainingStoppedError):
+        fit(SIXTEEN, None, DEFAULT, RunOptions(device="cpu", callback=callback))
+    assert callback.reports == MIN_UPDATES  # none of a fold

@@ -1,4 +1,4 @@
-"""Texts with several labels: objective, gradients, selection and thresholds."""
+"""Multi-label texts: objective, gradients, selection and thresholds."""
 
 from dataclasses import replace
 

@@ -181,6 +181,19 @@ def test_early_stopping_keeps_the_best_weights():
     assert (accuracy, loss) == (best.dev_accuracy, pytest.approx(best.dev_loss))
 
 
+def test_the_last_weights_are_kept_where_they_are_asked_for():
+    data, dev = make_examples(), make_examples(10, seed=3)
+    model, recorder = make_model(), Recorder()
+    settings = TrainingConfig(epochs=12, batch_size=4, patience=2, learning_rate=0.3, keep="last")
+    summary = train(model, data, dev, settings, callback=recorder)
+    assert summary.epochs == len(recorder.evaluations) == 12  # and there is no early stopping
+    last = recorder.evaluations[-1]
+    assert last.dev_loss > min(record.dev_loss for record in recorder.evaluations)
+    accuracy, loss, _ = evaluate_logits(logits_of(model, dev.sentences), dev.targets)
+    assert (accuracy, loss) == (last.dev_accuracy, pytest.approx(last.dev_loss))
+    assert summary.dev_accuracy == last.dev_accuracy
+
+
 def test_without_a_dev_set_the_last_weights_are_kept():
     model = make_model()
     summary = train(model, make_examples(), None, QUICK)

@@ -16,13 +16,14 @@ from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.fit import RunOptions, fit, initialize, make_model
 from dcnn.training.trainer import Trainer
-from networks import train
+from networks import encoder_of, train
 
 NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2, dropout=0.0)
 VOCABULARY, CLASSES = 9, 2
 VECTORS = WordVectors(
     "vectors", np.array([1, 2, 5, 7]), np.random.default_rng(3).normal(1, 2, (4, 6)).astype("f4")
 )
+ENCODER = encoder_of(VOCABULARY)
 EXAMPLES = Examples(
     Sentences.from_lists([[1, 3, 2], [5, 3], [3, 5, 4, 1], [2, 2, 6]]), np.array([0, 1, 1, 0])
 )
@@ -34,7 +35,7 @@ def projecting(model=NETWORK, **training) -> Config:
 
 
 def started(config: Config):
-    model = make_model(config, VOCABULARY, CLASSES, VECTORS)
+    model = make_model(config, ENCODER, CLASSES, VECTORS)
     initialize(model, config, VECTORS)
     return model
 
@@ -55,7 +56,7 @@ def test_merged_weights_are_the_same_function_in_a_plain_network(network):
     model = started(config)
     train(model, EXAMPLES, None, config.training)
     ids, lengths = torch.tensor([[1, 3, 7, 8], [5, 2, 0, 0]]), torch.tensor([4, 2])
-    plain = make_model(Config(model=network), VOCABULARY, CLASSES)
+    plain = make_model(Config(model=network), ENCODER, CLASSES)
     weights = model.merged(model.state_dict())
     assert weights.keys() == dict(plain.named_parameters()).keys()
     with torch.no_grad():
@@ -174,4 +175,4 @@ def test_a_projection_that_cannot_be_is_refused(settings, message):
 def test_vectors_that_are_all_the_same_are_refused():
     same = WordVectors("same.txt", np.array([1, 2]), np.full((2, 6), 3, np.float32))
     with pytest.raises(DataError, match="all numbers are the same"):
-        make_model(projecting(), VOCABULARY, CLASSES, same)
+        make_model(projecting(), ENCODER, CLASSES, same)

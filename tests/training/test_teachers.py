@@ -1,6 +1,8 @@
 """Teachers: encoders, functions, commands and models, and the errors they give."""
 
+import json
 import logging
+import shutil
 import signal
 import sys
 from dataclasses import replace
@@ -12,11 +14,13 @@ import torch
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError, DcnnError, UserError
-from dcnn.training.encoders import EncoderTeacher, FineTuning, choose_teacher, fit_logistic
+from dcnn.training.encoders import EncoderTeacher, FineTuning, choose_teacher, encoder_name
+from dcnn.training.logistic import fit_logistic
 from dcnn.training.teachers import CommandTeacher, FunctionTeacher, MeanTeacher, Teacher
 from tiny_encoder import save_encoder
 
@@ -305,15 +309,49 @@ def test_answers_that_are_no_probabilities_are_refused(values: object, message: 
         ask(FunctionTeacher(lambda _: values, CLASSES), ["a text"])
 
 
-def test_a_multi_label_classifier_of_positions_teaches_the_labels_in_their_order() -> None:
+def test_a_multi_label_classifier_of_positions_teaches_the_labels_in_their_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     indicators = np.stack([TARGETS, [text.startswith("a ") for text in TEXTS], TARGETS], axis=1)
     model = make_pipeline(CountVectorizer(), OneVsRestClassifier(LogisticRegression()))
     model.fit(TEXTS, indicators)
     assert list(model.classes_) == [0, 1, 2]
     found = ask(FunctionTeacher(model, ("x", "y", "z"), multi_label=True), TEXTS)
     np.testing.assert_allclose(found, model.predict_proba(TEXTS), atol=1e-6)
+    assert "does not name its labels; its columns are taken to be x, y, z, in this" in caplog.text
+    caplog.clear()
+    FunctionTeacher(model, (0, 1, 2), multi_label=True)
+    FunctionTeacher(Classifier(), CLASSES, multi_label=True)
+    FunctionTeacher(Classifier().predict_proba, CLASSES)
+    assert not caplog.text
     with pytest.raises(UserError, match="has the labels 0, 1, 2, and the training data x, y"):
         FunctionTeacher(model, ("x", "y"), multi_label=True)
+
+
+def test_a_multi_label_classifier_is_matched_by_the_names_of_its_labels() -> None:
+    found = ask(FunctionTeacher(Classifier(), CLASSES, multi_label=True), ["good", "bad"])
+    np.testing.assert_allclose(found, [[0.1, 0.9], [0.8, 0.2]])
+
+
+def test_a_classifier_with_an_output_per_label_teaches(caplog: pytest.LogCaptureFixture) -> None:
+    indicators = np.stack([TARGETS, [text.startswith("a ") for text in TEXTS], TARGETS], axis=1)
+    model = make_pipeline(CountVectorizer(), MultiOutputClassifier(LogisticRegression()))
+    model.fit(TEXTS, indicators)
+    found = ask(FunctionTeacher(model, ("x", "y", "z"), multi_label=True), TEXTS)
+    expected = np.stack([part[:, 1] for part in model.predict_proba(TEXTS)], axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert "taken to be x, y, z" in caplog.text
+    constant = Outputs()
+    np.testing.assert_array_equal(
+        ask(FunctionTeacher(constant, ("x", "y"), multi_label=True), ["a"]), [[0, 0.25]]
+    )
+
+
+class Outputs:
+    classes_ = (np.array([0]), np.array([1, 0]))  # a label that no text has, and another order
+
+    def predict_proba(self, texts: list[str]) -> list[np.ndarray]:
+        return [np.ones((len(texts), 1)), np.tile([0.25, 0.75], (len(texts), 1))]
 
 
 def command(tmp_path: Path, body: str) -> CommandTeacher:
@@ -451,3 +489,24 @@ def test_a_saved_teacher_is_readable_by_others_and_a_damaged_one_is_named(tmp_pa
     (folder / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(UserError, match="no pretrained encoder can be loaded"):
         EncoderTeacher(str(folder), TRAIN, None)
+
+
+def test_an_encoder_is_named_after_its_place_on_the_hub_or_on_the_disk(
+    encoder: Path, tmp_path: Path
+) -> None:
+    assert encoder_name("some-one/small-encoder") == "some-one/small-encoder"
+    folder = tmp_path / "mpnet" / "model"
+    shutil.copytree(encoder, folder)
+    teacher = EncoderTeacher(str(folder), TRAIN, None, mode="frozen")
+    assert teacher.name == "mpnet/model, frozen"
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    for origin, name in (
+        ("microsoft/mpnet-base", "mpnet/model (from microsoft/mpnet-base)"),
+        ("/root/cache/mpnet", "mpnet/model"),
+    ):
+        (folder / "config.json").write_text(json.dumps(config | {"_name_or_path": origin}), "utf-8")
+        assert encoder_name(str(folder)) == name
+    assert encoder_name(".") == "/".join(Path.cwd().parts[-2:])
+    snapshot = tmp_path / "hub" / "models--some-one--small-encoder" / "snapshots" / "0a1b"
+    shutil.copytree(encoder, snapshot)
+    assert encoder_name(str(snapshot)) == "some-one/small-encoder"

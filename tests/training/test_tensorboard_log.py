@@ -69,7 +69,10 @@ def train(folder: Path, **others: object) -> None:
     given = {
         "data": folder / "data.csv",
         "out": folder / "model",
-        "settings": (*SETTINGS, "training.batch_size=4", "training.schedule=linear"),
+        "settings": (
+            *SETTINGS,
+            *("training.batch_size=4", "training.schedule=linear", "training.dev_fraction=0.1"),
+        ),
         "epochs": 2,
         "seed": 0,
         "device": "cpu",

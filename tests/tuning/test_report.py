@@ -3,17 +3,27 @@ import io
 import re
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import optuna
 import pytest
 from matplotlib import pyplot
 
 from dcnn.config import Config, load_toml
 from dcnn.errors import UserError
-from dcnn.tuning.report import SearchSummary, parse_size, write_report
-from dcnn.tuning.search import Limits, Search, SearchSpace
+from dcnn.tuning.report import (
+    SearchSummary,
+    chance_of_best,
+    gain_over_start,
+    parse_size,
+    write_report,
+)
+from dcnn.tuning.search import Limits, Search, Trained, TrialRecord
+from dcnn.tuning.space import SearchSpace
 from fake_training import FakeTraining
 
-SUMMARY = SearchSummary("<reviews>.csv", 90, 10, "a tenth", 2000, "dcnn train 'a & b.csv'")
+SUMMARY = SearchSummary(
+    "<reviews>.csv", 90, 10, "a tenth", 2000, "dcnn train 'a & b.csv'", "the default settings"
+)
 
 
 def searched(trials):
@@ -68,6 +78,62 @@ def test_charts_leave_no_state_of_matplotlib_behind(tmp_path):
     write_report(tmp_path, search, SUMMARY)
     assert pyplot.get_fignums() == []
     assert dict(pyplot.rcParams) == before
+
+
+def trial(number, correct):
+    packed = np.packbits(correct).tobytes().hex()
+    trained = Trained(float(correct.mean()), 0.5, 6, 1000, packed)
+    return TrialRecord(number, "complete", Config(), {}, 1.0, (), trained)
+
+
+START = np.arange(1001) < 800  # not a multiple of 8, as bytes have
+
+
+def test_a_clear_gain_is_beyond_noise():
+    better = np.roll(START, 10) | (np.arange(1001) < 860)
+    gain = gain_over_start([trial(0, START), trial(1, ~START), trial(2, better)], 1001)
+    assert (gain.best, gain.gained, gain.lost, gain.trials) == (2, 60, 0, 3)
+    assert gain.points == pytest.approx(60 / 1001)
+    assert gain.p < 0.001
+    assert gain.describe("the default settings") == (
+        "The gain of +5.99 points over the default settings (60 examples gained, 0 lost; "
+        "p = 0.00025) is beyond noise."
+    )
+
+
+def test_a_small_gain_is_within_noise():
+    better = START.copy()
+    better[790:797], better[900:910] = False, True
+    gain = gain_over_start([trial(0, START), trial(1, better)], 1001)
+    assert (gain.gained, gain.lost) == (10, 7)
+    assert not gain.is_significant
+    assert "+0.30 points over the default settings (10 examples gained, 7 lost; p = 0." in (
+        gain.describe("the default settings")
+    )
+    assert "is within noise" in gain.describe("the default settings")
+
+
+def test_no_gain_keeps_the_start():
+    gain = gain_over_start([trial(0, START), trial(1, START & (np.arange(1001) > 3))], 1001)
+    assert (gain.best, gain.p, gain.points) == (0, 1.0, 0.0)
+    assert gain.describe("the default settings") == (
+        "No trial is better than the default settings, so they are kept."
+    )
+    assert gain_over_start([trial(1, START)], 1001) is None  # the start diverged
+
+
+def test_the_best_of_many_equal_trials_is_not_called_better():
+    """Of 40 trials as good as the start, the best alone would look better in most samples."""
+    generator = np.random.default_rng(0)
+    found, alone = [], []
+    for _ in range(25):
+        start, trials = generator.random(300) < 0.8, generator.random((40, 300)) < 0.8
+        records = [trial(number, correct) for number, correct in enumerate((start, *trials))]
+        found.append(gain_over_start(records, 300).p)
+        best = trials[trials.mean(axis=1).argmax()]
+        alone.append(chance_of_best(start, best[None]))
+    assert np.mean(np.array(alone) < 0.05) > 0.3
+    assert np.mean(np.array(found) < 0.05) < 0.1
 
 
 @pytest.mark.parametrize(

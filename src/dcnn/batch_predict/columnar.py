@@ -118,7 +118,10 @@ def _columns(
         ends = np.concatenate([[0], np.cumsum(over.sum(axis=1))]).astype(np.int32)
         parts = (labels.take(pyarrow.array(ranking[over])), pyarrow.array(ranked[over]))
         return [pyarrow.ListArray.from_arrays(ends, part) for part in parts], 0
-    abstained = ranked[:, 0].astype(np.float64) < (form.abstain_below or 0.0)
+    abstained = np.zeros(len(ranked), np.bool_)
+    if form.abstain_below:
+        best = ranked[:, 0].astype(np.float64)
+        abstained = predictor.abstains(ranking[:, 0], best, form.abstain_below)
     columns: list[Any] = []
     for rank in range(min(form.top, len(labels))):
         chosen = pyarrow.array(ranking[:, rank], mask=abstained)

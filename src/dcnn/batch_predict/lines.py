@@ -16,11 +16,13 @@ from dcnn.predictor import Prediction, Predictor
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
-def abstention_summary(abstained: int, texts: int, below: float) -> str:
+def abstention_summary(abstained: int, texts: int, below: float, predictor: Predictor) -> str:
     """One sentence on how many texts got no label."""
+    label = predictor.abstention.get("out_of_scope")
+    outside = "" if label is None else f", or it is that of {label}, which is out of scope"
     return (
         f"{abstained:,} of {texts:,} texts have no label: their highest probability is below "
-        f"{below:g}"
+        f"{below:g}{outside}"
     )
 
 

@@ -1,7 +1,8 @@
 """The command line: one module per command, which holds the command's options and its body.
 
 A command's module is imported when the command runs, so that ``dcnn --help`` and every command
-start quickly. ``dcnn.__main__`` has the exit codes.
+start quickly. ``options.txt`` has the help texts of arguments and options, ``examples.txt`` the
+examples. ``dcnn.__main__`` has the exit codes.
 """
 
 from importlib import import_module
@@ -49,24 +50,33 @@ class _LazyGroup(TyperGroup):
         if isinstance(found, typer.Typer):
             group = typer.main.get_group(found)
             for name, command in group.commands.items():
-                _add_examples(command, f"{cmd_name} {name}")
+                _add_help(command, f"{cmd_name} {name}")
             return group
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(cmd_name)(found)
-        return _add_examples(typer.main.get_command(single), cmd_name)
+        return _add_help(typer.main.get_command(single), cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _add_examples(command: Any, path: str) -> Any:
-    """Let the help end with the examples of the command: the lines of the file that call it."""
-    lines = Path(__file__).with_name("examples.txt").read_text("utf-8").splitlines()
-    shown = [f"  {line}" for line in lines if f"dcnn {path} " in f"{line} "]
+def _add_help(command: Any, path: str) -> Any:
+    """Add what is not in the code: the text of each option, and at the end the examples."""
+    texts = dict(line.split(": ", 1) for line in _lines("options.txt") if line)
+    for parameter in command.params:
+        name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.metavar
+        # Of this command, of all commands of its group, or of all that have the option.
+        keys = [f"{path} {name}", f"{path.split()[0]} {name}", name]
+        parameter.help = next(texts[key] for key in keys if key in texts)
+    shown = [f"  {line}" for line in _lines("examples.txt") if f"dcnn {path} " in f"{line} "]
     examples = ["\b", "Examples:", *shown] if len(shown) > 1 else ["Example:" + shown[0][1:]]
     command.help = "\n".join([command.help or "", "", *examples])  # none with python -OO
     return command
+
+
+def _lines(name: str) -> list[str]:
+    return Path(__file__).with_name(name).read_text("utf-8").splitlines()
 
 
 app = typer.Typer(

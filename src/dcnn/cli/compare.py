@@ -14,45 +14,33 @@ from dcnn.data.readers import TableOptions, read_examples
 from dcnn.errors import MissingExtraError, UserError, needs_extra
 from dcnn.files import make_folder, write_atomically
 
-_MODELS = (
-    "dcnn, max-tdnn, nbow, nb, binb, svm, maxent, tfidf-lr, char-svm, fasttext, setfit, and with "
-    "--teacher model2vec, teacher, distilled"
-)
-_TEACHER = (
-    "A pretrained encoder, by folder or by name on the Hugging Face Hub: adds it under a logistic "
-    "regression, the network distilled from that, and model2vec."
-)
-_SETFIT_BASE = "The encoder that setfit fine-tunes, by folder or name."
 JSON, TABLE, PLOT = "comparison.json", "comparison.md", "comparison.svg"
 
 
 def compare(
     data: cli.TrainFile,
-    test: Annotated[Path, Option(help="Examples to score every model on.")],
-    dev: cli.DevFile = None,
-    models: Annotated[
-        str | None, Option(help=f"Comma-separated: {_MODELS}; by default all that are installed.")
-    ] = None,
-    teacher: Annotated[str | None, Option(metavar="ENCODER", help=_TEACHER)] = None,
-    unlabelled: Annotated[
-        list[Path] | None, Option(help=f"For the teacher to label. {cli.TEXT_FILES} Repeatable.")
-    ] = None,
-    setfit_base: Annotated[str | None, Option(metavar="ENCODER", help=_SETFIT_BASE)] = None,
-    seeds: Annotated[int, Option(min=1, max=100, help="Runs of every model that has a seed.")] = 1,
-    text_column: cli.TextColumn = None,
-    label_column: cli.LabelColumn = None,
-    encoding: cli.Encoding = "utf-8",
+    test: Annotated[Path, Option()],
+    dev: Path | None = None,
+    models: str | None = None,
+    teacher: Annotated[str | None, Option(metavar="ENCODER")] = None,
+    unlabelled: list[Path] | None = None,
+    setfit_base: Annotated[str | None, Option(metavar="ENCODER")] = None,
+    seeds: Annotated[int, Option(min=1, max=100)] = 1,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    encoding: str = "utf-8",
     no_header: cli.NoHeader = False,
     as_json: cli.Json = False,
-    out: Annotated[Path | None, Option(help="Folder for the table, a plot and our models.")] = None,
+    out: Path | None = None,
 ) -> None:
     """Train several kinds of models and compare them on a test set.
 
-    Each is trained with its usual settings. The table has accuracy and macro F1, training time,
-    size on disk, time per text and texts per second. Models whose accuracy does not differ
-    significantly from the best one's are marked. Our networks and the teacher hold out a part of
-    TRAIN for early stopping unless --dev is given; most others learn from all of TRAIN. Without
-    --unlabelled the teacher labels texts made of the words of TRAIN, which helps less.
+    Each is trained with its usual settings; dcnn, max-tdnn and nbow are ensembles of the same size.
+    The table has accuracy and macro F1, training time, size on disk, time per text and texts per
+    second. Models whose accuracy does not differ significantly from the best one's are marked. Our
+    networks and the teacher hold out a part of TRAIN for early stopping unless --dev is given or
+    examples are few; most others learn from all of TRAIN. Without --unlabelled the teacher labels
+    texts made of the words of TRAIN, which helps less.
     """
     console = cli.make_console(stderr=True)
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -117,7 +105,7 @@ def compare(
         for column in table.columns:
             column.no_wrap = True
         for one in ranking:
-            table.add_row(*one.cells())
+            table.add_row(*one.cells(separator="\n"))  # a line of its own: 80 columns are full
         stdout = cli.make_console()
         stdout.print(table)
         for line in remarks:

@@ -1,6 +1,6 @@
 """What the commands share: option types, the settings they read, consoles, progress bars, Ctrl-C.
 
-An option that several commands take is declared here once, with its help text.
+An option that several commands take is declared here once, unless its type says all.
 """
 
 import csv
@@ -27,79 +27,27 @@ if TYPE_CHECKING:  # rich takes longer to import than a prediction takes
     from dcnn.data import labels, readers, store
     from dcnn.training.callbacks import Callback
 
-_TABLES = ".csv, .tsv, .jsonl, .parquet, .arrow or .feather"
-_MANY = "a folder or a quoted pattern names many"
-LABELLED_FILES = f"Labelled texts: {_TABLES}; {_MANY}."
-TEXT_FILES = f"Texts: {_TABLES}, or .txt with one per line; {_MANY}."
-
 CONTINUE = "the same command with --resume continues from there"
 
 # An option is named like its parameter where no other name is given here.
-ModelFolder = Annotated[
-    Path, Argument(metavar="MODEL", help="A model folder, as `dcnn train` writes it.")
-]
-NewModelFolder = Annotated[Path, Option(help="The model folder to write.")]
-TrainFiles = Annotated[Path, Argument(metavar="TRAIN", help=LABELLED_FILES)]
-TrainFile = Annotated[
-    Path, Argument(metavar="TRAIN", help="Labelled texts: .csv, .tsv or .jsonl, also compressed.")
-]
-DevFile = Annotated[
-    Path | None, Option(help="Examples for model selection; by default a part of TRAIN.")
-]
-TestFile = Annotated[Path | None, Option(help="Examples to score the finished model on, once.")]
-TextColumn = Annotated[str | None, Option(help="Column of the texts; guessed if not given.")]
-LabelColumn = Annotated[str | None, Option(help="Column of the labels; guessed if not given.")]
-LabelsSeparator = Annotated[
-    str | None,
-    Option(
-        metavar="S",
-        help="Multi-label: a cell holds any number of labels, separated by S, such as '|'.",
-    ),
-]
-LabelColumns = Annotated[
-    str | None,
-    Option(
-        metavar="A,B,...",
-        help="Multi-label: 0/1 columns, one per label (quote a name that has a comma); or, with "
-        "--single-label, probabilities that sum to 1.",
-    ),
-]
-MultiLabel = Annotated[
-    bool | None,
-    Option(
-        "--multi-label/--single-label",
-        help="Whether texts may have any number of labels, or have one each, whose probabilities "
-        "sum to 1; by default as the labels are written.",
-        show_default=False,
-    ),
-]
-WeightColumn = Annotated[str | None, Option(help="Column of example weights, if any.")]
-Encoding = Annotated[str, Option(help="Encoding of the files.")]
-NoHeader = Annotated[
-    bool, Option("--no-header", help="CSV and TSV start with data; columns are then 1, 2, ...")
-]
-_ABSTAIN = "Give no label to a text whose highest probability is below P."
-AbstainBelow = Annotated[float | None, Option(metavar="P", min=0, max=1, help=_ABSTAIN)]
-ConfigFile = Annotated[Path | None, Option(help="Settings as TOML: [text] [model] [training].")]
-Settings = Annotated[
-    list[str] | None,
-    Option("--set", metavar="KEY=VALUE", help="A setting, e.g. model.dim=64; repeatable."),
-]
-Epochs = Annotated[int | None, Option(help="Passes over TRAIN.")]
-Seed = Annotated[int | None, Option(help="The same seed gives the same model.")]
-Threads = Annotated[int, Option(min=1, help="CPU threads; their number changes rounding.")]
-Device = Annotated[str, Option(metavar="auto|cpu|cuda", help="Where to train; auto prefers a GPU.")]
-Json = Annotated[bool, Option("--json", help="Print JSON.")]
-Resume = Annotated[bool, Option("--resume", help="Continue a run that was stopped or killed.")]
-Overwrite = Annotated[
-    bool, Option("--overwrite", help="Replace an existing model or unfinished run.")
-]
-DataFolder = Annotated[
-    Path | None,
-    Option(
-        "--data", help="Folder of the corpora; by default DCNN_DATA, then the user's data folder."
-    ),
-]
+ModelFolder = Annotated[Path, Argument(metavar="MODEL")]
+NewModelFolder = Annotated[Path, Option()]
+TrainFile = Annotated[Path, Argument(metavar="TRAIN")]
+LabelsSeparator = Annotated[str | None, Option(metavar="S")]
+LabelColumns = Annotated[str | None, Option(metavar="A,B,...")]
+MultiLabel = Annotated[bool | None, Option("--multi-label/--single-label", show_default=False)]
+NoHeader = Annotated[bool, Option("--no-header")]
+Probability = Annotated[float | None, Option(metavar="P", min=0, max=1)]
+OutOfScope = Annotated[str | None, Option(metavar="LABEL")]
+OutOfScopeFile = Annotated[Path | None, Option(metavar="FILE")]
+Settings = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE")]
+Count = Annotated[int, Option(min=1)]
+OptionalCount = Annotated[int | None, Option(min=1)]
+Device = Annotated[str, Option(metavar="auto|cpu|cuda")]
+Json = Annotated[bool, Option("--json")]
+Resume = Annotated[bool, Option("--resume")]
+Overwrite = Annotated[bool, Option("--overwrite")]
+DataFolder = Annotated[Path | None, Option("--data")]
 
 
 def split_names(option: str, names: str | None) -> tuple[str, ...]:
@@ -145,6 +93,36 @@ def read_config(
             "unigram, or leave text.n_subwords out"
         )
     return config.with_training(**{k: value for k, value in training.items() if value is not None})
+
+
+def read_out_of_scope(path: Path | None, columns: "readers.TableOptions") -> list[str]:
+    """The texts of ``--out-of-scope-file``; those of a file without columns need no name."""
+    from dcnn.data.readers import TableOptions, read_rows
+    from dcnn.files import bare_suffix
+
+    if path is None:
+        return []
+    column = None if bare_suffix(path) == ".txt" else columns.text_column
+    options = TableOptions(column, encoding=columns.encoding, header=columns.header)
+    texts = [row.text for row in read_rows(path, options, labels=False) if row.text.strip()]
+    if not texts:
+        raise UserError(f"--out-of-scope-file {path} has no text; leave it out, or name another")
+    return texts
+
+
+def describe_threshold(record: dict[str, Any]) -> str:
+    """A sentence on a threshold of abstention that was chosen."""
+    outside = ""
+    if record["out_of_scope_examples"]:
+        outside = (
+            f", with {record['out_of_scope_answered']:,} of {record['out_of_scope_examples']:,} "
+            "out-of-scope texts among the answered"
+        )
+    return (
+        f"Abstaining below {record['threshold']:.4f}: coverage {100 * record['coverage']:.1f} % on "
+        f"{record['data']}, precision {100 * record['precision']:.1f} %, which is at least "
+        f"{100 * record['precision_bound']:.1f} % with 95 % confidence{outside}"
+    )
 
 
 def printable(value: object) -> str:
@@ -214,10 +192,12 @@ def stop_on_signal(callback: "Callback", *, patient: bool = False) -> Iterator[N
             signal.signal(number, handler)
 
 
-def run_metadata(data: Path) -> dict[str, Any]:
+def run_metadata(data: Path, dev: Path | None = None, test: Path | None = None) -> dict[str, Any]:
     """What a model folder records about the command that trained it."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return {"data": data.name or data.resolve().name, "dcnn": __version__, "date": today}
+    files = {"data": data, "dev_data": dev, "test_data": test}
+    names = {key: file.name or file.resolve().name for key, file in files.items() if file}
+    return names | {"dcnn": __version__, "date": today}
 
 
 def print_sizes(

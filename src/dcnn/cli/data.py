@@ -37,9 +37,7 @@ def list_corpora(folder: cli.DataFolder = None) -> None:
 
 @data.command("fetch")
 def fetch_corpora(
-    names: Annotated[
-        list[str], Argument(metavar="NAME", help="sst, trec, twitter, glove, imdb, or all.")
-    ],
+    names: Annotated[list[str], Argument(metavar="NAME")],
     folder: cli.DataFolder = None,
 ) -> None:
     """Download corpora from their authors' sites, and verify every file.
@@ -73,10 +71,7 @@ def fetch_corpora(
 
 @data.command("verify")
 def verify_corpora(
-    names: Annotated[
-        list[str] | None,
-        Argument(metavar="NAME", help="Which corpora; by default all that are there."),
-    ] = None,
+    names: Annotated[list[str] | None, Argument(metavar="NAME")] = None,
     folder: cli.DataFolder = None,
 ) -> None:
     """Check sizes, checksums and the number of examples of the corpora, one line per file."""

@@ -6,14 +6,12 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-from typer import Option
 
 from dcnn import artifact as model_folder
 from dcnn.cli.console import make_console, make_table
-from dcnn.config import DEFAULT
+from dcnn.config import default_of
 from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.labels import number_labels
 from dcnn.errors import needs_extra
@@ -30,8 +28,8 @@ SAMPLE = (
 
 
 def demo(
-    out: Annotated[Path, Option(help="Model folder of the DCNN.")] = Path("demo-model"),
-    seed: Annotated[int, Option(help="Seed of the training; the corpus is always the same.")] = 0,
+    out: Path = Path("demo-model"),
+    seed: int = 0,
 ) -> None:
     """Train on a built-in corpus, compare with three baselines, and predict.
 
@@ -59,7 +57,7 @@ def demo(
 
     predicted, seconds, models = {}, {}, {}
     for name, kind in NETWORKS.items():
-        config = DEFAULT.with_settings([f"model.kind={kind}"]).with_training(seed=seed)
+        config = default_of(kind).with_training(seed=seed)
         started = time.perf_counter()
         with TrainingBar(console, f"{name:<9}", quiet=True) as bar:
             models[name], summary = fit(train, dev, config, RunOptions("cpu", callback=bar))
@@ -78,7 +76,11 @@ def demo(
     truth = np.array(labels["test"])
     correct = {name: np.array(answers) == truth for name, answers in predicted.items()}
     constructs = np.array([opinion.construct for opinion in corpus["test"]])
-    table = make_table("test accuracy, %", *correct)
+    sizes_of = {name: model.metadata.get("n_ensemble", 1) for name, model in models.items()}
+    titles = [
+        f"{name}\n{n} in one" if (n := sizes_of.get(name, 1)) > 1 else name for name in correct
+    ]
+    table = make_table("test accuracy, %", *titles)
     for construct in sorted(set(constructs.tolist())):
         chosen = constructs == construct
         accuracies = (f"{100 * of_model[chosen].mean():.1f}" for of_model in correct.values())
@@ -88,6 +90,7 @@ def demo(
     table.add_row(f"all ({len(truth)})", *overall)
     table.add_row("training time, s", *(f"{time:.1f}" for time in seconds.values()))
     console.print(table)
+    console.print('"N in one": an ensemble of N networks, saved as one network.\n')
 
     table = make_table("text", "label", "probability", left=3)
     for prediction in Predictor(models["DCNN"]).predict(SAMPLE):

@@ -23,28 +23,19 @@ FEW = 10  # detectors shown in the terminal by default
 
 def detectors(
     model: cli.ModelFolder,
-    corpus: Annotated[Path, Option(help=cli.TEXT_FILES)],
-    text_column: cli.TextColumn = None,
-    encoding: cli.Encoding = "utf-8",
+    corpus: Annotated[Path, Option()],
+    text_column: str | None = None,
+    encoding: str = "utf-8",
     no_header: cli.NoHeader = False,
-    layer: Annotated[int | None, Option(min=1, help="Detectors of this layer only.")] = None,
-    top: Annotated[int, Option(min=1, max=200, help="N-grams per detector.")] = 5,
-    find: Annotated[
-        str | None, Option(metavar="WORD", help="Detectors that react to a word.")
-    ] = None,
-    of_class: Annotated[
-        str | None, Option("--class", metavar="C", help="Detectors in favour of a label.")
-    ] = None,
-    like: Annotated[
-        str | None, Option(metavar="TEXT", help="Detectors that fire on a text.")
-    ] = None,
-    detector: Annotated[str | None, Option(metavar="L:MAP:ROW", help="This detector.")] = None,
-    limit: Annotated[
-        int | None,
-        Option(min=1, help="Number of detectors; by default 10 printed, all in files."),
-    ] = None,
+    layer: cli.OptionalCount = None,
+    top: Annotated[int, Option(min=1, max=200)] = 5,
+    find: Annotated[str | None, Option(metavar="WORD")] = None,
+    of_class: Annotated[str | None, Option("--class", metavar="C")] = None,
+    like: Annotated[str | None, Option(metavar="TEXT")] = None,
+    detector: Annotated[str | None, Option(metavar="L:MAP:ROW")] = None,
+    limit: cli.OptionalCount = None,
     as_json: cli.Json = False,
-    out: Annotated[Path | None, Option(help="Write them to a file: .json, .html or .md.")] = None,
+    out: Path | None = None,
 ) -> None:
     """Show which n-grams of a corpus each feature detector reacts to.
 

@@ -18,51 +18,36 @@ if TYPE_CHECKING:
 
     from dcnn.artifact import Artifact
     from dcnn.data import readers
-    from dcnn.training.teachers import Report
-
-_TEACHER = (
-    "A pretrained encoder, by folder or by name on the Hugging Face Hub, or a dcnn model folder; "
-    "repeatable: the mean of several."
-)
-_COMMAND = (
-    'A command that reads {"text": ...} per line and writes {"label": probability, ...} per line.'
-)
-_MODE = "How an encoder learns TRAIN: fine-tuned (auto on a GPU), or frozen under a linear head."
-_AUGMENT = (
-    "New texts per text, made of the words of TRAIN and --unlabelled; by default 20 without "
-    "--unlabelled, else as many as make 10,000 texts, and none with --teacher-command."
-)
-_SAVE = "Save the trained encoder there; --teacher DIR then uses it as it is."
-_WEIGHT = "Weight of the teacher in the targets of labelled texts; the rest is the label."
+    from dcnn.training.teachers import Report, Teacher
 
 
 def distill(
-    data: cli.TrainFiles,
+    data: cli.TrainFile,
     out: cli.NewModelFolder,
-    teacher: Annotated[list[str] | None, Option(help=_TEACHER)] = None,
-    teacher_command: Annotated[str | None, Option(metavar="CMD", help=_COMMAND)] = None,
-    teacher_mode: Annotated[Literal["auto", "finetune", "frozen"], Option(help=_MODE)] = "auto",
-    unlabelled: Annotated[list[Path] | None, Option(help=f"{cli.TEXT_FILES} Repeatable.")] = None,
-    augment: Annotated[int | None, Option(metavar="N", min=0, help=_AUGMENT)] = None,
-    teacher_weight: Annotated[float, Option(min=0, max=1, help=_WEIGHT)] = 0.7,
-    save_teacher: Annotated[Path | None, Option(metavar="DIR", help=_SAVE)] = None,
-    dev: cli.DevFile = None,
-    test: cli.TestFile = None,
-    text_column: cli.TextColumn = None,
-    label_column: cli.LabelColumn = None,
+    teacher: list[str] | None = None,
+    teacher_command: Annotated[str | None, Option(metavar="CMD")] = None,
+    teacher_mode: Literal["auto", "finetune", "frozen"] = "auto",
+    unlabelled: list[Path] | None = None,
+    augment: Annotated[int | None, Option(metavar="N", min=0)] = None,
+    teacher_weight: Annotated[float, Option(min=0, max=1)] = 0.7,
+    save_teacher: Annotated[Path | None, Option(metavar="DIR")] = None,
+    dev: Path | None = None,
+    test: Path | None = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
     labels_separator: cli.LabelsSeparator = None,
     label_columns: cli.LabelColumns = None,
     multi_label: cli.MultiLabel = None,
-    encoding: cli.Encoding = "utf-8",
+    encoding: str = "utf-8",
     no_header: cli.NoHeader = False,
-    config: cli.ConfigFile = None,
+    config: Path | None = None,
     settings: cli.Settings = None,
-    epochs: cli.Epochs = None,
-    seed: cli.Seed = None,
+    epochs: int | None = None,
+    seed: int | None = None,
     device: cli.Device = "auto",
     resume: cli.Resume = False,
     overwrite: cli.Overwrite = False,
-    threads: cli.Threads = 1,
+    threads: cli.Count = 1,
 ) -> None:
     """Train a small classifier on what a large one says of your texts.
 
@@ -88,6 +73,8 @@ def distill(
             f"--save-teacher {save_teacher}: a command is not trained, so there is nothing to "
             "save; leave it out"
         )
+    if teacher_mode != "auto" and teacher_command is not None:
+        raise UserError(f"--teacher-mode {teacher_mode}: a command is used as it is; leave it out")
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
     columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
     run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
@@ -97,7 +84,7 @@ def distill(
         from dcnn.training import distillation
         from dcnn.training.encoders import choose_teacher
         from dcnn.training.fit import RunOptions, choose_device, fit
-        from dcnn.training.teachers import CommandTeacher, Teacher
+        from dcnn.training.teachers import CommandTeacher
 
     if dev_set is None:
         train_set, dev_set = distillation.hold_out_dev(
@@ -137,6 +124,7 @@ def distill(
                 folder=save_teacher,
                 report=report,
             )
+            _check_mode(teacher_mode, chosen)
         console.print(f"Teacher: {chosen.name}")
         labels = distillation.pseudo_label(
             chosen,
@@ -163,7 +151,7 @@ def distill(
     print_summary(console, artifact, summary)
     record = distillation.compare(artifact, labels, test_set)
     artifact = record.added_to(artifact)
-    metadata = artifact.metadata | cli.run_metadata(data)
+    metadata = artifact.metadata | cli.run_metadata(data, dev, test)
     if record.test is not None:
         score = "test_micro_f1" if artifact.multi_label else "test_accuracy"
         metadata[score] = record.test.student
@@ -172,6 +160,16 @@ def distill(
     checkpoint.unlink(missing_ok=True)
     _print_comparison(console, artifact)
     console.print(f"The model is in {out}; try: dcnn predict {out} 'a text'")
+
+
+def _check_mode(mode: str, teacher: "Teacher") -> None:
+    """Check that a mode that was asked for applies: what is trained already is used as it is."""
+    every = getattr(teacher, "teachers", [teacher])
+    if mode != "auto" and mode not in [getattr(one, "mode", None) for one in every]:
+        raise UserError(
+            f"--teacher-mode {mode}: the teacher {teacher.name} is a trained one and used as it "
+            "is; leave it out, or name a pretrained encoder"
+        )
 
 
 @contextmanager

@@ -12,62 +12,86 @@ from numpy.typing import NDArray
 from rich.console import Console
 from typer import Argument, Option
 
+from dcnn import artifact as model_folder
 from dcnn import metrics
 from dcnn.cli import console as cli
+from dcnn.data.columns import did_you_mean, shown, shown_names
 from dcnn.data.labels import LabelledTexts, check_form
 from dcnn.data.readers import TableOptions, read_labelled
-from dcnn.errors import UserError
+from dcnn.errors import DataError, UserError
 from dcnn.files import check_place, write_atomically
-from dcnn.metrics import Evaluation, LabelEvaluation
-from dcnn.plots import reliability_svg
+from dcnn.metrics import OUT_OF_SCOPE, Abstention, Evaluation, LabelEvaluation, RiskCoverage
+from dcnn.plots import reliability_svg, risk_coverage_svg
 from dcnn.predictor import Predictor
 
 # A confusion matrix of more classes does not fit a screen: the most confused pairs are shown.
 MATRIX_CLASSES = 12
 WORST_PAIRS = 10
 SCORES = ("accuracy", "micro_f1", "macro_f1", "subset_accuracy", "calibration_error")
-_RELIABILITY = "Draw the reliability diagram: accuracy by confidence."
+COVERAGES = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)  # of the table of risk and coverage
 
 
 def evaluate(
     model: cli.ModelFolder,
-    data: Annotated[Path, Argument(metavar="FILE", help=cli.LABELLED_FILES)],
+    data: Annotated[Path, Argument(metavar="FILE")],
     as_json: cli.Json = False,
-    text_column: cli.TextColumn = None,
-    label_column: cli.LabelColumn = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
     labels_separator: cli.LabelsSeparator = None,
     label_columns: cli.LabelColumns = None,
     multi_label: cli.MultiLabel = None,
-    encoding: cli.Encoding = "utf-8",
+    encoding: str = "utf-8",
     no_header: cli.NoHeader = False,
-    abstain_below: cli.AbstainBelow = None,
-    diagram: Annotated[
-        Path | None, Option("--reliability", metavar="FILE.svg", help=_RELIABILITY)
-    ] = None,
+    abstain_below: cli.Probability = None,
+    diagram: Annotated[Path | None, Option("--reliability", metavar="FILE.svg")] = None,
+    curve_picture: Annotated[Path | None, Option("--risk-coverage", metavar="FILE.svg")] = None,
+    target_precision: cli.Probability = None,
+    out_of_scope: cli.OutOfScope = None,
+    out_of_scope_file: cli.OutOfScopeFile = None,
+    store_threshold: Annotated[bool, Option("--store-threshold")] = False,
 ) -> None:
     """Score a model on labelled texts: accuracy, F1, confusion matrix and calibration error.
 
-    With --abstain-below also the coverage (share of texts that get a label) and the accuracy of
-    those. For a multi-label model: micro and macro F1, subset accuracy, and scores per label.
+    Also the risk (share of errors among the texts that get a label) at each coverage (share of
+    texts that get one), for a model that abstains on uncertain texts. --abstain-below scores one
+    threshold, and --target-precision chooses one: on other texts than those of the final scores.
+    For a multi-label model: micro and macro F1, subset accuracy, and scores per label.
     """
-    if diagram is not None:
-        if diagram.suffix.lower() != ".svg":
-            raise UserError(
-                f"--reliability {diagram}: the diagram is an SVG; name a file that ends in .svg"
-            )
-        check_place("--reliability", diagram)
+    for option, picture in (("--reliability", diagram), ("--risk-coverage", curve_picture)):
+        if picture is not None:
+            if picture.suffix.lower() != ".svg":
+                raise UserError(
+                    f"{option} {picture}: the diagram is an SVG; name a file that ends in .svg"
+                )
+            check_place(option, picture)
+    if store_threshold and target_precision is None:
+        raise UserError("--store-threshold stores what --target-precision chooses; give both")
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
     columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
     predictor = Predictor.load(model)
     thresholds, multi_label = predictor.artifact.thresholds, predictor.multi_label
-    if multi_label and abstain_below is not None:
-        raise UserError(
-            f"--abstain-below {abstain_below:g} is for single-label models; {model} is "
-            "multi-label, with a threshold per label"
-        )
+    for option, value in (
+        ("--abstain-below", abstain_below),
+        ("--target-precision", target_precision),
+        ("--out-of-scope", out_of_scope),
+        ("--out-of-scope-file", out_of_scope_file),
+        ("--risk-coverage", curve_picture),
+    ):
+        if multi_label and value is not None:
+            shown_value = f"{value:g}" if isinstance(value, float) else value
+            raise UserError(
+                f"{option} {shown_value} is for single-label models; {model} is "
+                "multi-label, with a threshold per label"
+            )
     examples = read_labelled(data, columns).with_hard_labels()
     labels = [str(label) for label in predictor.classes]
     check_form(examples, multi_label=multi_label, of=f"the training set of {model}")
+    if out_of_scope is None and (stored := predictor.abstention.get("out_of_scope")) is not None:
+        out_of_scope = str(stored)  # as `predict` treats it
+    outside = cli.read_out_of_scope(out_of_scope_file, columns)
+    if out_of_scope is not None and out_of_scope not in labels:
+        examples, others = _split_off(examples, out_of_scope)
+        outside = [*others, *outside]
     examples = examples.with_classes(labels)
     probabilities = predictor.probabilities(examples.texts)
     if diagram is not None:
@@ -76,30 +100,97 @@ def evaluate(
         found = metrics.confidences(probabilities, truth, multi_label=multi_label)
         measure = "share of labels that apply" if multi_label else "accuracy"
         svg = reliability_svg(metrics.reliability(*found), f"{model.name} on {data.name}", measure)
-        with write_atomically(diagram) as stream:
-            stream.write(svg.encode("utf-8", "replace"))
-        print(f"The reliability diagram is in {diagram}.", file=sys.stderr)
+        _write_picture(diagram, svg, "reliability diagram")
     scores = evaluate_model(predictor, examples, probabilities)
-    answered = None
-    if abstain_below is not None:
-        answered = metrics.abstain(examples.targets, probabilities, abstain_below)
+    answered = curve = record = None
+    if not multi_label:
+        number = labels.index(out_of_scope) if out_of_scope in labels else OUT_OF_SCOPE
+        truth = np.concatenate([examples.targets, np.full(len(outside), OUT_OF_SCOPE)])
+        every = np.concatenate([probabilities, predictor.probabilities(outside)])
+        curve = metrics.risk_coverage(truth, every, number)
+        no_answer = None if number == OUT_OF_SCOPE else predictor.classes[number]
+        record = metrics.abstention_record(curve, data.name, no_answer, target_precision)
+        if abstain_below is not None:
+            answered = metrics.abstain(truth, every, abstain_below, number)
+        if curve_picture is not None:
+            title = f"{model.name} on {data.name}"
+            svg = risk_coverage_svg(curve, title, record.get("threshold"))
+            _write_picture(curve_picture, svg, "risk-coverage curve")
     if as_json:
         values = scores.to_dict() | {"labels": labels, "examples": len(examples.texts)}
         if thresholds is not None:
             values["thresholds"] = dict(zip(labels, thresholds, strict=True))
         if answered is not None:
             values["answered"] = asdict(answered)
+        if curve is not None and record is not None:
+            risk = {"coverage": curve.coverage.tolist(), "risk": (1 - curve.precision).tolist()}
+            values["risk_coverage"] = curve.to_dict() | risk
+            values["abstention"] = {key: v for key, v in record.items() if key != "curve"}
         print(json.dumps(values))
+    else:
+        console = cli.make_console()
+        print_evaluation(console, scores, thresholds)
+        if curve is not None:
+            _print_risk_coverage(console, curve)
+        if answered is not None:
+            print_abstention(console, answered)
+        if record is not None and "threshold" in record:
+            console.print(cli.describe_threshold(record))
+    if target_precision is None or curve is None or record is None:
         return
-    console = cli.make_console()
-    print_evaluation(console, scores, thresholds)
-    if answered is not None:
-        accuracy = answered.accuracy
-        reached = "" if accuracy is None else f", accuracy when answered {100 * accuracy:.2f} %"
-        console.print(
-            f"abstaining below {answered.abstain_below:g}: "
-            f"coverage {100 * answered.coverage:.2f} %{reached}"
+    if "threshold" not in record:
+        raise curve.unreachable(target_precision, data.name)
+    if store_threshold:
+        model_folder.store_abstention(model, record)
+        print(f"The threshold is stored in {model}.", file=sys.stderr)
+
+
+def _split_off(examples: LabelledTexts, label: str) -> tuple[LabelledTexts, list[str]]:
+    """The examples without those of a label that the model does not know, and their texts."""
+    names = [str(name) for name in examples.classes]
+    if label not in names:
+        raise DataError(
+            f"{examples.source}: no text has the label of --out-of-scope {shown(label)}; the "
+            f"labels are {shown_names(names)}; name one of them, or leave it out"
+            f"{did_you_mean(label, names)}"
         )
+    is_outside = examples.targets == names.index(label)
+    if is_outside.all():
+        raise DataError(
+            f"{examples.source}: all texts are out of scope; give a file that has other labels "
+            "too, and these texts with --out-of-scope-file"
+        )
+    outside = examples.select(np.flatnonzero(is_outside))
+    return examples.select(np.flatnonzero(~is_outside)), list(outside.texts)
+
+
+def _write_picture(path: Path, svg: str, what: str) -> None:
+    with write_atomically(path) as stream:
+        stream.write(svg.encode("utf-8", "replace"))
+    print(f"The {what} is in {path}.", file=sys.stderr)
+
+
+def print_abstention(console: Console, answered: Abstention) -> None:
+    """Print what a threshold does."""
+    accuracy = answered.accuracy
+    reached = "" if accuracy is None else f", accuracy when answered {100 * accuracy:.2f} %"
+    console.print(
+        f"abstaining below {answered.abstain_below:g}: "
+        f"coverage {100 * answered.coverage:.2f} %{reached}"
+    )
+
+
+def _print_risk_coverage(console: Console, curve: RiskCoverage) -> None:
+    """A few points of the curve, from few answers to all."""
+    last = ("out of scope",) if curve.outside_examples else ()
+    table = cli.make_table("coverage", "risk", "answered", "errors", "abstain below", *last, left=0)
+    for place in curve.at_coverages(COVERAGES):
+        point = curve.describe(place)
+        wrong = point["answered"] - int(curve.correct[place])
+        cells = [f"{100 * point['coverage']:.1f} %", f"{100 * (1 - point['precision']):.2f} %"]
+        cells += [f"{point['answered']:,}", f"{wrong:,}", f"{point['threshold']:.4f}"]
+        table.add_row(*cells, *([f"{point['out_of_scope_answered']:,}"] if last else []))
+    console.print(table)
 
 
 def evaluate_model(

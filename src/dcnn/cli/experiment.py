@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 NETWORKS = ("dcnn", "max-tdnn", "nbow")
 NGRAMS = ("nb", "binb", "svm", "maxent")
 
-Results = Annotated[Path, Option(help="Folder of the results, one file per run.")]
-
 experiment = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=COMMANDS["experiment"])
 
 _TITLES = {
@@ -44,26 +42,16 @@ _TITLES = {
 
 def run_experiment(
     context: typer.Context,
-    models: Annotated[
-        str, Option(help="Comma-separated: dcnn, max-tdnn, nbow, nb, binb, svm, maxent.")
-    ] = "dcnn",
-    seeds: Annotated[
-        int, Option(min=1, max=1000, help="How many, from 0; n-gram models have none.")
-    ] = 5,
-    recipe: Annotated[
-        str, Option(help="Settings: paper, tuned, best, distilled, or a .toml file.")
-    ] = "tuned",
+    models: str = "dcnn",
+    seeds: Annotated[int, Option(min=1, max=1000)] = 5,
+    recipe: str = "tuned",
     device: cli.Device = "auto",
-    jobs: Annotated[int, Option(min=0, help="CPU: parallel runs; 0 is one per core.")] = 0,
+    jobs: Annotated[int, Option(min=0)] = 0,
     data: cli.DataFolder = None,
-    results: Results = Path("results"),
-    save: Annotated[Path | None, Option(help="Folder for the trained models.")] = None,
-    teacher: Annotated[
-        str, Option(help="Folder of the pretrained encoder that the recipe names.")
-    ] = "",
-    sample: Annotated[
-        bool, Option("--sample", help="The corpus is a sample: do not check its files.")
-    ] = False,
+    results: Path = Path("results"),
+    save: Path | None = None,
+    teacher: str = "",
+    sample: Annotated[bool, Option("--sample")] = False,
 ) -> None:
     """Run what is missing of the experiment that the command is named after."""
     experiment = str(context.info_name)
@@ -128,13 +116,7 @@ for _name, _title in _TITLES.items():
 
 
 @experiment.command()
-def tables(
-    results: Results = Path("results"),
-    write: Annotated[
-        list[Path] | None,
-        Option(help="Replace the marked block of this Markdown file; repeatable."),
-    ] = None,
-) -> None:
+def tables(results: Path = Path("results"), write: list[Path] | None = None) -> None:
     """Render Tables 1 to 3 beside the paper's figures, from the results alone.
 
     With --write, the block `experiments` of a Markdown file gets the four tables, and the block

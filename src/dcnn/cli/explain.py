@@ -22,14 +22,9 @@ FOR, AGAINST = (31, 111, 180), (209, 73, 91)
 
 def explain(
     model: ModelFolder,
-    text: Annotated[str, Argument(metavar="TEXT", help="The text to explain.")],
-    of_class: Annotated[
-        str | None,
-        Option("--class", metavar="C", help="The label to explain; by default as predicted."),
-    ] = None,
-    out: Annotated[
-        Path | None, Option(help="Write the feature graph: .svg, .png, .html, .json or .graphml.")
-    ] = None,
+    text: Annotated[str, Argument(metavar="TEXT")],
+    of_class: Annotated[str | None, Option("--class", metavar="C")] = None,
+    out: Path | None = None,
     as_json: Json = False,
 ) -> None:
     """Show why a text gets its label: words, n-grams, deletions, the feature graph.
@@ -83,7 +78,8 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
         f"biases {explanation.biases:+.2f}"
     )
     if unknown := dict.fromkeys(explanation.words[i] for i in explanation.unknown):
-        console.print(f"Not in the vocabulary: {printable(', '.join(unknown))}")
+        how = ", known by their spelling alone" if explanation.trace.char_ngrams else ""
+        console.print(f"Not in the vocabulary{how}: {printable(', '.join(unknown))}")
     console.print(f"\nStrongest n-grams for {label}:")
     for ngram in explanation.ngrams[:NGRAMS]:
         console.print(f"  {ngram.attribution:+.2f}  {printable(ngram)}")

@@ -5,22 +5,16 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from dcnn.cli.console import ModelFolder
+from dcnn.cli.console import ModelFolder, Overwrite
 from dcnn.export import export as export_model
-
-_DTYPE = "How weights are stored; int8 takes a quarter of the space."
 
 
 def export(
     model: ModelFolder,
-    out: Annotated[Path, Option(help="FILE.onnx, or the name of a new model folder.")],
-    form: Annotated[
-        str | None, Option("--format", metavar="onnx|folder", help="By default as --out is named.")
-    ] = None,
-    dtype: Annotated[str, Option(metavar="float32|float16|int8", help=_DTYPE)] = "float32",
-    overwrite: Annotated[
-        bool, Option("--overwrite", help="Replace an existing file or model folder.")
-    ] = False,
+    out: Annotated[Path, Option()],
+    form: Annotated[str | None, Option("--format", metavar="onnx|folder")] = None,
+    dtype: Annotated[str, Option(metavar="float32|float16|int8")] = "float32",
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a model as an ONNX file, or as a smaller model folder.
 

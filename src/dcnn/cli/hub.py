@@ -5,22 +5,17 @@ from typing import Annotated
 from typer import Argument, Option
 
 from dcnn import hub
-from dcnn.cli.console import ModelFolder, NewModelFolder
+from dcnn.cli.console import ModelFolder, NewModelFolder, Overwrite
 
-_REMOTE = "OWNER/NAME on the Hugging Face Hub, or a folder that begins with ./ or /."
-Remote = Annotated[str, Argument(metavar="OWNER/NAME", help=_REMOTE)]
+Remote = Annotated[str, Argument(metavar="OWNER/NAME")]
 
 
 def push(
     model: ModelFolder,
     to: Remote,
-    private: Annotated[
-        bool, Option("--private", help="Create a private repository; refused if it is public.")
-    ] = False,
-    revision: Annotated[
-        str | None, Option(help="A branch, created if missing; by default the main one.")
-    ] = None,
-    message: Annotated[str | None, Option(help="Commit message on the Hub.")] = None,
+    private: Annotated[bool, Option("--private")] = False,
+    revision: str | None = None,
+    message: str | None = None,
 ) -> None:
     """Upload a model folder to the Hugging Face Hub, or copy it to a shared folder.
 
@@ -35,12 +30,8 @@ def push(
 def pull(
     source: Remote,
     out: NewModelFolder,
-    revision: Annotated[
-        str | None, Option(help="A branch, tag or commit; by default the newest.")
-    ] = None,
-    overwrite: Annotated[
-        bool, Option("--overwrite", help="Replace an existing model folder.")
-    ] = False,
+    revision: str | None = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Download a model from the Hugging Face Hub, or copy it from a shared folder.
 

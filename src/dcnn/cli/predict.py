@@ -29,42 +29,34 @@ from dcnn.predictor import Predictor
 
 ENGINES = ("local", "ray")
 _FORMATS = ".tsv, .csv, .jsonl, .parquet, .arrow, .feather, or .txt, which is tab-separated"
-_SKIP = "Report a file of --input that cannot be read, continue, and exit with 1."
-_ENGINE = "Score --input file by file into the folder --output, here or on Ray workers."
 
 
 def predict(
     model: cli.ModelFolder,
-    texts: Annotated[list[str] | None, Argument(metavar="TEXT", help="Texts to classify.")] = None,
-    source: Annotated[Path | None, Option("--input", help=cli.TEXT_FILES)] = None,
-    output: Annotated[
-        Path | None, Option(help=f"Write to this file, as its suffix says: {_FORMATS}.")
-    ] = None,
-    skip_bad_shards: Annotated[bool, Option("--skip-bad-shards", help=_SKIP)] = False,
+    texts: Annotated[list[str] | None, Argument(metavar="TEXT")] = None,
+    source: Annotated[Path | None, Option("--input")] = None,
+    output: Path | None = None,
+    skip_bad_shards: Annotated[bool, Option("--skip-bad-shards")] = False,
     as_json: cli.Json = False,
-    top: Annotated[int, Option(min=1, help="Labels per text.")] = 1,
-    abstain_below: cli.AbstainBelow = None,
-    labels_separator: Annotated[
-        str, Option(metavar="S", help="Separates the labels of a multi-label model.")
-    ] = OutputFormat.separator,
-    text_column: cli.TextColumn = None,
-    encoding: cli.Encoding = "utf-8",
+    top: cli.Count = 1,
+    abstain_below: cli.Probability = None,
+    abstain: Annotated[bool, Option("--abstain")] = False,
+    target_precision: cli.Probability = None,
+    labels_separator: Annotated[str, Option(metavar="S")] = OutputFormat.separator,
+    text_column: str | None = None,
+    encoding: str = "utf-8",
     no_header: cli.NoHeader = False,
-    engine: Annotated[str | None, Option(metavar="local|ray", help=_ENGINE)] = None,
-    workers: Annotated[
-        int | None, Option(min=1, help="Ray workers; by default one per CPU.")
-    ] = None,
-    ray_address: Annotated[
-        str | None, Option(help="A running cluster; by default RAY_ADDRESS, then this machine.")
-    ] = None,
+    engine: Annotated[str | None, Option(metavar="local|ray")] = None,
+    workers: cli.OptionalCount = None,
+    ray_address: str | None = None,
 ) -> None:
     """Classify texts given as arguments, in files, or as lines on standard input.
 
     Prints one line per text: label, probability and the text, separated by tabs; with --json one
-    object per line, with the probability of every label. A text without a label (--abstain-below)
-    has an empty field there, or null. A multi-label model prints all labels that reach their
-    thresholds, separated by --labels-separator, and their probabilities. A .csv file has names of
-    columns in its first line.
+    object per line, with the probability of every label. A text without a label (--abstain,
+    --abstain-below) has an empty field there, or null. A multi-label model prints all labels that
+    reach their thresholds, separated by --labels-separator, and their probabilities. A .csv file
+    has names of columns in its first line.
 
     With --engine, --output is a folder that gets one Parquet file per file of --input. Files that
     are scored already are kept, so a stopped command continues when it is repeated.
@@ -72,6 +64,12 @@ def predict(
     for option, value in (("--workers", workers), ("--ray-address", ray_address)):
         if value is not None and engine != "ray":
             raise UserError(f"{option} is for Ray; add --engine ray, or leave it out")
+    if abstain_below is not None and (abstain or target_precision is not None):
+        option = "--abstain" if target_precision is None else "--target-precision"
+        raise UserError(
+            f"{option} and --abstain-below both give the threshold; leave out one of them"
+        )
+    stored = abstain or target_precision is not None
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
     form = OutputFormat(as_json, top, abstain_below, labels_separator)
     if engine is not None:
@@ -86,7 +84,10 @@ def predict(
         if engine == "ray":
             with needs_extra("--engine ray", "ray"):
                 import ray.data  # noqa: F401
-        form.check(Predictor.load(model), columnar=True)  # before any worker starts
+        predictor = Predictor.load(model)
+        if stored:
+            form = replace(form, abstain_below=predictor.abstention_threshold(target_precision))
+        form.check(predictor, columnar=True)  # before any worker starts
         shards = scoring.plan_shards(source, output)
         column = find_text_column([shard.source for shard in shards], columns)
         columns = replace(columns, text_column=column)
@@ -100,7 +101,7 @@ def predict(
                 scorer = scoring.load_scorer(model, config)
                 outcomes = (scoring.score_shard(scorer, config, shard) for shard in shards)
             with closing(outcomes):
-                _report(outcomes, len(shards), source, output, below)
+                _report(outcomes, len(shards), source, output, below, predictor)
         finally:
             scoring.clear_half_written(shards)  # all workers have ended
         return
@@ -122,6 +123,8 @@ def predict(
         if columnar:
             require_columnar(output)
     predictor = Predictor.load(model)
+    if stored:
+        form = replace(form, abstain_below=predictor.abstention_threshold(target_precision))
     form.check(predictor, columnar=columnar)
     bad: list[DataError] = []
     n_texts = n_abstained = 0
@@ -133,8 +136,8 @@ def predict(
         while chunk := list(islice(remaining, CHUNK)):
             n_abstained += write(chunk)
             n_texts += len(chunk)
-    if abstain_below is not None:
-        summary = abstention_summary(n_abstained, n_texts, abstain_below)
+    if form.abstain_below is not None:
+        summary = abstention_summary(n_abstained, n_texts, form.abstain_below, predictor)
         print(f"dcnn: {summary}", file=sys.stderr)
     if bad:
         raise DcnnError(
@@ -222,7 +225,12 @@ def _count_files(bad: Sequence[object]) -> str:
 
 
 def _report(
-    outcomes: Iterator[Outcome], n_shards: int, source: Path, output: Path, abstain_below: float
+    outcomes: Iterator[Outcome],
+    n_shards: int,
+    source: Path,
+    output: Path,
+    abstain_below: float,
+    predictor: Predictor,
 ) -> None:
     """Show how far the shards are, and report at the end; raises if files were left out."""
     console = cli.make_console(stderr=True)
@@ -257,7 +265,7 @@ def _report(
         f"in {seconds:.1f} s ({speed:,.0f} sentences/s){kept}"
     )
     if abstain_below:
-        summary = abstention_summary(counts["abstained"], counts["rows"], abstain_below)
+        summary = abstention_summary(counts["abstained"], counts["rows"], abstain_below, predictor)
         console.print(f"dcnn: {summary}")
     if faults:
         raise DcnnError(

@@ -14,40 +14,25 @@ from dcnn.errors import needs_extra
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 
-_API_KEY = "Require this key; the variable keeps it out of the process list."
-
 
 def serve(
-    models: Annotated[
-        list[str], Argument(metavar="MODEL", help="Model folders; NAME=FOLDER names one.")
-    ],
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, Option(min=0, max=65535, help="Port to listen on; 0 is any free one.")
-    ] = 8000,
-    workers: Annotated[int, Option(min=1, max=64, help="Number of processes.")] = 1,
-    corpus: Annotated[
-        Path | None, Option(help="Texts that show what the feature detectors react to.")
-    ] = None,
-    text_column: cli.TextColumn = None,
-    encoding: cli.Encoding = "utf-8",
+    models: Annotated[list[str], Argument(metavar="MODEL")],
+    host: str = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535)] = 8000,
+    workers: Annotated[int, Option(min=1, max=64)] = 1,
+    corpus: Path | None = None,
+    text_column: str | None = None,
+    encoding: str = "utf-8",
     no_header: cli.NoHeader = False,
-    api_key: Annotated[str, Option(envvar="DCNN_API_KEY", show_default=False, help=_API_KEY)] = "",
-    allow_host: Annotated[
-        list[str] | None,
-        Option(metavar="NAME", help="A host name of the server behind a proxy; repeatable."),
-    ] = None,
-    max_body: Annotated[int, Option(min=1, help="Bytes per request.")] = Limits.body_bytes,
-    max_file: Annotated[int, Option(min=1, help="Bytes per uploaded file.")] = Limits.file_bytes,
-    max_rows: Annotated[int, Option(min=1, help="Texts per uploaded file.")] = Limits.file_rows,
-    max_texts: Annotated[int, Option(min=1, help="Texts per request.")] = Limits.texts,
-    max_length: Annotated[int, Option(min=1, help="Characters per text.")] = Limits.characters,
-    max_in_flight: Annotated[
-        int, Option(min=1, help="Requests per worker at once; then 503.")
-    ] = Limits.in_flight,
-    log_requests: Annotated[
-        bool, Option("--log-requests", help="Log a line per request, without its texts.")
-    ] = False,
+    api_key: Annotated[str, Option(envvar="DCNN_API_KEY", show_default=False)] = "",
+    allow_host: Annotated[list[str] | None, Option(metavar="NAME")] = None,
+    max_body: cli.Count = Limits.body_bytes,
+    max_file: cli.Count = Limits.file_bytes,
+    max_rows: cli.Count = Limits.file_rows,
+    max_texts: cli.Count = Limits.texts,
+    max_length: cli.Count = Limits.characters,
+    max_in_flight: cli.Count = Limits.in_flight,
+    log_requests: Annotated[bool, Option("--log-requests")] = False,
 ) -> None:
     """Serve models over HTTP, with a page that shows what the network does with a sentence.
 

@@ -38,52 +38,52 @@ if TYPE_CHECKING:
 LARGEST_IN_MEMORY = 512 << 20
 # About how many times larger the text of a file is than the file.
 _COMPRESSED, _COLUMNAR = 3, 2
-_STREAM = (
-    "Encode TRAIN on disk and train from there, in bounded memory; by default for large files."
-)
 # Seconds: once a process has ended, torchrun ends the others well within this time.
 WAIT_FOR_FIRST = 3.0
 
 
 def train(
-    data: cli.TrainFiles,
+    data: cli.TrainFile,
     out: cli.NewModelFolder,
-    dev: cli.DevFile = None,
-    test: cli.TestFile = None,
-    text_column: cli.TextColumn = None,
-    label_column: cli.LabelColumn = None,
+    dev: Path | None = None,
+    test: Path | None = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
     labels_separator: cli.LabelsSeparator = None,
     label_columns: cli.LabelColumns = None,
     multi_label: cli.MultiLabel = None,
-    weight_column: cli.WeightColumn = None,
-    encoding: cli.Encoding = "utf-8",
+    weight_column: str | None = None,
+    encoding: str = "utf-8",
     no_header: cli.NoHeader = False,
-    config: cli.ConfigFile = None,
+    config: Path | None = None,
     settings: cli.Settings = None,
-    epochs: cli.Epochs = None,
-    seed: cli.Seed = None,
+    epochs: int | None = None,
+    seed: int | None = None,
     device: cli.Device = "auto",
     resume: cli.Resume = False,
     overwrite: cli.Overwrite = False,
-    checkpoint_seconds: Annotated[float, Option(min=0, help="Time between checkpoints.")] = 15.0,
-    threads: cli.Threads = 1,
-    tensorboard: Annotated[
-        Path | None, Option(metavar="DIR", help="Log curves there for TensorBoard.")
-    ] = None,
-    stream: Annotated[
-        bool | None, Option("--stream/--no-stream", help=_STREAM, show_default=False)
-    ] = None,
+    checkpoint_seconds: Annotated[float, Option(min=0)] = 15.0,
+    threads: cli.Count = 1,
+    tensorboard: Annotated[Path | None, Option(metavar="DIR")] = None,
+    stream: Annotated[bool | None, Option("--stream/--no-stream", show_default=False)] = None,
+    target_precision: cli.Probability = None,
+    out_of_scope: cli.OutOfScope = None,
+    out_of_scope_file: cli.OutOfScopeFile = None,
 ) -> None:
     """Train a classifier on labelled texts.
 
     TRAIN has a column of texts and a column of labels. Text files may be compressed (.gz, .bz2,
     .xz, .zst, .zip); .parquet, .arrow and .feather need the extra `data`. Multi-label data has a
     list of labels per row (.jsonl, .parquet), or is described by --labels-separator or
-    --label-columns. The weights that score best on dev are kept.
+    --label-columns. A part is held out as dev, which gives calibration and scores; where examples
+    are few, all are trained on, and cross-validation takes the place of dev.
+
+    With --target-precision, dev also gives the threshold of abstention, which `dcnn predict
+    --abstain`, the server and the page use.
     """
     from dcnn.artifact import is_model_folder, save
-    from dcnn.data.readers import TableOptions
-    from dcnn.data.split import read_split
+    from dcnn.data.readers import TableOptions, read_examples
+    from dcnn.data.split import split_dev
     from dcnn.files import make_folder
 
     if not is_first():
@@ -100,6 +100,7 @@ def train(
         columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
         run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
         stream = is_large(data) if stream is None else stream
+        outside = cli.read_out_of_scope(out_of_scope_file, columns)
     if overwrite and is_launched() and is_first() and not is_restarted():
         checkpoint.unlink(missing_ok=True)  # otherwise a restart would continue the old run
     with report_interrupt(checkpoint, resume, stream):
@@ -112,10 +113,14 @@ def train(
                 )
             else:
                 with first_reads_first(workers):
-                    train_set, dev_set, test_set = read_split(
-                        data, dev, test, columns, run_config.training, multi_label=True
+                    train_set, dev_set, test_set = read_examples(
+                        data, dev, test, columns, multi_label=True
                     )
-                    cli.print_sizes(console, train_set, len(dev_set))
+                    if dev_set is None:
+                        train_set, dev_set = split_dev(train_set, run_config.training)
+                    cli.print_sizes(console, train_set, 0 if dev_set is None else len(dev_set))
+            if target_precision is not None or out_of_scope is not None or outside:
+                check_abstention(train_set, out_of_scope)
             with needs_extra("Training", "train"):
                 from dcnn.training.fit import RunOptions, fit
             make_folder(out.parent)
@@ -123,17 +128,61 @@ def train(
                 console, log_folder, run_config, patient=workers is not None
             ) as callback:
                 run_options = RunOptions(
-                    device, checkpoint, resume, checkpoint_seconds, callback, threads, workers
+                    device,
+                    checkpoint,
+                    resume,
+                    checkpoint_seconds,
+                    callback,
+                    threads,
+                    workers,
+                    target_precision,
+                    out_of_scope,
+                    outside,
                 )
                 artifact, summary = fit(train_set, dev_set, run_config, run_options)
         if is_first():
             print_summary(console, artifact, summary)
-            metadata = artifact.metadata | cli.run_metadata(data)
+            metadata = artifact.metadata | cli.run_metadata(data, dev, test)
             if test_set is not None:
                 metadata |= _test(console, artifact, test_set)
             save(out, replace(artifact, metadata=metadata), replaces)
             checkpoint.unlink(missing_ok=True)
             console.print(f"The model is in {out}; try: dcnn predict {out} 'a text'")
+            if target_precision is not None:
+                report_threshold(console, artifact, target_precision)
+
+
+def check_abstention(train: "LabelledTexts | Corpus", out_of_scope: str | None) -> None:
+    """Raise DataError before training where a threshold of abstention makes no sense."""
+    from dcnn.data.columns import did_you_mean, shown, shown_names
+
+    if getattr(train, "multi_label", False):
+        raise errors.DataError(
+            "--target-precision and --out-of-scope are for one label per text; in multi-label data "
+            "each label has a threshold of its own, and a text may have none"
+        )
+    names = [str(label) for label in train.classes]
+    if out_of_scope is not None and out_of_scope not in names:
+        raise errors.DataError(
+            f"--out-of-scope {shown(out_of_scope)} is no label of the training set, which has "
+            f"{shown_names(names)}; name one of them, or give texts with --out-of-scope-file"
+            f"{did_you_mean(out_of_scope, names)}"
+        )
+
+
+def report_threshold(console: "Console", artifact: "Artifact", target: float) -> None:
+    """Print the threshold of abstention; raises DataError if there is none, of a saved model."""
+    from dcnn.metrics import stored_curve
+
+    if (record := artifact.metadata.get("abstention")) is None:
+        raise errors.DataError(
+            "--target-precision needs examples that are not trained on, and no label has two; give "
+            "--dev; the model is saved without a threshold"
+        )
+    if "threshold" not in record:
+        error = stored_curve(record).unreachable(target, record["data"])
+        raise errors.DataError(f"{error}; the model is saved without a threshold")
+    console.print(cli.describe_threshold(record))
 
 
 def checkpoint_of(out: Path) -> Path:
@@ -201,29 +250,43 @@ def print_summary(
     console: "Console", artifact: "Artifact", summary: "trainer.TrainingSummary"
 ) -> None:
     """Print how a training went."""
-    best = [record for record in summary.history if record.best][-1]
+    best, metadata = [record for record in summary.history if record.best], artifact.metadata
+    kept, dev = "", "dev"
+    if best:
+        which = "best: epoch {best.epoch}," if artifact.config.training.keep == "best" else "last:"
+        kept = f", and kept the {which.format(best=best[-1])} {best[-1].measure}"
+    elif (folds := metadata.get("cross_validation")) is not None:
+        score, dev = summary.dev_micro_f1, f"{folds['folds']} folds"
+        name = "accuracy" if score is None else "micro F1"
+        score = summary.dev_accuracy if score is None else score
+        kept = f" on all examples; {name} {100 * (score or 0):.2f} % by cross-validation in {dev}"
     console.print(
         f"Trained {summary.epochs} of {artifact.config.training.epochs} epochs in "
         f"{summary.seconds:.1f} s ({summary.sentences_per_second:,.0f} sentences/s on "
-        f"{artifact.metadata['device']}), and kept the best: epoch {best.epoch}, {best.measure}"
+        f"{metadata['device']}){kept}"
     )
-    if (found := artifact.metadata.get("calibration")) is not None:
+    if (found := metadata.get("calibration")) is not None:
         console.print(
-            f"Calibrated on dev: temperature {found['temperature']:.2f}, calibration error "
+            f"Calibrated on {dev}: temperature {found['temperature']:.2f}, calibration error "
             f"{100 * found['error_before']:.2f} % before, {100 * found['error_after']:.2f} % after"
         )
 
 
 def _test(console: "Console", artifact: "Artifact", test: "LabelledTexts") -> dict[str, float]:
     """Print the scores on ``test``; returns those that the model folder records."""
-    from dcnn.cli.evaluate import evaluate_model, print_evaluation
-    from dcnn.metrics import Evaluation
+    from dcnn.cli.evaluate import evaluate_model, print_abstention, print_evaluation
+    from dcnn.metrics import Evaluation, abstain
     from dcnn.predictor import Predictor
 
     predictor = Predictor(artifact)
-    scores = evaluate_model(predictor, test, predictor.probabilities(test.texts))
+    probabilities = predictor.probabilities(test.texts)
+    scores = evaluate_model(predictor, test, probabilities)
     console.print(f"Test ({test.source}):")
     print_evaluation(console, scores, artifact.thresholds)
+    if "threshold" in (record := predictor.abstention):
+        below, no_answer = record["threshold"], predictor.out_of_scope
+        targets = test.with_classes([str(label) for label in artifact.classes]).targets
+        print_abstention(console, abstain(targets, probabilities, below, no_answer))
     if isinstance(scores, Evaluation):
         return {"test_accuracy": scores.accuracy}
     return {"test_micro_f1": scores.micro_f1, "test_macro_f1": scores.macro_f1}
@@ -304,7 +367,7 @@ def read_corpus(
         classes = labels.sorted_labels(encode.count_labels(files, str(data), splits=dev is None))
         for examples in filter(None, sets):
             examples.with_classes(classes)
-        split = config.training if dev is None else None
+        split = config.training if dev is None and config.training.dev_fraction else None
         return encode.prepare_corpus(files, encoder.tokenizer, config.text, split, classes, store)
 
     if workers is None:

@@ -89,13 +89,20 @@ def training_order(
 ) -> list[Ints]:
     """The batches of an epoch, or of one of its windows, as indices; each is in one batch."""
     generator = np.random.default_rng((seed, epoch) if window is None else (seed, epoch, window))
+    return shuffled_batches(lengths, batch_size, generator)
+
+
+def shuffled_batches(
+    lengths: Ints, batch_size: int, generator: np.random.Generator, max_words: int = MAX_WORDS
+) -> list[Ints]:
+    """Batches of similar length in random order: shuffled, sorted inside pools, shuffled again."""
     shuffled = generator.permutation(len(lengths))
     pool_size = POOL_BATCHES * batch_size
     batches: list[Ints] = []
     for start in range(0, len(shuffled), pool_size):
         pool = shuffled[start : start + pool_size]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += _cut(pool, lengths, batch_size, MAX_WORDS)
+        batches += _cut(pool, lengths, batch_size, max_words)
     return [batches[index] for index in generator.permutation(len(batches))]
 
 

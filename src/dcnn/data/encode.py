@@ -34,7 +34,8 @@ from dcnn.data.split import sample_rows
 from dcnn.data.store import Block, Corpus, EncodedFile, Store, block_name, hash_key, save_tensors
 from dcnn.errors import ConfigError, DataError, DcnnError, StorageError
 from dcnn.files import file_sha256
-from dcnn.text.encoder import LEARNED, AnyTokenizer, Encoder, learn_tokenizer, library_version
+from dcnn.text import encoder as encoding
+from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vocabulary import Sentences, TokenizedTexts, Vocabulary, tokenize_chunk, worker_pool
 
@@ -252,7 +253,7 @@ def _encode_in_processes(
 
 def prepare_corpus(
     files: Sequence[EncodedFile],
-    tokenizer: AnyTokenizer,
+    tokenizer: encoding.AnyTokenizer,
     text: TextConfig,
     split: TrainingConfig | None,
     classes: Sequence[str],
@@ -265,6 +266,7 @@ def prepare_corpus(
     key = hash_key(
         files=[file.key for file in files],
         words=[text.min_count, text.max_size],
+        char_ngrams=[*text.char_ngrams, text.n_buckets] if text.char_ngrams else [],
         split=None if split is None else [split.dev_fraction, split.seed],
         classes=list(classes),
     )
@@ -280,11 +282,14 @@ def prepare_corpus(
             held_out = sample_rows(label_counts(blocks), split.dev_fraction, split.seed, rows)
             corpus = replace(corpus, held_out=held_out)
         vocabulary, weights = _learn_from_blocks(corpus, text)
+        encoder = Encoder(tokenizer, vocabulary, encoding.char_ngrams_of(text))
+        new_words = encoder.new_words()
         for place in range(len(blocks)):
-            ids = vocabulary.ids_of_tokenized(_words(corpus, place))
+            ids = vocabulary.ids_of_tokenized(_words(corpus, place), new_words)
             save_tensors(folder / block_name(place), {"ids": ids})
         save_tensors(folder / stored.HELD_OUT, {"rows": corpus.held_out})
-        encoder = Encoder(tokenizer, vocabulary)
+        if new_words is not None:
+            (folder / stored.NEW_WORDS).write_text(_SEPARATOR.join(new_words), encoding="utf-8")
         (folder / stored.TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")
         return {"classes": classes, "weight_per_class": weights, "blocks": blocks}
 
@@ -343,11 +348,12 @@ def load_or_encode(
     ``read`` starts reading texts and class numbers from the files ``sources``; ``reading`` names
     what is read and how. A store that cannot be written to is done without.
     """
+    is_learned = config.tokenizer in encoding.LEARNED
     key = hash_key(
         sources=[file_sha256(source) for source in sources],
         reading=reading,
         tokenizer=[config.tokenizer, config.lowercase],
-        subwords=[config.n_subwords, library_version()] if config.tokenizer in LEARNED else [],
+        subwords=[config.n_subwords, encoding.library_version()] if is_learned else [],
     )
     targets: list[int] = []
 
@@ -358,7 +364,7 @@ def load_or_encode(
             yield text
 
     def write(folder: Path) -> dict[str, Any]:
-        tokenizer, tokenized = learn_tokenizer(config, texts(), processes)
+        tokenizer, tokenized = encoding.learn_tokenizer(config, texts(), processes)
         block = save_block(folder, key, 0, tokenized, (classes[target] for target in targets))
         encoder = Encoder(tokenizer, Vocabulary([]))
         (folder / stored.TOKENIZER).write_text(encoder.to_json(), encoding="utf-8")

@@ -310,15 +310,18 @@ def parse_probabilities(
     return found
 
 
-def _sum_error(place: Place, found: Mapping[str, float]) -> DataError | None:
+def _sum_error(
+    place: Place,
+    found: Mapping[str, float],
+    remedy: str = "; where the data is multi-label, pass --multi-label",
+) -> DataError | None:
     """What is wrong with probabilities of a single-label text that do not sum to about 1."""
     total = sum(found.values())
     if abs(total - 1) <= _TOLERANCE:
         return None
     given = f"the probabilities of {shown_names(found)}" if found else "probabilities of no label"
     return DataError(
-        f"{place}: {given} sum to {total:.4g}; those of "
-        "single-label data must sum to 1; where the data is multi-label, pass --multi-label"
+        f"{place}: {given} sum to {total:.4g}; those of single-label data must sum to 1{remedy}"
     )
 
 
@@ -383,7 +386,10 @@ def check_form(examples: LabelledTexts, *, multi_label: bool, of: str) -> None:
 
 
 def label_texts(texts: Sequence[str], y: Any, source: str = "X") -> LabelledTexts:
-    """Texts in memory with their labels ``y``: one each, a list each, or an indicator matrix."""
+    """Texts in memory with their labels ``y``: one each, a list each, or an indicator matrix.
+
+    A label or a list may be a mapping from labels to their probabilities instead.
+    """
     is_array = isinstance(y, np.ndarray | np.generic | str) or is_frame(y)
     if not is_array and isinstance(y, Iterable) and getattr(y, "ndim", 1) == 1:
         y = values_of(y)
@@ -393,6 +399,8 @@ def label_texts(texts: Sequence[str], y: Any, source: str = "X") -> LabelledText
         classes = tuple(map(str, y.columns)) if is_frame(y) else None
         matrix = y.toarray() if hasattr(y, "toarray") else np.asarray(y)
         examples = _from_matrix(texts, matrix, classes)
+    elif isinstance(y, list | tuple) and any(isinstance(one, Mapping) for one in y):
+        examples = _from_mappings(texts, y)
     elif isinstance(y, list | tuple) and any(isinstance(one, _SEVERAL) for one in y):
         examples = _from_lists(texts, y)
     else:
@@ -455,15 +463,40 @@ def _from_lists(texts: Sequence[str], y: Sequence[Any]) -> LabelledTexts:
     if len({len(row) for row in lists}) == 1 and len(lists[0]) > 1 and all(flags):
         return _from_matrix(texts, np.array(lists))  # as in [[0, 1], [1, 1]]
     _check_count(texts, len(lists), "lists of labels")
-    for index, labels in enumerate(lists):
-        for label in labels:
+    return number_labels(texts, lists, classes=_classes_of(lists), multi_label=True)
+
+
+def _from_mappings(texts: Sequence[str], y: Sequence[Any]) -> LabelledTexts:
+    _check_count(texts, len(y), "labels")
+    multi_label = any(isinstance(one, _SEVERAL) for one in y)
+    rows: list[Any] = []
+    for index, given in enumerate(y):
+        if isinstance(given, Mapping):
+            place = Place("y", index, "text")
+            rows.append(parse_probabilities(place, given))
+            if not multi_label and (error := _sum_error(place, rows[-1], remedy="")):
+                raise error
+        elif multi_label != isinstance(given, _SEVERAL):
+            raise DataError(
+                f"label {index} is {given!r:.60}, where others are lists; give every text a list "
+                "of labels, or probabilities by label"
+            )
+        else:
+            rows.append(list(given) if multi_label else [given])
+    return number_labels(texts, rows, classes=_classes_of(rows), multi_label=multi_label)
+
+
+def _classes_of(rows: Sequence[Iterable[Any]]) -> list[Any]:
+    """The distinct labels of all rows, sorted."""
+    for index, row in enumerate(rows):
+        for label in row:
             if is_missing(label) or not isinstance(label, str | int | float | np.generic):
                 raise DataError(
                     f"label {index} holds {label!r:.60}; "
                     "the labels must be strings, numbers or booleans"
                 )
-    distinct = {label for labels in lists for label in labels}
+    distinct = {label for row in rows for label in row}
     if len({isinstance(label, str) for label in distinct}) > 1:
         raise DataError("some of the labels are strings and some are not; give all of one type")
-    classes = np.array(sorted(distinct)).tolist()
-    return number_labels(texts, lists, classes=classes, multi_label=True)
+    classes: list[Any] = np.array(sorted(distinct)).tolist()
+    return classes

@@ -1,4 +1,4 @@
-"""Holding out a dev set: seeded, and stratified by label.
+"""Holding out a dev set, and the folds of a cross-validation: seeded, and stratified by label.
 
 Every label keeps its share, to the nearest whole example, with at least one example on each side; a
 label with one example stays in training. ``hold_out`` splits examples in memory, ``sample_rows`` a
@@ -8,13 +8,11 @@ corpus on disk, in bounded memory.
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from dcnn.config import TrainingConfig
 from dcnn.data.labels import LabelledTexts
-from dcnn.data.readers import TableOptions, read_examples
 from dcnn.errors import DataError
 from dcnn.text.vocabulary import Ints
 
@@ -25,6 +23,11 @@ def hold_out(
     examples: LabelledTexts, fraction: float, seed: int
 ) -> tuple[LabelledTexts, LabelledTexts]:
     """Split ``examples`` into a training set and a dev set, of hard labels without weights."""
+    if fraction == 0:
+        raise DataError(
+            "training.dev_fraction=0 holds out nothing, and a dev set is needed here; give one, "
+            "or set training.dev_fraction to 0.1"
+        )
     split = split_label_sets if examples.multi_label else stratified_split
     kept, held_out = split(examples.labels, fraction, seed)
     if not len(held_out):
@@ -36,23 +39,12 @@ def hold_out(
     return examples.select(kept), dev.with_hard_labels()
 
 
-def read_split(
-    data: Path,
-    dev: Path | None,
-    test: Path | None,
-    columns: TableOptions,
-    training: TrainingConfig,
-    *,
-    multi_label: bool = False,
-) -> tuple[LabelledTexts, LabelledTexts, LabelledTexts | None]:
-    """Training, dev and test examples of files; without a dev file, dev is held out of ``data``.
-
-    ``multi_label`` is as in ``read_examples``.
-    """
-    train, dev_set, test_set = read_examples(data, dev, test, columns, multi_label)
-    if dev_set is None:
-        train, dev_set = hold_out(train, training.dev_fraction, training.seed)
-    return train, dev_set, test_set
+def split_dev(
+    examples: LabelledTexts, training: TrainingConfig
+) -> tuple[LabelledTexts, LabelledTexts | None]:
+    """Training examples and the dev set held out of them; none where they are too few for one."""
+    fraction = training.for_examples(len(examples)).dev_fraction
+    return hold_out(examples, fraction, training.seed) if fraction else (examples, None)
 
 
 def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> tuple[Ints, Ints]:
@@ -71,9 +63,7 @@ def split_label_sets(
     sets: Sequence[Sequence[Hashable]], fraction: float, seed: int
 ) -> tuple[Ints, Ints]:
     """As ``stratified_split``, by the rarest label of each; all keep an example in training."""
-    counts = Counter(label for labels in sets for label in labels)
-    keys = [min(labels, key=lambda one: (counts[one], str(one)), default=None) for labels in sets]
-    kept, held_out = stratified_split(keys, fraction, seed)
+    kept, held_out = stratified_split(_rarest(sets), fraction, seed)
     trained = {label for index in kept for label in sets[index]}
     returned = np.zeros(len(held_out), np.bool_)
     for place, index in enumerate(held_out.tolist()):
@@ -81,6 +71,29 @@ def split_label_sets(
             returned[place] = True
             trained.update(sets[index])
     return np.sort(np.concatenate([kept, held_out[returned]])), held_out[~returned]
+
+
+def _rarest(sets: Sequence[Sequence[Hashable]]) -> list[Hashable]:
+    counts = Counter(label for labels in sets for label in labels)
+    return [min(labels, key=lambda one: (counts[one], str(one)), default=None) for labels in sets]
+
+
+def fold_numbers(examples: LabelledTexts, folds: int, seed: int) -> Ints:
+    """(N,) the fold that each example is held out in; -1 if it is the only one of its label.
+
+    The examples of a label go around the folds, and the next label continues where it ended.
+    """
+    labels = _rarest(examples.labels) if examples.multi_label else examples.labels
+    generator = np.random.default_rng(seed)
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for index, label in enumerate(labels):
+        places[label].append(index)
+    numbers, following = np.full(len(labels), -1), 0
+    for indices in places.values():
+        if len(indices) > 1:
+            numbers[generator.permutation(indices)] = (following + np.arange(len(indices))) % folds
+            following += len(indices)
+    return numbers
 
 
 def _share(count: int, fraction: float) -> int:

@@ -50,6 +50,7 @@ FORMAT_VERSION = 2
 FOLDER = "store"
 ENTRY, METADATA, TOKENIZER = "entry.json", "metadata.json", "tokenizer.json"
 HELD_OUT = "held_out.safetensors"
+NEW_WORDS = "new_words.txt"  # of a corpus whose words have character n-grams, one in a line
 
 
 def hash_key(**values: Any) -> str:
@@ -227,9 +228,7 @@ class Window:
     lengths: Ints  # (sentences,) tokens of every sentence of the window
     first: int  # index of the first sentence that was read
     last: int  # index after the last sentence of this process; may be ``first``
-    examples: (
-        Examples  # from ``first`` on; at least one, so that there is something to compute with
-    )
+    examples: Examples  # from ``first`` on; at least one, to have something to compute with
 
 
 @dataclass(frozen=True)
@@ -262,6 +261,14 @@ class Corpus:
     def __len__(self) -> int:
         """Number of training examples."""
         return int(self.first_rows[-1]) - len(self.held_out)
+
+    @cached_property
+    def new_words(self) -> Sequence[str]:
+        """The words that are not in the vocabulary, where these have ids too."""
+        if self.encoder.char_ngrams is None:
+            return ()
+        text = (self.store.folder(self.key) / NEW_WORDS).read_text(encoding="utf-8")
+        return text.split("\n") if text else ()
 
     @cached_property
     def first_rows(self) -> Ints:
@@ -320,7 +327,8 @@ class Corpus:
         first, last = int(rows[0]), int(rows[-1]) + 1
         ids = block.slice("ids", int(offsets[first]), int(offsets[last]))
         to_vocabulary = self.store.tensors(self.key, place)["ids"].astype(np.int32)
-        sentences = Sentences(to_vocabulary[ids], offsets[first : last + 1] - offsets[first])
+        bounds = offsets[first : last + 1] - offsets[first]
+        sentences = Sentences(to_vocabulary[ids], bounds, self.new_words)
         if len(rows) < last - first:
             sentences = sentences.select(rows - first)
         weights = block.get("weights")
@@ -338,6 +346,7 @@ def _concatenated(parts: Sequence[Examples]) -> Examples:
         Sentences.from_flat(
             np.concatenate([part.sentences.ids for part in parts]),
             np.concatenate([part.sentences.lengths for part in parts]),
+            parts[0].sentences.new_words,
         ),
         np.concatenate([part.targets for part in parts]),
         np.concatenate(weights) if weights else None,

@@ -9,8 +9,6 @@ students learn all of them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,28 +36,6 @@ Sources = dict[str, Source]
 Parts = tuple[LabelledTexts, LabelledTexts, LabelledTexts, list[str], list[str]]
 DEV_FRACTION = 0.1  # of the TREC questions
 LONGEST_SPAN = 16  # words
-
-
-@dataclass(frozen=True)
-class LabelledTask:
-    """An experiment's texts, with the targets that students learn."""
-
-    labels: distillation.TeacherLabels
-    test: LabelledTexts
-    notes: dict[str, Any]  # on the teacher and the texts, for the results
-
-    def encode(self, text: TextConfig, processes: int = 1) -> Task:
-        """The texts as ids; ``processes`` tokenize."""
-        encoder, sentences = Encoder.learn(self.labels.examples.texts, text, processes)
-        encoder = with_vector_words(encoder, text)
-        dev, test = (
-            Examples(encoder.encode_all(part.texts), part.targets)
-            for part in (self.labels.dev_set, self.test)
-        )
-        examples = Examples(sentences, self.labels.examples.targets)
-        classes = tuple(map(str, self.test.classes))
-        notes = {"teacher": self.notes}
-        return Task(classes, encoder, examples, dev if len(dev) else None, test, notes=notes)
 
 
 def read_texts(
@@ -95,11 +71,13 @@ def read_texts(
 def label_task(
     parts: Parts,
     settings: DistillationConfig,
+    text: TextConfig,
     device: str,
     teacher_seed: int = 0,
+    processes: int = 1,
     report: Report = lambda *_: None,
-) -> LabelledTask:
-    """Let the teacher learn the training texts and label the others."""
+) -> Task:
+    """Let the teacher learn the training texts and label the others; ``processes`` tokenize."""
     train, dev, test, unlabelled, made = parts
     teacher = EncoderTeacher(
         settings.encoder,
@@ -136,7 +114,18 @@ def label_task(
             "learned": len(labels.examples),
         },
     }
-    return LabelledTask(labels, test, notes)
+    encoder, sentences = Encoder.learn(labels.examples.texts, text, processes)
+    encoder, sentences = with_vector_words(encoder, sentences, text)
+    dev_ids = encoder.encode_all(dev.texts, sentences.new_words)
+    test_ids = encoder.encode_all(test.texts, dev_ids.new_words)
+    return Task(
+        tuple(map(str, test.classes)),
+        encoder,
+        Examples(sentences, labels.examples.targets),
+        Examples(dev_ids, dev.targets) if len(dev) else None,
+        Examples(test_ids, test.targets),
+        notes={"teacher": notes},  # on it and on the texts, for the results
+    )
 
 
 def _accuracy(probabilities: NDArray[np.float32], data: LabelledTexts) -> float | None:

@@ -13,17 +13,7 @@ from typing import Annotated, Any, Self
 
 from dcnn import config
 from dcnn.artifact import StoredDtype
-from dcnn.config import (
-    Config,
-    CountOrZero,
-    Fraction,
-    NotNegative,
-    Positive,
-    Rule,
-    Section,
-    at_least,
-    require,
-)
+from dcnn.config import Config, CountOrZero, Fraction, NotNegative, Positive, Rule, Section
 from dcnn.errors import ConfigError
 from dcnn.experiments.results import RECIPE_NAME_RULE, is_recipe_name
 
@@ -63,7 +53,7 @@ class DataConfig(Section):
     sentence_weight: Positive = 1.0
     swaps: CountOrZero = 0
     authors_tokens: bool = False
-    folds: Annotated[int, at_least(2)] = 5
+    folds: Annotated[int, config.at_least(2)] = 5
     held_out: Annotated[float, Rule(lambda v: 0 < v <= 0.5, "above 0 and at most 0.5")] = 0.01
 
 
@@ -99,11 +89,9 @@ class DistillationConfig(Section):
     """
 
     teachers: Annotated[
-        int, Rule(lambda value: 0 <= value <= _MAX_TEACHERS, f"from 0 to {_MAX_TEACHERS}")
+        int, Rule(lambda v: 0 <= v <= _MAX_TEACHERS, f"from 0 to {_MAX_TEACHERS}")
     ] = 0
-    teacher_weight: Annotated[
-        float, Rule(lambda value: 0 < value <= 1, "above 0 and at most 1")
-    ] = 0.5
+    teacher_weight: Annotated[float, Rule(lambda v: 0 < v <= 1, "above 0 and at most 1")] = 0.5
     swaps: CountOrZero = 0
     word_dropout: Fraction = 0.0
     encoder: str = ""
@@ -112,21 +100,21 @@ class DistillationConfig(Section):
     spans: NotNegative = 0.0
     copies: CountOrZero = 0
     fine_tuning_epochs: CountOrZero = 0
-    fine_tuning_batch: Annotated[int, at_least(1)] = 32
+    fine_tuning_batch: Annotated[int, config.at_least(1)] = 32
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
+        config.require(
             not self.teachers or not self.encoder,
             f"teachers={self.teachers} and encoder={self.encoder!r}: leave out one of them",
         )
         for name in ("swaps", "word_dropout"):
             value = getattr(self, name)
             some = self.teachers > 0 or (name == "swaps" and bool(self.encoder))
-            require(not value or some, f"{name}={value} needs teachers; set teachers")
+            config.require(not value or some, f"{name}={value} needs teachers; set teachers")
         for name in ("teacher_per_seed", "unlabelled", "spans", "copies"):
             value = getattr(self, name)
-            require(
+            config.require(
                 not value or bool(self.encoder), f"{name}={value} needs an encoder; set encoder"
             )
 
@@ -196,7 +184,7 @@ class Recipe:
             ("seed: --seeds sets how many seeds are run", training.get("seed", 0) != 0),
             ("kind: --models sets which network is trained", other_kind),
         ):
-            require(not is_set, f"{where}: {reason}; leave it out")
+            config.require(not is_set, f"{where}: {reason}; leave it out")
         return cls(
             name,
             Config.from_dict(
@@ -222,19 +210,19 @@ def load_recipe(experiment: str, name: str, model: str = "dcnn") -> Recipe:
     recipe = Recipe.from_dict(path.stem, model, config.read_toml(path), str(path))
     # A setting that only another experiment uses would be recorded and do nothing.
     swaps = recipe.distillation.swaps
-    require(
+    config.require(
         not swaps or corpus_of(experiment) == "sst",
         f"distillation.swaps={swaps} has no effect in {experiment}, whose examples are not trees; "
         "leave it out",
     )
-    require(
+    config.require(
         not swaps or recipe.config.training.class_weights != "balanced",
         f"distillation.swaps={swaps} gives sentences without a label, which "
         "training.class_weights='balanced' would give no weight; leave out one of them",
     )
     defaults, used = config.to_plain(DataConfig()), DATA_SETTINGS[experiment]
     for setting, value in config.to_plain(recipe.data).items():
-        require(
+        config.require(
             value == defaults[setting] or setting in used,
             f"data.{setting}={value} has no effect in {experiment}; its own settings are "
             f"{', '.join(used)}",

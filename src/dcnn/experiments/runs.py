@@ -85,9 +85,13 @@ class NetworkTrainer:
 
     def __init__(self, task: Task, recipe: Recipe, device: str, report: Report) -> None:
         self.task, self.recipe, self.device, self.report = task, recipe, device, report
-        vocabulary, classes = len(task.encoder.vocabulary), len(task.classes)
         self.vectors = find_vectors(task.encoder, recipe.config)
-        self.model = make_model(recipe.config, vocabulary, classes, self.vectors)
+        parts = [part.sentences for part in (task.train, task.dev, task.test) if part is not None]
+        parts += [] if task.unlabelled is None else [task.unlabelled]
+        # They were encoded one after another, each with the new words of those before it.
+        new_words = max((part.new_words for part in parts), key=len)
+        classes = len(task.classes)
+        self.model = make_model(recipe.config, task.encoder, classes, self.vectors, new_words)
         self.sentences_seen = 0
 
     def train(
@@ -125,6 +129,7 @@ class NetworkTrainer:
         sentences = Sentences.from_flat(
             np.append(train.sentences.ids, unlabelled.ids),
             np.append(train.sentences.lengths, unlabelled.lengths),
+            unlabelled.new_words,
         )
         return Examples(sentences, np.concatenate([own, unknown]), weights)
 
@@ -284,8 +289,8 @@ class ExperimentEnv:
             tasks = []
             for with_dev in (True, False) if self.experiment == "trec" else (True,):
                 parts = read_texts(self.experiment, recipe, sources, self.find, with_dev=with_dev)
-                labelled = label_task(parts, settings, self.device, teacher_seed, _log_progress)
-                tasks.append(labelled.encode(recipe.config.text, self.processes))
+                given = parts, settings, recipe.config.text, self.device, teacher_seed
+                tasks.append(label_task(*given, self.processes, _log_progress))
             if len(tasks) == 1:
                 return tasks[0], recipe
             return replace(tasks[1], held_out=tasks[0]), recipe

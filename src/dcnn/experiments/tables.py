@@ -20,7 +20,7 @@ import numpy as np
 from dcnn.config import read_toml
 from dcnn.errors import DataError
 from dcnn.experiments import statistics
-from dcnn.experiments.results import EXPERIMENTS, MODELS, RECIPES, Result
+from dcnn.experiments.results import EXPERIMENTS, MODELS, RECIPES, SUMMARY_RECIPES, Result
 from dcnn.files import open_bytes, write_atomically
 
 REFERENCE = ("dcnn", "tuned")  # model and recipe
@@ -65,11 +65,12 @@ def summary_table(results: Iterable[Result]) -> str:
     for result in results:
         if result.model == "dcnn":
             accuracies[result.experiment, result.recipe].append(result.test_accuracy)
-    header = ("experiment", "paper", *(f"ours, {recipe} recipe" for recipe in RECIPES), "command")
+    ours_by_recipe = (f"ours, {recipe} recipe" for recipe in SUMMARY_RECIPES)
+    header = ("experiment", "paper", *ours_by_recipe, "command")
     rows = []
     for experiment in EXPERIMENTS:
         published = f"{paper()[experiment]['accuracy']['dcnn']:.1f}"
-        measured = (accuracies[experiment, recipe] for recipe in RECIPES)
+        measured = (accuracies[experiment, recipe] for recipe in SUMMARY_RECIPES)
         ours = (statistics.summarize(one).percent(1) if one else NOT_RUN for one in measured)
         title, command = paper()[experiment]["title"], f"`dcnn experiment {experiment}`"
         rows.append((title, published, *ours, command))

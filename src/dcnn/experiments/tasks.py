@@ -112,10 +112,15 @@ def _load_sst(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> Ta
         sentences = encode([phrase for phrase, _ in phrases])
     else:
         encoder, sentences = Encoder.learn([" ".join(phrase.words) for phrase, _ in phrases], text)
-        encoder = with_vector_words(encoder, text)
+        encoder, sentences = with_vector_words(encoder, sentences, text)
+
+        new_words = sentences.new_words
 
         def encode(phrases: Sequence[Phrase]) -> Sentences:
-            return encoder.encode_all([" ".join(phrase.words) for phrase in phrases])
+            nonlocal new_words
+            found = encoder.encode_all([" ".join(phrase.words) for phrase in phrases], new_words)
+            new_words = found.new_words
+            return found
 
     def held_out(part: str) -> Examples:
         whole_sentences = [tree[0] for tree in read_trees(sources[part].path)]
@@ -153,9 +158,9 @@ def _load_trec(sources: dict[str, Source], text: TextConfig) -> Task:
     train, test = read_trec(sources["train"].path), read_trec(sources["test"].path)
     test = test.with_classes(train.classes)
     encoder, sentences = Encoder.learn(train.texts, text)
-    encoder = with_vector_words(encoder, text)
-    classes, test_ids = tuple(map(str, train.classes)), encoder.encode_all(test.texts)
-    test_set = Examples(test_ids, test.targets)
+    encoder, sentences = with_vector_words(encoder, sentences, text)
+    classes = tuple(map(str, train.classes))
+    test_set = Examples(encoder.encode_all(test.texts, sentences.new_words), test.targets)
     return Task(classes, encoder, Examples(sentences, train.targets), None, test_set)
 
 
@@ -178,7 +183,7 @@ def _load_twitter(sources: dict[str, Source], recipe: Recipe, processes: int) ->
     order = np.random.default_rng(0).permutation(len(tweets))
     dev, train = np.split(order, [round(recipe.data.held_out * len(order))])
     test = list(sentiment140.iterate_sentiment140(*sources["test"]))
-    sentences = encoder.encode_all([text for text, _ in test])
+    sentences = encoder.encode_all([text for text, _ in test], tweets.sentences.new_words)
     test_set = Examples(sentences, np.array([target for _, target in test]))
     train_set, dev_set = tweets.select(np.sort(train)), tweets.select(np.sort(dev))
     return Task(sentiment140.CLASSES, encoder, train_set, dev_set, test_set)

@@ -21,7 +21,7 @@ nothing is stored about n-grams that were dropped. Among equal values the first 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -39,6 +39,7 @@ MOST_WORDS = 1000  # of a sentence that is traced, as in `explain`
 CHUNK = 4096  # texts read together,
 CHUNK_WORDS = 1 << 17  # unless they have more words than this
 BLOCK = 2048  # m-grams; the values of a map's rows for them fit into a core's own cache
+PADDING = -1  # in place of an id, after a sentence shorter than a filter: the last row of a table
 BATCH = 256  # sentences
 BATCH_WORDS = 1 << 14  # padded; bounds the memory of long sentences
 # A name needs more n-grams than are shown. Those of the higher layers have to be traced for it.
@@ -179,6 +180,15 @@ def merged_counts(ids: Ints, counts: Ints, width: int) -> Ints:
     return merged
 
 
+def key_of(ids: Ints, vocabulary: int, new_words: Sequence[str]) -> Hashable:
+    """Of the words with some ids, the same in every chunk: new words have other ids in each."""
+    beyond = ids >= vocabulary
+    if not beyond.any():
+        return ids.tobytes()
+    words = tuple(new_words[i - vocabulary] for i in ids[beyond].tolist())
+    return np.where(beyond, vocabulary, ids).tobytes(), words
+
+
 def traced(sentence: Words) -> tuple[str, ...]:
     """``sentence``; empty if it is too long to be traced."""
     return tuple(sentence) if len(sentence) <= MOST_WORDS else ()
@@ -188,28 +198,33 @@ class FirstLayer:
     """The detectors of the first layer; ``block`` m-grams are computed together."""
 
     def __init__(self, artifact: Artifact, length: int, block: int = BLOCK) -> None:
-        embeddings = artifact.weights["embeddings"]
+        self._block = block
         self._filters: Floats = artifact.weights["layers.0.filters"][:, 0]  # (maps, d, m)
         self._maps, self._rows, self._width = map(int, self._filters.shape)
-        self._padding = len(embeddings)  # an id of its own, with zeros
-        self._embeddings = np.pad(embeddings, ((0, 1), (0, 0)))
-        self._block = block
         self.lists = [StrongestLists(1, self._maps, self._rows, length)]
 
-    def read(self, sentences: Sequence[Words], encoded: Sentences, times: Ints) -> None:
-        """Rank the m-grams of distinct sentences, each of which occurs some times."""
+    def read(
+        self, sentences: Sequence[Words], encoded: Sentences, times: Ints, table: Floats
+    ) -> None:
+        """Rank the m-grams of distinct sentences, each of which occurs some times.
+
+        ``table`` (words, d) has the vectors of all ids.
+        """
         # Laid end to end, each at least as long as the filter; a place is where an m-gram starts.
         width = self._width
         lengths = np.maximum(encoded.lengths, width)
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        ids = np.full(int(starts[-1]), self._padding, np.int64)
+        ids = np.full(int(starts[-1]), PADDING, np.int64)
         shift = np.repeat(starts[:-1] - encoded.offsets[:-1], encoded.lengths)
         ids[shift + np.arange(len(encoded.ids))] = encoded.ids
         counts = np.repeat(times, lengths)
         counts[(starts[1:, None] - np.arange(1, width)).ravel()] = 0  # not inside a sentence
 
-        def key(_: int, place: int) -> bytes:
-            return ids[place : place + width].tobytes()
+        padded = np.pad(table, ((0, 1), (0, 0)))
+        known = len(table) - len(encoded.new_words)
+
+        def key(_: int, place: int) -> Hashable:
+            return key_of(ids[place : place + width], known, encoded.new_words)
 
         def detection(_: int, place: int, value: float, count: int) -> Detection:
             number = int(np.searchsorted(starts, place, side="right")) - 1
@@ -222,7 +237,7 @@ class FirstLayer:
         for start in range(0, places, self._block):
             end = min(start + self._block, places)
             here = ids[start : end + width - 1]
-            values = self._values(np.ascontiguousarray(self._embeddings[here].T))
+            values = self._values(np.ascontiguousarray(padded[here].T))
             merged = merged_counts(here, counts[start:end], width)
             self.lists[0].update(values, merged, key, detection, start)
 
@@ -245,6 +260,8 @@ class PooledLayer:
 
     sentences: Sequence[Words]
     ids: Ints  # (B, s)
+    vocabulary: int  # ids from there on are those of
+    new_words: Sequence[str]
     filters: Floats  # (o, n, d, m)
     values: Floats  # (B, o, d', K) after tanh
     positions: Ints  # (B, o, d', K); -1 past a sentence's own k
@@ -275,7 +292,8 @@ class PooledLayer:
     def key(self, detector: int, place: int) -> Hashable:
         """Ids of the words of the receptive field, and the gaps between them."""
         sentence, _, positions = self._node(detector, place)
-        return self.ids[sentence][positions].tobytes(), (positions - positions[0]).tobytes()
+        words = key_of(self.ids[sentence][positions], self.vocabulary, self.new_words)
+        return words, (positions - positions[0]).tobytes()
 
     def detection(self, detector: int, place: int, value: float, count: int) -> Detection:
         """The words of the receptive field."""
@@ -294,7 +312,7 @@ class HigherLayers:
     """The detectors of some layers above the first, ascending."""
 
     def __init__(self, predictor: Predictor, layers: Sequence[int], length: int) -> None:
-        self._config, self._weights = check_dcnn(predictor), predictor.artifact.weights
+        self._config, self._parameters = check_dcnn(predictor), predictor.artifact.layers
         backend = native if predictor.backend == "native" else reference
         self._layer: Callable[..., tuple[Floats, Ints]] = backend.layer
         sizes = [(self._config.maps[layer - 1], self._config.rows(layer)) for layer in layers]
@@ -302,10 +320,12 @@ class HigherLayers:
             StrongestLists(layer, *size, length) for layer, size in zip(layers, sizes, strict=True)
         ]
 
-    def read(self, sentences: Sequence[Words], encoded: Sentences, times: Ints) -> None:
+    def read(
+        self, sentences: Sequence[Words], encoded: Sentences, times: Ints, table: Floats
+    ) -> None:
         """Rank the nodes of distinct sentences; those of more than ``MOST_WORDS`` are skipped."""
         for indices in batches(encoded.lengths):
-            pooled, counts = self.pool(sentences, encoded, indices), times[indices]
+            pooled, counts = self.pool(sentences, encoded, indices, table), times[indices]
             for lists in self.lists:
                 layer = pooled[lists.layer - 1]
                 values = np.moveaxis(layer.values, 0, 2)  # (o, d', B, K)
@@ -315,19 +335,20 @@ class HigherLayers:
                 lists.update(values, each, layer.key, layer.detection)
 
     def pool(
-        self, sentences: Sequence[Words], encoded: Sentences, indices: Ints
+        self, sentences: Sequence[Words], encoded: Sentences, indices: Ints, table: Floats
     ) -> list[PooledLayer]:
         """Run the layers on some of the sentences."""
         ids, lengths = encoded.padded(indices, UNKNOWN)
         words = [sentences[i] for i in indices.tolist()]
-        x = self._weights["embeddings"][ids].transpose(0, 2, 1)[:, None]  # (B, 1, d, s)
+        x = table[ids].transpose(0, 2, 1)[:, None]  # (B, 1, d, s)
+        known = len(table) - len(encoded.new_words)
         valid, pooled, below = lengths, [], None
         for number in range(self.lists[-1].layer):
             k = reference.dynamic_k(lengths, number + 1, self._config.depth, self._config.k_top)
-            filters = self._weights[f"layers.{number}.filters"]
-            bias = self._weights[f"layers.{number}.bias"]
+            filters, bias = self._parameters[number]
             x, positions = self._layer(x, valid, filters, bias, k, self._config.fold)
-            below = PooledLayer(words, ids, filters, x, positions, below)
+            of_words = words, ids, known, encoded.new_words
+            below = PooledLayer(*of_words, filters, x, positions, below)
             pooled.append(below)
             valid = k
         return pooled
@@ -370,7 +391,7 @@ class RankedCorpus:
     detections: dict[Detector, list[Detection]]  # the largest value first
     means: dict[Detector, float]  # over all m-grams or nodes
     sentences: int  # texts with a word
-    words: Counter[str]  # of the vocabulary
+    words: Counter[str]  # that the network can tell apart
     total: int  # words of the corpus, unknown ones included
 
 
@@ -387,8 +408,10 @@ def rank_corpus(
     ``progress`` is called with the number of sentences read so far; ``chunk``, the sentences read
     together, changes no result.
     """
-    vocabulary = predictor.artifact.encoder.vocabulary
+    encoder = predictor.artifact.encoder
+    vocabulary = encoder.vocabulary
     counts = np.zeros(len(vocabulary), np.int64)
+    new_words: Counter[str] = Counter()
     passes: list[FirstLayer | HigherLayers] = []
     if layers[0] == 1:
         passes.append(FirstLayer(predictor.artifact, max(top, NAMED_BY)))
@@ -401,13 +424,16 @@ def rank_corpus(
         found = Counter(tuple(words) for words in texts if words)
         if found:
             present += found.total()
-            ids = np.array(vocabulary.ids(chain.from_iterable(found)), np.int32)
-            lengths = np.array([len(words) for words in found])
-            each = np.array(list(found.values()))
-            distinct, encoded = list(found), Sentences.from_flat(ids, lengths)
-            np.add.at(counts, ids, np.repeat(each, lengths))
+            encoded = encoder.encode_words(found)
+            each, distinct = np.array(list(found.values())), list(found)
+            here = np.zeros(len(vocabulary) + len(encoded.new_words), np.int64)
+            np.add.at(here, encoded.ids, np.repeat(each, encoded.lengths))
+            counts += here[: len(vocabulary)]
+            beyond = here[len(vocabulary) :].tolist()
+            new_words.update(dict(zip(encoded.new_words, beyond, strict=True)))
+            table = predictor.artifact.embed(np.arange(len(here)), encoded.new_words)
             for one in passes:
-                one.read(distinct, encoded, each)
+                one.read(distinct, encoded, each, table)
         if progress is not None:
             progress(read)
     results = [item for one in passes for lists in one.lists for item in lists.results()]
@@ -416,8 +442,8 @@ def rank_corpus(
         detections={detector: detections for detector, detections, _ in results},
         means={detector: mean for detector, _, mean in results},
         sentences=present,
-        words=Counter({vocabulary.words[i - 1]: int(counts[i]) for i in known}),
-        total=int(counts.sum()),
+        words=Counter({vocabulary.words[i - 1]: int(counts[i]) for i in known}) + new_words,
+        total=int(counts.sum()) + new_words.total(),
     )
 
 

@@ -191,10 +191,11 @@ class DetectorIndex:
             node = np.ravel_multi_index((detector.map, detector.row, found.column), shape)
             words = attribution.node_word_contributions(trace, detector.layer, np.array([node]))
             return attribution.fewest_words(words[0])
-        weights = self.predictor.artifact.weights
-        ids = self.predictor.artifact.encoder.vocabulary.ids(found.words)
-        filters = weights["layers.0.filters"][detector.map, 0, detector.row, : len(ids)]
-        contributions = weights["embeddings"][ids, detector.row] * filters
+        artifact = self.predictor.artifact
+        encoded = artifact.encoder.encode_words([found.words])
+        filters = artifact.weights["layers.0.filters"][detector.map, 0, detector.row]
+        values = artifact.embed(encoded.ids, encoded.new_words)[:, detector.row]
+        contributions = values * filters[: len(values)]
         return attribution.fewest_words(contributions.astype(np.float64))
 
     def name(self, detector: Detector) -> str:
@@ -392,7 +393,7 @@ def known_words(predictor: Predictor, text: str) -> list[str]:
     words = encoder.tokenizer(text)
     if not words:
         raise UserError("there is no word to find; give at least one")
-    for word, id_ in zip(words, encoder.vocabulary.ids(words), strict=True):
+    for word, id_ in zip(words, encoder.encode_words([words]).ids, strict=True):
         if id_ == UNKNOWN:
             raise UserError(
                 f"the network does not know the {encoder.unit} {word!r}, so no detector can tell "

@@ -162,6 +162,7 @@ class Explanation(ExplainedClass):
             "class": self.label,
             "logit": self.logit,
             "biases": self.biases,
+            "char_ngrams": self.trace.char_ngrams,
             "words": [asdict(word) for word in self.described_words()],
             "ngrams": [asdict(ngram) for ngram in self.ngrams],
             "deletions": [asdict(deletion) for deletion in self.deletions],
@@ -237,9 +238,10 @@ def deletions(predictor: Predictor, words: Sequence[str], of_class: int = 0) -> 
     Without its only word a sentence is one unknown word, as an empty text is. ``of_class`` is used
     by multi-label models only.
     """
-    ids = predictor.artifact.encoder.vocabulary.ids(words)
+    encoded = predictor.artifact.encoder.encode_words([words])
+    ids = encoded.ids.tolist()
     shorter = [ids[:i] + ids[i + 1 :] or [UNKNOWN] for i in range(len(ids))]
-    logits = predictor.logits(Sentences.from_lists([ids, *shorter]))
+    logits = predictor.logits(Sentences.from_lists([ids, *shorter], encoded.new_words))
     probabilities = predictor.head(logits)
     thresholds = predictor.artifact.thresholds
     if thresholds is None:

@@ -58,6 +58,7 @@ class Trace:
     logits: Floats  # (classes,)
     multi_label: bool
     unit: str  # what a token is: ``word``, ``subword`` or ``character``
+    char_ngrams: bool  # whether one outside the vocabulary is known by its spelling
 
     @property
     def depth(self) -> int:
@@ -87,14 +88,12 @@ def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
         )
     if not words:
         raise UserError("the text has no words, so there is nothing to explain; give at least one")
-    matrix = weights["embeddings"][artifact.encoder.vocabulary.ids(words)].T  # (d, s)
-    parameters = [
-        (weights[f"layers.{i}.filters"], weights[f"layers.{i}.bias"]) for i in range(config.depth)
-    ]
+    encoded = artifact.encoder.encode_words([words])
+    matrix = artifact.embed(encoded.ids, encoded.new_words).T  # (d, s)
     passes = reference.forward(
-        matrix[None, None], np.array([len(words)]), parameters, config.fold, config.k_top
+        matrix[None, None], np.array([len(words)]), artifact.layers, config.fold, config.k_top
     )
-    layers = tuple(map(_traced_layer, parameters, passes))
+    layers = tuple(map(_traced_layer, artifact.layers, passes))
     top = layers[-1].values.ravel()  # (o, d', k_top)
     return Trace(
         words=tuple(words),
@@ -106,6 +105,7 @@ def trace_sentence(artifact: Artifact, words: Sequence[str]) -> Trace:
         logits=weights["head.weight"] @ top + weights["head.bias"],
         multi_label=artifact.multi_label,
         unit=artifact.encoder.unit,
+        char_ngrams=artifact.encoder.char_ngrams is not None,
     )
 
 

@@ -6,6 +6,7 @@ all sentences. Embeddings, dropout, the output layer and ensembles are those of 
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,44 @@ class ConvolutionalLayer(nn.Module):
         super().__init__()
         self.filters = nn.Parameter(torch.empty(filters))  # (o, n, d, m)
         self.bias = nn.Parameter(torch.empty(bias))  # (o, d')
+
+
+# Columns, ends of the rows and values of a sparse matrix, and of its transpose.
+_PRODUCTS = ("columns", "rows", "values", "columns_back", "rows_back", "values_back")
+
+
+class _SparseProduct(torch.autograd.Function):
+    """A sparse matrix times a dense one, (K, d) -> (N, d), of several runs too."""
+
+    @staticmethod
+    def forward(x: Tensor, *matrix: Tensor) -> Tensor:
+        """The product; ``matrix`` is as in ``_PRODUCTS``."""
+        columns, rows, values = matrix[:3]
+        return nn.functional.embedding_bag(
+            *(columns, x, rows), mode="sum", per_sample_weights=values, include_last_offset=True
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], _: Tensor) -> None:
+        """Keep the matrix."""
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """The transpose times the gradient."""
+        matrix = ctx.saved_tensors
+        turned = *matrix[3:], *matrix[:3]
+        return _SparseProduct.apply(gradient.contiguous(), *turned), *[None] * 6  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def vmap(
+        _: Any, in_dims: tuple[int | None, ...], x: Tensor, *matrix: Tensor
+    ) -> tuple[Tensor, int]:
+        """The runs side by side, as further columns of one dense matrix."""
+        assert in_dims[0] is not None  # noqa: S101
+        runs = x.movedim(in_dims[0], 1)  # (K, R, d)
+        product = _SparseProduct.apply(runs.flatten(1), *matrix)  # type: ignore[no-untyped-call]
+        return product.unflatten(1, runs.shape[1:]), 1
 
 
 class SentenceModel(nn.Module):
@@ -54,6 +93,9 @@ class SentenceModel(nn.Module):
         self.head = nn.Linear(features, classes)
         self.projection: nn.Parameter | None = None
         self.register_buffer("vectors", None, persistent=False)
+        self.ngrams: nn.Parameter | None = None
+        for name in ("bag_offsets", "bag_buckets", *_PRODUCTS):
+            self.register_buffer(name, None, persistent=False)
         self.config, self.n_ensemble = config, 1
 
     def project(self, vectors: Tensor) -> None:
@@ -61,17 +103,50 @@ class SentenceModel(nn.Module):
 
         Rows are convolved separately, so what matters is what each row encodes. All words learn the
         projection together: words that are rare or never seen in training benefit from it too.
-        ``merged`` makes a plain table of it. ``vectors`` (vocabulary, D) is zero for a word without
-        one.
+        ``merged`` makes a plain table of it. ``vectors`` (words, D) is zero for a word without one.
         """
         self.vectors: Tensor | None = vectors
         self.projection = nn.Parameter(torch.empty(vectors.shape[1], self.embeddings.shape[1]))
 
+    def add_ngrams(self, offsets: Tensor, buckets: Tensor, n_buckets: int) -> None:
+        """Let a word's embedding be its own vector plus those of its character n-grams.
+
+        See ``dcnn.text.vocabulary``. Word i, of the vocabulary or beyond it a new word, has those
+        in ``buckets[offsets[i]:offsets[i + 1]]``.
+        """
+        self.bag_offsets: Tensor | None = offsets
+        self.bag_buckets: Tensor | None = buckets
+        self.ngrams = nn.Parameter(torch.empty(n_buckets, self.embeddings.shape[1]))
+        # All words at once are a sparse matrix times the n-grams; gradients, its transpose.
+        counts = offsets.diff()
+        weights = counts.float().rsqrt().repeat_interleave(counts)
+        words = torch.arange(len(counts)).repeat_interleave(counts)
+        order = buckets.argsort(stable=True)
+        ends = torch.bincount(buckets, minlength=n_buckets).cumsum(0)
+        starts = torch.cat([ends.new_zeros(1), ends])
+        matrix = buckets.long(), offsets, weights, words[order], starts, weights[order]
+        for name, tensor in zip(_PRODUCTS, matrix, strict=True):
+            setattr(self, name, tensor)
+
+    def table(self, embeddings: Tensor, ngrams: Tensor | None) -> Tensor:
+        """The vectors of all words, new ones too: (vocabulary, d), (n_buckets, d) -> (words, d)."""
+        if ngrams is None or self.bag_offsets is None:
+            return embeddings
+        new_words = len(self.bag_offsets) - 1 - len(embeddings)
+        own = torch.cat([embeddings, embeddings[:1].expand(new_words, -1)])
+        matrix = [getattr(self, name) for name in _PRODUCTS]
+        spelled: Tensor = _SparseProduct.apply(ngrams, *matrix)  # type: ignore[no-untyped-call]
+        return own + spelled
+
     def merged(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """``weights`` of the same function as a plain network, without projection or ensemble."""
+        """``weights`` of the same function as a plain network, without projection or ensemble.
+
+        The vectors of character n-grams are part of those of all words, new ones too.
+        """
         merged = dict(weights)
         if self.n_ensemble > 1:
             merged["head.weight"] = merged["head.weight"] / self.n_ensemble
+        merged["embeddings"] = self.table(merged["embeddings"], merged.pop("ngrams", None))
         projection = merged.pop("projection", None)
         if projection is not None and self.vectors is not None:
             merged["embeddings"] = merged["embeddings"] + self.vectors @ projection
@@ -86,10 +161,13 @@ class SentenceModel(nn.Module):
                 layer.bias.uniform_(0, 1, generator=generator)
             self.head.weight.normal_(0, WEIGHT_DEVIATION, generator=generator)
             self.head.bias.zero_()
+            if self.ngrams is not None:
+                self.ngrams.zero_()  # so that those never seen in training add no noise
 
     def sentence_matrix(self, ids: Tensor) -> Tensor:
         """One column per word (Eq. 2): (B, s) -> (B, 1, d, s)."""
-        words = nn.functional.embedding(ids, self.embeddings)  # (B, s, d)
+        table = self.table(self.embeddings, self.ngrams)
+        words = nn.functional.embedding(ids, table)  # (B, s, d)
         if self.projection is not None and self.vectors is not None:
             words = words + nn.functional.embedding(ids, self.vectors) @ self.projection
         return words.transpose(1, 2).unsqueeze(1)
@@ -176,7 +254,8 @@ class DCNN(SentenceModel):
             return super().logits(ids, lengths, dropout, weight, bias)
         layers = [part for layer in self.convolutions for part in (layer.filters, layer.bias)]
         fold, k_top = self.config.fold, self.config.k_top
-        return network(ids, lengths, dropout, fold, k_top, self.embeddings, weight, bias, *layers)
+        table = self.table(self.embeddings, self.ngrams)
+        return network(ids, lengths, dropout, fold, k_top, table, weight, bias, *layers)
 
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, s), (B,) -> (B, maps * rows * k_top)."""

@@ -17,6 +17,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-ABI = 4
+ABI = 5
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
 _STATUSES: dict[int, tuple[type[Exception], str]] = {
@@ -50,14 +51,17 @@ _SIGNATURES = {
     "dcnn_use_isa": "i s",
     "dcnn_layer_forward": "i Pqq PPPPP q PP i",
     "dcnn_layer_backward": "i Pqq PPPP q PPPPPP i",
-    "dcnn_network_new": "P qPPP qqP qPP",
+    "dcnn_network_new": "P qPPP qqP qPP qqqP",
     "dcnn_network_free": "x P",
-    "dcnn_network_logits": "i PqPPP i",
+    "dcnn_network_logits": "i PqPPqPPP i",
     "dcnn_training_forward": "i PPPPPP i",
     "dcnn_training_backward": "i PPPPPPPPP i",
     "dcnn_cross_entropy": "f qq PPPP",
     "dcnn_adagrad": "x PPPP q ffffff",
     "dcnn_adagrad_rows": "i PPP q PP qq ffffff i",
+    "dcnn_char_ngrams": "q qPP qqq PPq",
+    "dcnn_compose": "i PqPqqPPP",
+    "dcnn_compose_backward": "i PqPqqP PPP PPP",
     "dcnn_norm": "d PP q",
     "dcnn_tanh": "x PP q",
 }
@@ -70,6 +74,15 @@ class LayerSizes(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_int64) for name in ("maps_below", "rows_below", "maps", "width", "fold")
+    ]
+
+
+class BagsOfNgrams(ctypes.Structure):
+    """``dcnn_bags`` of the C interface; the arrays must outlive it."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("words", "n_buckets")),
+        *((name, ctypes.c_void_p) for name in ("offsets", "buckets")),
     ]
 
 
@@ -240,9 +253,19 @@ def layer(
 
 
 class Network:
-    """The weights, by the names of the model folder, as the library reads them."""
+    """The weights, by the names of the model folder, as the library reads them.
 
-    def __init__(self, weights: Mapping[str, Array], fold: bool, k_top: int) -> None:
+    ``char_ngrams`` are the shortest and the longest n-grams of new words and the number of buckets,
+    if there are any.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, Array],
+        fold: bool,
+        k_top: int,
+        char_ngrams: tuple[int, int, int] | None = None,
+    ) -> None:
         lib = library()
         depth = sum(name.endswith(".filters") for name in weights)
         arrays = {name: dense(values, np.float32) for name, values in weights.items()}
@@ -258,21 +281,76 @@ class Network:
         places = [(ctypes.c_void_p * depth)(*map(address, some)) for some in (filters, biases)]
         layers = depth, sizes, *places
         head = self.classes, address(head_weight), address(head_bias)
-        self._handle = lib.dcnn_network_new(*layers, k_top, words, address(self._embeddings), *head)
+        table = words, address(self._embeddings)
+        self._ngrams = arrays.get("ngrams")
+        if (self._ngrams is None) != (char_ngrams is None):
+            raise ValueError("vectors of character n-grams and their lengths go together")
+        ngrams: tuple[Any, ...] = (0, 0, 0, None)
+        if char_ngrams is not None and self._ngrams is not None:
+            if self._ngrams.shape != (char_ngrams[2], dim):
+                raise ValueError(f"ngrams {self._ngrams.shape} do not fit {char_ngrams}, {dim}")
+            ngrams = *char_ngrams, address(self._ngrams)
+        self._handle = lib.dcnn_network_new(*layers, k_top, *table, *head, *ngrams)
         if not self._handle:
             raise MemoryError("the native backend ran out of memory")
         self._logits, self._free = lib.dcnn_network_logits, lib.dcnn_network_free
 
-    def logits(self, ids: Array, offsets: Array, threads: int = 1) -> Floats:
-        """(sentences, classes); sentence i is ``ids[offsets[i]:offsets[i + 1]]``."""
+    def logits(
+        self, ids: Array, offsets: Array, threads: int = 1, new_words: Sequence[str] = ()
+    ) -> Floats:
+        """(sentences, classes); sentence i is ``ids[offsets[i]:offsets[i + 1]]``.
+
+        ``new_words``, which are marked already, have the ids from the number of words on.
+        """
         ids, offsets = dense(ids, np.int32), dense(offsets, np.int64)
+        text, ends = _joined(new_words) if new_words else (b"", None)
         sentences = len(offsets) - 1
         result: Floats = np.empty((sentences, self.classes), np.float32)
         if offsets[-1] > len(ids):  # that they ascend is checked in the library
             raise ValueError(f"offsets {offsets} go past the {len(ids)} ids")
-        check(self._logits(self._handle, sentences, *map(address, (ids, offsets, result)), threads))
+        status = self._logits(
+            *(self._handle, sentences, address(ids), address(offsets)),
+            *(len(new_words), text, None if ends is None else address(ends)),
+            *(address(result), threads),
+        )
+        check(status)
         return result
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._free(self._handle)
+
+
+def char_ngrams(
+    words: Sequence[str], shortest: int, longest: int, n_buckets: int
+) -> tuple[Array, Array]:
+    """Offsets and buckets of the character n-grams of ``words``, which are marked already."""
+    text, ends = _joined(words)
+    # A word of c characters has fewer than c n-grams of each length.
+    most = len(text) * (longest - shortest + 1)
+    offsets, buckets = np.empty(len(words) + 1, np.int64), np.empty(most, np.int32)
+    limits = shortest, longest, n_buckets
+    found = library().dcnn_char_ngrams(
+        *(len(words), text, address(ends), *limits, address(offsets), address(buckets), most)
+    )
+    if found < 0:
+        raise MemoryError("the native backend ran out of memory")
+    return offsets, buckets[:found].copy()
+
+
+def _joined(words: Sequence[str]) -> tuple[bytes, Array]:
+    """The UTF-8 bytes of all words, and where each of them ends."""
+    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
+    return b"".join(encoded), np.array(list(accumulate(map(len, encoded))), np.int64)
+
+
+def compose(ids: Array, bags: tuple[Array, Array], embeddings: Array, ngrams: Array) -> Floats:
+    """Vectors (ids, d) of words with character n-grams; see ``reference.compose``."""
+    ids, offsets, buckets = dense(ids, np.int64), dense(bags[0], np.int64), dense(bags[1], np.int32)
+    embeddings, ngrams = dense(embeddings, np.float32), dense(ngrams, np.float32)
+    result: Floats = np.empty((len(ids), embeddings.shape[1]), np.float32)
+    given = BagsOfNgrams(len(offsets) - 1, len(ngrams), address(offsets), address(buckets))
+    sizes = address(ids), *embeddings.shape
+    tables = map(address, (embeddings, ngrams, result))
+    check(library().dcnn_compose(ctypes.addressof(given), len(ids), *sizes, *tables))
+    return result

@@ -207,15 +207,52 @@ def backward(
     )
     native.check(status)
     if rows is not None and count is not None:
-        # By the context alone: some releases of torch warn of the argument.
-        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
-            gradients[0] = torch.sparse_coo_tensor(
-                rows[None, : count.value],
-                of_words[: count.value],
-                embeddings.shape,
-                is_coalesced=True,  # the ids ascend, and none comes twice
-            )
+        gradients[0] = _sparse(rows, of_words, count.value, embeddings.shape)
     return gradients
+
+
+def compose(ids: Tensor, bags: tuple[Tensor, Tensor], embeddings: Tensor, ngrams: Tensor) -> Tensor:
+    """Vectors (ids, d) of words with character n-grams; see ``reference.compose``."""
+    given = [tensor.numpy() for tensor in bags]
+    vectors = native.compose(ids.numpy(), (given[0], given[1]), embeddings.numpy(), ngrams.numpy())
+    return torch.from_numpy(vectors)
+
+
+def compose_backward(
+    ids: Tensor,
+    bags: tuple[Tensor, Tensor],
+    embeddings: Tensor,
+    ngrams: Tensor,
+    of_vectors: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of embeddings and n-grams, both sparse, from that of the vectors (ids, d).
+
+    The ids ascend, none comes twice.
+    """
+    offsets, buckets = _dense(bags)
+    of_vectors = of_vectors.contiguous()
+    given = native.BagsOfNgrams(len(offsets) - 1, len(ngrams), *_places(offsets, buckets))
+    sizes = int((offsets[ids + 1] - offsets[ids]).sum()), len(ids) + 1
+    of_ngrams, of_words = (embeddings.new_empty(size, embeddings.shape[1]) for size in sizes)
+    used, rows = (torch.empty(size, dtype=torch.int64) for size in sizes)
+    counts = ctypes.c_int64(), ctypes.c_int64()
+    status = native.library().dcnn_compose_backward(
+        *(ctypes.byref(given), len(ids), ids.data_ptr(), *embeddings.shape, of_vectors.data_ptr()),
+        *(*_places(rows, of_words), ctypes.byref(counts[0])),
+        *(*_places(used, of_ngrams), ctypes.byref(counts[1])),
+    )
+    native.check(status)
+    return (
+        _sparse(rows, of_words, counts[0].value, embeddings.shape),
+        _sparse(used, of_ngrams, counts[1].value, ngrams.shape),
+    )
+
+
+def _sparse(rows: Tensor, values: Tensor, count: int, shape: torch.Size) -> Tensor:
+    """The first ``count`` rows, which ascend and of which none comes twice."""
+    # By the context alone: some releases of torch warn of the argument.
+    with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+        return torch.sparse_coo_tensor(rows[None, :count], values[:count], shape, is_coalesced=True)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -172,3 +172,19 @@ def sigmoid(logits: NDArray[Number]) -> NDArray[Number]:
     small = np.exp(-np.abs(logits))  # in (0, 1]
     probabilities: NDArray[Number] = np.where(logits >= 0, np.ones_like(small), small) / (1 + small)
     return probabilities
+
+
+def compose(ids: Array, bags: tuple[Array, Array], embeddings: Array, ngrams: Array) -> Array:
+    """Vectors (ids, d) of words with character n-grams.
+
+    A word has its row of ``embeddings``, or row 0 if its id lies beyond them, plus 1/sqrt(n) times
+    the sum of its n rows of ``ngrams``: those of word i are ``buckets[offsets[i]:offsets[i + 1]]``
+    of ``bags``.
+    """
+    offsets, buckets = bags
+    vectors = embeddings[np.where(ids < len(embeddings), ids, 0)]
+    for vector, word in zip(vectors, ids.tolist(), strict=True):
+        own = buckets[offsets[word] : offsets[word + 1]]
+        if len(own):
+            vector += ngrams[own].sum(axis=0) / np.sqrt(vector.dtype.type(len(own)))
+    return vectors

@@ -10,6 +10,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import cast
 
 import numpy as np
 from starlette.exceptions import HTTPException
@@ -63,10 +64,18 @@ class ServedModel:
             "explainable": explainable,
             "detectors": self.detectors is not None,
             "detectors_note": note,
+            "abstention": self._threshold_info(),
         }
 
+    def _threshold_info(self) -> schemas.ThresholdInfo | None:
+        stored = self.predictor.abstention
+        if "threshold" not in stored:
+            return None
+        shown = {name: stored[name] for name in schemas.ThresholdInfo.__annotations__}
+        return cast("schemas.ThresholdInfo", shown)
+
     def check_options(self, options: schemas.PredictOptions) -> None:
-        """Raise an error before any work for what a multi-label model cannot do."""
+        """Raise an error before any work for what the model cannot do."""
         if self.predictor.multi_label and (options.top or 0) > 1:
             raise UserError(
                 f"top={options.top} is for single-label models; this model is multi-label and "
@@ -74,17 +83,20 @@ class ServedModel:
             )
         if options.abstain_below is not None:
             self.predictor.check_abstains(options.abstain_below)
+        self._threshold(options)
+
+    def _threshold(self, options: schemas.PredictOptions) -> float | None:
+        """The probability below which a text gets no label; None if every text gets one."""
+        if options.abstain or options.target_precision is not None:
+            return self.predictor.abstention_threshold(options.target_precision)
+        return options.abstain_below
 
     def _predict(
         self, texts: Sequence[str], options: schemas.PredictOptions
     ) -> list[schemas.PredictionResponse]:
-        responses = []
-        for prediction in self.predictor.predict(texts, options.abstain_below or 0.0):
-            response = prediction_response(prediction)
-            if options.abstain_below is not None:
-                response["abstained"] = prediction.abstained
-                if prediction.abstained:
-                    response["label"] = None
+        responses, below = [], self._threshold(options)
+        for prediction in self.predictor.predict(texts, below or 0.0):
+            response = prediction_response(prediction, may_abstain=below is not None)
             if options.top:
                 ranked = prediction.ranked[: options.top]
                 response["top"] = [{"label": label, "probability": p} for label, p in ranked]
@@ -117,7 +129,7 @@ class ServedModel:
     def explain_text(self, text: str, request: schemas.ExplainRequest) -> bytes:
         """One of the explanations in the response of ``/v1/explain``."""
         explanation = explain(self.predictor, text, request.of_class)
-        return json_bytes(_explanation_response(explanation, request))
+        return json_bytes(self._explanation_response(explanation, request))
 
     def compare_texts(self, request: schemas.CompareRequest) -> bytes:
         """The response of ``/v1/compare``."""
@@ -134,10 +146,43 @@ class ServedModel:
             comparison = replace(comparison, changes=tuple(changes))
         response: schemas.CompareResponse = {
             "model": self.name,
-            "explanations": [_explanation_response(one, request) for one in (before, after)],
+            "explanations": [self._explanation_response(one, request) for one in (before, after)],
             "comparison": comparison,
         }
         return json_bytes(response)
+
+    def _explanation_response(
+        self, explanation: Explanation, request: schemas.GraphRequest
+    ) -> schemas.ExplanationResponse:
+        prediction = explanation.prediction
+        if request.abstain:
+            (prediction,) = self.predictor.predict([prediction.text], abstain=True)
+        trace = explanation.trace
+        picture = make_picture(trace, explanation.of_class, request.nodes, request.edges)
+        word_contributions: dict[str, list[float]] = {}
+        for layer in range(1, trace.depth + 1):
+            drawn = [node for node in picture.nodes if node.layer == layer]
+            numbers = np.array([node.number for node in drawn])
+            amounts = node_word_contributions(trace, layer, numbers).round(6).tolist()
+            word_contributions |= zip([node.id for node in drawn], amounts, strict=True)
+        return {
+            "text": prediction.text,
+            **prediction_response(prediction, may_abstain=request.abstain),
+            "class": explanation.label,
+            "logit": explanation.logit,
+            "biases": explanation.biases,
+            "char_ngrams": trace.char_ngrams,
+            "words": explanation.described_words(),
+            "ngrams": explanation.ngrams,
+            "deletions": explanation.deletions,
+            "graph": {
+                "layout": place(picture),
+                "word_contributions": word_contributions,
+                "top_nodes": trace.head_weight.shape[1],
+                "node_contributions": picture.node_contributions,
+                "path_contributions": picture.path_contributions,
+            },
+        }
 
     def find_detectors(self, query: schemas.DetectorsQuery) -> bytes:
         """The response of ``/v1/detectors``; an error if there is no corpus, node or word."""
@@ -168,7 +213,9 @@ class ServedModel:
         return {node}
 
 
-def prediction_response(prediction: Prediction) -> schemas.PredictionResponse:
+def prediction_response(
+    prediction: Prediction, *, may_abstain: bool = False
+) -> schemas.PredictionResponse:
     """A prediction without its text."""
     response: schemas.PredictionResponse = {
         "label": prediction.label,
@@ -177,37 +224,11 @@ def prediction_response(prediction: Prediction) -> schemas.PredictionResponse:
     }
     if prediction.over_threshold is not None:
         response["labels"] = prediction.over_threshold
+    if may_abstain:
+        response["abstained"] = prediction.abstained
+        if prediction.abstained:
+            response["label"] = None
     return response
-
-
-def _explanation_response(
-    explanation: Explanation, request: schemas.GraphRequest
-) -> schemas.ExplanationResponse:
-    trace = explanation.trace
-    picture = make_picture(trace, explanation.of_class, request.nodes, request.edges)
-    word_contributions: dict[str, list[float]] = {}
-    for layer in range(1, trace.depth + 1):
-        drawn = [node for node in picture.nodes if node.layer == layer]
-        numbers = np.array([node.number for node in drawn])
-        amounts = node_word_contributions(trace, layer, numbers).round(6).tolist()
-        word_contributions |= zip([node.id for node in drawn], amounts, strict=True)
-    return {
-        "text": explanation.prediction.text,
-        **prediction_response(explanation.prediction),
-        "class": explanation.label,
-        "logit": explanation.logit,
-        "biases": explanation.biases,
-        "words": explanation.described_words(),
-        "ngrams": explanation.ngrams,
-        "deletions": explanation.deletions,
-        "graph": {
-            "layout": place(picture),
-            "word_contributions": word_contributions,
-            "top_nodes": trace.head_weight.shape[1],
-            "node_contributions": picture.node_contributions,
-            "path_contributions": picture.path_contributions,
-        },
-    }
 
 
 def index_detectors(

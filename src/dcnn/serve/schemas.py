@@ -60,7 +60,17 @@ class TextRequest(ModelRequest):
         return self
 
 
-class PredictOptions(ModelRequest):
+class AbstainRequest(ModelRequest):
+    """Whether the stored threshold applies."""
+
+    abstain: bool = Field(
+        False,
+        description="Give no label below the threshold of abstention that the model stores; "
+        "single-label models only.",
+    )
+
+
+class PredictOptions(AbstainRequest):
     """What a prediction contains beyond the default, as in ``dcnn predict --json``."""
 
     top: int = _optional(
@@ -69,6 +79,16 @@ class PredictOptions(ModelRequest):
     abstain_below: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = _optional(
         "Give no label to a text whose best probability is below this; single-label models only."
     )
+    target_precision: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = _optional(
+        "As `abstain`, with the threshold of this precision on the stored curve of the dev set."
+    )
+
+    @model_validator(mode="after")
+    def _one_threshold(self) -> Self:
+        stored = self.abstain or self.target_precision is not None
+        if stored and self.abstain_below is not None:
+            raise ValueError("abstain_below is a threshold; leave out abstain and target_precision")
+        return self
 
 
 class PredictRequest(PredictOptions, TextRequest):
@@ -104,7 +124,7 @@ class DetectorsQuery(ModelRequest):
     limit: int = Field(50, ge=1, le=500, description="Maximum number to return.")
 
 
-class GraphRequest(ModelRequest):
+class GraphRequest(AbstainRequest):
     """What is to be explained, and how much of the graph is drawn."""
 
     of_class: str = _optional("The label to explain; default: the predicted one.", alias="class")
@@ -194,7 +214,7 @@ class PredictionResponse(TypedDict):
     """The prediction of one text."""
 
     label: Label | None
-    """The most probable label; null if its probability is below `abstain_below`."""
+    """The most probable label; null if the text gets none, see `abstained`."""
     probability: float
     """Probability of the most probable label, even if `label` is null."""
     probabilities: dict[str, float]
@@ -202,7 +222,9 @@ class PredictionResponse(TypedDict):
     labels: NotRequired[Sequence[Label]]
     """Every label that reaches its threshold; multi-label models only."""
     abstained: NotRequired[bool]
-    """Whether the text gets no label; only with `abstain_below`."""
+    """Whether the text gets no label, since its best probability is below the threshold or the
+    label is the model's out-of-scope class; only with `abstain`, `abstain_below` or
+    `target_precision`."""
     top: NotRequired[list[LabelProbability]]
     """The most probable labels; only with `top`."""
 
@@ -237,6 +259,8 @@ class ExplanationResponse(PredictionResponse, _ExplainedClass):
     logit: float
     """Logit of the class: the sum of the words' attributions and of the biases."""
     biases: float
+    char_ngrams: bool
+    """Whether a word that is not in the vocabulary is known by its character n-grams."""
     words: list[DescribedWord]
     ngrams: Sequence[NGram]
     deletions: Sequence[Deletion]
@@ -263,6 +287,23 @@ class DetectorsResponse(ModelResponse):
     """Number of detectors that match, those beyond `limit` included."""
 
 
+class ThresholdInfo(TypedDict):
+    """The threshold of abstention that a model stores, and what it does on `data`."""
+
+    threshold: float
+    """Probability below which a text gets no label."""
+    target_precision: float
+    precision: float
+    """Share of the given labels that were correct."""
+    precision_bound: float
+    """What it is at least, with 95 % confidence."""
+    coverage: float
+    """Share of the texts that got a label."""
+    data: str
+    out_of_scope: Label | None
+    """The class that is no answer, if there is one."""
+
+
 class ModelInfo(TypedDict):
     """A model that is served."""
 
@@ -277,6 +318,8 @@ class ModelInfo(TypedDict):
     """Whether n-grams of a corpus are known for its detectors."""
     detectors_note: str
     """If not, how to get them."""
+    abstention: ThresholdInfo | None
+    """What `abstain` uses; null if the model stores no threshold."""
 
 
 class ModelsResponse(Response):

@@ -16,18 +16,28 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Literal, Self, cast
 
 import numpy as np
 
-from dcnn.config import TextConfig
+from dcnn.config import MAX_BUCKETS, TextConfig
 from dcnn.errors import needs_extra
 from dcnn.text.tokenizer import PRESETS, Preset, Tokenizer
-from dcnn.text.vocabulary import UNKNOWN, Sentences, TokenizedTexts, Vocabulary, tokenize_texts
+from dcnn.text.vocabulary import (
+    MAX_SPELLED,
+    UNKNOWN,
+    CharNgrams,
+    NewWords,
+    Sentences,
+    TokenizedTexts,
+    Vocabulary,
+    tokenize_texts,
+)
 
 Learned = Literal["bpe", "unigram"]
 LEARNED: tuple[Learned, ...] = ("bpe", "unigram")
@@ -230,15 +240,23 @@ def _train(model: Any, trainer: Any, parts: list[tuple[str, int]]) -> dict[str, 
     library = tokenizers.Tokenizer(model)
     library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     # Several threads sum probabilities in an order that changes from run to run.
-    threads = {"TOKENIZERS_PARALLELISM": os.environ.get("TOKENIZERS_PARALLELISM")}
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    try:
+    with one_tokenizing_thread():
         library.train_from_iterator((" ".join([part] * count) for part, count in parts), trainer)
-    finally:
-        del os.environ["TOKENIZERS_PARALLELISM"]
-        os.environ.update({name: value for name, value in threads.items() if value is not None})
     described: dict[str, Any] = json.loads(library.to_str())["model"]
     return described
+
+
+@contextmanager
+def one_tokenizing_thread() -> Iterator[None]:
+    """Let the ``tokenizers`` library use one thread."""
+    name = "TOKENIZERS_PARALLELISM"
+    before = os.environ.get(name)
+    os.environ[name] = "false"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        os.environ.update({} if before is None else {name: before})
 
 
 def unit_of(preset: str) -> str:
@@ -267,6 +285,7 @@ class Encoder:
 
     tokenizer: AnyTokenizer
     vocabulary: Vocabulary
+    char_ngrams: CharNgrams | None = None  # of words; with them, new words have ids too
 
     @property
     def unit(self) -> str:
@@ -284,22 +303,37 @@ class Encoder:
         """
         tokenizer, tokenized = learn_tokenizer(config, texts, processes)
         vocabulary = Vocabulary.most_frequent(tokenized.words, tokenized.counts, config)
-        ids = vocabulary.ids_of_tokenized(tokenized.words)
+        encoder = cls(tokenizer, vocabulary, char_ngrams_of(config))
+        new_words = encoder.new_words()
+        ids = vocabulary.ids_of_tokenized(tokenized.words, new_words)
         filled = tokenized.without_empty()
-        return cls(tokenizer, vocabulary), Sentences.from_flat(ids[filled.ids], filled.lengths)
+        found = tuple(new_words or ())
+        return encoder, Sentences.from_flat(ids[filled.ids], filled.lengths, found)
+
+    def new_words(self, words: Iterable[str] = ()) -> NewWords | None:
+        """Ids for words that are not in the vocabulary, after ``words``; none without n-grams."""
+        return None if self.char_ngrams is None else NewWords(self.vocabulary, words)
 
     def with_words(self, words: Iterable[str]) -> Self:
         """An encoder that also knows ``words``; the ids of its own words stay."""
         known = dict.fromkeys(self.vocabulary.words)
-        return type(self)(self.tokenizer, Vocabulary(list(known | dict.fromkeys(words))))
+        return replace(self, vocabulary=Vocabulary(list(known | dict.fromkeys(words))))
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of the tokens of ``text``; an empty text is one unknown word."""
-        return self.vocabulary.ids(self.tokenizer(text)) or [UNKNOWN]
+    def encode_all(self, texts: Sequence[str], new_words: Sequence[str] = ()) -> Sentences:
+        """Ids of many texts; an empty text is one unknown word.
 
-    def encode_all(self, texts: Sequence[str]) -> Sentences:
-        """Ids of many texts."""
-        return Sentences.from_lists([self.encode(text) for text in texts])
+        ``new_words`` have their ids already, in other sentences.
+        """
+        return self.encode_words(map(self.tokenizer, texts), new_words)
+
+    def encode_words(
+        self, sentences: Iterable[Sequence[str]], new_words: Sequence[str] = ()
+    ) -> Sentences:
+        """The same for texts that are split into tokens."""
+        index = self.new_words(new_words)
+        ids_of = self.vocabulary.ids if index is None else index.ids
+        ids = [ids_of(tokens) or [UNKNOWN] for tokens in sentences]
+        return Sentences.from_lists(ids, tuple(index or ()))
 
     def to_json(self) -> str:
         """The encoder as JSON; ``from_json`` reads it."""
@@ -309,6 +343,7 @@ class Encoder:
             "preset": tokenizer.preset,
             "lowercase": tokenizer.lowercase,
             **learned,
+            **({} if self.char_ngrams is None else {"char_ngrams": self.char_ngrams._asdict()}),
             "vocabulary": self.vocabulary.words,
         }
         return json.dumps(values, ensure_ascii=False, indent=0)
@@ -332,4 +367,30 @@ class Encoder:
             tokenizer = SubwordTokenizer.from_values(preset, lowercase, values)
         else:
             tokenizer = Tokenizer(preset, lowercase)
-        return cls(tokenizer, Vocabulary(words))
+        return cls(tokenizer, Vocabulary(words), _read_char_ngrams(values.get("char_ngrams")))
+
+
+def char_ngrams_of(config: TextConfig) -> CharNgrams | None:
+    """The n-grams that the settings ask for; a character has none but itself."""
+    if not config.char_ngrams or config.tokenizer == "characters":
+        return None
+    shortest, longest = config.char_ngrams
+    return CharNgrams(shortest, longest, config.n_buckets)
+
+
+def _read_char_ngrams(values: Any) -> CharNgrams | None:
+    if values is None:
+        return None
+    names = CharNgrams._fields
+    if not isinstance(values, dict) or sorted(values) != sorted(names):
+        raise ValueError(f"char_ngrams must be an object of {', '.join(names)}")
+    read = CharNgrams(**values)
+    numbers = all(type(value) is int for value in values.values())
+    if not numbers or not (
+        0 < read.shortest <= read.longest <= MAX_SPELLED and 0 < read.n_buckets < MAX_BUCKETS
+    ):
+        raise ValueError(
+            f"char_ngrams={values!r:.80} must be lengths from 1 to {MAX_SPELLED}, the shortest "
+            f"first, and n_buckets below {MAX_BUCKETS}"
+        )
+    return read

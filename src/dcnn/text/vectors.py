@@ -18,7 +18,7 @@ from dcnn.config import TextConfig
 from dcnn.errors import ConfigError, DataError
 from dcnn.files import open_bytes
 from dcnn.text.encoder import Encoder
-from dcnn.text.vocabulary import Ints, Vocabulary
+from dcnn.text.vocabulary import Ints, Sentences, Vocabulary
 
 logger = logging.getLogger("dcnn")
 
@@ -80,10 +80,15 @@ def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
     return WordVectors(str(path), np.fromiter(found, np.int64), values)
 
 
-def with_vector_words(encoder: Encoder, config: TextConfig) -> Encoder:
-    """``encoder`` with the first ``config.vectors_words`` words of the vectors after its own."""
+def with_vector_words(
+    encoder: Encoder, sentences: Sentences, config: TextConfig
+) -> tuple[Encoder, Sentences]:
+    """``encoder`` with the first ``config.vectors_words`` words of the vectors after its own.
+
+    What was a new word in ``sentences`` may be one of them, and all new words have other ids.
+    """
     if not config.vectors_words:
-        return encoder
+        return encoder, sentences
     words: dict[bytes, None] = {}
     path = Path(config.vectors)
     with open_bytes(path) as stream:
@@ -91,7 +96,13 @@ def with_vector_words(encoder: Encoder, config: TextConfig) -> Encoder:
             words[word] = None
             if len(words) >= config.vectors_words:
                 break
-    return encoder.with_words(word.decode("utf-8", "replace") for word in words)
+    larger = encoder.with_words(word.decode("utf-8", "replace") for word in words)
+    new_words = larger.new_words()
+    if new_words is None:
+        return larger, sentences
+    known = np.arange(len(encoder.vocabulary), dtype=np.int32)
+    moved = np.append(known, np.array(new_words.ids(sentences.new_words), np.int32))
+    return larger, Sentences(moved[sentences.ids], sentences.offsets, tuple(new_words))
 
 
 def _read_entries(path: Path, stream: BinaryIO, wanted: Wanted) -> Entries:

@@ -7,6 +7,14 @@ Tokenizing is most of the work of encoding a corpus. Chunks of texts go to diffe
 of which numbers the words of its own chunk in the order of first occurrence; the chunks are merged
 in the order of the texts, so the result does not depend on the number of processes or the size of
 a chunk. Predicting needs no processes, so their libraries are imported where they are used.
+
+Character n-grams (Bojanowski et al., 2017): the vector of a word may be its own plus 1/sqrt(n)
+times the sum of the vectors of its n n-grams; a word without a vector of its own has the unknown
+word's in that place. So rare words learn from others that are spelled alike, and a word that
+training never saw has a vector too. The n-grams of "word" are those of "<word>": its start and its
+end are told apart from its middle. They are hashed into buckets, by CRC-32 of the UTF-8 bytes
+modulo the number of buckets. ``CharNgrams.buckets`` is the definition;
+``dcnn.ops.native.char_ngrams`` computes the same faster.
 """
 
 import logging
@@ -18,6 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +38,47 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 UNKNOWN = 0
+MAX_SPELLED = 64  # code points of a word that have n-grams; the rest of a longer one is not read
+# Of a corpus or a call: further ones are the unknown word, so that memory stays bounded.
+MOST_NEW_WORDS = 1 << 20
 
 Ints = NDArray[np.integer[Any]]
+
+
+class Bags(NamedTuple):
+    """The n-grams of words: those of word i are ``buckets[offsets[i]:offsets[i + 1]]``."""
+
+    offsets: Ints  # (words + 1,) int64
+    buckets: Ints  # (n-grams,) int32
+
+
+class CharNgrams(NamedTuple):
+    """Which n-grams a word has, and how many buckets there are."""
+
+    shortest: int
+    longest: int
+    n_buckets: int
+
+    def buckets(self, word: str) -> list[int]:
+        """The bucket of every n-gram of ``word``, the shortest n-grams first."""
+        text = marked(word)
+        return [
+            crc32(text[at : at + n].encode("utf-8", "surrogatepass")) % self.n_buckets
+            for n in range(self.shortest, self.longest + 1)
+            for at in range(len(text) - n + 1)
+        ]
+
+    def bags(self, words: Sequence[str]) -> Bags:
+        """The buckets of every word."""
+        found = [self.buckets(word) for word in words]
+        offsets = np.zeros(len(words) + 1, np.int64)
+        np.cumsum([len(one) for one in found], out=offsets[1:])
+        return Bags(offsets, np.fromiter(chain.from_iterable(found), np.int32))
+
+
+def marked(word: str) -> str:
+    """``word`` with its start and end; the empty one stands for the unknown word."""
+    return f"<{word[:MAX_SPELLED]}>" if word else ""
 
 
 class Vocabulary:
@@ -66,9 +114,30 @@ class Vocabulary:
         look_up = self._ids.get
         return [look_up(token, UNKNOWN) for token in tokens]
 
-    def ids_of_tokenized(self, words: Iterable[str]) -> Ints:
+    def ids_of_tokenized(self, words: Iterable[str], new_words: "NewWords | None" = None) -> Ints:
         """(words + 1,) ids of the words of ``TokenizedTexts``, and of the token of empty texts."""
-        return np.array([*self.ids(words), UNKNOWN], np.int32)
+        ids = self.ids(words) if new_words is None else new_words.ids(words)
+        return np.array([*ids, UNKNOWN], np.int32)
+
+
+class NewWords(dict[str, int]):
+    """Gives each word that is not in a vocabulary the next id when it is first looked up."""
+
+    def __init__(self, vocabulary: Vocabulary, words: Iterable[str] = ()) -> None:
+        self._known, self._next = vocabulary._ids, len(vocabulary)
+        for word in words:
+            self[word]
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= MOST_NEW_WORDS:
+            return UNKNOWN
+        index = self[word] = self._next + len(self)
+        return index
+
+    def ids(self, tokens: Iterable[str]) -> list[int]:
+        """The id of each token."""
+        look_up = self._known.get
+        return [look_up(token) or self[token] for token in tokens]
 
 
 @dataclass(frozen=True)
@@ -76,26 +145,29 @@ class Sentences:
     """Sentences as ids in one flat array: sentence i is ``ids[offsets[i]:offsets[i + 1]]``.
 
     A list of lists for 1.6 million tweets takes gigabytes, a flat array megabytes. No sentence is
-    empty.
+    empty. Where words have character n-grams, one that is not in the vocabulary has an id of its
+    own: the first of ``new_words`` the size of the vocabulary, the others the next ones.
     """
 
     ids: Ints  # (tokens,) int32
     offsets: Ints  # (sentences + 1,) int64, from 0 to the number of tokens
+    new_words: Sequence[str] = ()
 
     @classmethod
-    def from_lists(cls, sentences: Sequence[Sequence[int]]) -> Self:
+    def from_lists(cls, sentences: Sequence[Sequence[int]], new_words: Sequence[str] = ()) -> Self:
         """Concatenate lists of ids."""
         return cls.from_flat(
             np.fromiter(chain.from_iterable(sentences), np.int32),
             np.fromiter(map(len, sentences), np.int64, len(sentences)),
+            new_words,
         )
 
     @classmethod
-    def from_flat(cls, ids: Ints, lengths: Ints) -> Self:
+    def from_flat(cls, ids: Ints, lengths: Ints, new_words: Sequence[str] = ()) -> Self:
         """Take ids that are concatenated already, and the length of each sentence."""
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        return cls(ids, offsets)
+        return cls(ids, offsets, new_words)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -119,7 +191,7 @@ class Sentences:
         lengths = self.offsets[1:][indices] - self.offsets[indices]
         starts = np.cumsum(lengths) - lengths
         places = np.repeat(self.offsets[indices] - starts, lengths) + np.arange(lengths.sum())
-        return self.from_flat(self.ids[places], lengths)
+        return self.from_flat(self.ids[places], lengths, self.new_words)
 
 
 class TokenizedTexts(NamedTuple):

@@ -7,7 +7,8 @@ are few, all of them go to the teacher, and the student is selected on how well 
 
 What the teacher says is kept on disk by the hash of the text, a file per block. A labelling that
 was interrupted continues with the texts that are missing, and a second student costs nothing. A
-network that was trained to label is kept beside its labels, so that it labels later texts too.
+network that was trained to label is kept beside its labels, so that it labels later texts too. Of
+two commands with the same teacher, the second waits for the labels of the first.
 """
 
 import hashlib
@@ -15,12 +16,13 @@ import logging
 import time
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from dcnn.artifact import Artifact
@@ -30,9 +32,10 @@ from dcnn.data.corpora.registry import cache_folder
 from dcnn.data.labels import LabelledTexts
 from dcnn.data.split import hold_out
 from dcnn.errors import DcnnError, StorageError
-from dcnn.files import make_folder, write_atomically
+from dcnn.files import file_lock, make_folder, write_atomically
 from dcnn.metrics import apply_thresholds, choose_thresholds, micro_f1
 from dcnn.predictor import Predictor
+from dcnn.text.encoder import one_tokenizing_thread
 from dcnn.training.objective import target_distributions
 from dcnn.training.teachers import Probabilities, Report, Teacher, hash_of
 
@@ -43,7 +46,7 @@ STUDENT_TEXTS = 10_000  # with fewer, labelled and unlabelled texts are augmente
 FEW_DEV = 100  # a dev set of fewer labels is better given to the teacher
 MIN_UNLABELLED = 500  # of which a tenth can be dev in its place
 MOST_DEV = 2_000
-TIMED_TEXTS = 1000
+TIMED_TEXTS, TIMED_SECONDS = 1000, 2.0  # at most, of teacher and of student
 SMALL_FILE = 1 << 16  # texts
 MOST_SMALL_FILES = 32  # of a teacher, before they are merged
 
@@ -71,27 +74,57 @@ class _Block:
     def write(self, folder: Path) -> Path:
         path = folder / f"{hashlib.sha256(self.keys.tobytes()).hexdigest()[:16]}.npz"
         with write_atomically(path, shared=True) as stream:
-            np.savez(
-                stream,
-                keys=self.keys,
-                values=self.values,
-                seconds=self.seconds,
-                device=self.device,
-            )
+            np.savez(stream, **vars(self))
         return path
 
 
 class LabelCache:
-    """The probabilities that a teacher gave so far, by text; in memory alone without a folder."""
+    """The probabilities that a teacher gave so far, by text.
+
+    Without a folder, or where nothing can be written there, new ones are in memory alone.
+    """
 
     def __init__(self, folder: Path | None, classes: int) -> None:
-        self.folder = None if folder is None else make_folder(folder)
+        self.folder = folder
+        self._is_kept = folder is not None  # whether new labels are written
         self._keys = np.empty(0, np.uint64)  # sorted
         self._values = np.empty((0, classes), np.float32)
-        self._new = list(self._read())  # blocks that are not among the sorted ones yet
+        self._new: list[_Block] = []  # blocks that are not among the sorted ones yet
         self._times: dict[str, tuple[int, float]] = {}  # texts and seconds by device
+        if folder is not None:
+            try:
+                make_folder(folder)
+            except StorageError as error:
+                self._give_up(error)
+        self._load()
+
+    def _load(self) -> None:
+        """Forget what is in memory, and read the files."""
+        self._keys, self._values, self._times = self._keys[:0], self._values[:0], {}
+        self._new = list(self._read())
         for block in self._new:
             self._count(block)
+
+    def _give_up(self, error: StorageError) -> None:
+        if self._is_kept:
+            logger.warning("the teacher's labels are not kept for later runs: %s", error)
+        self._is_kept = False
+
+    def hold(self) -> ExitStack:
+        """Keep other commands from asking the same teacher, and read what they have added.
+
+        If one is asking it already, wait until it is done.
+        """
+        held = ExitStack()
+        if self.folder is not None and self._is_kept:
+            message = "another command asks the same teacher; waiting for its labels"
+            try:
+                held.enter_context(file_lock(self.folder / "lock", lambda: logger.info(message)))
+            except StorageError as error:
+                self._give_up(error)
+            else:
+                self._load()
+        return held
 
     def find(self, texts: Sequence[str]) -> tuple[Probabilities, NDArray[np.int64]]:
         """Probabilities (N, classes), and the indices of the texts that have none yet."""
@@ -110,15 +143,22 @@ class LabelCache:
     ) -> None:
         """Keep the labels of ``texts``, which took the teacher so long."""
         block = _Block(_keys(texts), values, seconds, device)
-        if self.folder is not None:
-            block.write(self.folder)
+        if self.folder is not None and self._is_kept:
+            try:
+                block.write(self.folder)
+            except StorageError as error:
+                self._give_up(error)
         self._new.append(block)
         self._count(block)
 
     def clear(self) -> None:
         """Forget all labels, on disk too."""
-        for path in self.folder.glob("*.npz") if self.folder is not None else ():
-            path.unlink(missing_ok=True)
+        try:
+            if self.folder is not None and self._is_kept:
+                for path in self.folder.glob("*.npz"):
+                    path.unlink(missing_ok=True)
+        except OSError as error:  # nothing is added to the labels of another network
+            self._give_up(StorageError(f"{self.folder} cannot be cleared ({error.strerror})"))
         self._keys, self._values = self._keys[:0], self._values[:0]
         self._new, self._times = [], {}
 
@@ -197,22 +237,26 @@ def label(
     one network: those of an earlier one that is lost are given again.
     """
     distinct = list(dict.fromkeys(texts))
-    missing = cache.find(distinct)[1]
-    logger.info(
-        "%s texts for the teacher: %s labelled before, %s to label",
-        *(f"{count:,}" for count in (len(distinct), len(distinct) - len(missing), len(missing))),
-    )
-    if len(missing) or teacher.unsaved:
-        teacher.prepare(networks, cache.clear)
+    with ExitStack() as held:
+        if len(cache.find(distinct)[1]) or teacher.unsaved:
+            held.enter_context(cache.hold())
         missing = cache.find(distinct)[1]
-    asked = [distinct[index] for index in missing.tolist()]
-    done, started = 0, time.monotonic()
-    report("label", len(distinct) - len(asked), len(distinct), "texts")
-    for block in teacher.stream(asked) if asked else ():
-        seconds = time.monotonic() - started
-        cache.add(asked[done : done + len(block)], block, seconds, teacher.device_name)
-        done, started = done + len(block), time.monotonic()
-        report("label", len(distinct) - len(asked) + done, len(distinct), "texts")
+        counts = len(distinct), len(distinct) - len(missing), len(missing)
+        logger.info(
+            "%s texts for the teacher: %s labelled before, %s to label",
+            *(f"{count:,}" for count in counts),
+        )
+        if len(missing) or teacher.unsaved:
+            teacher.prepare(networks, cache.clear)
+            missing = cache.find(distinct)[1]
+        asked = [distinct[index] for index in missing.tolist()]
+        done, started = 0, time.monotonic()
+        report("label", len(distinct) - len(asked), len(distinct), "texts")
+        for block in teacher.stream(asked) if asked else ():
+            seconds = time.monotonic() - started
+            cache.add(asked[done : done + len(block)], block, seconds, teacher.device_name)
+            done, started = done + len(block), time.monotonic()
+            report("label", len(distinct) - len(asked) + done, len(distinct), "texts")
     return cache.find(texts)[0]
 
 
@@ -227,49 +271,59 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Distillation:
-    """How a distillation went, as the report and the model card show it."""
+class StudentTexts:
+    """What a student learns and is selected on."""
 
-    teacher: str
     labelled: int
     unlabelled: int
     augmented: int
     excluded: int  # unlabelled and augmented texts that occur in dev or test, and were left out
+    repeated: int  # unlabelled texts that occur among the labelled ones, and were left out
     teacher_weight: float  # in the targets of labelled texts
-    dev: Score
     dev_from_teacher: bool  # whether dev is unlabelled text, with the teacher's labels
+
+
+@dataclass(frozen=True)
+class Distillation(StudentTexts):
+    """How a distillation went, as the report and the model card show it."""
+
+    teacher: str
+    dev: Score
     test: Score | None
-    teacher_seconds_per_text: float | None  # if it labelled anything
+    teacher_seconds_per_text: float | None  # of one text at a time on one core, if it is known
+    teacher_timed_while_labelling: bool  # whether it is the mean of all texts instead
     teacher_device: str  # on which it took so long, if that is known
     student_seconds_per_text: float
     teacher_bytes: int | None
 
     def added_to(self, artifact: Artifact) -> Artifact:
         """The artifact, with this in its metadata."""
-        return replace(artifact, metadata=artifact.metadata | {"distillation": asdict(self)})
+        metadata = artifact.metadata | {"distillation": asdict(self)}
+        if self.dev_from_teacher:  # precision would be that of agreeing with the teacher
+            metadata.pop("abstention", None)
+        return replace(artifact, metadata=metadata)
 
 
 @dataclass(frozen=True)
-class TeacherLabels:
+class TeacherLabels(StudentTexts):
     """What a student learns from, and its teacher's probabilities for dev and test."""
 
     examples: LabelledTexts  # labelled, unlabelled and augmented texts with soft targets
     teacher: Teacher
-    labelled: int
-    unlabelled: int
-    augmented: int
-    excluded: int
-    teacher_weight: float
     dev_set: LabelledTexts  # that the student is selected on
-    dev_from_teacher: bool
     dev: Probabilities
     test: Probabilities
-    seconds_per_text: float | None
+    seconds_per_text: float | None  # while labelling
     device: str
     networks: Path | None  # a folder with what the teacher learned, if it learned anything
 
     def student_config(self, config: Config) -> Config:
-        """Without calibration where dev has the teacher's labels, which are not the truth."""
+        """Selected on dev, as ``Config()`` is, for settings that are ``auto``.
+
+        Soft targets are not memorized, and labels are many. Without calibration where dev has the
+        teacher's labels, which are not the truth.
+        """
+        config = replace(config, training=replace(config.training, auto=()))
         return config.with_training(calibrate=False) if self.dev_from_teacher else config
 
 
@@ -317,10 +371,12 @@ def pseudo_label(
         report: called with the stage, how much is done, of how much, and a remark.
     """
     held_out = {_normalized(text) for part in (dev, test) if part for text in part.texts}
-    known = held_out | {_normalized(text) for text in train.texts}
+    labelled = {_normalized(text) for text in train.texts}
+    known = held_out | labelled
     normalized = {text: _normalized(text) for text in unlabelled}
     extra = [text for text, form in normalized.items() if form not in known]
     excluded = sum(form in held_out for form in normalized.values())
+    repeated = sum(form in labelled - held_out for form in normalized.values())
     dev_texts = [] if dev is None else dev.texts
     if dev is None:
         order = np.random.default_rng(seed).permutation(len(extra))
@@ -336,6 +392,10 @@ def pseudo_label(
     excluded += len(made) - len(new)
     if excluded:
         logger.info("%s texts occur in dev or test and are left out", f"{excluded:,}")
+    if repeated:
+        logger.info(
+            "%s unlabelled texts occur among the labelled ones and are left out", f"{repeated:,}"
+        )
     texts, n_train = [*train.texts, *extra, *new], len(train)
     folder = networks = None
     if cache is not None and teacher.key is not None:  # the order of the labels is that of train
@@ -346,7 +406,8 @@ def pseudo_label(
     found = label(teacher, every, label_cache, report, networks)
     seconds_per_text, device = label_cache.time_per_text()
     targets, of_dev, of_test = np.split(found, [len(texts), len(texts) + len(dev_texts)])
-    targets, dev_from_teacher = targets.copy(), dev is None
+    targets, counts = targets.copy(), (n_train, len(extra), len(new), excluded, repeated)
+    dev_from_teacher = dev is None
     if dev is None:
         hard = of_dev >= 0.5 if train.multi_label else of_dev.argmax(axis=1)
         hard = hard.astype(np.float32 if train.multi_label else np.int64)
@@ -358,15 +419,10 @@ def pseudo_label(
         mean = np.full(len(texts) - n_train, train.weights.mean(), np.float32)
         weights = np.concatenate([train.weights, mean])
     return TeacherLabels(
+        *(*counts, teacher_weight, dev_from_teacher),
         replace(train, texts=texts, targets=targets, weights=weights, places=None),
         teacher,
-        n_train,
-        len(extra),
-        len(new),
-        excluded,
-        teacher_weight,
         dev,
-        dev_from_teacher,
         of_dev,
         of_test,
         seconds_per_text,
@@ -379,28 +435,54 @@ def compare(
     student: Artifact, labels: TeacherLabels, test: LabelledTexts | None = None
 ) -> Distillation:
     """Teacher and student on dev and test, and what they cost."""
-    dev = labels.dev_set
+    dev, teacher = labels.dev_set, labels.teacher
     predictor, texts = Predictor(student), list(labels.examples.texts[:TIMED_TEXTS])
-    predictor.probabilities(texts)  # the first call also loads code and fills caches
-    started = time.perf_counter()
-    predictor.probabilities(texts)
-    seconds = (time.perf_counter() - started) / len(texts)
+    of_teacher, device = labels.seconds_per_text, labels.device
+    with one_core():
+        seconds = _time_per_text(predictor.probabilities, texts)
+        if not teacher.paid:
+            on_cpu, of_teacher, device = teacher.on_cpu(), None, "cpu"
+            try:
+                of_teacher = _time_per_text(lambda one: list(on_cpu.stream(one)), texts)
+            except Exception as error:
+                logger.warning("the teacher could not be timed: %s", error)
     thresholds = choose_thresholds(dev.targets, labels.dev) if dev.multi_label else None
     return Distillation(
-        teacher=labels.teacher.name,
-        labelled=labels.labelled,
-        unlabelled=labels.unlabelled,
-        augmented=labels.augmented,
-        excluded=labels.excluded,
-        teacher_weight=labels.teacher_weight,
+        **{one.name: getattr(labels, one.name) for one in fields(StudentTexts)},
+        teacher=teacher.name,
         dev=_score(dev, labels.dev, predictor, thresholds),
-        dev_from_teacher=labels.dev_from_teacher,
         test=_score(test, labels.test, predictor, thresholds) if test else None,
-        teacher_seconds_per_text=labels.seconds_per_text,
-        teacher_device=labels.device,
+        teacher_seconds_per_text=of_teacher,
+        teacher_timed_while_labelling=teacher.paid,
+        teacher_device=device,
         student_seconds_per_text=seconds,
-        teacher_bytes=labels.teacher.bytes,
+        teacher_bytes=teacher.bytes,
     )
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Let torch and tokenizers use one core, as the native code of a student does."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with one_tokenizing_thread():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _time_per_text(call: Callable[[list[str]], object], texts: Sequence[str]) -> float:
+    """Median seconds for one text at a time."""
+    call([texts[0]])  # the first call also loads code and fills caches
+    times: list[float] = []
+    for text in texts:
+        started = time.perf_counter()
+        call([text])
+        times.append(time.perf_counter() - started)
+        if sum(times) > TIMED_SECONDS:
+            break
+    return float(np.median(times))
 
 
 def _normalized(text: str) -> str:

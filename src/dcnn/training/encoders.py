@@ -12,8 +12,10 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from logging import ERROR, getLogger
 from pathlib import Path
@@ -25,29 +27,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dcnn.artifact import is_model_folder
+from dcnn.data.batching import shuffled_batches
 from dcnn.data.labels import LONE_SURROGATE, LabelledTexts
-from dcnn.errors import UserError, needs_extra
+from dcnn.errors import StorageError, UserError, needs_extra
 from dcnn.files import write_folder_atomically
 from dcnn.ops.reference import sigmoid
+from dcnn.training import teachers
 from dcnn.training.fit import choose_device
+from dcnn.training.logistic import RegressionData, fit_head
 from dcnn.training.objective import cross_entropy, example_weights, target_distributions
-from dcnn.training.teachers import (
-    TEXTS_PER_BLOCK,
-    FunctionTeacher,
-    MeanTeacher,
-    ModelTeacher,
-    Probabilities,
-    Report,
-    Teacher,
-    check_multi_label,
-    columns_of,
-    hash_of,
-)
+from dcnn.training.teachers import TEXTS_PER_BLOCK, Probabilities, Report, Teacher, hash_of
 
 logger = getLogger("dcnn")
 
 Mode = Literal["auto", "finetune", "frozen"]
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_HUB_CACHE = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
 HEAD_FILE, TEACHER_FILE = "head.safetensors", "teacher.json"
 _RECORD = ("key", "name", "mode", "classes", "multi_label", "max_tokens", "network")
 
@@ -66,10 +61,6 @@ class FineTuning:
     max_tokens: int = 128
     evaluations: int = 4  # per training
     seed: int = 0
-
-    def epochs_for(self, examples: int) -> int:
-        """The number of passes over ``examples`` texts."""
-        return self.epochs or max(2, min(20, math.ceil(25_000 / examples)))
 
 
 class EncoderTeacher(Teacher):
@@ -110,7 +101,7 @@ class EncoderTeacher(Teacher):
         if saved is not None:
             self._use_saved(Path(encoder), saved)
             return
-        self.name = f"{Path(encoder).name}, {'fine-tuned' if mode == 'finetune' else 'frozen'}"
+        self.name = f"{encoder_name(encoder)}, {'fine-tuned' if mode == 'finetune' else 'frozen'}"
         data = hashlib.sha256()
         for part in (train, dev):
             if part is not None:
@@ -135,12 +126,10 @@ class EncoderTeacher(Teacher):
             raise UserError(
                 f"the teacher {folder} is a trained one already; copy its folder to save it"
             )
-        check_multi_label(str(folder), record["multi_label"], self.multi_label)
-        columns = columns_of(str(folder), record["classes"], self.classes)
+        teachers.check_multi_label(str(folder), record["multi_label"], self.multi_label)
+        columns = teachers.columns_of(str(folder), record["classes"], self.classes)
         head = self._load_head(folder)
-        with torch.no_grad():
-            self.head.weight.copy_(head["weight"][columns])
-            self.head.bias.copy_(head["bias"][columns])
+        self._set_head(head["weight"][columns], head["bias"][columns])
         self.encoder.to(self.device)
         self.head.to(self.device)
         self.name, self.mode = record["name"], record["mode"]
@@ -188,10 +177,25 @@ class EncoderTeacher(Teacher):
             kept = None if networks is None else _read_record(networks)
             if networks is not None and (kept is None or kept["network"] != self._network):
                 forget()
-                # A frozen encoder is where it came from.
-                self._save(networks, with_encoder=self.mode == "finetune")
+                try:  # a frozen encoder is where it came from
+                    self._save(networks, with_encoder=self.mode == "finetune")
+                except StorageError as error:
+                    logger.warning("what the teacher learned is not kept: %s", error)
         if self.folder is not None and self.unsaved:
             self._save(self.folder)
+
+    def on_cpu(self) -> Teacher:
+        """A copy on the CPU, to be timed."""
+        timed = copy.copy(self)
+        timed.device, timed.folder, timed._network = torch.device("cpu"), None, "to be timed"
+        if self.device.type != "cpu":
+            timed.encoder, timed.head = (copy.deepcopy(p).cpu() for p in (self.encoder, self.head))
+        return timed
+
+    @torch.no_grad()
+    def _set_head(self, weight: Tensor, bias: Tensor) -> None:
+        self.head.weight.copy_(weight)
+        self.head.bias.copy_(bias)
 
     def _is_held_by(self, folder: Path) -> bool:
         record = _read_record(folder)
@@ -309,30 +313,12 @@ class EncoderTeacher(Teacher):
         return logits
 
     def _fit_head(self) -> None:
-        """Logistic regression on unit vectors; its strength of regularization is chosen on dev."""
         train, dev = self._train, self._dev
-        x, targets, weights = self._regression_data(train, "embed")
+        data = self._regression_data(train, "embed")
         held_out = None if dev is None else self._regression_data(dev, "embed dev")
-        best, best_loss = None, math.inf
-        strengths = (1.0, 3.0, 10.0, 30.0, 100.0) if held_out is not None else (10.0,)
-        for head in fit_logistic(x, targets, weights, strengths, self.multi_label):
-            if held_out is None:
-                best = head
-                break
-            logits = torch.addmm(head[1], held_out[0], head[0].T)
-            loss = float(cross_entropy(logits, *held_out[1:], self.multi_label))
-            if loss > best_loss:  # it has one minimum: weaker regularization only makes it worse
-                break
-            best, best_loss = head, loss
-        assert best is not None  # noqa: S101
-        with torch.no_grad():
-            self.head.weight.copy_(best[0])
-            self.head.bias.copy_(best[1])
+        self._set_head(*fit_head(data, held_out, self.multi_label))
 
-    def _regression_data(
-        self, data: LabelledTexts, stage: str
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Unit vectors (N, hidden size), targets (N, classes) and weights (N,) of mean one."""
+    def _regression_data(self, data: LabelledTexts, stage: str) -> RegressionData:
         vectors = []
         size = TEXTS_PER_BLOCK // 8
         for start in range(0, len(data), size):
@@ -351,13 +337,13 @@ class EncoderTeacher(Teacher):
     def _fine_tune(self) -> None:
         settings, train = self.settings, self._train
         generator = torch.Generator().manual_seed(settings.seed)
-        with torch.no_grad():
-            self.head.weight.copy_(torch.randn(self.head.weight.shape, generator=generator) * 0.02)
-            self.head.bias.zero_()
+        weight = torch.randn(self.head.weight.shape, generator=generator) * 0.02
+        self._set_head(weight, torch.zeros(len(weight)))
         token_ids = self._tokenize(train.texts)
+        lengths = np.array([len(one) for one in token_ids])
         targets = target_distributions(train.targets, len(train.classes))
         weights = example_weights(train.targets, len(train.classes), False, train.weights)
-        epochs = settings.epochs_for(len(train))
+        epochs = settings.epochs or max(2, min(20, math.ceil(25_000 / len(train))))
         per_epoch = math.ceil(len(train) / settings.batch_size)
         steps = epochs * per_epoch
         decayed = [p for p in self.encoder.parameters() if p.ndim > 1]
@@ -381,7 +367,7 @@ class EncoderTeacher(Teacher):
         torch.manual_seed(settings.seed)  # of the encoder's own dropout
         self.encoder.train()
         for _ in range(epochs):
-            for part in _batches_by_length(token_ids, settings.batch_size, rng):
+            for part in shuffled_batches(lengths, settings.batch_size, rng, max_words=sys.maxsize):
                 batch = self._batch([token_ids[index] for index in part])
                 with self._autocast():
                     vectors = torch.nn.functional.dropout(self._vectors(batch), settings.dropout)
@@ -428,6 +414,21 @@ def check_new(folder: Path) -> None:
             f"{folder} exists and does not hold this teacher, so it is left alone; name another "
             "folder to save the teacher in"
         )
+
+
+def encoder_name(source: str) -> str:
+    """A name for people: that of the hub; of a folder its last two parts, and its origin."""
+    folder = Path(source).resolve()
+    if not folder.is_dir():
+        return source
+    if cached := _HUB_CACHE.search(folder.as_posix()):
+        return cached[1].replace("--", "/", 1)
+    name, origin = "/".join(folder.parts[-2:]), None
+    with suppress(ValueError, AttributeError, OSError):
+        origin = json.loads((folder / "config.json").read_text("utf-8")).get("_name_or_path")
+    # It may be what the encoder was trained from, such as microsoft/mpnet-base: not its own name.
+    is_name = isinstance(origin, str) and _HUB_NAME.fullmatch(origin)
+    return f"{name} (from {origin})" if is_name else name
 
 
 def _load_encoder(source: str) -> tuple[Any, Any]:
@@ -490,114 +491,6 @@ def _mode_of_new_files() -> int:
     return 0o666 & ~mask
 
 
-def fit_logistic(
-    x: Tensor,
-    targets: Tensor,
-    weights: Tensor | None,
-    strengths: Sequence[float],
-    multi_label: bool,
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Logistic regression on soft targets: weights (classes, D) and bias (classes,) per strength.
-
-    The objective is scikit-learn's: ``strength`` times the sum of the weighted cross-entropies,
-    plus half of the squared weights without the bias. Two classes are one sigmoid, as there.
-    L-BFGS starts from the solution before, in the principal axes of ``x``, scaled so that the
-    curvature is about one in all directions: a dozen steps where it would take hundreds.
-
-    A class that no text has, or a label that no text or every text has, cannot be learned: its
-    weights are 0, and its bias is that of its frequency, with half a text of either kind more.
-
-    Args:
-        x: (N, D) sentence vectors.
-        targets: (N, classes) probabilities; of one label they sum to one.
-        weights: (N,) of mean one, or none.
-        strengths: inverse strengths of the L2 regularization, ascending.
-        multi_label: whether each label has a sigmoid of its own.
-    """
-    count, dim = x.shape
-    share = torch.ones(count, device=x.device) if weights is None else weights
-    share = (share / share.sum())[:, None]  # (N, 1)
-    prior = (share.double() * targets).sum(dim=0)  # (classes,)
-    learned = prior > 1e-9
-    if multi_label:
-        learned &= prior < 1 - 1e-9
-    binary = not multi_label and int(learned.sum()) == 2
-    fitted = learned.nonzero()[:, 0][-1:] if binary else learned.nonzero()[:, 0]
-    sigmoid, truth, frequency = multi_label or binary, targets[:, fitted], prior[fitted]
-    mean = (share * x).sum(dim=0)
-    centred = x - mean  # the bias, which is not regularized, makes up for it
-    variances, axes = torch.linalg.eigh((centred.T @ (share * centred)).double())
-    z = centred @ axes.float()
-    curvature = (frequency * (1 - frequency)).clamp(min=1e-9)[:, None]  # (fitted, 1)
-    weight = torch.zeros(len(fitted), dim, dtype=torch.float64, device=x.device)
-    bias = torch.logit(frequency) if sigmoid else torch.log(frequency)
-    smoothed = (count * prior + 0.5) / (count + 1)
-    for strength in strengths:
-        decay = 1 / (strength * count)
-        scale = 1 / torch.sqrt(curvature * variances.clamp(min=0) + decay)  # (fitted, D)
-        bias_scale = 1 / torch.sqrt(curvature[:, 0])
-        u = (weight / scale).requires_grad_()
-        v = (bias / bias_scale).requires_grad_()
-
-        @torch.no_grad()
-        def objective(
-            u: Tensor = u,
-            v: Tensor = v,
-            scale: Tensor = scale,
-            bias_scale: Tensor = bias_scale,
-            decay: float = decay,
-        ) -> Tensor:
-            # The products in float32, twice as fast; sums in float64, for an exact line search.
-            own = u * scale
-            logits = torch.addmm((v * bias_scale).float(), z, own.float().T)
-            if sigmoid:
-                losses = torch.nn.functional.softplus(logits) - truth * logits
-                probabilities = torch.sigmoid(logits)
-            else:
-                logs = torch.log_softmax(logits, dim=1)
-                losses, probabilities = -truth * logs, logs.exp()
-            errors = share * (probabilities - truth)  # (N, fitted)
-            u.grad = ((errors.T @ z).double() + decay * own) * scale
-            v.grad = errors.sum(dim=0).double() * bias_scale
-            return (share * losses).double().sum() + decay / 2 * own.square().sum()
-
-        if len(fitted) > (0 if sigmoid else 1):
-            torch.optim.LBFGS(
-                [u, v],
-                max_iter=200,
-                history_size=20,
-                tolerance_grad=0,
-                tolerance_change=1e-8,
-                line_search_fn="strong_wolfe",
-            ).step(objective)  # type: ignore[no-untyped-call]
-        weight, bias = (u * scale).detach(), (v * bias_scale).detach()
-        own, at_mean = weight @ axes.T, bias
-        if binary:  # the second class against the first
-            own, at_mean = torch.cat([-own, own]) / 2, torch.cat([-at_mean, at_mean]) / 2
-        if not multi_label:  # logs of probabilities, to which those of the other classes compare
-            at_mean = at_mean - torch.logsumexp(at_mean, dim=0)
-        head = torch.zeros(len(prior), dim, dtype=torch.float64, device=x.device)
-        head[learned] = own
-        head_bias = torch.logit(smoothed) if multi_label else torch.log(smoothed)
-        head_bias[learned] = at_mean - own @ mean.double()
-        yield head.float(), head_bias.float()
-
-
-def _batches_by_length(
-    token_ids: Sequence[Sequence[int]], batch_size: int, rng: np.random.Generator
-) -> list[NDArray[np.int64]]:
-    """Batches of similar length in random order: shuffled, sorted inside pools, shuffled again."""
-    lengths = np.array([len(one) for one in token_ids])
-    order = rng.permutation(len(token_ids))
-    pool = 64 * batch_size
-    batches = []
-    for start in range(0, len(order), pool):
-        part = order[start : start + pool]
-        part = part[np.argsort(lengths[part], kind="stable")]
-        batches += [part[at : at + batch_size] for at in range(0, len(part), batch_size)]
-    return [batches[place] for place in rng.permutation(len(batches))]
-
-
 def _weights_sha256(weights: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(weights.items()):
@@ -625,7 +518,7 @@ def choose_teacher(
                     f"the teacher {name} is a dcnn model, so no encoder is trained and there is "
                     f"nothing to save in {folder}; leave it out"
                 )
-            found.append(ModelTeacher(Path(name), train.classes, train.multi_label))
+            found.append(teachers.ModelTeacher(Path(name), train.classes, train.multi_label))
         else:
             own = folder
             if folder is not None and len(names) > 1:
@@ -635,7 +528,7 @@ def choose_teacher(
                     name, train, dev, mode=mode, device=device, folder=own, report=report
                 )
             )
-    return found[0] if len(found) == 1 else MeanTeacher(found)
+    return found[0] if len(found) == 1 else teachers.MeanTeacher(found)
 
 
 def as_teacher(given: Any, train: LabelledTexts, dev: LabelledTexts, device: str) -> Teacher:
@@ -646,10 +539,10 @@ def as_teacher(given: Any, train: LabelledTexts, dev: LabelledTexts, device: str
         return choose_teacher([str(given)], train, dev, device=choose_device(device).type)
     if isinstance(given, list | tuple) and given:
         found = [as_teacher(one, train, dev, device) for one in given]
-        return found[0] if len(found) == 1 else MeanTeacher(found)
+        return found[0] if len(found) == 1 else teachers.MeanTeacher(found)
     if not callable(getattr(given, "predict_proba", given)):
         raise UserError(
             f"teacher={given!r:.60} must be a function of a list of texts, an object with "
             "predict_proba, the name of an encoder or model folder, or a list of these"
         )
-    return FunctionTeacher(given, train.classes, train.multi_label)
+    return teachers.FunctionTeacher(given, train.classes, train.multi_label)

@@ -6,7 +6,8 @@ Initial weights are drawn from the seed, or come from pretrained word vectors.
 import hashlib
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,21 +16,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dcnn.artifact import Artifact, Label
+from dcnn import metrics
+from dcnn.artifact import NGRAMS, Artifact, Label, find_bags, pack, unpack
 from dcnn.config import MIN_ENSEMBLE_ROWS, Config
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
+from dcnn.data.split import fold_numbers
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
-from dcnn.metrics import DEFAULT_THRESHOLD, calibrate, choose_thresholds, evaluate_labels
+from dcnn.metrics import DEFAULT_THRESHOLD, OUT_OF_SCOPE
 from dcnn.models import MODELS, SentenceModel
 from dcnn.ops import select
-from dcnn.ops.reference import sigmoid
+from dcnn.ops.reference import sigmoid, softmax
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
+from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
-from dcnn.training.objective import target_distributions
+from dcnn.training.objective import evaluate_logits, target_distributions
 from dcnn.training.trainer import Checkpoint, Trainer, TrainingSummary
 
 if TYPE_CHECKING:
@@ -47,15 +51,26 @@ def find_vectors(encoder: Encoder, config: Config) -> WordVectors | None:
 
 
 def make_model(
-    config: Config, vocabulary: int, classes: int, vectors: WordVectors | None = None
+    config: Config,
+    encoder: Encoder,
+    classes: int,
+    vectors: WordVectors | None = None,
+    new_words: Sequence[str] = (),
 ) -> SentenceModel:
-    """The network, without values; with a projection of ``vectors`` if the settings ask for one."""
+    """The network, without values.
+
+    It has a projection of ``vectors``, and the character n-grams of the vocabulary and of the
+    training examples' ``new_words``, if the settings ask for them.
+    """
+    vocabulary = len(encoder.vocabulary)
     shapes = config.model.parameter_shapes(vocabulary, classes)
     parameters = sum(math.prod(shape) for shape in shapes.values())
+    if encoder.char_ngrams is not None:
+        parameters += encoder.char_ngrams.n_buckets * config.model.dim
     if parameters > LARGEST_MODEL:
         raise ConfigError(
             f"this network would have {parameters:,} weights, above {LARGEST_MODEL:,}; "
-            "lower model.dim, model.maps, model.widths or text.max_size"
+            "lower model.dim, model.maps, model.widths, text.max_size or text.n_buckets"
         )
     model = MODELS[config.model.kind](config.model, vocabulary, classes)
     model.n_ensemble = config.n_ensemble
@@ -63,9 +78,12 @@ def make_model(
         # Adagrad's steps do not depend on the size of a gradient: the smaller the vectors, the
         # larger the projection and the less a step of the same size changes what comes out.
         values = config.text.vectors_projection * vectors.centred / _deviation(vectors)
-        table = torch.zeros(vocabulary, values.shape[1])
+        table = torch.zeros(vocabulary + len(new_words), values.shape[1])
         table[torch.from_numpy(vectors.ids)] = torch.from_numpy(values)
         model.project(table)
+    if (ngrams := encoder.char_ngrams) is not None:
+        offsets, buckets = find_bags(ngrams, ["", *encoder.vocabulary.words, *new_words])
+        model.add_ngrams(torch.from_numpy(offsets), torch.from_numpy(buckets), ngrams.n_buckets)
     return model
 
 
@@ -96,7 +114,7 @@ def _deviation(vectors: WordVectors) -> float:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a training runs; none of it decides what is learned.
+    """How a training runs, and when its model abstains; none of it decides what is learned.
 
     One CPU thread is the default: more help little on an idle machine, wait for one another on a
     busy one, and round differently.
@@ -109,19 +127,25 @@ class RunOptions:
     callback: Callback | None = None
     threads: int = 1
     workers: "Workers | None" = None  # the processes that train together, this among them
+    target_precision: float | None = None  # of the answers; chooses the threshold of abstention
+    out_of_scope: Label | None = None  # the class whose texts should get no label
+    out_of_scope_texts: Sequence[str] = ()  # other texts that should get none
 
 
 def fit(
     train: LabelledTexts | Corpus,
     dev: LabelledTexts | None,
     config: Config,
-    options: RunOptions = RunOptions(),  # noqa: B008
+    options: RunOptions = RunOptions(),
 ) -> tuple[Artifact, TrainingSummary]:
     """Train a classifier; the best weights on ``dev``, which has the same classes, are kept.
 
-    A corpus that is larger than memory may hold out a dev set itself. A temperature found on dev is
-    part of the weights unless ``training.calibrate`` is false. If multi-label, each label gets a
-    threshold on dev.
+    Settings that are ``auto`` are decided by the number of examples. A corpus that is larger than
+    memory may hold out a dev set itself. A temperature found on dev is part of the weights unless
+    ``training.calibrate`` is false. If multi-label, each label gets a threshold on dev; else the
+    metadata gets the curve of risk and coverage on dev, and the threshold of
+    ``options.target_precision`` if it is reached. Without dev the last weights are kept, and
+    ``training.folds`` may take the place of dev for the rest.
     """
     multi_label = isinstance(train, LabelledTexts) and train.multi_label
     if multi_label and config.training.class_weights != "none":
@@ -139,9 +163,12 @@ def fit(
         raise ConfigError(f"threads={options.threads} must be 1 or more")
     backend, reason = select.for_training(place.type), select.why_not_native(place.type)
     logger.info("training on %s with the %s backend%s", place.type, backend, reason)
+    config = _for_examples(train, dev, config)
     encoder, examples, dev_examples = _encode(train, dev, config)
-    vectors = find_vectors(encoder, config)
-    model = make_model(config, len(encoder.vocabulary), len(train.classes), vectors)
+    # Each set of texts is encoded with the new words of those before it.
+    new_words = _new_words(examples if dev_examples is None else dev_examples)
+    outside = encoder.encode_all(options.out_of_scope_texts, new_words)
+    model, vectors = _initial_model(encoder, train.classes, config, outside)
     if model.n_ensemble < config.training.n_ensemble:
         logger.info(
             "training.n_ensemble=%d: model.dim=%d rows make an ensemble of %d, each of %d rows or "
@@ -151,7 +178,6 @@ def fit(
             model.n_ensemble,
             MIN_ENSEMBLE_ROWS,
         )
-    initialize(model, config, vectors)
     checkpoint = None
     if options.checkpoint_path is not None:
         identity = config.to_flat() | {
@@ -168,9 +194,7 @@ def fit(
         if options.workers is not None:
             digest = hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
             options.workers.require_agreement("their files or settings", digest)
-    threads_before = torch.get_num_threads()
-    torch.set_num_threads(options.threads)
-    try:
+    with _threads(options.threads):
         trainer = Trainer(
             model,
             examples,
@@ -182,8 +206,14 @@ def fit(
             multi_label=multi_label,
         )
         (summary,) = trainer.train(checkpoint)
-    finally:
-        torch.set_num_threads(threads_before)
+    held_out = None  # logits and targets of examples that were not trained on
+    if dev_examples is not None:
+        held_out = trainer.logits(dev_examples.sentences)[0], dev_examples.targets
+    elif config.training.folds and isinstance(train, LabelledTexts):
+        held_out = _cross_validate(train, config, options)
+        if held_out is not None:
+            accuracy, _, micro_f1 = evaluate_logits(*held_out, multi_label)
+            summary = replace(summary, dev_accuracy=accuracy, dev_micro_f1=micro_f1)
     metadata: dict[str, Any] = {
         "examples": {"train": len(examples), "dev": len(dev_examples) if dev_examples else 0},
         "dev_accuracy": summary.dev_accuracy,
@@ -194,17 +224,110 @@ def fit(
         "threads": options.threads,
         "backend": backend,
     }
+    if dev_examples is None and held_out is not None:
+        folds, number = config.training.folds, len(held_out[1])
+        metadata["cross_validation"] = {"folds": folds, "examples": number}
     if model.n_ensemble > 1:
         metadata["n_ensemble"] = model.n_ensemble
     if options.workers is not None:
         metadata["processes"] = options.workers.size
     weights = {name: value.cpu().numpy() for name, value in trainer.weights_of(0).items()}
+    if NGRAMS in weights:  # as every folder stores them
+        weights |= unpack(pack({NGRAMS: weights[NGRAMS]}, "float32"))
     thresholds = (DEFAULT_THRESHOLD,) * len(train.classes) if multi_label else None
     classes = tuple(train.classes)
     artifact = Artifact(config, classes, encoder, weights, metadata, thresholds=thresholds)
-    if dev_examples is not None and (multi_label or config.training.calibrate):
-        artifact = _calibrated(artifact, trainer.logits(dev_examples.sentences)[0], dev_examples)
+    if held_out is not None:
+        logits, targets = [held_out[0]], held_out[1]
+        if len(outside):
+            logits.append(trainer.logits(outside)[0])
+        source = "dev" if dev_examples else f"{config.training.folds} folds of the training set"
+        artifact = _decided_on_dev(artifact, logits, targets, source, options)
     return artifact, summary
+
+
+def _for_examples(
+    train: LabelledTexts | Corpus, dev: LabelledTexts | None, config: Config
+) -> Config:
+    """With values in place of ``auto``; those that many examples would not get are logged."""
+    held_out = len(train.held_out) if isinstance(train, Corpus) else 0
+    n_dev = held_out if dev is None else len(dev)
+    training = config.training.for_examples(len(train), n_dev, len(train.classes))
+    of_many = config.training.for_examples(1 << 30)
+    changed = [
+        f"training.{name}={getattr(training, name)}"
+        for name in config.training.auto
+        if getattr(training, name) != getattr(of_many, name)
+    ]
+    if changed:
+        logger.info("settings for %d examples: %s", len(train), ", ".join(changed))
+    return replace(config, training=training)
+
+
+def _initial_model(
+    encoder: Encoder, classes: Sequence[Label], config: Config, last: Sentences
+) -> tuple[SentenceModel, WordVectors | None]:
+    """A network for all sentences up to the ``last`` that were encoded."""
+    vectors = find_vectors(encoder, config)
+    model = make_model(config, encoder, len(classes), vectors, last.new_words)
+    initialize(model, config, vectors)
+    return model, vectors
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class _StopOnly(Callback):
+    """Ends the training of a fold when ``callback`` wants to end the run."""
+
+    def __init__(self, callback: Callback) -> None:
+        self.callback = callback
+
+    @property
+    def stop(self) -> bool:  # type: ignore[override]
+        return self.callback.stop
+
+
+def _cross_validate(
+    train: LabelledTexts, config: Config, options: RunOptions
+) -> tuple[NDArray[np.float32], NDArray[Any]] | None:
+    """Logits (N, classes) of examples by networks that did not learn them, and their targets.
+
+    Each fold has its own words: those that occur in its held-out texts alone are unknown. The only
+    example of a label is in no fold; none where that is so of all.
+    """
+    numbers = fold_numbers(train, config.training.folds, config.training.seed)
+    scored = np.flatnonzero(numbers >= 0)
+    if not len(scored):
+        return None
+    logits = np.zeros((len(train), len(train.classes)), np.float32)
+    for number in range(config.training.folds):
+        held_out = np.flatnonzero(numbers == number)
+        if not len(held_out):
+            continue
+        kept = train.select(np.flatnonzero(numbers != number))
+        encoder, examples, _ = _encode(kept, None, config)
+        sentences = encoder.encode_all(train.select(held_out).texts, _new_words(examples))
+        model, _ = _initial_model(encoder, train.classes, config, sentences)
+        with _threads(options.threads):
+            trainer = Trainer(
+                model,
+                examples,
+                [RunSpec(config.training)],
+                device=choose_device(options.device),
+                callback=_StopOnly(options.callback or Callback()),
+                multi_label=train.multi_label,
+            )
+            trainer.train()
+            logits[held_out] = trainer.logits(sentences)[0]
+    return logits[scored], train.select(scored).with_hard_labels().targets
 
 
 def _encode(
@@ -213,36 +336,62 @@ def _encode(
     examples: Examples | Corpus
     if isinstance(train, Corpus):
         encoder, examples = train.encoder, train
+        if words := config.text.vectors_words:
+            raise ConfigError(
+                f"vectors_words={words} must be 0 for a corpus on disk, which is encoded with its "
+                "own words; leave it out, or pass --no-stream"
+            )
     else:
         encoder, sentences = Encoder.learn(train.texts, config.text)
+        encoder, sentences = with_vector_words(encoder, sentences, config.text)
         examples = Examples(sentences, train.targets, train.weights)
-    if config.text.vectors:
-        encoder = with_vector_words(encoder, config.text)
     if dev is None:
-        return encoder, examples, train.dev() if isinstance(train, Corpus) else None
-    encoded = encoder.encode_all(dev.texts)
+        if isinstance(train, Corpus) and len(train.held_out):
+            return encoder, examples, train.dev()
+        return encoder, examples, None
+    encoded = encoder.encode_all(dev.texts, _new_words(examples))
     return encoder, examples, Examples(encoded, dev.targets, dev.weights)
 
 
-def _calibrated(artifact: Artifact, logits: NDArray[np.float32], dev: Examples) -> Artifact:
-    """With the temperature, if the settings ask for one, and the thresholds found on ``dev``.
+def _new_words(examples: Examples | Corpus) -> Sequence[str]:
+    return examples.new_words if isinstance(examples, Corpus) else examples.sentences.new_words
+
+
+def _decided_on_dev(
+    artifact: Artifact,
+    logits: list[NDArray[np.float32]],
+    targets: NDArray[Any],
+    source: str,
+    options: RunOptions,
+) -> Artifact:
+    """With the temperature, if the settings ask for one, and the thresholds found on dev.
 
     As part of the output layer the temperature reaches every backend, export and explanation, and
-    no label.
+    no label. ``logits`` are those of dev, which ``source`` names, and of the out-of-scope texts, if
+    there are any.
     """
     multi_label, metadata = artifact.thresholds is not None, dict(artifact.metadata)
     weights, thresholds = dict(artifact.weights), artifact.thresholds
-    targets = target_distributions(dev.targets, len(artifact.classes))
+    targets = target_distributions(targets, len(artifact.classes))
     if artifact.config.training.calibrate:
-        calibration = calibrate(logits, targets, multi_label=multi_label)
+        calibration = metrics.calibrate(logits[0], targets, multi_label=multi_label)
         temperature = np.float32(calibration.temperature)
         weights |= {name: weights[name] / temperature for name in ("head.weight", "head.bias")}
-        logits = logits / temperature
+        logits = [part / temperature for part in logits]
         metadata["calibration"] = calibration.to_dict()
     if multi_label:
-        thresholds = choose_thresholds(targets, sigmoid(logits))
-        scores = evaluate_labels(targets, sigmoid(logits), thresholds, artifact.classes)
+        thresholds = metrics.choose_thresholds(targets, sigmoid(logits[0]))
+        scores = metrics.evaluate_labels(targets, sigmoid(logits[0]), thresholds, artifact.classes)
         metadata |= {"dev_micro_f1": scores.micro_f1, "dev_macro_f1": scores.macro_f1}
+    else:
+        label, classes = options.out_of_scope, artifact.classes
+        number = OUT_OF_SCOPE if label is None else classes.index(label)
+        truth = np.full(sum(map(len, logits)), OUT_OF_SCOPE)
+        truth[: len(targets)] = targets.argmax(axis=1)
+        curve = metrics.risk_coverage(truth, softmax(np.concatenate(logits)), number)
+        no_answer = None if label is None else classes[number]  # as it is stored, not as given
+        target = options.target_precision
+        metadata["abstention"] = metrics.abstention_record(curve, source, no_answer, target)
     return replace(artifact, weights=weights, metadata=metadata, thresholds=thresholds)
 
 

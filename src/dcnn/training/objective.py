@@ -130,6 +130,11 @@ class Networks:
             {name: value[run].detach().requires_grad_() for name, value in weights.items()}
             for run in range(0 if self._together else self.count)
         ]
+        self._plain: SentenceModel | None = None
+        if model.ngrams is not None and model.bag_offsets is not None:
+            words = len(model.bag_offsets) - 1
+            with torch.device("meta"):  # for its shape alone
+                self._plain = type(model)(model.config, words, model.head.out_features)
 
     def gradients(
         self, batch: TensorBatch, dropout: Tensor | None
@@ -179,7 +184,8 @@ class Networks:
         return dict(zip(weights, gradients, strict=True))
 
     def _call(self, weights: Weights, *inputs: Tensor | None, apart: bool = False) -> Tensor:
-        logits: Tensor = functional_call(self.model, weights, inputs, {"apart": apart})
+        model = self.model if self._plain is None or "ngrams" in weights else self._plain
+        logits: Tensor = functional_call(model, weights, inputs, {"apart": apart})
         return logits
 
     @torch.no_grad()
@@ -190,9 +196,16 @@ class Networks:
         runs = [{name: value[run] for name, value in weights.items()} for run in range(self.count)]
         return torch.stack([self._call(of_run, ids, lengths) for of_run in runs])
 
+    @torch.no_grad()
     def logits_of(self, weights: Weights, sentences: Sentences) -> NDArray[np.float32]:
         """(R, N, classes) with ``weights``, in the order of ``sentences``."""
         device = self.model.head.weight.device
+        if self._plain is not None:  # words get their n-grams once, not in every batch
+            runs = [
+                self.model.merged({name: value[run] for name, value in weights.items()})
+                for run in range(self.count)
+            ]
+            weights = {name: torch.stack([run[name] for run in runs]) for name in runs[0]}
         logits = np.empty((self.count, len(sentences), self.model.head.out_features), np.float32)
         for batch in self.prediction_batches(sentences):
             ids, lengths = torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths)
@@ -222,12 +235,23 @@ def native_gradients(
     ``batch`` is ids (B, s), lengths (B,) and dropout (B, features) or none. Every network of an
     ensemble gets its own gradient. That of the embeddings is sparse, of the words of the batch, so
     that Adagrad goes through the embeddings once. Nothing here wakes torch's threads, which would
-    hold the cores that the library's want: a softmax of 64 sentences does.
+    hold the cores that the library's want: a softmax of 64 sentences does. With character n-grams,
+    the network gets a table of the words of the batch alone.
     """
     config, n_ensemble = model.config, model.n_ensemble
     names = ["embeddings", "head.weight", "head.bias"]
     names += [f"layers.{i}.{part}" for i in range(config.depth) for part in ("filters", "bias")]
-    given = batch, config.fold, config.k_top, [parameters[name] for name in names]
+    weights_by_place = [parameters[name] for name in names]
+    words = None
+    if model.bag_offsets is not None and model.bag_buckets is not None:
+        ids, lengths, dropout = batch
+        assert ids is not None and lengths is not None  # noqa: S101, PT018
+        words, local = batch_words(ids, lengths)
+        bags = model.bag_offsets, model.bag_buckets
+        tables = parameters["embeddings"], parameters["ngrams"]
+        weights_by_place[0] = native_training.compose(words, bags, *tables)
+        batch = local, lengths, dropout
+    given = batch, config.fold, config.k_top, weights_by_place
     logits, pooled = native_training.forward(*given, n_ensemble)
     targets, weights = repeat_for_ensemble(targets, weights, n_ensemble)
     objective = _binary_cross_entropy_in_numpy if multi_label else native_training.cross_entropy
@@ -235,8 +259,22 @@ def native_gradients(
     if n_ensemble > 1:
         gradient *= n_ensemble
     upstream = gradient.view_as(logits)
-    gradients = native_training.backward(*given, pooled, upstream, n_ensemble, sparse=True)
-    return loss, dict(zip(names, gradients, strict=True))
+    sparse = words is None
+    found = native_training.backward(*given, pooled, upstream, n_ensemble, sparse=sparse)
+    gradients = dict(zip(names, found, strict=True))
+    if words is not None:
+        of_tables = native_training.compose_backward(words, bags, *tables, found[0])
+        gradients |= dict(zip(("embeddings", "ngrams"), of_tables, strict=True))
+    return loss, gradients
+
+
+def batch_words(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct ids of a batch, ascending, and ids (B, s) that number them; padding is any."""
+    columns = torch.arange(ids.shape[1])
+    words, places = torch.unique(ids[columns < lengths[:, None]], return_inverse=True)
+    local = torch.zeros_like(ids)
+    local[columns < lengths[:, None]] = places
+    return words, local
 
 
 def _binary_cross_entropy_in_numpy(

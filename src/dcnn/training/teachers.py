@@ -7,6 +7,7 @@ probabilities, in the order of the texts.
 
 import hashlib
 import json
+import logging
 import os
 import reprlib
 import shlex
@@ -27,6 +28,8 @@ from dcnn.data.labels import Label
 from dcnn.errors import DataError, DcnnError, UserError
 from dcnn.files import file_sha256
 from dcnn.predictor import Predictor
+
+logger = logging.getLogger("dcnn")
 
 Probabilities = NDArray[np.float32]
 Report = Callable[[str, int, int, str], None]  # stage, done, of how many, a remark
@@ -58,6 +61,10 @@ class Teacher(ABC):
             networks: a folder that keeps what is trained, and from which it is loaded later.
             forget: called before a new network is put there, to forget the labels of another.
         """
+
+    def on_cpu(self) -> "Teacher":
+        """A copy on the CPU that takes as long for a text, to be timed; it may not be trained."""
+        return self
 
     @abstractmethod
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
@@ -103,8 +110,10 @@ def check_probabilities(
 class FunctionTeacher(Teacher):
     """A function from a list of texts to their probabilities, or an object with predict_proba.
 
-    The columns follow ``classes``, or ``classes_`` of the object if it has them. The labels of a
-    function can only be kept on disk under a ``key`` that the caller vouches for.
+    The columns of a function follow ``classes``, those of an object its ``classes_``. Where these
+    are no names, as those of scikit-learn's multi-label models, ``classes`` are assumed, and a
+    warning says so. The labels of a function can only be kept on disk under a ``key`` that the
+    caller vouches for.
     """
 
     def __init__(
@@ -119,9 +128,24 @@ class FunctionTeacher(Teacher):
         self.key = None if key is None else hash_of("function", key, classes)
         self._classes, self._multi_label = classes, multi_label
         own = getattr(function, "classes_", None)
-        if own is not None and multi_label and list(own) == list(range(len(classes))):
-            own = None  # of an indicator matrix scikit-learn knows the positions alone
-        self._columns = None if own is None else columns_of(self.name, list(own), classes)
+        own = None if own is None else list(own)
+        # Of an indicator matrix scikit-learn knows the positions alone, or 0 and 1 of each label.
+        self._outputs = own if multi_label and own and np.ndim(own[0]) else None
+        if multi_label and own in (self._outputs, list(range(len(classes)))):
+            own = None
+        self._columns = None if own is None else columns_of(self.name, own, classes)
+        names = list(map(str, classes))
+        if (
+            own is None
+            and self._call is not function
+            and names != list(map(str, range(len(names))))
+        ):
+            logger.warning(
+                "the teacher %s does not name its labels; its columns are taken to be %s, in this "
+                "order",
+                self.name,
+                ", ".join(names),
+            )
 
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
         """A call per block."""
@@ -132,6 +156,8 @@ class FunctionTeacher(Teacher):
                 return f"the teacher {self.name}, text {start + row}"
 
             given = self._call(block)
+            if self._outputs is not None:
+                given = _of_outputs(given, self._outputs)
             values = check_probabilities(given, self._classes, self._multi_label, where)
             if len(values) != len(block):
                 raise DataError(
@@ -139,6 +165,18 @@ class FunctionTeacher(Teacher):
                     "it must give each text its probabilities"
                 )
             yield values if self._columns is None else values[:, self._columns]
+
+
+def _of_outputs(given: Any, outputs: Sequence[Any]) -> Any:
+    """(N, labels) of a model with an output (N, 2) per label, ``outputs`` being their classes."""
+    columns = [list(own).index(1) if 1 in own else None for own in outputs]
+    return np.stack(
+        [
+            np.zeros(len(part)) if column is None else np.asarray(part)[:, column]
+            for part, column in zip(given, columns, strict=True)
+        ],
+        axis=1,
+    )
 
 
 def columns_of(name: str, own: Sequence[Any], classes: Sequence[Label]) -> list[int]:
@@ -205,6 +243,10 @@ class MeanTeacher(Teacher):
         """All of them, each with a folder of its own."""
         for number, teacher in enumerate(self.teachers):
             teacher.prepare(None if networks is None else networks / str(number), forget)
+
+    def on_cpu(self) -> Teacher:
+        """All of them."""
+        return MeanTeacher([teacher.on_cpu() for teacher in self.teachers])
 
     def stream(self, texts: Sequence[str]) -> Iterator[Probabilities]:
         """A block at a time, which all of them label."""

@@ -249,6 +249,9 @@ class Trainer:
             return False
         corpus = 4 * len(examples.sentences.ids)
         corpus += len(examples) * (16 + 4 * self.model.head.out_features)
+        if self.model.bag_buckets is not None and self.model.bag_offsets is not None:
+            words, dim = len(self.model.bag_offsets), self.model.embeddings.shape[1]
+            corpus += 12 * len(self.model.bag_buckets) + 12 * words * dim
         # Convolutions with their gradients, and words; in torch, the m-grams of all words.
         layers = self.model.convolutions
         per_word = 3 * self.model.embeddings.shape[1]
@@ -489,7 +492,8 @@ class Trainer:
             # Equal accuracy is common on a small dev set; the loss then decides.
             found = accuracy if f1 is None else f1, -loss
             best_score = of_run.best_accuracy if f1 is None else of_run.best_micro_f1
-            best = found > (best_score, -of_run.best_loss) and self._still_trains(run)
+            better = found > (best_score, -of_run.best_loss) or self.configs[run].keep == "last"
+            best = better and self._still_trains(run)
             of_run.evaluations_since_best += 1
             if best:
                 of_run.best_accuracy, of_run.best_loss, of_run.best_epoch = accuracy, loss, epoch
@@ -534,7 +538,12 @@ class Trainer:
 
     def weights_of(self, run: int) -> Weights:
         """The kept weights of one run, as a plain network has them."""
-        return self.model.merged({name: value[run].clone() for name, value in self.kept.items()})
+        weights = {name: value[run].clone() for name, value in self.kept.items()}
+        merged = self.model.merged(weights)
+        if "ngrams" in weights:  # for words that training did not have
+            known = len(weights["embeddings"])
+            merged |= {"embeddings": merged["embeddings"][:known], "ngrams": weights["ngrams"]}
+        return merged
 
     def _tensors(self) -> Weights:
         """What changes from step to step, by the names that a checkpoint has."""

@@ -1,5 +1,6 @@
-"""``dcnn tune``: many short trainings on Optuna, judged on dev alone.
+"""``dcnn tune``: many short trainings on Optuna, never judged on test.
 
-``search`` has the search space, the size of a model folder, the study and the search itself;
-``report`` writes the page, the table of trials and the best settings.
+``space`` has what may change and the size of a model folder, ``evaluation`` the training and
+evaluation of one trial, ``search`` the study and the search itself, in one process or several;
+``report`` tests the gain and writes the page, the table of trials and the best settings.
 """

@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { axis, nodeName } from "./details.js";
-import { byId, choices, make, percent, signed, strengths, verdict } from "./dom.js";
+import { abstaining, byId, choices, make, percent, signed, strengths, verdict } from "./dom.js";
 import { Graph, detectorOf, withDrawing } from "./graph.js";
 import { latest } from "./latest.js";
 import { recolour, wordButtons } from "./words.js";
@@ -35,7 +35,7 @@ export class CompareView {
   refresh() {
     this.changed();
     const texts = SIDES.map((name) => byId(name).value);
-    const question = { model: this.model.name, texts };
+    const question = { model: this.model.name, texts, ...abstaining(this.model) };
     if (this.of) question.class = this.of;
     this.send(texts.every((text) => text.trim()) ? question : { empty: true });
   }

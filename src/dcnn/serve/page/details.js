@@ -21,7 +21,7 @@ export function ofWord(explanation, position) {
   const paths = edges.map((edge) => [edge.target, edge.contribution]).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
   return [
     make("h3", {}, `\u201c${word}\u201d`),
-    known ? null : make("p", { class: "hint" }, "Not in the vocabulary: the network treats it as the unknown word."),
+    known ? null : make("p", { class: "hint" }, `Not in the vocabulary: the network ${explanation.char_ngrams ? "knows it by its spelling alone" : "treats it as the unknown word"}.`),
     fields([
       ["attribution", `${signed(attribution, 3)} ${side(attribution)} ${explanation.class}`],
       ["without it", `${deletion.label} ${percent(deletion.probability)}`],

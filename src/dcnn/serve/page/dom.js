@@ -21,10 +21,19 @@ export const make = (tag, attributes = {}, ...children) =>
 export const draw = (tag, attributes = {}, ...children) =>
   filled(document.createElementNS(SVG, tag), attributes, children);
 
-// The labels of a text: one, or all that reach their thresholds (perhaps none).
-export const given = (answer) => (answer.labels ?? [answer.label]).map(String);
+// The labels of a text: one, or none if the model abstains, or all that reach their thresholds.
+export const given = (answer) => (answer.labels ?? (answer.abstained ? [] : [answer.label])).map(String);
 
-export const verdict = (answer) => given(answer).join(", ") || "no label";
+export const NO_ANSWER = "no answer";
+
+export const verdict = (answer) => given(answer).join(", ") || (answer.abstained ? NO_ANSWER : "no label");
+
+// The most probable label, whether or not the text gets it.
+export const best = (answer) =>
+  Object.entries(answer.probabilities).reduce((first, other) => (other[1] > first[1] ? other : first))[0];
+
+// What a request asks for where the model stores a threshold.
+export const abstaining = (model) => (model.abstention ? { abstain: true } : {});
 
 export const signed = (number, digits = 2) =>
   (number < 0 ? "\u2212" : "+") + Math.abs(number).toFixed(digits);

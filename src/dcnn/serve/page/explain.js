@@ -2,7 +2,7 @@
 
 import { ask, post } from "./api.js";
 import { hint, ofDetectors, ofNode, ofWord } from "./details.js";
-import { byId, choices, make, percent, phrase, side, signed, verdict } from "./dom.js";
+import { abstaining, best, byId, choices, make, percent, phrase, side, signed, verdict } from "./dom.js";
 import { Graph, withDrawing } from "./graph.js";
 import { BUSY, latest } from "./latest.js";
 import { wordButtons } from "./words.js";
@@ -55,7 +55,7 @@ export class ExplainView {
       this.send({ empty: true });
       return;
     }
-    const question = { model: this.model.name, text, nodes: Number(byId("nodes").value) };
+    const question = { model: this.model.name, text, nodes: Number(byId("nodes").value), ...abstaining(this.model) };
     if (this.of) question.class = this.of;
     this.send(question);
   }
@@ -86,18 +86,18 @@ export class ExplainView {
 
   async #ask(question) {
     if (question.empty) return null;
-    const { model, text } = question;
+    const { model, text, abstain } = question;
     if (this.model.explainable) return this.#whileWaiting(question, post("/v1/explain", question));
-    return { ...(await post("/v1/predict", { model, text })).predictions[0], text, plain: true };
+    return { ...(await post("/v1/predict", { model, text, abstain })).predictions[0], text, plain: true };
   }
 
   // On a busy server the label arrives long before the explanation.
   async #whileWaiting(question, explained) {
-    const { model, text } = question;
+    const { model, text, abstain } = question;
     let over = false;
     const showWaiting = () => over || this.#problem(WAITING);
     const timer = setTimeout(showWaiting, this.answer ? PATIENCE : 0);
-    post("/v1/predict", { model, text }).then(({ predictions }) => {
+    post("/v1/predict", { model, text, abstain }).then(({ predictions }) => {
       if (!over && byId("text").value === text) this.#early(predictions[0]);
     }).catch(() => {}); // the other request reports what is wrong
     try {
@@ -114,7 +114,7 @@ export class ExplainView {
   #early(prediction) {
     if (!this.answer) for (const card of document.querySelectorAll("#answer .card:not(#verdict)")) card.hidden = true;
     byId("answer").hidden = false;
-    this.#verdict({ ...prediction, class: this.of || prediction.label });
+    this.#verdict({ ...prediction, class: this.of || best(prediction) });
   }
 
   #show(answer) {
@@ -147,14 +147,21 @@ export class ExplainView {
 
   #verdict(answer) {
     const ranked = Object.entries(answer.probabilities);
-    const of = String(answer.class ?? answer.label);
+    const of = String(answer.class ?? best(answer));
     byId("verdict").replaceChildren(
-      make("div", { class: "label" }, verdict(answer), answer.labels ? null : make("small", {}, percent(answer.probability))),
+      make("div", { class: answer.abstained ? "label abstained" : "label" }, verdict(answer), answer.labels ? null : make("small", {}, percent(answer.probability))),
+      ...(answer.abstained ? [make("p", { class: "reason" }, this.#reason(answer))] : []),
       make("ul", { class: "bars" }, ...ranked.map(([label, share]) =>
         make("li", {}, make("button", { type: "button", "aria-pressed": String(label === of), title: `Explain ${label}`, onclick: () => this.#explain(label) },
           make("span", {}, label), make("span", { class: "number" }, percent(share)),
           make("span", { class: "track" }, make("span", { class: "fill", "--share": share.toFixed(4) })))))),
     );
+  }
+
+  #reason(answer) {
+    const { threshold, target_precision: target, out_of_scope: outside } = this.model.abstention;
+    if (best(answer) === String(outside)) return `The most probable label, ${outside}, is out of scope.`;
+    return `The most probable label is ${best(answer)}, and its probability is below ${percent(threshold)}, the threshold for a precision of ${percent(target)}.`;
   }
 
   #explain(label) {
@@ -187,9 +194,9 @@ export class ExplainView {
   }
 
   #deletions(answer) {
-    const explained = answer.labels ? answer.class : answer.label;
+    const explained = answer.labels ? String(answer.class) : best(answer);
     const before = answer.probabilities[explained];
-    const shift = (deletion) => (deletion.label === explained ? before - deletion.probability : 1);
+    const shift = (deletion) => (String(deletion.label) === explained ? before - deletion.probability : 1);
     const largest = [...answer.deletions].sort((a, b) => shift(b) - shift(a)).slice(0, DELETIONS);
     byId("deletions").replaceChildren(make("ul", { class: "list" }, ...largest.map((deletion) =>
       make("li", {}, make("span", { class: "number" }, percent(deletion.probability).replace(" ", "\u00a0")),

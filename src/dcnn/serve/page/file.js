@@ -1,7 +1,7 @@
 // Predictions of a file as a table.
 
 import { ask } from "./api.js";
-import { byId, choices, given, make, percent, verdict } from "./dom.js";
+import { NO_ANSWER, abstaining, byId, choices, given, make, percent, verdict } from "./dom.js";
 
 const PAGE = 200; // rows shown at once
 const ALL = "all";
@@ -52,11 +52,11 @@ export class FileView {
       this.#problem(`${file.name} has ${file.size.toLocaleString()} bytes; this server accepts at most ${this.limits.file_bytes.toLocaleString()}.`);
       return;
     }
-    const query = new URLSearchParams({ name: file.name, model: this.model.name });
+    const query = new URLSearchParams({ name: file.name, model: this.model.name, ...abstaining(this.model) });
     if (byId("column").value.trim()) query.set("text_column", byId("column").value.trim());
     this.name = file.name;
     this.rows = [];
-    choices(byId("only"), [ALL, ...this.labels], ALL);
+    choices(byId("only"), [ALL, ...this.#names()], ALL);
     byId("find").value = "";
     byId("table-title").textContent = file.name;
     try {
@@ -81,6 +81,11 @@ export class FileView {
     }
   }
 
+  // What a text can get, beside a label.
+  #names() {
+    return this.model.abstention ? [...this.labels, NO_ANSWER] : this.labels;
+  }
+
   #reset() {
     this.shown = PAGE;
     this.#draw();
@@ -89,7 +94,7 @@ export class FileView {
   #chosen() {
     const words = byId("find").value.toLowerCase();
     const label = byId("only").value;
-    const rows = this.rows.filter((row) => (label === ALL || given(row).includes(label)) && (!words || row.text.toLowerCase().includes(words)));
+    const rows = this.rows.filter((row) => (label === ALL || given(row).includes(label) || (row.abstained && label === NO_ANSWER)) && (!words || row.text.toLowerCase().includes(words)));
     const { by, down } = this.order;
     const value = (row) => (by === "label" ? verdict(row) : row[by]);
     const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
@@ -99,6 +104,7 @@ export class FileView {
   #draw() {
     const chosen = this.#chosen();
     const counts = this.labels.map((label) => [label, this.rows.filter((row) => given(row).includes(label)).length]);
+    if (this.model.abstention) counts.push([NO_ANSWER, this.rows.filter((row) => row.abstained).length]);
     byId("table-summary").textContent = `${chosen.length.toLocaleString()} of ${this.rows.length.toLocaleString()} texts; ${counts.map(([label, count]) => `${label} ${count.toLocaleString()}`).join(", ")}`;
     const heads = [["line", "line", "number"], ["label", "label", ""], ["probability", "probability", ""], ["text", "text", ""]];
     byId("table").replaceChildren(
@@ -140,6 +146,6 @@ function csv(rows, labels) {
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const head = ["line", "text", "label", "probability", ...labels.map((label) => `probability of ${label}`)];
-  const lines = rows.map((row) => [row.line, row.text, row.labels ? row.labels.join("|") : row.label, row.probability, ...labels.map((label) => row.probabilities[label])]);
+  const lines = rows.map((row) => [row.line, row.text, row.labels ? row.labels.join("|") : row.label ?? "", row.probability, ...labels.map((label) => row.probabilities[label])]);
   return [head, ...lines].map((line) => line.map(cell).join(",")).join("\r\n") + "\r\n";
 }
