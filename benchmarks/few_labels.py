@@ -95,8 +95,11 @@ METHODS = {  # in the order of the tables, and as these name them
     "dcnn": "DCNN",
 }
 LINEAR = ("tfidf-lr", "svm", "nb", "char-svm", "char-lr")
-FROM_ENCODERS = ("distilled", "teacher", "setfit", "model2vec")
-BESIDE_ENCODERS = (*FROM_ENCODERS, "tfidf-lr", "char-svm", "dcnn")  # in the tables of these
+FROM_TEACHER = ("distilled", "teacher", "model2vec")
+FROM_ENCODERS = (*FROM_TEACHER, "setfit")
+BESIDE_ENCODERS = tuple(  # in the tables of these
+    method for method in METHODS if method in (*FROM_ENCODERS, "tfidf-lr", "char-svm", "dcnn")
+)
 UNSEEDED = ("teacher", *LINEAR)  # with all labels they run once
 
 
@@ -118,7 +121,6 @@ class Options:
     teacher: str
     setfit_base: str
     device: str
-    weights_sha256: str  # of the teacher's file
 
 
 @cache
@@ -359,18 +361,30 @@ def drop(cells: Sequence[Cell], folder: Path) -> None:
             stream.write("".join(json.dumps(run) + "\n" for run in kept).encode())
 
 
-def describe(options: Options, device: str) -> dict[str, Any]:
+def describe(device: str) -> dict[str, Any]:
     """What every line of the results says of where it was made."""
     libraries = {}
     for name in ("transformers", "sentence-transformers", "setfit", "model2vec"):
         with suppress(PackageNotFoundError):
             libraries[name] = version(name)
     found = provenance(device)
-    of_teacher = {}
-    if options.teacher:
-        name = encoder_name(options.teacher)
-        of_teacher["teacher"] = {"name": name, "weights_sha256": options.weights_sha256}
-    return found | {"versions": found["versions"] | libraries} | of_teacher
+    return found | {"versions": found["versions"] | libraries}
+
+
+def encoder_of(method: str, options: Options) -> dict[str, Any]:
+    """The pretrained encoder that a method starts from, for the line of its results."""
+    if method not in FROM_ENCODERS:
+        return {}
+    role, folder = (
+        ("base", options.setfit_base) if method == "setfit" else ("teacher", options.teacher)
+    )
+    return {role: {"name": encoder_name(folder), "weights_sha256": sha256_of(folder)}}
+
+
+@cache
+def sha256_of(encoder: str) -> str:
+    """Of the file of an encoder's weights."""
+    return file_sha256(Path(encoder) / "model.safetensors")
 
 
 def prepare(cells: Sequence[Cell], options: Options) -> Iterator[list[Cell]]:
@@ -419,7 +433,7 @@ def run_all(
     A line is written as soon as its run is done, and after ``minutes`` the others are given up.
     """
     ends = time.monotonic() + 60 * minutes
-    records = [describe(options, device) for device in ("cpu", options.device, options.device)]
+    records = [describe(device) for device in ("cpu", options.device, options.device)]
     os.environ |= ONE_THREAD  # of the processes that start from here
     pools = [ProcessPoolExecutor(n, get_context("spawn"), start_worker) for n in workers]
     lock, futures, failed = Lock(), [], []
@@ -436,7 +450,8 @@ def run_all(
         settings = settings_of(cell.method)
         run |= {} if settings is None else {"settings": settings}
         with lock, (out / f"{cell.method}.jsonl").open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(run | records[pool_of(cell, options)]) + "\n")
+            source = records[pool_of(cell, options)] | encoder_of(cell.method, options)
+            stream.write(json.dumps(run | source) + "\n")
         print(f"{name}: {100 * run['accuracy']:.2f} % in {run['train_seconds']} s", flush=True)
 
     for group in prepare(cells, options):
@@ -495,7 +510,7 @@ def time_all(corpora: Sequence[str], options: Options, out: Path) -> None:
         with TemporaryDirectory() as folder, threadpool_limits(1), distillation.one_core():
             times = time_methods(corpus, options, Path(folder))
         print(corpus, times, flush=True)
-        found[corpus] = {"us_per_text": times, **describe(options, "cpu")}
+        found[corpus] = {"us_per_text": times, **describe("cpu")}
         write_json(path, found)
 
 
@@ -646,9 +661,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--time", action="store_true", help="time the methods")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="render the tables into it")
     found = parser.parse_args()
-    encoders = found.time or any(method in FROM_ENCODERS for method in found.methods)
-    if found.write is None and encoders and not (found.teacher and found.setfit_base):
-        parser.error("give --teacher DIR and --setfit-base DIR to run, or --write PAGE to render")
+    methods = list(FROM_ENCODERS) if found.time else found.methods
+    if found.write is None and not found.setfit_base and "setfit" in methods:
+        parser.error("give --setfit-base DIR to run setfit, or --write PAGE to render")
+    if found.write is None and not found.teacher and set(methods) & set(FROM_TEACHER):
+        parser.error("give --teacher DIR to run what it teaches, or --write PAGE to render")
     if found.write is None and "DCNN_DATA" not in os.environ:
         parser.error("DCNN_DATA must name the folder of the corpora")
     if unknown := set(found.labels) - set(map(str, LABELS)):
@@ -667,12 +684,12 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     cells = cells_of(given.methods, given.sets, labels, given.draws)
     cells = missing(cells, given.out, given.commit)
-    weights = file_sha256(Path(given.teacher) / "model.safetensors") if given.teacher else ""
-    folder = given.cache / weights[:16]  # vectors and static model of another teacher are others
+    # Vectors and static model of another teacher are others.
+    folder = given.cache / (sha256_of(given.teacher)[:16] if given.teacher else "no-teacher")
     folder.mkdir(parents=True, exist_ok=True)
     data = Path(os.environ["DCNN_DATA"])
     bases = (given.teacher or "", given.setfit_base or "")
-    options = Options(data, folder, *bases, given.device, weights)
+    options = Options(data, folder, *bases, given.device)
     if given.time:
         time_all(given.sets, options, given.out)
         return

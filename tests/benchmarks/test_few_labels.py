@@ -1,5 +1,6 @@
 """The benchmark of few labels: its draws, its order, its teacher and its tables."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -80,10 +81,25 @@ def test_without_a_method_that_needs_one_no_encoder_has_to_be_named(monkeypatch,
     monkeypatch.setenv("DCNN_DATA", ".")
     monkeypatch.setattr("sys.argv", ["few_labels.py", "--methods", "svm", "dcnn"])
     assert few_labels.parse().methods == ["svm", "dcnn"]
-    monkeypatch.setattr("sys.argv", ["few_labels.py", "--methods", "svm", "teacher"])
-    with pytest.raises(SystemExit):
-        few_labels.parse()
-    assert "give --teacher DIR and --setfit-base DIR to run" in capsys.readouterr().err
+    for method, option in (("teacher", "--teacher"), ("setfit", "--setfit-base")):
+        monkeypatch.setattr("sys.argv", ["few_labels.py", "--methods", "svm", method])
+        with pytest.raises(SystemExit):
+            few_labels.parse()
+        assert f"give {option} DIR to run" in capsys.readouterr().err
+
+
+def test_a_line_names_the_encoder_that_its_method_starts_from(tmp_path):
+    for name in ("teacher", "base"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_text(name)
+    folders = (str(tmp_path / "teacher"), str(tmp_path / "base"))
+    options = few_labels.Options(tmp_path, tmp_path, *folders, "cpu")
+    expected = {"distilled": "teacher", "model2vec": "teacher", "setfit": "base"}
+    for method, role in expected.items():
+        found = few_labels.encoder_of(method, options)
+        assert found[role]["weights_sha256"] == hashlib.sha256(role.encode()).hexdigest()
+        assert list(found) == [role]
+    assert few_labels.encoder_of("svm", options) == {}
 
 
 @pytest.mark.parametrize("with_dev", [True, False])
@@ -157,12 +173,11 @@ def test_the_page_has_the_tables_of_the_results(page, blocks):
 def test_timing_one_corpus_keeps_the_times_of_the_others(tmp_path, monkeypatch):
     monkeypatch.setattr(few_labels, "time_methods", lambda corpus, *_: {"dcnn": len(corpus)})
     monkeypatch.setattr(few_labels, "start_worker", lambda: None)
-    options = few_labels.Options(tmp_path, tmp_path, "some/encoder", "", "cpu", "")
+    options = few_labels.Options(tmp_path, tmp_path, "some/encoder", "", "cpu")
     for corpora in (["mr", "trec"], ["subj"]):
         few_labels.time_all(corpora, options, tmp_path)
     found = json.loads((tmp_path / "time.json").read_text("utf-8"))
     assert {corpus: one["us_per_text"] for corpus, one in found.items()} == {
         "mr": {"dcnn": 2}, "trec": {"dcnn": 4}, "subj": {"dcnn": 4},
     }  # fmt: skip
-    assert found["mr"]["teacher"]["name"] == "some/encoder"
     assert Report(tmp_path).microseconds("dcnn") == pytest.approx(10 / 3)
