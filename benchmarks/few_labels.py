@@ -129,12 +129,8 @@ def load(corpus: str, folder: Path) -> tuple[LabelledTexts, LabelledTexts]:
     if corpus == "trec":
         names = ("train_5500.label", "TREC_10.label")
         train, test = (read_trec(folder / "trec" / name) for name in names)
-    else:
-        train, dev, test = small_corpora.load(corpus, folder / "extra")
-        if dev is not None:
-            texts, labels = [*train.texts, *dev.texts], [*train.labels, *dev.labels]
-            train = number_labels(texts, labels, source=corpus)
-    return train, test.with_classes(train.classes)
+        return train, test.with_classes(train.classes)
+    return small_corpora.load_all(corpus, folder / "extra")
 
 
 def draw_labels(

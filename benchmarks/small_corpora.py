@@ -47,6 +47,15 @@ def load(name: str, folder: Path) -> Splits:
     raise ValueError(f"corpus {name!r} must be one of {', '.join(CORPORA)}")
 
 
+def load_all(name: str, folder: Path) -> tuple[LabelledTexts, LabelledTexts]:
+    """Training and test set of a corpus; a published dev set is part of the former."""
+    train, dev, test = load(name, folder)
+    if dev is not None:
+        texts, labels = [*train.texts, *dev.texts], [*train.labels, *dev.labels]
+        train = number_labels(texts, labels, source=name)
+    return train, test.with_classes(train.classes)
+
+
 _UMSAB_PARTS = ("train", "val", "test")
 
 

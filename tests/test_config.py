@@ -134,10 +134,10 @@ def test_plain_values_and_back_is_the_identity(training):
 def test_few_examples_get_more_epochs_and_folds_in_place_of_dev():
     few = DEFAULT.training.for_examples(24)
     assert (few.epochs, few.patience, few.dev_fraction, few.folds) == (MIN_UPDATES, 40, 0, 5)
-    many = DEFAULT.training.for_examples(900, dev=100)
+    many = DEFAULT.training.for_examples(4500, dev=500)
     assert (many.epochs, many.patience, many.dev_fraction, many.folds) == (8, 5, 0.1, 0)
     assert DEFAULT.training.for_examples(24, dev=8).folds == 0
-    updates = [-(-n // 32) * DEFAULT.training.for_examples(n).epochs for n in (1, 33, 100, 999)]
+    updates = [-(-n // 32) * DEFAULT.training.for_examples(n).epochs for n in (1, 33, 100, 4999)]
     assert min(updates) >= MIN_UPDATES
     many_classes = DEFAULT.training.for_examples(616, classes=77)
     assert many_classes.epochs * 20 == 400  # five updates per class, in whole epochs

@@ -57,7 +57,7 @@ set yourself is never changed. An update is a step on one batch.
 | `keep` | `last` |
 | `patience` | {patience}, or as many as make {patience_updates} updates |
 | `dev_fraction` | {dev_fraction}; 0 below {few:,} examples |
-| `folds` | 0; {folds} below {few:,} examples without a dev set |
+| `folds` | 0; {folds} below {few:,} examples without a dev set, of which as many are used as score {enough} examples |
 
 If you ask for a constant rate, the best weights or a patience, what is still `auto` is as in
 `Config()`: a constant rate, {usual} epochs at most, and dev chooses the epoch.
@@ -87,6 +87,7 @@ def settings_page() -> str:
             "experiment, `patience` is 0 and `calibrate` false.\n",
             _AUTO.format(
                 few=config.FEW_EXAMPLES,
+                enough=config.ENOUGH_SCORED,
                 updates=config.MIN_UPDATES,
                 per_class=config.UPDATES_PER_CLASS,
                 patience_updates=config.MIN_PATIENCE,

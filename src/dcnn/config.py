@@ -287,12 +287,13 @@ MODEL_KINDS: dict[str, type[ModelConfig]] = {
 }
 
 
-FEW_EXAMPLES = 1000  # a tenth of them is a dev set of 100, where a text is a point of accuracy
+FEW_EXAMPLES = 5000  # below that, a tenth more to learn from is worth more than a dev set
 MIN_UPDATES = 120
 UPDATES_PER_CLASS = 5  # at least, too
 EPOCHS = 8  # where the learning rate decays
 MIN_PATIENCE = 40  # in updates
 FOLDS = 5
+ENOUGH_SCORED = 500  # examples: further folds would hardly change the temperature
 
 
 @dataclass(frozen=True)
@@ -331,7 +332,7 @@ class TrainingConfig(Section):
         dev_fraction: the fraction of the training set held out when no dev set is given; 0 means
             that all examples are trained on, for all epochs.
         folds: where there is no dev set, the folds of the cross-validation that gives dev accuracy,
-            temperature and thresholds; 0 means none.
+            temperature and thresholds, as many of them as score 500 examples; 0 means none.
         calibrate: whether the probabilities are calibrated at the end, with a temperature fitted
             on the dev set; see ``dcnn.metrics``.
         seed: the one source of all randomness.

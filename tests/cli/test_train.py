@@ -64,8 +64,8 @@ def test_few_examples_are_all_trained_on(dcnn, tmp_path, data):
     assert "60 training and 0 dev examples, 2 labels" in done.err
     assert "settings for 60 examples: training.dev_fraction=0.0, training.folds=5\n" in done.err
     assert re.search(
-        r"Trained 30 of 30 epochs .* on all examples; accuracy [\d.]+ % by cross-validation in 5 "
-        r"folds\nCalibrated on 5 folds: temperature",
+        r"Trained 30 of 30 epochs .* on all examples; accuracy [\d.]+ % by cross-validation, on "
+        r"60 of them\nCalibrated on the folds: temperature",
         done.err,
     )
     card = (tmp_path / "m" / "README.md").read_text()

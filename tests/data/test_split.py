@@ -113,8 +113,10 @@ def test_few_examples_have_no_dev_set():
     few, many = examples(FEW_EXAMPLES - 1), examples(FEW_EXAMPLES)
     assert split_dev(few, DEFAULT.training) == (few, None)
     train, dev = split_dev(many, DEFAULT.training)
-    assert (len(train), len(dev)) == (900, 100)
-    assert len(split_dev(few, Config().training)[1]) == 100  # a fraction that was set is obeyed
+    assert (len(train), len(dev)) == (0.9 * FEW_EXAMPLES, 0.1 * FEW_EXAMPLES)
+    assert len(split_dev(few, Config().training)[1]) == len(
+        dev
+    )  # a fraction that was set is obeyed
     assert split_dev(many, DEFAULT.with_training(dev_fraction=0).training) == (many, None)
     with pytest.raises(DataError, match="dev_fraction=0 holds out nothing, and a dev set is need"):
         hold_out(many, 0.0, 0)

@@ -108,6 +108,14 @@ def test_sixteen_examples_are_all_learned_and_cross_validated(caplog):
         np.testing.assert_array_equal(value, again.weights[name])
 
 
+def test_folds_are_cross_validated_until_enough_examples_are_scored(monkeypatch):
+    monkeypatch.setattr("dcnn.training.fit.ENOUGH_SCORED", 7)
+    artifact, summary = fit(SIXTEEN, None, DEFAULT, CPU)  # folds of 4, 3, 3, 3 and 3
+    assert artifact.metadata["cross_validation"] == {"folds": 5, "examples": 7}
+    assert artifact.metadata["examples"]["train"] == 16
+    assert summary.dev_accuracy == 1
+
+
 def test_the_cross_validation_does_not_score_what_it_learned():
     """Labels that nothing predicts: networks that had seen them would know them by heart."""
     texts = [f"word{number} name{number} thing{number}" for number in range(24)]

@@ -256,10 +256,11 @@ def print_summary(
         which = "best: epoch {best.epoch}," if artifact.config.training.keep == "best" else "last:"
         kept = f", and kept the {which.format(best=best[-1])} {best[-1].measure}"
     elif (folds := metadata.get("cross_validation")) is not None:
-        score, dev = summary.dev_micro_f1, f"{folds['folds']} folds"
+        score, dev = summary.dev_micro_f1, "the folds"
         name = "accuracy" if score is None else "micro F1"
         score = summary.dev_accuracy if score is None else score
-        kept = f" on all examples; {name} {100 * (score or 0):.2f} % by cross-validation in {dev}"
+        percent, scored = f"{100 * (score or 0):.2f} %", f"{folds['examples']:,}"
+        kept = f" on all examples; {name} {percent} by cross-validation, on {scored} of them"
     console.print(
         f"Trained {summary.epochs} of {artifact.config.training.epochs} epochs in "
         f"{summary.seconds:.1f} s ({summary.sentences_per_second:,.0f} sentences/s on "

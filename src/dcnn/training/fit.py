@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dcnn import metrics
 from dcnn.artifact import NGRAMS, Artifact, Label, find_bags, pack, unpack
-from dcnn.config import MIN_ENSEMBLE_ROWS, Config
+from dcnn.config import ENOUGH_SCORED, MIN_ENSEMBLE_ROWS, Config
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
 from dcnn.data.split import fold_numbers
@@ -304,11 +304,15 @@ def _cross_validate(
     example of a label is in no fold; none where that is so of all.
     """
     numbers = fold_numbers(train, config.training.folds, config.training.seed)
-    scored = np.flatnonzero(numbers >= 0)
+    # The numbers beyond the last fold that is needed are of examples that are never held out.
+    totals = np.cumsum(np.bincount(numbers[numbers >= 0], minlength=config.training.folds))
+    n_folds = min(int(np.searchsorted(totals, ENOUGH_SCORED)) + 1, config.training.folds)
+    scored = np.flatnonzero((numbers >= 0) & (numbers < n_folds))
     if not len(scored):
         return None
     logits = np.zeros((len(train), len(train.classes)), np.float32)
-    for number in range(config.training.folds):
+    for number in range(n_folds):
+        logger.info("cross-validation: training without fold %d of %d", number + 1, n_folds)
         held_out = np.flatnonzero(numbers == number)
         if not len(held_out):
             continue
