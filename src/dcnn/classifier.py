@@ -196,13 +196,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_classification_targets(classes[train.class_numbers])
         if len(classes) < 2:
             raise DataError(f"y has one class only, {classes.tolist()}; give two or more")
-        if sample_weight is not None:
-            weights = np.asarray(sample_weight, np.float32)
-            if weights.shape != (len(train),) or not np.all(np.isfinite(weights) & (weights >= 0)):
-                raise DataError(
-                    "sample_weight must be one finite number of 0 or more for each text"
-                )
-            train = replace(train, weights=weights)
+        train = _with_weights(train, sample_weight)
         outside = [] if out_of_scope_texts is None else self._texts(out_of_scope_texts)
         self._check_abstention(train, out_of_scope, outside)
         if unlabelled is not None and teacher is None:
@@ -252,6 +246,65 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             error = stored_curve(record).unreachable(self.target_precision, record["data"])
             raise DataError(f"{error} (the model is fitted, without a threshold)")
         return self
+
+    def partial_fit(
+        self,
+        X: Any,  # noqa: N803
+        y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        replay: Any = None,
+        text_column: str | None = None,
+        label_column: str | None = None,
+    ) -> Self:
+        """Go on from the model with new examples, which may have new words and new labels.
+
+        All examples are trained on; nothing is held out or calibrated. A model that is not fitted
+        yet starts from nothing. ``epochs``, ``schedule`` and such are decided by the number of
+        examples; other settings are those of the model.
+
+        Args:
+            X: as for ``fit``.
+            y: as for ``fit``.
+            classes: labels that the model should know, if they are not in ``y`` yet.
+            sample_weight: N weights, or none.
+            replay: texts and labels, or a frame like ``X``, of old examples to learn again, so that
+                they are not forgotten.
+            text_column: as for ``fit``.
+            label_column: as for ``fit``.
+        """
+        try:
+            from dcnn.training import warm_start
+            from dcnn.training.fit import RunOptions, fit
+        except ImportError:
+            raise MissingExtraError("Training", "train") from None
+
+        more, columns = _read("X", X, y, text_column, label_column)
+        more = _with_weights(more, sample_weight)
+        if not len(more):
+            raise DataError("X has no texts; give at least one")
+        wanted = [] if classes is None else np.asarray(classes).tolist()
+        known = list(self.classes_.tolist()) if hasattr(self, "predictor_") else []
+        labels = sorted({*known, *wanted, *more.classes}, key=lambda one: (str(type(one)), one))
+        if not known:
+            if len(labels) < 2:
+                raise DataError(
+                    f"y has one class only, {labels}; pass all labels as classes, or give two"
+                )
+            config = self.config.with_training(dev_fraction=0.0, folds=0, calibrate=False)
+            start, train = None, more.with_classes(labels)
+        else:
+            start = self.predictor_.artifact
+            config = warm_start.config_of(start, seed=self.config.training.seed, dev_fraction=0.0)
+            old = None if replay is None else _read_pair("replay", replay, columns)
+            train = warm_start.join(start, more, None, old, config.training, wanted).train
+        options = RunOptions(device=self.device, threads=self.n_jobs, start_from=start)
+        artifact, summary = fit(train, None, config, options)
+        self.history_ = summary.history
+        if columns is not None or not hasattr(self, "text_column_"):
+            self.text_column_ = None if columns is None else columns.text
+        return self._learned(artifact, np.array(artifact.classes), summary.epochs, None)
 
     def _check_abstention(
         self, train: LabelledTexts, out_of_scope: Any, outside: Sequence[str]
@@ -401,18 +454,31 @@ def _read(
     return label_texts(texts, y, name), columns
 
 
+def _with_weights(examples: LabelledTexts, sample_weight: ArrayLike | None) -> LabelledTexts:
+    if sample_weight is None:
+        return examples
+    weights = np.asarray(sample_weight, np.float32)
+    if weights.shape != (len(examples),) or not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise DataError("sample_weight must be one finite number of 0 or more for each text")
+    return replace(examples, weights=weights)
+
+
+def _read_pair(name: str, given: Any, columns: Columns | None) -> LabelledTexts:
+    """Texts and labels, or a frame that has the columns of the training set."""
+    text, label = (None, None) if columns is None else (columns.text, columns.label)
+    if is_frame(given):
+        return _read(name, given, None, text, label)[0]
+    if not isinstance(given, list | tuple) or len(given) != 2:
+        raise DataError(
+            f"{name}={given!r:.60} must be a pair of texts and labels, or a frame that holds both"
+        )
+    texts, labels = given
+    return _read(name, texts, labels, text if is_frame(texts) else None, None)[0]
+
+
 def _read_dev(dev: Any, train: LabelledTexts, columns: Columns | None) -> LabelledTexts:
     """A dev set with the classes of ``train``; a frame has the columns of the training set."""
-    text, label = (None, None) if columns is None else (columns.text, columns.label)
-    if is_frame(dev):
-        examples, _ = _read("dev", dev, None, text, label)
-    else:
-        if not isinstance(dev, list | tuple) or len(dev) != 2:
-            raise DataError(
-                f"dev={dev!r:.60} must be a pair of texts and labels, or a frame that holds both"
-            )
-        texts, labels = dev
-        examples, _ = _read("dev", texts, labels, text if is_frame(texts) else None, None)
+    examples = _read_pair("dev", dev, columns)
     if not len(examples):
         raise DataError("dev has no texts; give at least one, or leave dev out")
     if examples.multi_label != train.multi_label:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
@@ -69,6 +69,8 @@ def train(
     target_precision: cli.Probability = None,
     out_of_scope: cli.OutOfScope = None,
     out_of_scope_file: cli.OutOfScopeFile = None,
+    start_from: Annotated[Path | None, Option(metavar="MODEL")] = None,
+    replay: Annotated[Path | None, Option(metavar="FILE")] = None,
 ) -> None:
     """Train a classifier on labelled texts.
 
@@ -80,9 +82,13 @@ def train(
 
     With --target-precision, dev also gives the threshold of abstention, which `dcnn predict
     --abstain`, the server and the page use.
+
+    With --start-from, training goes on from a model: TRAIN may have new words and new labels, and
+    --replay has old examples, so that the model does not forget them. The scores of both models on
+    new and old examples are printed.
     """
     from dcnn.artifact import is_model_folder, save
-    from dcnn.data.readers import TableOptions, read_examples
+    from dcnn.data.readers import TableOptions, read_examples, read_labelled
     from dcnn.data.split import split_dev
     from dcnn.files import make_folder
 
@@ -98,7 +104,18 @@ def train(
         log_folder = _log_folder(tensorboard, out)
         columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
         columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
-        run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
+        start = None if start_from is None else read_start(start_from, config, stream)
+        if start is not None:
+            from dcnn.training import warm_start
+
+            run_config = warm_start.config_of(start, settings or (), epochs=epochs, seed=seed)
+            stream = False
+        elif replay is not None:
+            raise UserError(
+                "--replay has examples of the model to go on from; add --start-from MODEL"
+            )
+        else:
+            run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
         stream = is_large(data) if stream is None else stream
         outside = cli.read_out_of_scope(out_of_scope_file, columns)
     if overwrite and is_launched() and is_first() and not is_restarted():
@@ -113,11 +130,20 @@ def train(
                 )
             else:
                 with first_reads_first(workers):
-                    train_set, dev_set, test_set = read_examples(
-                        data, dev, test, columns, multi_label=True
-                    )
-                    if dev_set is None:
-                        train_set, dev_set = split_dev(train_set, run_config.training)
+                    if start is not None:
+                        more, dev_set, test_set = read_examples(
+                            data, dev, test, columns, multi_label=True, new=False
+                        )
+                        old = None if replay is None else read_labelled(replay, columns)
+                        growth = warm_start.join(start, more, dev_set, old, run_config.training)
+                        train_set, dev_set = growth.train, growth.dev
+                        test_set = test_set and test_set.with_classes(train_set.classes)
+                    else:
+                        train_set, dev_set, test_set = read_examples(
+                            data, dev, test, columns, multi_label=True
+                        )
+                        if dev_set is None:
+                            train_set, dev_set = split_dev(train_set, run_config.training)
                     cli.print_sizes(console, train_set, 0 if dev_set is None else len(dev_set))
             if target_precision is not None or out_of_scope is not None or outside:
                 check_abstention(train_set, out_of_scope)
@@ -138,11 +164,16 @@ def train(
                     target_precision,
                     out_of_scope,
                     outside,
+                    start,
                 )
                 artifact, summary = fit(train_set, dev_set, run_config, run_options)
         if is_first():
             print_summary(console, artifact, summary)
             metadata = artifact.metadata | cli.run_metadata(data, dev, test)
+            if start is not None:
+                scores = warm_start.compare(growth, artifact)
+                metadata["start_from"] = {"model": str(start_from), "scores": scores}
+                print_growth(console, scores, artifact.multi_label)
             if test_set is not None:
                 metadata |= _test(console, artifact, test_set)
             save(out, replace(artifact, metadata=metadata), replaces)
@@ -150,6 +181,33 @@ def train(
             console.print(f"The model is in {out}; try: dcnn predict {out} 'a text'")
             if target_precision is not None:
                 report_threshold(console, artifact, target_precision)
+
+
+def read_start(model: Path, config: Path | None, stream: bool | None) -> "Artifact":
+    """The model to go on from, of --start-from."""
+    from dcnn.artifact import load
+
+    if config is not None:
+        raise UserError(
+            f"--config {config} has tokens and network, which are those of --start-from {model}; "
+            "leave it out, and give settings of the training with --set training.KEY=VALUE"
+        )
+    if stream:
+        raise UserError("--start-from trains in memory; leave out --stream")
+    return load(model)
+
+
+def print_growth(console: "Console", scores: "Sequence[dict[str, Any]]", multi_label: bool) -> None:
+    """Print how a model and the one it went on from do on new and on old examples."""
+    measure = "micro F1" if multi_label else "accuracy"
+    for score in scores:
+        before, after = (f"{100 * score[when]:.2f} %" for when in ("before", "after"))
+        console.print(
+            f"On {score['number']:,} {score['examples']} examples that were held out: {measure} "
+            f"{before} before, {after} after"
+        )
+    if "old" not in {score["examples"] for score in scores}:
+        console.print("What was forgotten is not known: --replay FILE gives old examples")
 
 
 def check_abstention(train: "LabelledTexts | Corpus", out_of_scope: str | None) -> None:

@@ -342,10 +342,13 @@ def read_examples(
     test: Path | None,
     columns: TableOptions,
     multi_label: bool = False,
+    new: bool = True,
 ) -> tuple[LabelledTexts, LabelledTexts | None, LabelledTexts | None]:
     """Training, dev and test examples, all checked.
 
-    ``multi_label`` allows multi-label files, and probabilities in place of labels.
+    ``multi_label`` allows multi-label files, and probabilities in place of labels. Where the model
+    is not ``new``, it knows labels that the training examples need not have; dev and test then keep
+    numbers of their own.
     """
     train = read_labelled(data, columns)
     if train.targets.ndim == 2 and not train.multi_label and not multi_label:
@@ -356,7 +359,8 @@ def read_examples(
             f"{train.source} is multi-label, which only `dcnn train` and `dcnn evaluate` support; "
             "give a column with one label per row"
         )
-    labelling.check_training_labels(train, splits=dev is None)
+    if new:
+        labelling.check_training_labels(train, splits=dev is None)
     others = [read_evaluation_set(path, columns) for path in (dev, test)]
     # A column without a 1 stays a class, as in an indicator matrix of scikit-learn.
     empty = set(columns.label_columns).difference(*train.labels) if columns.label_columns else ()
@@ -369,7 +373,9 @@ def read_examples(
         )
     for examples in filter(None, others):
         labelling.check_form(examples, multi_label=train.multi_label, of=train.source)
-    dev_set, test_set = (part and part.with_classes(train.classes) for part in others)
+    dev_set, test_set = (
+        part and (part.with_classes(train.classes) if new else part) for part in others
+    )
     return train, dev_set, test_set
 
 

@@ -32,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.config import TextConfig
-from dcnn.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -225,7 +224,10 @@ _T = TypeVar("_T")
 
 
 def tokenize_texts(
-    tokenizer: Tokenizer, texts: Iterable[str], processes: int = 1, chunk_size: int = CHUNK_SIZE
+    tokenizer: Callable[[str], list[str]],
+    texts: Iterable[str],
+    processes: int = 1,
+    chunk_size: int = CHUNK_SIZE,
 ) -> TokenizedTexts:
     """Tokenize a stream of texts in one process or several.
 
@@ -251,7 +253,7 @@ class _Index(dict[str, int]):
         return index
 
 
-def tokenize_chunk(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizedTexts:
+def tokenize_chunk(tokenizer: Callable[[str], list[str]], texts: Iterable[str]) -> TokenizedTexts:
     """Tokenize ``texts`` in this process."""
     index = _Index()
     ids, lengths = array("i"), array("i")

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from dcnn import metrics
-from dcnn.artifact import NGRAMS, Artifact, Label, find_bags, pack, unpack
+from dcnn.artifact import EMBEDDINGS, NGRAMS, Artifact, Label, find_bags, pack, unpack
 from dcnn.config import ENOUGH_SCORED, MIN_ENSEMBLE_ROWS, Config
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
@@ -30,7 +30,7 @@ from dcnn.ops import select
 from dcnn.ops.reference import sigmoid, softmax
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
-from dcnn.text.vocabulary import Sentences
+from dcnn.text.vocabulary import Sentences, Vocabulary, tokenize_texts
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
 from dcnn.training.objective import evaluate_logits, target_distributions
@@ -114,7 +114,7 @@ def _deviation(vectors: WordVectors) -> float:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a training runs, and when its model abstains; none of it decides what is learned.
+    """How a training runs, where it starts, and when its model abstains.
 
     One CPU thread is the default: more help little on an idle machine, wait for one another on a
     busy one, and round differently.
@@ -130,6 +130,7 @@ class RunOptions:
     target_precision: float | None = None  # of the answers; chooses the threshold of abstention
     out_of_scope: Label | None = None  # the class whose texts should get no label
     out_of_scope_texts: Sequence[str] = ()  # other texts that should get none
+    start_from: Artifact | None = None  # the model to go on from; its classes are the first
 
 
 def fit(
@@ -164,11 +165,14 @@ def fit(
     backend, reason = select.for_training(place.type), select.why_not_native(place.type)
     logger.info("training on %s with the %s backend%s", place.type, backend, reason)
     config = _for_examples(train, dev, config)
-    encoder, examples, dev_examples = _encode(train, dev, config)
+    start = options.start_from
+    encoder, examples, dev_examples = _encode(train, dev, config, start)
     # Each set of texts is encoded with the new words of those before it.
     new_words = _new_words(examples if dev_examples is None else dev_examples)
     outside = encoder.encode_all(options.out_of_scope_texts, new_words)
     model, vectors = _initial_model(encoder, train.classes, config, outside)
+    if start is not None:
+        _load_weights(model, start)
     if model.n_ensemble < config.training.n_ensemble:
         logger.info(
             "training.n_ensemble=%d: model.dim=%d rows make an ensemble of %d, each of %d rows or "
@@ -181,7 +185,7 @@ def fit(
     checkpoint = None
     if options.checkpoint_path is not None:
         identity = config.to_flat() | {
-            "data": _fingerprint(encoder, train.classes, examples, dev_examples, vectors),
+            "data": _fingerprint(encoder, train.classes, examples, dev_examples, vectors, start),
             "device": place.type,
             "backend": backend,  # another one rounds differently
             "threads": options.threads,
@@ -234,7 +238,10 @@ def fit(
     weights = {name: value.cpu().numpy() for name, value in trainer.weights_of(0).items()}
     if NGRAMS in weights:  # as every folder stores them
         weights |= unpack(pack({NGRAMS: weights[NGRAMS]}, "float32"))
-    thresholds = (DEFAULT_THRESHOLD,) * len(train.classes) if multi_label else None
+    thresholds = None
+    if multi_label:
+        known = () if start is None or start.thresholds is None else start.thresholds
+        thresholds = (*known, *[DEFAULT_THRESHOLD] * (len(train.classes) - len(known)))
     classes = tuple(train.classes)
     artifact = Artifact(config, classes, encoder, weights, metadata, thresholds=thresholds)
     if held_out is not None:
@@ -334,8 +341,29 @@ def _cross_validate(
     return logits[scored], train.select(scored).with_hard_labels().targets
 
 
+def _load_weights(model: SentenceModel, start: Artifact) -> None:
+    """Give ``model``, which may have more words and labels, the weights of ``start``."""
+    weights = {name: torch.from_numpy(value) for name, value in start.weights.items()}
+    words, labels = len(weights[EMBEDDINGS]), len(weights["head.bias"])
+    with torch.no_grad():
+        for name, parameter in model.layers.named_parameters(prefix="layers"):
+            parameter.copy_(weights[name])
+        own = weights[EMBEDDINGS]
+        if model.ngrams is not None:  # a stored vector has those of its n-grams added
+            model.ngrams.copy_(weights[NGRAMS])
+            spelled = model.table(torch.zeros_like(model.embeddings), model.ngrams)
+            own = own - spelled[:words]
+        model.embeddings[:words] = own
+        model.embeddings[words:] = own[0]  # that of the unknown word
+        model.head.weight[:labels] = weights["head.weight"] * model.n_ensemble
+        model.head.bias[:labels] = weights["head.bias"]
+
+
 def _encode(
-    train: LabelledTexts | Corpus, dev: LabelledTexts | None, config: Config
+    train: LabelledTexts | Corpus,
+    dev: LabelledTexts | None,
+    config: Config,
+    start: Artifact | None = None,
 ) -> tuple[Encoder, Examples | Corpus, Examples | None]:
     examples: Examples | Corpus
     if isinstance(train, Corpus):
@@ -345,6 +373,11 @@ def _encode(
                 f"vectors_words={words} must be 0 for a corpus on disk, which is encoded with its "
                 "own words; leave it out, or pass --no-stream"
             )
+    elif start is not None:
+        tokenized = tokenize_texts(start.encoder.tokenizer, train.texts)
+        found = Vocabulary.most_frequent(tokenized.words, tokenized.counts, config.text)
+        encoder = start.encoder.with_words(found.words)
+        examples = Examples(encoder.encode_all(train.texts), train.targets, train.weights)
     else:
         encoder, sentences = Encoder.learn(train.texts, config.text)
         encoder, sentences = with_vector_words(encoder, sentences, config.text)
@@ -420,6 +453,7 @@ def _fingerprint(
     examples: Examples | Corpus,
     dev: Examples | None,
     vectors: WordVectors | None,
+    start: Artifact | None,
 ) -> str:
     """Of all data that the run reads."""
     digest = hashlib.sha256(encoder.to_json().encode())
@@ -432,4 +466,6 @@ def _fingerprint(
                 digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
     if vectors is not None:  # a projection reads them during training
         digest.update(vectors.values.tobytes())
+    for name, value in sorted(start.weights.items()) if start is not None else ():
+        digest.update(name.encode() + value.tobytes())
     return digest.hexdigest()[:16]
