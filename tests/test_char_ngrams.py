@@ -147,6 +147,58 @@ def test_ids_that_do_not_ascend_are_refused():
         native_training.compose_backward(torch.tensor([2, 1]), bags, *tables, torch.zeros(2, 6))
 
 
+def many_words(count=3000, known=1000, dim=20):
+    """Words with more n-grams than one thread takes, as tensors: ids, bags and tables."""
+    generator = np.random.default_rng(0)
+    words = ["".join(generator.choice(list("abcdef"), 6)) for _ in range(count)]
+    bags, *tables = bags_and_tables(0, words, known, dim)
+    ids = np.unique(generator.integers(0, count, count // 2))
+    tensors = [torch.from_numpy(one) for one in (ids, *bags, *tables)]
+    return tensors[0], (tensors[1], tensors[2]), tensors[3], tensors[4]
+
+
+@compiled
+def test_threads_change_no_bit_of_vectors_and_gradients(monkeypatch):
+    ids, bags, *tables = many_words()
+    of_vectors = torch.randn(len(ids), 20, generator=torch.Generator().manual_seed(0))
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        vectors = native_training.compose(ids, bags, *tables)
+        gradients = native_training.compose_backward(ids, bags, *tables, of_vectors)
+        found.append([vectors, *(one.to_dense() for one in gradients)])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+    counts = bags[0].diff()[ids]
+    matrix = torch.zeros(len(ids), 50)  # of the n-grams in the words
+    for row, word in zip(matrix, ids.tolist(), strict=True):
+        row += torch.bincount(bags[1][bags[0][word] : bags[0][word + 1]], minlength=50)
+    matrix /= counts.clamp(min=1).sqrt()[:, None]
+    own = torch.where(ids < len(tables[0]), ids, 0)
+    of_rows = torch.zeros_like(tables[0]).index_add_(0, own, of_vectors)
+    expected = tables[0][own] + matrix @ tables[1], of_rows, matrix.T @ of_vectors
+    for one, other in zip(found[0], expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@compiled
+def test_the_words_of_a_batch_are_numbered_in_ascending_order():
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, 500, (7, 9), generator=generator)
+    lengths = torch.randint(1, 10, (7,), generator=generator)
+    words, local = native_training.batch_words(ids, lengths, 500)
+    inside = torch.arange(9) < lengths[:, None]
+    expected, places = torch.unique(ids[inside], return_inverse=True)
+    assert torch.equal(words, expected)
+    assert torch.equal(local[inside], places)
+    assert not local[~inside].any()
+    for bad, rule in ((ids - 600, "word id"), (ids + 500, "word id")):
+        with pytest.raises(ValueError, match=rule):
+            native_training.batch_words(bad, lengths, 500)
+    with pytest.raises(ValueError, match="lengths"):
+        native_training.batch_words(ids, lengths + 9, 500)
+
+
 def test_new_words_have_ids_after_the_vocabulary_and_keep_them_from_set_to_set():
     text = TextConfig(char_ngrams=(3, 5), min_count=2)
     encoder, sentences = Encoder.learn(["so so good", "so bad"], text)
