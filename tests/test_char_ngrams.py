@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import NGRAMS, NGRAMS_USED
+from dcnn.artifact import NGRAMS, NGRAMS_USED, Artifact, unpack
 from dcnn.config import DEFAULT, Config, DCNNConfig, NBoWConfig, TextConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
-from dcnn.errors import ConfigError, ModelFolderError
+from dcnn.errors import ConfigError, ModelFolderError, UserError
 from dcnn.export import export, open_session, run_onnx
 from dcnn.inspection.detector_ranking import rank_corpus
 from dcnn.inspection.explanation import explain
+from dcnn.metrics import calibrate
 from dcnn.ops import native, native_training, reference
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
@@ -316,6 +317,31 @@ def test_onnx_gives_what_the_model_gives_for_new_words(artifact, dtype, tmp_path
         np.testing.assert_allclose(found, Predictor(loaded).probabilities(texts), atol=1e-6)
 
 
+def test_a_batch_makes_the_vectors_of_its_own_new_words_alone(monkeypatch):
+    predictor = Predictor(make_artifact(NBoWConfig(dim=8), char_ngrams=(2, 4)))
+    made, new_vectors = [], Artifact.new_vectors
+
+    def counted(self, words):
+        made.append(len(words))
+        return new_vectors(self, words)
+
+    monkeypatch.setattr(Artifact, "new_vectors", counted)
+    predictor.probabilities([f"the plot{i}" for i in range(2000)])
+    assert len(made) > 1
+    assert sum(made) == 2000
+
+
+def test_other_texts_of_a_call_change_nothing(artifact, monkeypatch):
+    monkeypatch.setattr("dcnn.text.encoder.PART_TOKENS", 8)
+    monkeypatch.setattr("dcnn.text.vocabulary.MOST_NEW_WORDS", 8)
+    texts = ["", *(f"the plot{i} is word{i % 3} and" + " good" * (i % 9) for i in range(30)), ""]
+    predictor = Predictor(artifact)
+    together = predictor.probabilities(texts)
+    for text, row in zip(texts, together, strict=True):
+        np.testing.assert_allclose(predictor.probabilities([text])[0], row, atol=1e-6)
+    assert predictor.probabilities([]).shape == (0, 2)
+
+
 def test_an_explanation_of_new_words_adds_up_to_the_logit():
     predictor = Predictor(make_artifact(char_ngrams=(2, 4)))
     text = TEXTS[0]
@@ -341,6 +367,9 @@ def test_detectors_tell_new_words_apart_whatever_the_chunks():
         assert whole.detections == parts.detections
         for found in whole.detections.values():
             assert len({one.words for one in found}) > 1
+
+
+FIELDS = ("texts", "targets", "classes")
 
 
 def labelled(count=120):
@@ -370,6 +399,60 @@ def test_what_is_trained_is_what_is_stored(tmp_path):
     loaded = model_folder.load(tmp_path / "model")
     for name, value in artifact.weights.items():
         np.testing.assert_array_equal(loaded.weights[name], value)
+
+
+def test_a_run_is_not_resumed_with_other_new_words(tmp_path):
+    texts, targets, classes = (
+        getattr(labelled(), name) for name in ("texts", "targets", "classes")
+    )
+    others = [text.replace("w", "v") for text in texts]
+    options = RunOptions("cpu", checkpoint_path=tmp_path / "checkpoint")
+    config = SMALL.with_training(epochs=1, folds=0)
+    fit(LabelledTexts(texts, targets, classes), None, config, options)
+    options = replace(options, resume=True)
+    with pytest.raises(UserError, match="another run: data was"):
+        fit(LabelledTexts(others, targets, classes), None, config, options)
+    fit(LabelledTexts(texts, targets, classes), None, config, options)
+
+
+@pytest.mark.parametrize("factor", [-1, 0.25])
+def test_scores_and_temperature_are_those_of_the_ngrams_that_are_stored(factor, monkeypatch):
+    def far_from_trained(stored):  # to tell the two apart
+        return {NGRAMS: np.float32(factor) * unpack(stored)[NGRAMS]}
+
+    monkeypatch.setattr("dcnn.training.fit.unpack", far_from_trained)
+    texts, targets, classes = (getattr(labelled(400), name) for name in FIELDS)
+    texts = [text.replace(" w", " x") for text in texts]  # all of them new
+    targets = np.where(np.arange(400) % 4, targets, 1 - targets)  # a quarter of them wrong
+    dev = LabelledTexts(texts, targets, classes)
+    artifact, summary = fit(labelled(), dev, SMALL.with_training(epochs=20), RunOptions("cpu"))
+    logits = Predictor(artifact).logits(artifact.encoder.encode_all(texts))
+    accuracy = float(np.mean(logits.argmax(axis=1) == targets))
+    assert artifact.metadata["dev_accuracy"] == summary.dev_accuracy == accuracy
+    if factor < 0:
+        assert accuracy < 0.5
+    else:  # the temperature is part of the weights, which leaves none to find
+        found = calibrate(logits, np.eye(2, dtype=np.float32)[targets])
+        assert found.temperature == pytest.approx(1, rel=0.02)
+
+
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_only_torch_has_all_words_as_a_matrix(backend, monkeypatch):
+    if backend == "native" and not native.available():
+        pytest.skip("not compiled")
+    monkeypatch.setenv("DCNN_BACKEND", backend)
+    encoder, sentences = Encoder.learn(labelled().texts, SMALL.text)
+    model = make_model(SMALL, encoder, 2, new_words=sentences.new_words)
+    initialize(model, SMALL, None)
+    config, examples = (
+        SMALL.with_training(epochs=1).training,
+        Examples(sentences, labelled().targets),
+    )
+    trainer = Trainer(model, examples, [RunSpec(config)], examples)
+    trainer.train()
+    trainer.logits(sentences)
+    assert len(trainer.weights_of(0)["embeddings"]) == len(encoder.vocabulary)
+    assert (model.columns is None) == (backend == "native")
 
 
 @pytest.mark.parametrize("backend", ["native", "torch"])

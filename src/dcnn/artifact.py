@@ -86,13 +86,17 @@ class Artifact:
         return [(self.weights[f"{name}.filters"], self.weights[f"{name}.bias"]) for name in names]
 
     def embed(self, ids: Ints, new_words: Sequence[str] = ()) -> Floats:
-        """Word vectors (..., d) of ids (...), of which some may be those of ``new_words``."""
+        """Word vectors (..., d) of ids (...), of which some may be those of ``new_words``.
+
+        Those that are not among the ids cost nothing: a batch may have few of many.
+        """
         table = self.weights[EMBEDDINGS]
-        if not new_words:
-            return table[ids]
-        known = ids < len(table)
-        vectors = table[np.where(known, ids, 0)]
-        vectors[~known] = self.new_vectors(new_words)[ids[~known] - len(table)]
+        beyond = ids >= len(table)
+        vectors = table[np.where(beyond, 0, ids)]
+        found, places = np.unique(ids[beyond], return_inverse=True)
+        if len(found):
+            words = [new_words[i - len(table)] for i in found.tolist()]
+            vectors[beyond] = self.new_vectors(words)[places]
         return vectors
 
     def new_vectors(self, words: Sequence[str]) -> Floats:

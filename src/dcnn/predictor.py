@@ -194,7 +194,8 @@ class Predictor:
 
     def probabilities(self, texts: Iterable[str]) -> Floats:
         """(texts, classes), in the order of ``classes``; rows sum to 1 unless multi-label."""
-        return self.head(self.logits(self.artifact.encoder.encode_all(checked_texts(texts))))
+        parts = self.artifact.encoder.encode_in_parts(checked_texts(texts))
+        return self.head(np.concatenate([self.logits(part) for part in parts]))
 
     def head(self, logits: Floats) -> Floats:
         """Probabilities of logits (..., classes)."""

@@ -49,6 +49,9 @@ MAX_WORD_LENGTH = 64
 MAX_SUBWORD_LENGTH = 16  # of the unigram model
 UNKNOWN_PENALTY = 10.0  # of a character, beyond the least likely subword, as in SentencePiece
 _CACHED_WORDS = 1 << 17  # words repeat
+PART_TOKENS = (
+    1 << 18
+)  # of texts that are predicted together; all may be new words with a vector each
 
 # How a model folder writes what was learned: under which name, a line, the rule, and what may not
 # occur twice.
@@ -334,6 +337,21 @@ class Encoder:
         ids_of = self.vocabulary.ids if index is None else index.ids
         ids = [ids_of(tokens) or [UNKNOWN] for tokens in sentences]
         return Sentences.from_lists(ids, tuple(index or ()))
+
+    def encode_in_parts(self, texts: Iterable[str]) -> Iterator[Sentences]:
+        """The same for any number of texts, in parts that bound the memory.
+
+        Each part has new words of its own, so that what a text gets does not depend on the others.
+        """
+        part: list[list[str]] = []
+        size = 0
+        for tokens in map(self.tokenizer, texts):
+            if size + len(tokens) > PART_TOKENS and part:
+                yield self.encode_words(part)
+                part, size = [], 0
+            part.append(tokens)
+            size += len(tokens) or 1
+        yield self.encode_words(part)
 
     def to_json(self) -> str:
         """The encoder as JSON; ``from_json`` reads it."""

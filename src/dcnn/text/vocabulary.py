@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = 0
 MAX_SPELLED = 64  # code points of a word that have n-grams; the rest of a longer one is not read
-# Of a corpus or a call: further ones are the unknown word, so that memory stays bounded.
+# Of a training corpus: further ones are the unknown word, so that memory stays bounded.
 MOST_NEW_WORDS = 1 << 20
 
 Ints = NDArray[np.integer[Any]]

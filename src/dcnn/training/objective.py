@@ -6,7 +6,7 @@ objective and its gradients for R networks at once, on the backend that trains.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -200,9 +200,11 @@ class Networks:
     def logits_of(self, weights: Weights, sentences: Sentences) -> NDArray[np.float32]:
         """(R, N, classes) with ``weights``, in the order of ``sentences``."""
         device = self.model.head.weight.device
-        if self._plain is not None:  # words get their n-grams once, not in every batch
+        if "ngrams" in weights:  # the words that occur get theirs once, not in every batch
+            used, places = np.unique(sentences.ids, return_inverse=True)
+            words, sentences = torch.from_numpy(used).to(device), replace(sentences, ids=places)
             runs = [
-                self.model.merged({name: value[run] for name, value in weights.items()})
+                self.model.merged({name: value[run] for name, value in weights.items()}, words)
                 for run in range(self.count)
             ]
             weights = {name: torch.stack([run[name] for run in runs]) for name in runs[0]}
