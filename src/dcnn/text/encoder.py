@@ -18,7 +18,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Literal, Self, cast
@@ -316,11 +316,6 @@ class Encoder:
     def new_words(self, words: Iterable[str] = ()) -> NewWords | None:
         """Ids for words that are not in the vocabulary, after ``words``; none without n-grams."""
         return None if self.char_ngrams is None else NewWords(self.vocabulary, words)
-
-    def with_words(self, words: Iterable[str]) -> Self:
-        """An encoder that also knows ``words``; the ids of its own words stay."""
-        known = dict.fromkeys(self.vocabulary.words)
-        return replace(self, vocabulary=Vocabulary(list(known | dict.fromkeys(words))))
 
     def encode_all(self, texts: Sequence[str], new_words: Sequence[str] = ()) -> Sentences:
         """Ids of many texts; an empty text is one unknown word.

@@ -94,11 +94,20 @@ class Vocabulary:
     def most_frequent(cls, words: Sequence[str], counts: Ints, config: TextConfig) -> Self:
         """The words seen ``config.min_count`` times, at most ``config.max_size``.
 
-        The most frequent come first, equals in their order; a ``max_size`` of 0 is no limit.
+        The most frequent come first, equals in their order; a ``max_size`` of 0 is no limit. Rarer
+        words are kept if they have a pretrained vector. After all of them come the first
+        ``config.vectors_words`` words of the vectors.
         """
         by_count = np.argsort(-counts, kind="stable")
-        kept = by_count[counts[by_count] >= config.min_count]
-        return cls([words[index] for index in kept[: config.max_size or None]])
+        often, seen = (int((counts >= least).sum()) for least in (config.min_count, 1))
+        kept = [words[index] for index in by_count[:often]]
+        if not config.vectors:
+            return cls(kept[: config.max_size or None])
+        from dcnn.text.vectors import first_words, words_with_vectors  # not needed to predict
+
+        kept += words_with_vectors(config.vectors, [words[index] for index in by_count[often:seen]])
+        own = dict.fromkeys(kept[: config.max_size or None])
+        return cls(list(own | dict.fromkeys(first_words(config.vectors, config.vectors_words))))
 
     def __len__(self) -> int:
         """Number of ids, the unknown word's included: the height of the embedding matrix."""

@@ -29,7 +29,7 @@ from dcnn.models import MODELS, SentenceModel
 from dcnn.ops import select
 from dcnn.ops.reference import sigmoid, softmax
 from dcnn.text.encoder import Encoder
-from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
+from dcnn.text.vectors import WordVectors, load_vectors
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
@@ -359,14 +359,8 @@ def _encode(
     examples: Examples | Corpus
     if isinstance(train, Corpus):
         encoder, examples = train.encoder, train
-        if words := config.text.vectors_words:
-            raise ConfigError(
-                f"vectors_words={words} must be 0 for a corpus on disk, which is encoded with its "
-                "own words; leave it out, or pass --no-stream"
-            )
     else:
         encoder, sentences = Encoder.learn(train.texts, config.text)
-        encoder, sentences = with_vector_words(encoder, sentences, config.text)
         examples = Examples(sentences, train.targets, train.weights)
     if dev is None:
         if isinstance(train, Corpus) and len(train.held_out):
