@@ -369,6 +369,23 @@ def test_detectors_tell_new_words_apart_whatever_the_chunks():
             assert len({one.words for one in found}) > 1
 
 
+@pytest.mark.parametrize("layers", [(1,), (2,)])
+def test_of_many_new_words_the_frequent_and_the_listed_are_counted(layers, monkeypatch):
+    predictor = Predictor(make_artifact(char_ngrams=(2, 4)))
+    texts = [f"plot{i} is {'often' if i % 2 else 'good'} seen{i}" for i in range(400)]
+    sentences = [text.split() for text in texts]
+    whole = rank_corpus(sentences, predictor, layers, 5, chunk=10)
+    monkeypatch.setattr("dcnn.inspection.detector_ranking.MOST_NEW_WORDS", 40)
+    fewer = rank_corpus(sentences, predictor, layers, 5, chunk=10)
+    assert fewer.detections == whole.detections
+    assert fewer.total == whole.total == 1600
+    listed = {w for found in whole.detections.values() for one in found for w in one.words}
+    assert {"often", *listed} <= fewer.words.keys()
+    assert fewer.words["often"] == 200
+    assert len(whole.words) > 800
+    assert len(fewer.words.keys() - listed) < 40 + 2 * 10
+
+
 FIELDS = ("texts", "targets", "classes")
 
 

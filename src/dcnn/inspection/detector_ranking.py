@@ -33,7 +33,7 @@ from dcnn.inspection.feature_graph import incoming_edges
 from dcnn.inspection.trace import Floats
 from dcnn.ops import native, reference
 from dcnn.predictor import Predictor
-from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
+from dcnn.text.vocabulary import MOST_NEW_WORDS, UNKNOWN, Ints, Sentences
 
 MOST_WORDS = 1000  # of a sentence that is traced, as in `explain`
 CHUNK = 4096  # texts read together,
@@ -391,7 +391,7 @@ class RankedCorpus:
     detections: dict[Detector, list[Detection]]  # the largest value first
     means: dict[Detector, float]  # over all m-grams or nodes
     sentences: int  # texts with a word
-    words: Counter[str]  # that the network can tell apart
+    words: Counter[str]  # that the network can tell apart; of more new ones than the limit, about
     total: int  # words of the corpus, unknown ones included
 
 
@@ -412,6 +412,7 @@ def rank_corpus(
     vocabulary = encoder.vocabulary
     counts = np.zeros(len(vocabulary), np.int64)
     new_words: Counter[str] = Counter()
+    total = 0
     passes: list[FirstLayer | HigherLayers] = []
     if layers[0] == 1:
         passes.append(FirstLayer(predictor.artifact, max(top, NAMED_BY)))
@@ -429,11 +430,14 @@ def rank_corpus(
             here = np.zeros(len(vocabulary) + len(encoded.new_words), np.int64)
             np.add.at(here, encoded.ids, np.repeat(each, encoded.lengths))
             counts += here[: len(vocabulary)]
+            total += int(here.sum())
             beyond = here[len(vocabulary) :].tolist()
             new_words.update(dict(zip(encoded.new_words, beyond, strict=True)))
             table = predictor.artifact.embed(np.arange(len(here)), encoded.new_words)
             for one in passes:
                 one.read(distinct, encoded, each, table)
+            if len(new_words) > MOST_NEW_WORDS:
+                new_words = _without_rarest(new_words, passes)
         if progress is not None:
             progress(read)
     results = [item for one in passes for lists in one.lists for item in lists.results()]
@@ -443,8 +447,27 @@ def rank_corpus(
         means={detector: mean for detector, _, mean in results},
         sentences=present,
         words=Counter({vocabulary.words[i - 1]: int(counts[i]) for i in known}) + new_words,
-        total=int(counts.sum()) + new_words.total(),
+        total=total,
     )
+
+
+def _without_rarest(
+    counts: Counter[str], passes: Sequence[FirstLayer | HigherLayers]
+) -> Counter[str]:
+    """Half as many words as the limit, the most frequent, and those that are on a list.
+
+    Nearly all new words of a large corpus occur once. One that occurs again counts from 0.
+    """
+    listed = {
+        word
+        for one in passes
+        for lists in one.lists
+        for _, detections, _ in lists.results()
+        for detection in detections
+        for word in detection.words
+    }
+    kept = dict(counts.most_common(MOST_NEW_WORDS // 2))
+    return Counter(kept | {word: counts[word] for word in listed if word in counts})
 
 
 def _chunks(sentences: Iterable[Words], most: int) -> Iterator[list[Words]]:
