@@ -16,7 +16,7 @@ from dcnn.config import DEFAULT, Config, DCNNConfig, NBoWConfig, TextConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import ConfigError, ModelFolderError, UserError
-from dcnn.export import export, open_session, run_onnx
+from dcnn.export import export, onnx_bytes, open_session, run_onnx
 from dcnn.inspection.detector_ranking import rank_corpus
 from dcnn.inspection.explanation import explain
 from dcnn.metrics import calibrate
@@ -315,6 +315,13 @@ def test_onnx_gives_what_the_model_gives_for_new_words(artifact, dtype, tmp_path
     for texts in (TEXTS, ["the plot"]):  # the second has no new word
         found = run_onnx(session, loaded.encoder, loaded.encoder.encode_all(texts))
         np.testing.assert_allclose(found, Predictor(loaded).probabilities(texts), atol=1e-6)
+
+
+def test_an_onnx_file_looks_up_the_ngrams_of_new_words_alone(artifact):
+    onnx = pytest.importorskip("onnx")
+    graph = onnx.shape_inference.infer_shapes(onnx.load_from_string(onnx_bytes(artifact))).graph
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in graph.value_info}
+    assert max(ranks.values()) == 3  # not the n-grams of every word of every sentence, (B, s, n, d)
 
 
 def test_a_batch_makes_the_vectors_of_its_own_new_words_alone(monkeypatch):
