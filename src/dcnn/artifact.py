@@ -19,7 +19,8 @@ The scale is float16: its product with any int8 value is exact in float32, so st
 weights again changes nothing.
 
 The vectors of character n-grams are always stored that way, and only those of the buckets that
-training reached. The vectors of the words in the vocabulary have them added already.
+training reached. The vectors of the words in the vocabulary have them added already, before they
+are rounded.
 """
 
 import json
@@ -92,11 +93,12 @@ class Artifact:
         """
         table = self.weights[EMBEDDINGS]
         beyond = ids >= len(table)
+        if not new_words or not beyond.any():
+            return table[ids]
         vectors = table[np.where(beyond, 0, ids)]
         found, places = np.unique(ids[beyond], return_inverse=True)
-        if len(found):
-            words = [new_words[i - len(table)] for i in found.tolist()]
-            vectors[beyond] = self.new_vectors(words)[places]
+        words = [new_words[i - len(table)] for i in found.tolist()]
+        vectors[beyond] = self.new_vectors(words)[places]
         return vectors
 
     def new_vectors(self, words: Sequence[str]) -> Floats:
