@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import NGRAMS, NGRAMS_USED, Artifact, unpack
+from dcnn.artifact import NGRAMS, NGRAMS_USED, unpack
 from dcnn.config import DEFAULT, Config, DCNNConfig, NBoWConfig, TextConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
@@ -326,20 +326,20 @@ def test_an_onnx_file_looks_up_the_ngrams_of_new_words_alone(artifact):
 
 def test_a_batch_makes_the_vectors_of_its_own_new_words_alone(monkeypatch):
     predictor = Predictor(make_artifact(NBoWConfig(dim=8), char_ngrams=(2, 4)))
-    made, new_vectors = [], Artifact.new_vectors
+    made, find_bags = [], model_folder.find_bags
 
-    def counted(self, words):
+    def counted(ngrams, words):
         made.append(len(words))
-        return new_vectors(self, words)
+        return find_bags(ngrams, words)
 
-    monkeypatch.setattr(Artifact, "new_vectors", counted)
+    monkeypatch.setattr(model_folder, "find_bags", counted)
     predictor.probabilities([f"the plot{i}" for i in range(2000)])
     assert len(made) > 1
     assert sum(made) == 2000
 
 
 def test_other_texts_of_a_call_change_nothing(artifact, monkeypatch):
-    monkeypatch.setattr("dcnn.text.encoder.PART_TOKENS", 8)
+    monkeypatch.setattr("dcnn.text.encoder.MOST_TOKENS", 8)
     monkeypatch.setattr("dcnn.text.vocabulary.MOST_NEW_WORDS", 8)
     texts = ["", *(f"the plot{i} is word{i % 3} and" + " good" * (i % 9) for i in range(30)), ""]
     predictor = Predictor(artifact)

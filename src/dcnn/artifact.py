@@ -91,24 +91,16 @@ class Artifact:
 
         Those that are not among the ids cost nothing: a batch may have few of many.
         """
-        table = self.weights[EMBEDDINGS]
+        table, ngrams = self.weights[EMBEDDINGS], self.encoder.char_ngrams
         beyond = ids >= len(table)
-        if not new_words or not beyond.any():
+        if ngrams is None or not beyond.any():
             return table[ids]
         vectors = table[np.where(beyond, 0, ids)]
         found, places = np.unique(ids[beyond], return_inverse=True)
-        words = [new_words[i - len(table)] for i in found.tolist()]
-        vectors[beyond] = self.new_vectors(words)[places]
-        return vectors
-
-    def new_vectors(self, words: Sequence[str]) -> Floats:
-        """Vectors (words, d) of words that are not in the vocabulary, by their n-grams."""
-        ngrams, unknown = self.encoder.char_ngrams, self.weights[EMBEDDINGS][:1]
-        if ngrams is None:
-            return np.repeat(unknown, len(words), axis=0)
+        bags = find_bags(ngrams, [new_words[i - len(table)] for i in found.tolist()])
         compose = native.compose if select.for_prediction() == "native" else reference.compose
-        bags, ids = find_bags(ngrams, words), np.arange(len(words))
-        vectors: Floats = compose(ids, bags, unknown, self.weights[NGRAMS])
+        new = compose(np.arange(len(found)), bags, table[:1], self.weights[NGRAMS])
+        vectors[beyond] = new[places]
         return vectors
 
 

@@ -33,11 +33,11 @@ from dcnn.inspection.feature_graph import incoming_edges
 from dcnn.inspection.trace import Floats
 from dcnn.ops import native, reference
 from dcnn.predictor import Predictor
+from dcnn.text.encoder import in_parts
 from dcnn.text.vocabulary import MOST_NEW_WORDS, UNKNOWN, Ints, Sentences
 
 MOST_WORDS = 1000  # of a sentence that is traced, as in `explain`
-CHUNK = 4096  # texts read together,
-CHUNK_WORDS = 1 << 17  # unless they have more words than this
+CHUNK = 4096  # texts read together, unless they are long
 BLOCK = 2048  # m-grams; the values of a map's rows for them fit into a core's own cache
 PADDING = -1  # in place of an id, after a sentence shorter than a filter: the last row of a table
 BATCH = 256  # sentences
@@ -419,7 +419,7 @@ def rank_corpus(
     if higher := [layer for layer in layers if layer > 1]:
         passes.append(HigherLayers(predictor, higher, max(top, NAMED_BY_HIGHER)))
     read = present = 0
-    for texts in _chunks(sentences, chunk):
+    for texts in in_parts(sentences, chunk):
         read += len(texts)
         # A sentence that occurs again, as tweets do, is computed once per chunk.
         found = Counter(tuple(words) for words in texts if words)
@@ -458,26 +458,7 @@ def _without_rarest(
 
     Nearly all new words of a large corpus occur once. One that occurs again counts from 0.
     """
-    listed = {
-        word
-        for one in passes
-        for lists in one.lists
-        for _, detections, _ in lists.results()
-        for detection in detections
-        for word in detection.words
-    }
+    lists = (results for one in passes for some in one.lists for _, results, _ in some.results())
+    listed = {word for results in lists for detection in results for word in detection.words}
     kept = dict(counts.most_common(MOST_NEW_WORDS // 2))
     return Counter(kept | {word: counts[word] for word in listed if word in counts})
-
-
-def _chunks(sentences: Iterable[Words], most: int) -> Iterator[list[Words]]:
-    chunk: list[Words] = []
-    size = 0
-    for words in sentences:
-        chunk.append(words)
-        size += len(words)
-        if len(chunk) == most or size >= CHUNK_WORDS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk

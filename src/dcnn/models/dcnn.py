@@ -145,9 +145,8 @@ class SentenceModel(nn.Module):
         bags, count = (self.bag_offsets, self.bag_buckets), len(self.bag_offsets) - 1
         compose = choose_compose(embeddings)
         if compose is not None and not (embeddings.requires_grad or ngrams.requires_grad):
-            return compose(
-                torch.arange(count) if words is None else words, bags, embeddings, ngrams
-            )
+            rows = torch.arange(count) if words is None else words
+            return compose(rows, bags, embeddings, ngrams)
         own = torch.cat([embeddings, embeddings[:1].expand(count - len(embeddings), -1)])
         matrix = self._products(*bags, len(ngrams))
         spelled: Tensor = _SparseProduct.apply(ngrams, *matrix)  # type: ignore[no-untyped-call]

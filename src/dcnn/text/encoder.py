@@ -49,9 +49,7 @@ MAX_WORD_LENGTH = 64
 MAX_SUBWORD_LENGTH = 16  # of the unigram model
 UNKNOWN_PENALTY = 10.0  # of a character, beyond the least likely subword, as in SentencePiece
 _CACHED_WORDS = 1 << 17  # words repeat
-PART_TOKENS = (
-    1 << 18
-)  # of texts that are predicted together; all may be new words with a vector each
+MOST_TOKENS = 1 << 17  # of texts in one part; all of them may be new words, with a vector each
 
 # How a model folder writes what was learned: under which name, a line, the rule, and what may not
 # occur twice.
@@ -333,21 +331,6 @@ class Encoder:
         ids = [ids_of(tokens) or [UNKNOWN] for tokens in sentences]
         return Sentences.from_lists(ids, tuple(index or ()))
 
-    def encode_in_parts(self, texts: Iterable[str]) -> Iterator[Sentences]:
-        """The same for any number of texts, in parts that bound the memory.
-
-        Each part has new words of its own, so that what a text gets does not depend on the others.
-        """
-        part: list[list[str]] = []
-        size = 0
-        for tokens in map(self.tokenizer, texts):
-            if size + len(tokens) > PART_TOKENS and part:
-                yield self.encode_words(part)
-                part, size = [], 0
-            part.append(tokens)
-            size += len(tokens) or 1
-        yield self.encode_words(part)
-
     def to_json(self) -> str:
         """The encoder as JSON; ``from_json`` reads it."""
         tokenizer = self.tokenizer
@@ -381,6 +364,20 @@ class Encoder:
         else:
             tokenizer = Tokenizer(preset, lowercase)
         return cls(tokenizer, Vocabulary(words), _read_char_ngrams(values.get("char_ngrams")))
+
+
+def in_parts(texts: Iterable[Sequence[str]], most: int) -> Iterator[list[Sequence[str]]]:
+    """At most so many texts that are split into tokens at a time, fewer if they are long."""
+    part: list[Sequence[str]] = []
+    size = 0
+    for tokens in texts:
+        part.append(tokens)
+        size += len(tokens)
+        if len(part) == most or size >= MOST_TOKENS:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def char_ngrams_of(config: TextConfig) -> CharNgrams | None:

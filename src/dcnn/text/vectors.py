@@ -6,7 +6,7 @@ bounded memory: only the vectors of words in the vocabulary are kept.
 """
 
 import logging
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -78,26 +78,11 @@ def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
     return WordVectors(str(path), np.fromiter(found, np.int64), values)
 
 
-def words_with_vectors(path: str, words: Sequence[str]) -> list[str]:
-    """Those of ``words`` that have a vector, in their order."""
-    encoded = [word.encode("utf-8", "replace") for word in words]
-    if not encoded:
-        return []
+def words_of(path: str, wanted: Wanted = None) -> Iterator[str]:
+    """The words of a file, in its order."""
     with open_bytes(Path(path)) as stream:
-        found = {word for word, _ in _read_entries(Path(path), stream, set(encoded))}
-    return [word for word, key in zip(words, encoded, strict=True) if key in found]
-
-
-def first_words(path: str, number: int) -> list[str]:
-    """The first distinct words of a file."""
-    words: dict[bytes, None] = {}
-    if number:
-        with open_bytes(Path(path)) as stream:
-            for word, _ in _read_entries(Path(path), stream, None):
-                words[word] = None
-                if len(words) >= number:
-                    break
-    return [word.decode("utf-8", "replace") for word in words]
+        for word, _ in _read_entries(Path(path), stream, wanted):
+            yield word.decode("utf-8", "replace")
 
 
 def _read_entries(path: Path, stream: BinaryIO, wanted: Wanted) -> Entries:

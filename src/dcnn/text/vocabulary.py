@@ -103,11 +103,13 @@ class Vocabulary:
         kept = [words[index] for index in by_count[:often]]
         if not config.vectors:
             return cls(kept[: config.max_size or None])
-        from dcnn.text.vectors import first_words, words_with_vectors  # not needed to predict
+        from dcnn.text.vectors import words_of  # not needed to predict
 
-        kept += words_with_vectors(config.vectors, [words[index] for index in by_count[often:seen]])
-        own = dict.fromkeys(kept[: config.max_size or None])
-        return cls(list(own | dict.fromkeys(first_words(config.vectors, config.vectors_words))))
+        rare = {words[index].encode("utf-8", "replace"): None for index in by_count[often:seen]}
+        found = set(words_of(config.vectors, rare)) if rare else set()
+        kept += [word for index in by_count[often:seen] if (word := words[index]) in found]
+        first = islice(words_of(config.vectors), config.vectors_words)
+        return cls(list(dict.fromkeys([*kept[: config.max_size or None], *first])))
 
     def __len__(self) -> int:
         """Number of ids, the unknown word's included: the height of the embedding matrix."""
