@@ -10,7 +10,7 @@
 #define DCNN_API extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a signature or a layout below changes; the loader refuses another number.
-constexpr int32_t DCNN_ABI = 5;
+constexpr int32_t DCNN_ABI = 6;
 
 enum dcnn_status : int32_t {
     DCNN_OK = 0,
@@ -130,11 +130,17 @@ DCNN_API int64_t dcnn_char_ngrams(int64_t words, const uint8_t* text, const int6
                                   int64_t shortest, int64_t longest, int64_t n_buckets,
                                   int64_t* offsets, int32_t* buckets, int64_t room);
 
+// The distinct words of a batch, ascending, each below `words`: their ids, with room for as many as the
+// batch has words, how many they are, and for every word of the batch (sentences, columns) its place
+// among them; past a sentence's end 0.
+DCNN_API int32_t dcnn_batch_words(const dcnn_batch* batch, int64_t words, int64_t* ids,
+                                  int64_t* count, int64_t* places);
+
 // The vectors (count, dim) of the words `ids`: the word's of the embeddings (vocabulary, dim), or
 // from that id on row 0, plus 1 / sqrt(n) times the sum of its n rows of ngrams (n_buckets, dim).
 DCNN_API int32_t dcnn_compose(const dcnn_bags* bags, int64_t count, const int64_t* ids,
                               int64_t vocabulary, int64_t dim, const float* embeddings,
-                              const float* ngrams, float* vectors);
+                              const float* ngrams, float* vectors, int32_t threads);
 
 // The gradients of embeddings and ngrams from that of the vectors of `ids`, which ascend: of the rows
 // that have one, ascending, and how many they are. There is room for a row more than ids, and for a
@@ -142,7 +148,8 @@ DCNN_API int32_t dcnn_compose(const dcnn_bags* bags, int64_t count, const int64_
 DCNN_API int32_t dcnn_compose_backward(const dcnn_bags* bags, int64_t count, const int64_t* ids,
                                        int64_t vocabulary, int64_t dim, const float* of_vectors,
                                        int64_t* rows, float* of_embeddings, int64_t* n_rows,
-                                       int64_t* buckets, float* of_ngrams, int64_t* n_buckets);
+                                       int64_t* buckets, float* of_ngrams, int64_t* n_buckets,
+                                       int32_t threads);
 
 // The Euclidean norm of all numbers of some arrays together.
 DCNN_API double dcnn_norm(const float* const* arrays, const int64_t* sizes, int64_t count);

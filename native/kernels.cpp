@@ -26,6 +26,33 @@ void add_scaled(float* to, const float* from, float factor, int64_t size) {
     for (; i < size; ++i) to[i] += factor * from[i];
 }
 
+// VECTORS vectors of the sum stay in registers while all rows are added.
+template <int VECTORS>
+inline void add_rows_of(float* to, const float* from, const int32_t* rows, int64_t count,
+                        const float* factors, float factor, int64_t size) {
+    Floats sums[VECTORS];
+    for (int i = 0; i < VECTORS; ++i) sums[i] = load(to + i * LANES);
+    for (int64_t r = 0; r < count; ++r) {
+        const float* row = from + rows[r] * size;
+        const Floats own = splat(factors ? factors[rows[r]] : factor);
+        for (int i = 0; i < VECTORS; ++i) sums[i] = sums[i] + own * load(row + i * LANES);
+    }
+    for (int i = 0; i < VECTORS; ++i) store(to + i * LANES, sums[i]);
+}
+
+void add_rows(float* to, const float* from, const int32_t* rows, int64_t count,
+              const float* factors, float factor, int64_t size) {
+    constexpr int AT_ONCE = 6;
+    int64_t i = 0;
+    for (; i + AT_ONCE * LANES <= size; i += AT_ONCE * LANES)
+        add_rows_of<AT_ONCE>(to + i, from + i, rows, count, factors, factor, size);
+    for (; i + LANES <= size; i += LANES)
+        add_rows_of<1>(to + i, from + i, rows, count, factors, factor, size);
+    for (; i < size; ++i)
+        for (int64_t r = 0; r < count; ++r)
+            to[i] += (factors ? factors[rows[r]] : factor) * from[rows[r] * size + i];
+}
+
 // The rules are those of dcnn/training/adagrad.py: decay, clipping, L2, Adagrad, average.
 template <bool GRADIENT, bool AVERAGE>
 inline void update(const Rule& rule, float* __restrict value, const float* __restrict gradient,
@@ -58,6 +85,7 @@ void adagrad_rows(const Rule& rule, float* value, const float* gradient, const i
     const FlushTiny flush;
     // Without a gradient, L2, decay or average a row stays as it is, whatever its sum of squares.
     const bool all = rule.l2 != 0 || rule.shrink != 1 || average;
+    constexpr int64_t AHEAD = 4;
     int64_t row = first;
     for (int64_t i = 0; i <= count; ++i) {
         const int64_t next = i < count ? rows[i] : end, at = row * dim, size = (next - row) * dim;
@@ -67,6 +95,12 @@ void adagrad_rows(const Rule& rule, float* value, const float* gradient, const i
             update<false, false>(rule, value + at, nullptr, total + at, nullptr, size);
         if (i == count) break;
         const int64_t own = next * dim;
+        // Rows far from one another are asked for before they are needed.
+        if (!all && i + AHEAD < count)
+            for (int64_t j = 0; j < dim; j += ALIGNMENT / (int64_t)sizeof(float)) {
+                __builtin_prefetch(value + rows[i + AHEAD] * dim + j, 1);
+                __builtin_prefetch(total + rows[i + AHEAD] * dim + j, 1);
+            }
         if (average)
             update<true, true>(rule, value + own, gradient + i * dim, total + own, average + own,
                                dim);
@@ -108,6 +142,6 @@ void tanh_all(const float* x, float* y, int64_t size) {
 const Kernels DCNN_TABLE(DCNN_ISA) = {
     DCNN_STRING(DCNN_ISA), packed_size,      pack,     forward_scratch, forward,
     taps_size,             pack_taps,        unpack_taps, backward_scratch, backward,
-    dot,                   add_scaled,       adagrad,  adagrad_rows,    square_sum,
-    tanh_all,
+    dot,                   add_scaled,       add_rows, adagrad,         adagrad_rows,
+    square_sum,            tanh_all,
 };

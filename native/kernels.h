@@ -48,6 +48,9 @@ struct Kernels {
     float (*dot)(const float* left, const float* right, int64_t size);
     // to += factor * from
     void (*add_scaled)(float* to, const float* from, float factor, int64_t size);
+    // to += the sum of some rows of a table (..., size), each times its factor, or all times one.
+    void (*add_rows)(float* to, const float* from, const int32_t* rows, int64_t count,
+                     const float* factors, float factor, int64_t size);
     void (*adagrad)(const Rule&, float* value, const float* gradient, float* total,
                     float* average, int64_t size);
     // Rows `first` to `end` of a table; `rows` are those of them that have a gradient, ascending.

@@ -67,9 +67,9 @@ std::vector<float> vectors_of(const Network& network, int64_t words, const uint8
         if (!network.ngrams) continue;
         buckets.clear();
         network.char_ngrams.find(text + (word ? ends[word - 1] : 0), text + ends[word], buckets);
-        for (const int32_t bucket : buckets)
-            network.kernels.add_scaled(vector, network.ngrams + bucket * dim,
-                                       ngram_weight(buckets.size()), dim);
+        network.kernels.add_rows(vector, network.ngrams, buckets.data(),
+                                 static_cast<int64_t>(buckets.size()), nullptr,
+                                 ngram_weight(buckets.size()), dim);
     }
     return vectors;
 }

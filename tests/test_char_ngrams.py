@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import NGRAMS, NGRAMS_USED
+from dcnn.artifact import NGRAMS, NGRAMS_USED, unpack
 from dcnn.config import DEFAULT, Config, DCNNConfig, NBoWConfig, TextConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
-from dcnn.errors import ConfigError, ModelFolderError
-from dcnn.export import export, open_session, run_onnx
+from dcnn.errors import ConfigError, ModelFolderError, UserError
+from dcnn.export import export, onnx_bytes, open_session, run_onnx
 from dcnn.inspection.detector_ranking import rank_corpus
 from dcnn.inspection.explanation import explain
+from dcnn.metrics import calibrate
 from dcnn.ops import native, native_training, reference
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
@@ -147,6 +148,58 @@ def test_ids_that_do_not_ascend_are_refused():
         native_training.compose_backward(torch.tensor([2, 1]), bags, *tables, torch.zeros(2, 6))
 
 
+def many_words(count=3000, known=1000, dim=20):
+    """Words with more n-grams than one thread takes, as tensors: ids, bags and tables."""
+    generator = np.random.default_rng(0)
+    words = ["".join(generator.choice(list("abcdef"), 6)) for _ in range(count)]
+    bags, *tables = bags_and_tables(0, words, known, dim)
+    ids = np.unique(generator.integers(0, count, count // 2))
+    tensors = [torch.from_numpy(one) for one in (ids, *bags, *tables)]
+    return tensors[0], (tensors[1], tensors[2]), tensors[3], tensors[4]
+
+
+@compiled
+def test_threads_change_no_bit_of_vectors_and_gradients(monkeypatch):
+    ids, bags, *tables = many_words()
+    of_vectors = torch.randn(len(ids), 20, generator=torch.Generator().manual_seed(0))
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        vectors = native_training.compose(ids, bags, *tables)
+        gradients = native_training.compose_backward(ids, bags, *tables, of_vectors)
+        found.append([vectors, *(one.to_dense() for one in gradients)])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+    counts = bags[0].diff()[ids]
+    matrix = torch.zeros(len(ids), 50)  # of the n-grams in the words
+    for row, word in zip(matrix, ids.tolist(), strict=True):
+        row += torch.bincount(bags[1][bags[0][word] : bags[0][word + 1]], minlength=50)
+    matrix /= counts.clamp(min=1).sqrt()[:, None]
+    own = torch.where(ids < len(tables[0]), ids, 0)
+    of_rows = torch.zeros_like(tables[0]).index_add_(0, own, of_vectors)
+    expected = tables[0][own] + matrix @ tables[1], of_rows, matrix.T @ of_vectors
+    for one, other in zip(found[0], expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@compiled
+def test_the_words_of_a_batch_are_numbered_in_ascending_order():
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, 500, (7, 9), generator=generator)
+    lengths = torch.randint(1, 10, (7,), generator=generator)
+    words, local = native_training.batch_words(ids, lengths, 500)
+    inside = torch.arange(9) < lengths[:, None]
+    expected, places = torch.unique(ids[inside], return_inverse=True)
+    assert torch.equal(words, expected)
+    assert torch.equal(local[inside], places)
+    assert not local[~inside].any()
+    for bad, rule in ((ids - 600, "word id"), (ids + 500, "word id")):
+        with pytest.raises(ValueError, match=rule):
+            native_training.batch_words(bad, lengths, 500)
+    with pytest.raises(ValueError, match="lengths"):
+        native_training.batch_words(ids, lengths + 9, 500)
+
+
 def test_new_words_have_ids_after_the_vocabulary_and_keep_them_from_set_to_set():
     text = TextConfig(char_ngrams=(3, 5), min_count=2)
     encoder, sentences = Encoder.learn(["so so good", "so bad"], text)
@@ -264,6 +317,38 @@ def test_onnx_gives_what_the_model_gives_for_new_words(artifact, dtype, tmp_path
         np.testing.assert_allclose(found, Predictor(loaded).probabilities(texts), atol=1e-6)
 
 
+def test_an_onnx_file_looks_up_the_ngrams_of_new_words_alone(artifact):
+    onnx = pytest.importorskip("onnx")
+    graph = onnx.shape_inference.infer_shapes(onnx.load_from_string(onnx_bytes(artifact))).graph
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in graph.value_info}
+    assert max(ranks.values()) == 3  # not the n-grams of every word of every sentence, (B, s, n, d)
+
+
+def test_a_batch_makes_the_vectors_of_its_own_new_words_alone(monkeypatch):
+    predictor = Predictor(make_artifact(NBoWConfig(dim=8), char_ngrams=(2, 4)))
+    made, find_bags = [], model_folder.find_bags
+
+    def counted(ngrams, words):
+        made.append(len(words))
+        return find_bags(ngrams, words)
+
+    monkeypatch.setattr(model_folder, "find_bags", counted)
+    predictor.probabilities([f"the plot{i}" for i in range(2000)])
+    assert len(made) > 1
+    assert sum(made) == 2000
+
+
+def test_other_texts_of_a_call_change_nothing(artifact, monkeypatch):
+    monkeypatch.setattr("dcnn.text.encoder.MOST_TOKENS", 8)
+    monkeypatch.setattr("dcnn.text.vocabulary.MOST_NEW_WORDS", 8)
+    texts = ["", *(f"the plot{i} is word{i % 3} and" + " good" * (i % 9) for i in range(30)), ""]
+    predictor = Predictor(artifact)
+    together = predictor.probabilities(texts)
+    for text, row in zip(texts, together, strict=True):
+        np.testing.assert_allclose(predictor.probabilities([text])[0], row, atol=1e-6)
+    assert predictor.probabilities([]).shape == (0, 2)
+
+
 def test_an_explanation_of_new_words_adds_up_to_the_logit():
     predictor = Predictor(make_artifact(char_ngrams=(2, 4)))
     text = TEXTS[0]
@@ -289,6 +374,26 @@ def test_detectors_tell_new_words_apart_whatever_the_chunks():
         assert whole.detections == parts.detections
         for found in whole.detections.values():
             assert len({one.words for one in found}) > 1
+
+
+@pytest.mark.parametrize("layers", [(1,), (2,)])
+def test_of_many_new_words_the_frequent_and_the_listed_are_counted(layers, monkeypatch):
+    predictor = Predictor(make_artifact(char_ngrams=(2, 4)))
+    texts = [f"plot{i} is {'often' if i % 2 else 'good'} seen{i}" for i in range(400)]
+    sentences = [text.split() for text in texts]
+    whole = rank_corpus(sentences, predictor, layers, 5, chunk=10)
+    monkeypatch.setattr("dcnn.inspection.detector_ranking.MOST_NEW_WORDS", 40)
+    fewer = rank_corpus(sentences, predictor, layers, 5, chunk=10)
+    assert fewer.detections == whole.detections
+    assert fewer.total == whole.total == 1600
+    listed = {w for found in whole.detections.values() for one in found for w in one.words}
+    assert {"often", *listed} <= fewer.words.keys()
+    assert fewer.words["often"] == 200
+    assert len(whole.words) > 800
+    assert len(fewer.words.keys() - listed) < 40 + 2 * 10
+
+
+FIELDS = ("texts", "targets", "classes")
 
 
 def labelled(count=120):
@@ -318,6 +423,60 @@ def test_what_is_trained_is_what_is_stored(tmp_path):
     loaded = model_folder.load(tmp_path / "model")
     for name, value in artifact.weights.items():
         np.testing.assert_array_equal(loaded.weights[name], value)
+
+
+def test_a_run_is_not_resumed_with_other_new_words(tmp_path):
+    texts, targets, classes = (
+        getattr(labelled(), name) for name in ("texts", "targets", "classes")
+    )
+    others = [text.replace("w", "v") for text in texts]
+    options = RunOptions("cpu", checkpoint_path=tmp_path / "checkpoint")
+    config = SMALL.with_training(epochs=1, folds=0)
+    fit(LabelledTexts(texts, targets, classes), None, config, options)
+    options = replace(options, resume=True)
+    with pytest.raises(UserError, match="another run: data was"):
+        fit(LabelledTexts(others, targets, classes), None, config, options)
+    fit(LabelledTexts(texts, targets, classes), None, config, options)
+
+
+@pytest.mark.parametrize("factor", [-1, 0.25])
+def test_scores_and_temperature_are_those_of_the_ngrams_that_are_stored(factor, monkeypatch):
+    def far_from_trained(stored):  # to tell the two apart
+        return {NGRAMS: np.float32(factor) * unpack(stored)[NGRAMS]}
+
+    monkeypatch.setattr("dcnn.training.fit.unpack", far_from_trained)
+    texts, targets, classes = (getattr(labelled(400), name) for name in FIELDS)
+    texts = [text.replace(" w", " x") for text in texts]  # all of them new
+    targets = np.where(np.arange(400) % 4, targets, 1 - targets)  # a quarter of them wrong
+    dev = LabelledTexts(texts, targets, classes)
+    artifact, summary = fit(labelled(), dev, SMALL.with_training(epochs=20), RunOptions("cpu"))
+    logits = Predictor(artifact).logits(artifact.encoder.encode_all(texts))
+    accuracy = float(np.mean(logits.argmax(axis=1) == targets))
+    assert artifact.metadata["dev_accuracy"] == summary.dev_accuracy == accuracy
+    if factor < 0:
+        assert accuracy < 0.5
+    else:  # the temperature is part of the weights, which leaves none to find
+        found = calibrate(logits, np.eye(2, dtype=np.float32)[targets])
+        assert found.temperature == pytest.approx(1, rel=0.02)
+
+
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_only_torch_has_all_words_as_a_matrix(backend, monkeypatch):
+    if backend == "native" and not native.available():
+        pytest.skip("not compiled")
+    monkeypatch.setenv("DCNN_BACKEND", backend)
+    encoder, sentences = Encoder.learn(labelled().texts, SMALL.text)
+    model = make_model(SMALL, encoder, 2, new_words=sentences.new_words)
+    initialize(model, SMALL, None)
+    config, examples = (
+        SMALL.with_training(epochs=1).training,
+        Examples(sentences, labelled().targets),
+    )
+    trainer = Trainer(model, examples, [RunSpec(config)], examples)
+    trainer.train()
+    trainer.logits(sentences)
+    assert len(trainer.weights_of(0)["embeddings"]) == len(encoder.vocabulary)
+    assert (model.columns is None) == (backend == "native")
 
 
 @pytest.mark.parametrize("backend", ["native", "torch"])

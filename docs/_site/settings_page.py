@@ -57,7 +57,7 @@ set yourself is never changed. An update is a step on one batch.
 | `keep` | `last` |
 | `patience` | {patience}, or as many as make {patience_updates} updates |
 | `dev_fraction` | {dev_fraction}; 0 below {few:,} examples |
-| `folds` | 0; {folds} below {few:,} examples without a dev set, of which as many are used as score {enough} examples |
+| `folds` | 0; {folds} below {few:,} examples without a dev set, until {enough} are scored |
 
 If you ask for a constant rate, the best weights or a patience, what is still `auto` is as in
 `Config()`: a constant rate, {usual} epochs at most, and dev chooses the epoch.

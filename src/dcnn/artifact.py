@@ -19,7 +19,8 @@ The scale is float16: its product with any int8 value is exact in float32, so st
 weights again changes nothing.
 
 The vectors of character n-grams are always stored that way, and only those of the buckets that
-training reached. The vectors of the words in the vocabulary have them added already.
+training reached. The vectors of the words in the vocabulary have them added already, before they
+are rounded.
 """
 
 import json
@@ -86,23 +87,20 @@ class Artifact:
         return [(self.weights[f"{name}.filters"], self.weights[f"{name}.bias"]) for name in names]
 
     def embed(self, ids: Ints, new_words: Sequence[str] = ()) -> Floats:
-        """Word vectors (..., d) of ids (...), of which some may be those of ``new_words``."""
-        table = self.weights[EMBEDDINGS]
-        if not new_words:
-            return table[ids]
-        known = ids < len(table)
-        vectors = table[np.where(known, ids, 0)]
-        vectors[~known] = self.new_vectors(new_words)[ids[~known] - len(table)]
-        return vectors
+        """Word vectors (..., d) of ids (...), of which some may be those of ``new_words``.
 
-    def new_vectors(self, words: Sequence[str]) -> Floats:
-        """Vectors (words, d) of words that are not in the vocabulary, by their n-grams."""
-        ngrams, unknown = self.encoder.char_ngrams, self.weights[EMBEDDINGS][:1]
-        if ngrams is None:
-            return np.repeat(unknown, len(words), axis=0)
+        Those that are not among the ids cost nothing: a batch may have few of many.
+        """
+        table, ngrams = self.weights[EMBEDDINGS], self.encoder.char_ngrams
+        beyond = ids >= len(table)
+        if ngrams is None or not beyond.any():
+            return table[ids]
+        vectors = table[np.where(beyond, 0, ids)]
+        found, places = np.unique(ids[beyond], return_inverse=True)
+        bags = find_bags(ngrams, [new_words[i - len(table)] for i in found.tolist()])
         compose = native.compose if select.for_prediction() == "native" else reference.compose
-        bags, ids = find_bags(ngrams, words), np.arange(len(words))
-        vectors: Floats = compose(ids, bags, unknown, self.weights[NGRAMS])
+        new = compose(np.arange(len(found)), bags, table[:1], self.weights[NGRAMS])
+        vectors[beyond] = new[places]
         return vectors
 
 

@@ -110,8 +110,8 @@ class TextConfig(Section):
             vectors are added to the word's own, so that rare and new words are known by their
             spelling; empty means none. With ``characters`` there are none.
         n_buckets: the number of vectors that all character n-grams share by their hash.
-        min_count: words with fewer occurrences in the training texts become the unknown word;
-            where there are character n-grams, these remain.
+        min_count: words with fewer occurrences in the training texts become the unknown word,
+            unless they have a pretrained vector; where there are character n-grams, these remain.
         max_size: the maximum size of the vocabulary, the most frequent words; 0 means no limit.
         vectors: a file of pretrained word vectors to initialize the embeddings from, or empty.
         vectors_scale: a factor for the values of the pretrained vectors.
@@ -144,11 +144,10 @@ class TextConfig(Section):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            bool(self.vectors) or not self.vectors_projection,
-            f"vectors_projection={self.vectors_projection} needs vectors; name their file in "
-            "text.vectors",
-        )
+        for name in ("vectors_projection", "vectors_words"):
+            value = getattr(self, name)
+            words = f"{name}={value} needs vectors; name their file in text.vectors, or set it to 0"
+            require(bool(self.vectors) or not value, words)
         require(
             not self.vectors or self.tokenizer in ("words", "tweet", "whitespace"),
             f"vectors={self.vectors!r} are of words, and tokenizer={self.tokenizer!r} gives other "

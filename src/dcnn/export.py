@@ -40,7 +40,7 @@ __all__ = ["Exported", "Format", "export", "format_of", "run_onnx"]
 
 Format = Literal["onnx", "folder"]
 
-OPSET, IR_VERSION = 17, 8  # of 2022; the newest operator used is of opset 15
+OPSET, IR_VERSION = 17, 8  # of 2022; the newest operator used is of opset 16
 IDS, LENGTHS, PROBABILITIES = "ids", "lengths", "probabilities"
 
 TOLERANCE = 1e-5  # of a probability
@@ -257,13 +257,16 @@ class _Graph:
             scales = self._rows(stored[SCALES], SCALES, IDS)  # (B, s)
             words = self.add("Mul", words, self.add("Unsqueeze", scales, [2]))
         if NGRAMS in stored:
-            words = self.add("Add", words, self._ngrams(order))
+            words = self._add_ngrams(words, order)
         matrix = self.add("Transpose", words, perm=[0, 2, 1])  # (B, d, s)
         valid = self._columns_below(self.width, self.lengths)
         return str(self.add("Where", valid, matrix, 0.0))
 
-    def _ngrams(self, order: Order | None) -> str:
-        """(B, s, d) what character n-grams add: their sum over the root of their number."""
+    def _add_ngrams(self, words: str, order: Order | None) -> str:
+        """Words (B, s, d) plus the sum of their character n-grams over the root of their number.
+
+        Most words have none here: only those that do are looked up.
+        """
         used = self.stored[NGRAMS_USED]
         rows = np.where(used, np.cumsum(used) - 1, np.count_nonzero(used))  # the last is of zeros
         no_ngram, zeros = len(used), ((0, 1), (0, 0))
@@ -271,14 +274,19 @@ class _Graph:
         vectors = vectors if order is None else vectors[:, order]
         scales = np.pad(self.stored[NGRAM_SCALES], (0, 1))
         row_of_bucket = self._constant(np.append(rows, len(vectors) - 1), "ngrams.rows")
-        found = self.add("Gather", row_of_bucket, NGRAMS)  # (B, s, n-grams)
+        there = self.add("Cast", self.add("Less", NGRAMS, [no_ngram]), to=1)
+        numbers = self.add("ReduceSum", there, [2], keepdims=0)  # (B, s)
+        new = self.add("Transpose", self.add("NonZero", numbers), perm=[1, 0])  # (N, 2) places
+        # (N, n-grams)
+        found = self.add("Gather", row_of_bucket, self.add("GatherND", NGRAMS, new))
         values = self._rows(vectors, NGRAMS + ".vectors", found)
         factors = self._rows(scales, NGRAM_SCALES, found)
-        values = self.add("Mul", values, self.add("Unsqueeze", factors, [3]))
-        total = self.add("ReduceSum", values, [2], keepdims=0)  # (B, s, d)
-        there = self.add("Cast", self.add("Less", NGRAMS, [no_ngram]), to=1)
-        number = self.add("ReduceSum", there, [2], keepdims=1)  # (B, s, 1)
-        return str(self.add("Div", total, self.add("Sqrt", self.add("Max", number, 1.0))))
+        values = self.add("Mul", values, self.add("Unsqueeze", factors, [2]))
+        total = self.add("ReduceSum", values, [1], keepdims=0)  # (N, d)
+        roots = self.add("Unsqueeze", self.add("Sqrt", self.add("GatherND", numbers, new)), [1])
+        return str(
+            self.add("ScatterND", words, new, self.add("Div", total, roots), reduction="add")
+        )
 
     def _dcnn(self, config: DCNNConfig, x: str, orders: list[Order]) -> str:
         """(B, d, s) -> (B, rows * maps * k_top); the network of Fig. 3."""

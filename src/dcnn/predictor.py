@@ -19,6 +19,7 @@ from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.batching import prediction_batches
 from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.ops import native, reference, select
+from dcnn.text.encoder import in_parts
 from dcnn.text.vocabulary import Ints, Sentences, marked
 
 Floats = NDArray[np.float32]
@@ -194,7 +195,12 @@ class Predictor:
 
     def probabilities(self, texts: Iterable[str]) -> Floats:
         """(texts, classes), in the order of ``classes``; rows sum to 1 unless multi-label."""
-        return self.head(self.logits(self.artifact.encoder.encode_all(checked_texts(texts))))
+        encoder, texts = self.artifact.encoder, checked_texts(texts)
+        # Each part has new words of its own: what a text gets does not depend on the others.
+        parts = in_parts(map(encoder.tokenizer, texts), len(texts))
+        logits = [self.logits(encoder.encode_words(part)) for part in parts]
+        none = np.empty((0, len(self.classes)), np.float32)
+        return self.head(np.concatenate([none, *logits]))
 
     def head(self, logits: Floats) -> Floats:
         """Probabilities of logits (..., classes)."""

@@ -245,7 +245,10 @@ def test_ctrl_c_keeps_finished_trials_and_reports_how_to_resume(data, jobs):
             r"KB with its \d\d most frequent characters; allow more",
         ),
         ({"settings": ("model.dims=3",)}, "unknown setting 'dims'"),
-        ({"settings": ("text.vectors_words=5",), "max_size": "1MB"}, "do not go together"),
+        (
+            {"settings": ("text.vectors=v.txt", "text.vectors_words=5"), "max_size": "1MB"},
+            "do not go together",
+        ),
         ({"device": "tpu"}, "must be auto, cpu or cuda"),
     ],
 )

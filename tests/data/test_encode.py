@@ -277,6 +277,19 @@ def test_the_time_of_the_source_and_the_vectors_change_no_ids(corpus):
     assert corpus.reads == 1
 
 
+def test_vectors_that_decide_words_do_so_on_disk_too(corpus, tmp_path):
+    path, once = tmp_path / "vectors.txt", TEXTS[0].split()[0].lower()
+    for words in (f"first 1\n{once} 2\n", "second 1\n"):
+        path.write_text(words)
+        for config in (
+            TextConfig(vectors=str(path), vectors_words=1),
+            TextConfig(vectors=str(path), min_count=99, char_ngrams=(3, 5)),
+        ):
+            corpus.config = config
+            check(corpus.load(), config)
+    assert corpus.reads == 1
+
+
 def flip_a_byte(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1

@@ -175,8 +175,6 @@ def test_settings_without_effect_are_refused(sst):
     smoothed = replace(recipe, data=DataConfig(neighbour_smoothing=0.2))
     with pytest.raises(ConfigError, match=r"label_smoothing=0\.1 has no effect on the soft"):
         load_task("sst5", smoothed, sst)
-    with pytest.raises(ConfigError, match="vectors_words=5 must be 0 for tweets"):
-        load("twitter", {}, {"vectors_words": 5})
 
 
 def test_words_of_the_vectors_join_the_vocabulary(sst, tmp_path):

@@ -181,7 +181,7 @@ def test_json_has_every_detector(index):
 
 
 def test_the_corpus_is_read_once_and_only_a_chunk_ahead(monkeypatch):
-    monkeypatch.setattr(corpus_ranking, "CHUNK_WORDS", 300)
+    monkeypatch.setattr("dcnn.text.encoder.MOST_TOKENS", 300)
     given, reported = 0, []
 
     def corpus():

@@ -2,6 +2,7 @@ import bz2
 import gzip
 import logging
 import lzma
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from dcnn.config import TextConfig
 from dcnn.errors import ConfigError, DataError
 from dcnn.text.encoder import Encoder
-from dcnn.text.vectors import load_vectors, with_vector_words
+from dcnn.text.vectors import load_vectors
 from dcnn.text.vocabulary import Vocabulary
 
 WORDS = {"the": [1.5, -2.0, 0.25], "ünder": [0.0, 3.0, 1.0], ". . .": [9.0, 9.0, 9.0]}
@@ -54,31 +55,31 @@ every_form = pytest.mark.parametrize(
 def test_words_of_the_vectors_join_the_vocabulary(tmp_path, content):
     path = tmp_path / "vectors.txt"
     path.write_bytes(content)
-    encoder, sentences = Encoder.learn(["missing the", "ünder"], TextConfig())
-    same, _ = with_vector_words(encoder, sentences, TextConfig(vectors=str(path)))
-    assert same.vocabulary == encoder.vocabulary
-    own = encoder.vocabulary.words
-    for words, new in ((2, 0), (100, 1)):  # the third, ". . .", is the only new one
+    texts = ["missing the", "ünder"]
+    own = Encoder.learn(texts, TextConfig())[0].vocabulary.words
+    for words, new in ((0, 0), (2, 0), (100, 1)):  # the third, ". . .", is the only new one
         text = TextConfig(vectors=str(path), vectors_words=words)
-        more, unchanged = with_vector_words(encoder, sentences, text)
-        assert unchanged is sentences
-        assert more.vocabulary.words[: len(own)] == own
-        assert len(more.vocabulary.words) == len(own) + new
+        found = Encoder.learn(texts, text)[0].vocabulary.words
+        assert found[: len(own)] == own
+        assert len(found) == len(own) + new
 
 
-def test_new_words_that_the_vectors_have_join_the_vocabulary(tmp_path):
+@pytest.mark.parametrize("char_ngrams", [(), (3, 5)])
+def test_a_rare_word_stays_if_it_has_a_vector(tmp_path, char_ngrams):
     path = tmp_path / "vectors.txt"
-    path.write_text("a 1 2\nrare 3 4\n")
-    text = TextConfig(char_ngrams=(3, 5), min_count=2, vectors=str(path), vectors_words=2)
-    encoder, sentences = Encoder.learn(["a a new rare word"], text)
-    assert (sentences.ids.tolist(), sentences.new_words) == (
-        [1, 1, 2, 3, 4],
-        ("new", "rare", "word"),
-    )
-    more, moved = with_vector_words(encoder, sentences, text)
-    assert more.vocabulary.words == ("a", "rare")
-    assert (moved.ids.tolist(), moved.new_words) == ([1, 1, 3, 2, 4], ("new", "word"))
-    assert more.encode_all(["a a new rare word"]).ids.tolist() == moved.ids.tolist()
+    path.write_text("a 1 2\nother 5 6\nrare 3 4\n")
+    text = TextConfig(char_ngrams=char_ngrams, min_count=2, vectors=str(path))
+    texts = ["a a new rare word"]
+    encoder, sentences = Encoder.learn(texts, text)
+    assert encoder.vocabulary.words == ("a", "rare")
+    assert sentences.ids.tolist() == ([1, 1, 3, 2, 4] if char_ngrams else [1, 1, 0, 2, 0])
+    assert sentences.new_words == (("new", "word") if char_ngrams else ())
+    assert encoder.encode_all(texts).ids.tolist() == sentences.ids.tolist()
+    more, _ = Encoder.learn(texts, replace(text, vectors_words=2))
+    assert more.vocabulary.words == ("a", "rare", "other")
+    fewer, _ = Encoder.learn(texts, replace(text, max_size=1))
+    assert fewer.vocabulary.words == ("a",)
+    assert Encoder.learn(texts, replace(text, vectors=""))[0].vocabulary.words == ("a",)
 
 
 @every_form

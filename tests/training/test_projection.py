@@ -164,6 +164,7 @@ def test_a_run_does_not_go_on_with_other_vectors(tmp_path):
     ("settings", "message"),
     [
         ({"vectors_projection": 0.1}, "needs vectors; name their file in text.vectors"),
+        ({"vectors_words": 5}, "vectors_words=5 needs vectors; name their file in text.vectors"),
         ({"vectors": "v.txt", "vectors_projection": 1.5}, "must be from 0 to 1"),
     ],
 )

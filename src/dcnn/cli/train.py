@@ -312,7 +312,9 @@ def print_summary(
     kept, dev = "", "dev"
     if best:
         which = "best: epoch {best.epoch}," if artifact.config.training.keep == "best" else "last:"
-        kept = f", and kept the {which.format(best=best[-1])} {best[-1].measure}"
+        scores = summary.dev_accuracy or 0.0, summary.dev_micro_f1  # of the weights as stored
+        last = replace(best[-1], dev_accuracy=scores[0], dev_micro_f1=scores[1])
+        kept = f", and kept the {which.format(best=last)} {last.measure}"
     elif (folds := metadata.get("cross_validation")) is not None:
         score, dev = summary.dev_micro_f1, "the folds"
         name = "accuracy" if score is None else "micro F1"

@@ -263,9 +263,11 @@ def prepare_corpus(
 
     ``split`` has the share and the seed of a dev set to hold out; none holds out nothing.
     """
+    by_vectors = bool(text.vectors) and (text.min_count > 1 or text.vectors_words > 0)
     key = hash_key(
         files=[file.key for file in files],
         words=[text.min_count, text.max_size],
+        vectors=[file_sha256(Path(text.vectors)), text.vectors_words] if by_vectors else [],
         char_ngrams=[*text.char_ngrams, text.n_buckets] if text.char_ngrams else [],
         split=None if split is None else [split.dev_fraction, split.seed],
         classes=list(classes),

@@ -26,7 +26,6 @@ from dcnn.data.split import hold_out
 from dcnn.experiments.recipes import DistillationConfig, Recipe
 from dcnn.experiments.tasks import BINARY_CLASSES, FINE_CLASSES, Task
 from dcnn.text.encoder import Encoder
-from dcnn.text.vectors import with_vector_words
 from dcnn.training import distillation
 from dcnn.training.encoders import EncoderTeacher, FineTuning
 from dcnn.training.teachers import Report
@@ -115,7 +114,6 @@ def label_task(
         },
     }
     encoder, sentences = Encoder.learn(labels.examples.texts, text, processes)
-    encoder, sentences = with_vector_words(encoder, sentences, text)
     dev_ids = encoder.encode_all(dev.texts, sentences.new_words)
     test_ids = encoder.encode_all(test.texts, dev_ids.new_words)
     return Task(

@@ -23,7 +23,6 @@ from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, Recipe
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.text.vectors import with_vector_words
 from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences, Vocabulary
 
 BINARY_CLASSES = ("negative", "positive")
@@ -112,8 +111,6 @@ def _load_sst(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> Ta
         sentences = encode([phrase for phrase, _ in phrases])
     else:
         encoder, sentences = Encoder.learn([" ".join(phrase.words) for phrase, _ in phrases], text)
-        encoder, sentences = with_vector_words(encoder, sentences, text)
-
         new_words = sentences.new_words
 
         def encode(phrases: Sequence[Phrase]) -> Sentences:
@@ -158,18 +155,12 @@ def _load_trec(sources: dict[str, Source], text: TextConfig) -> Task:
     train, test = read_trec(sources["train"].path), read_trec(sources["test"].path)
     test = test.with_classes(train.classes)
     encoder, sentences = Encoder.learn(train.texts, text)
-    encoder, sentences = with_vector_words(encoder, sentences, text)
     classes = tuple(map(str, train.classes))
     test_set = Examples(encoder.encode_all(test.texts, sentences.new_words), test.targets)
     return Task(classes, encoder, Examples(sentences, train.targets), None, test_set)
 
 
 def _load_twitter(sources: dict[str, Source], recipe: Recipe, processes: int) -> Task:
-    if words := recipe.config.text.vectors_words:
-        raise ConfigError(
-            f"vectors_words={words} must be 0 for tweets: "
-            "they are encoded once for all recipes, with their own words"
-        )
     encoder, tweets = load_or_encode(
         [sources["train"].path],
         f"sentiment140 {sources['train'].member}",

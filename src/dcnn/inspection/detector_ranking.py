@@ -33,11 +33,11 @@ from dcnn.inspection.feature_graph import incoming_edges
 from dcnn.inspection.trace import Floats
 from dcnn.ops import native, reference
 from dcnn.predictor import Predictor
-from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
+from dcnn.text.encoder import in_parts
+from dcnn.text.vocabulary import MOST_NEW_WORDS, UNKNOWN, Ints, Sentences
 
 MOST_WORDS = 1000  # of a sentence that is traced, as in `explain`
-CHUNK = 4096  # texts read together,
-CHUNK_WORDS = 1 << 17  # unless they have more words than this
+CHUNK = 4096  # texts read together, unless they are long
 BLOCK = 2048  # m-grams; the values of a map's rows for them fit into a core's own cache
 PADDING = -1  # in place of an id, after a sentence shorter than a filter: the last row of a table
 BATCH = 256  # sentences
@@ -391,7 +391,7 @@ class RankedCorpus:
     detections: dict[Detector, list[Detection]]  # the largest value first
     means: dict[Detector, float]  # over all m-grams or nodes
     sentences: int  # texts with a word
-    words: Counter[str]  # that the network can tell apart
+    words: Counter[str]  # that the network can tell apart; of more new ones than the limit, about
     total: int  # words of the corpus, unknown ones included
 
 
@@ -412,13 +412,14 @@ def rank_corpus(
     vocabulary = encoder.vocabulary
     counts = np.zeros(len(vocabulary), np.int64)
     new_words: Counter[str] = Counter()
+    total = 0
     passes: list[FirstLayer | HigherLayers] = []
     if layers[0] == 1:
         passes.append(FirstLayer(predictor.artifact, max(top, NAMED_BY)))
     if higher := [layer for layer in layers if layer > 1]:
         passes.append(HigherLayers(predictor, higher, max(top, NAMED_BY_HIGHER)))
     read = present = 0
-    for texts in _chunks(sentences, chunk):
+    for texts in in_parts(sentences, chunk):
         read += len(texts)
         # A sentence that occurs again, as tweets do, is computed once per chunk.
         found = Counter(tuple(words) for words in texts if words)
@@ -429,11 +430,14 @@ def rank_corpus(
             here = np.zeros(len(vocabulary) + len(encoded.new_words), np.int64)
             np.add.at(here, encoded.ids, np.repeat(each, encoded.lengths))
             counts += here[: len(vocabulary)]
+            total += int(here.sum())
             beyond = here[len(vocabulary) :].tolist()
             new_words.update(dict(zip(encoded.new_words, beyond, strict=True)))
             table = predictor.artifact.embed(np.arange(len(here)), encoded.new_words)
             for one in passes:
                 one.read(distinct, encoded, each, table)
+            if len(new_words) > MOST_NEW_WORDS:
+                new_words = _without_rarest(new_words, passes)
         if progress is not None:
             progress(read)
     results = [item for one in passes for lists in one.lists for item in lists.results()]
@@ -443,18 +447,18 @@ def rank_corpus(
         means={detector: mean for detector, _, mean in results},
         sentences=present,
         words=Counter({vocabulary.words[i - 1]: int(counts[i]) for i in known}) + new_words,
-        total=int(counts.sum()) + new_words.total(),
+        total=total,
     )
 
 
-def _chunks(sentences: Iterable[Words], most: int) -> Iterator[list[Words]]:
-    chunk: list[Words] = []
-    size = 0
-    for words in sentences:
-        chunk.append(words)
-        size += len(words)
-        if len(chunk) == most or size >= CHUNK_WORDS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+def _without_rarest(
+    counts: Counter[str], passes: Sequence[FirstLayer | HigherLayers]
+) -> Counter[str]:
+    """Half as many words as the limit, the most frequent, and those that are on a list.
+
+    Nearly all new words of a large corpus occur once. One that occurs again counts from 0.
+    """
+    lists = (results for one in passes for some in one.lists for _, results, _ in some.results())
+    listed = {word for results in lists for detection in results for word in detection.words}
+    kept = dict(counts.most_common(MOST_NEW_WORDS // 2))
+    return Counter(kept | {word: counts[word] for word in listed if word in counts})

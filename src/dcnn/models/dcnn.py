@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dcnn.config import DCNNConfig, ModelConfig
 from dcnn.ops.reference import dynamic_k
-from dcnn.ops.select import choose_layer, choose_network
+from dcnn.ops.select import choose_compose, choose_layer, choose_network
 
 # The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
 # U(0, 1) for the biases of the layers.
@@ -117,39 +117,56 @@ class SentenceModel(nn.Module):
         self.bag_offsets: Tensor | None = offsets
         self.bag_buckets: Tensor | None = buckets
         self.ngrams = nn.Parameter(torch.empty(n_buckets, self.embeddings.shape[1]))
-        # All words at once are a sparse matrix times the n-grams; gradients, its transpose.
-        counts = offsets.diff()
-        weights = counts.float().rsqrt().repeat_interleave(counts)
-        words = torch.arange(len(counts)).repeat_interleave(counts)
-        order = buckets.argsort(stable=True)
-        ends = torch.bincount(buckets, minlength=n_buckets).cumsum(0)
-        starts = torch.cat([ends.new_zeros(1), ends])
-        matrix = buckets.long(), offsets, weights, words[order], starts, weights[order]
-        for name, tensor in zip(_PRODUCTS, matrix, strict=True):
-            setattr(self, name, tensor)
 
-    def table(self, embeddings: Tensor, ngrams: Tensor | None) -> Tensor:
-        """The vectors of all words, new ones too: (vocabulary, d), (n_buckets, d) -> (words, d)."""
-        if ngrams is None or self.bag_offsets is None:
-            return embeddings
-        new_words = len(self.bag_offsets) - 1 - len(embeddings)
-        own = torch.cat([embeddings, embeddings[:1].expand(new_words, -1)])
-        matrix = [getattr(self, name) for name in _PRODUCTS]
+    def _products(self, offsets: Tensor, buckets: Tensor, n_buckets: int) -> list[Tensor]:
+        """All words at once: a sparse matrix, and its transpose for the gradients.
+
+        Made when first needed: they are several times as large as the n-grams, and the native
+        backend goes without.
+        """
+        if getattr(self, _PRODUCTS[0]) is None:
+            counts = offsets.diff()
+            weights = counts.float().rsqrt().repeat_interleave(counts)
+            words = torch.arange(len(counts), device=offsets.device).repeat_interleave(counts)
+            order = buckets.argsort(stable=True)
+            ends = torch.bincount(buckets, minlength=n_buckets).cumsum(0)
+            starts = torch.cat([ends.new_zeros(1), ends])
+            matrix = buckets.long(), offsets, weights, words[order], starts, weights[order]
+            for name, tensor in zip(_PRODUCTS, matrix, strict=True):
+                setattr(self, name, tensor)
+        return [getattr(self, name) for name in _PRODUCTS]
+
+    def table(
+        self, embeddings: Tensor, ngrams: Tensor | None, words: Tensor | None = None
+    ) -> Tensor:
+        """The vectors of ``words``, or of all, new ones too: (vocabulary, d), (n_buckets, d)."""
+        if ngrams is None or self.bag_offsets is None or self.bag_buckets is None:
+            return embeddings if words is None else embeddings[words]
+        bags, count = (self.bag_offsets, self.bag_buckets), len(self.bag_offsets) - 1
+        compose = choose_compose(embeddings)
+        if compose is not None and not (embeddings.requires_grad or ngrams.requires_grad):
+            rows = torch.arange(count) if words is None else words
+            return compose(rows, bags, embeddings, ngrams)
+        own = torch.cat([embeddings, embeddings[:1].expand(count - len(embeddings), -1)])
+        matrix = self._products(*bags, len(ngrams))
         spelled: Tensor = _SparseProduct.apply(ngrams, *matrix)  # type: ignore[no-untyped-call]
-        return own + spelled
+        return own + spelled if words is None else (own + spelled)[words]
 
-    def merged(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def merged(
+        self, weights: Mapping[str, Tensor], words: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """``weights`` of the same function as a plain network, without projection or ensemble.
 
-        The vectors of character n-grams are part of those of all words, new ones too.
+        The vectors of character n-grams are part of those of ``words``, or of all, new ones too.
         """
         merged = dict(weights)
         if self.n_ensemble > 1:
             merged["head.weight"] = merged["head.weight"] / self.n_ensemble
-        merged["embeddings"] = self.table(merged["embeddings"], merged.pop("ngrams", None))
+        merged["embeddings"] = self.table(merged["embeddings"], merged.pop("ngrams", None), words)
         projection = merged.pop("projection", None)
         if projection is not None and self.vectors is not None:
-            merged["embeddings"] = merged["embeddings"] + self.vectors @ projection
+            vectors = self.vectors if words is None else self.vectors[words]
+            merged["embeddings"] = merged["embeddings"] + vectors @ projection
         return merged
 
     def initialize(self, generator: torch.Generator) -> None:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-ABI = 5
+ABI = 6
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
 _STATUSES: dict[int, tuple[type[Exception], str]] = {
@@ -60,8 +60,9 @@ _SIGNATURES = {
     "dcnn_adagrad": "x PPPP q ffffff",
     "dcnn_adagrad_rows": "i PPP q PP qq ffffff i",
     "dcnn_char_ngrams": "q qPP qqq PPq",
-    "dcnn_compose": "i PqPqqPPP",
-    "dcnn_compose_backward": "i PqPqqP PPP PPP",
+    "dcnn_batch_words": "i PqPPP",
+    "dcnn_compose": "i PqPqqPPP i",
+    "dcnn_compose_backward": "i PqPqqP PPP PPP i",
     "dcnn_norm": "d PP q",
     "dcnn_tanh": "x PP q",
 }
@@ -344,7 +345,9 @@ def _joined(words: Sequence[str]) -> tuple[bytes, Array]:
     return b"".join(encoded), np.array(list(accumulate(map(len, encoded))), np.int64)
 
 
-def compose(ids: Array, bags: tuple[Array, Array], embeddings: Array, ngrams: Array) -> Floats:
+def compose(
+    ids: Array, bags: tuple[Array, Array], embeddings: Array, ngrams: Array, threads: int = 1
+) -> Floats:
     """Vectors (ids, d) of words with character n-grams; see ``reference.compose``."""
     ids, offsets, buckets = dense(ids, np.int64), dense(bags[0], np.int64), dense(bags[1], np.int32)
     embeddings, ngrams = dense(embeddings, np.float32), dense(ngrams, np.float32)
@@ -352,5 +355,5 @@ def compose(ids: Array, bags: tuple[Array, Array], embeddings: Array, ngrams: Ar
     given = BagsOfNgrams(len(offsets) - 1, len(ngrams), address(offsets), address(buckets))
     sizes = address(ids), *embeddings.shape
     tables = map(address, (embeddings, ngrams, result))
-    check(library().dcnn_compose(ctypes.addressof(given), len(ids), *sizes, *tables))
+    check(library().dcnn_compose(ctypes.addressof(given), len(ids), *sizes, *tables, threads))
     return result

@@ -211,10 +211,23 @@ def backward(
     return gradients
 
 
+def batch_words(ids: Tensor, lengths: Tensor, words: int) -> tuple[Tensor, Tensor]:
+    """The distinct ids of a batch (B, s), ascending and below ``words``, and ids that number them.
+
+    Past a sentence's end these are 0.
+    """
+    ids, lengths = _dense([ids.long(), lengths.long()])
+    found, local, count = ids.new_empty(ids.numel()), torch.empty_like(ids), ctypes.c_int64()
+    batch = _Batch(*ids.shape, *_places(ids, lengths, None))
+    pointers = found.data_ptr(), ctypes.byref(count), local.data_ptr()
+    native.check(native.library().dcnn_batch_words(ctypes.byref(batch), words, *pointers))
+    return found[: count.value], local
+
+
 def compose(ids: Tensor, bags: tuple[Tensor, Tensor], embeddings: Tensor, ngrams: Tensor) -> Tensor:
     """Vectors (ids, d) of words with character n-grams; see ``reference.compose``."""
-    given = [tensor.numpy() for tensor in bags]
-    vectors = native.compose(ids.numpy(), (given[0], given[1]), embeddings.numpy(), ngrams.numpy())
+    tables, given = (embeddings.numpy(), ngrams.numpy()), (bags[0].numpy(), bags[1].numpy())
+    vectors = native.compose(ids.numpy(), given, *tables, torch.get_num_threads())
     return torch.from_numpy(vectors)
 
 
@@ -239,7 +252,7 @@ def compose_backward(
     status = native.library().dcnn_compose_backward(
         *(ctypes.byref(given), len(ids), ids.data_ptr(), *embeddings.shape, of_vectors.data_ptr()),
         *(*_places(rows, of_words), ctypes.byref(counts[0])),
-        *(*_places(used, of_ngrams), ctypes.byref(counts[1])),
+        *(*_places(used, of_ngrams), ctypes.byref(counts[1]), torch.get_num_threads()),
     )
     native.check(status)
     return (

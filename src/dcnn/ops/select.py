@@ -75,6 +75,11 @@ def choose_network(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
     return getattr(_module(embeddings), "network", None)
 
 
+def choose_compose(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
+    """What adds the n-grams to words in float32 without gradients, or none."""
+    return getattr(_module(embeddings), "compose", None)
+
+
 def _module(x: "Tensor") -> ModuleType:
     """The backend for training with ``x``; the fused ones compute in float32 alone."""
     name = for_training(x.device.type) if str(x.dtype) == "torch.float32" else "torch"

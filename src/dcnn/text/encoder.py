@@ -49,6 +49,7 @@ MAX_WORD_LENGTH = 64
 MAX_SUBWORD_LENGTH = 16  # of the unigram model
 UNKNOWN_PENALTY = 10.0  # of a character, beyond the least likely subword, as in SentencePiece
 _CACHED_WORDS = 1 << 17  # words repeat
+MOST_TOKENS = 1 << 17  # of texts in one part; all of them may be new words, with a vector each
 
 # How a model folder writes what was learned: under which name, a line, the rule, and what may not
 # occur twice.
@@ -314,10 +315,12 @@ class Encoder:
         """Ids for words that are not in the vocabulary, after ``words``; none without n-grams."""
         return None if self.char_ngrams is None else NewWords(self.vocabulary, words)
 
-    def with_words(self, words: Iterable[str]) -> Self:
-        """An encoder that also knows ``words``; the ids of its own words stay."""
-        known = dict.fromkeys(self.vocabulary.words)
-        return replace(self, vocabulary=Vocabulary(list(known | dict.fromkeys(words))))
+    def extended(self, texts: Sequence[str], config: TextConfig) -> Self:
+        """One that also knows the words ``texts`` have often enough; the ids of its own stay."""
+        tokenized = tokenize_texts(self.tokenizer, texts)
+        found = Vocabulary.most_frequent(tokenized.words, tokenized.counts, config)
+        words = dict.fromkeys((*self.vocabulary.words, *found.words))
+        return replace(self, vocabulary=Vocabulary(list(words)))
 
     def encode_all(self, texts: Sequence[str], new_words: Sequence[str] = ()) -> Sentences:
         """Ids of many texts; an empty text is one unknown word.
@@ -368,6 +371,20 @@ class Encoder:
         else:
             tokenizer = Tokenizer(preset, lowercase)
         return cls(tokenizer, Vocabulary(words), _read_char_ngrams(values.get("char_ngrams")))
+
+
+def in_parts(texts: Iterable[Sequence[str]], most: int) -> Iterator[list[Sequence[str]]]:
+    """At most so many texts that are split into tokens at a time, fewer if they are long."""
+    part: list[Sequence[str]] = []
+    size = 0
+    for tokens in texts:
+        part.append(tokens)
+        size += len(tokens)
+        if len(part) == most or size >= MOST_TOKENS:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def char_ngrams_of(config: TextConfig) -> CharNgrams | None:

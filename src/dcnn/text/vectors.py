@@ -1,8 +1,8 @@
 """Pretrained word vectors in the formats of GloVe and word2vec.
 
 GloVe text (word and numbers), word2vec text (the same after a line "count dimensions") and word2vec
-binary (that line, then word, space, float32 values), each compressed or not. A file is read once,
-in bounded memory: only the vectors of words in the vocabulary are kept.
+binary (that line, then word, space, float32 values), each compressed or not. A file is read in
+bounded memory: only the vectors of words in the vocabulary are kept.
 """
 
 import logging
@@ -14,11 +14,9 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.config import TextConfig
 from dcnn.errors import ConfigError, DataError
 from dcnn.files import open_bytes
-from dcnn.text.encoder import Encoder
-from dcnn.text.vocabulary import Ints, Sentences, Vocabulary
+from dcnn.text.vocabulary import Ints, Vocabulary
 
 logger = logging.getLogger("dcnn")
 
@@ -80,29 +78,11 @@ def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
     return WordVectors(str(path), np.fromiter(found, np.int64), values)
 
 
-def with_vector_words(
-    encoder: Encoder, sentences: Sentences, config: TextConfig
-) -> tuple[Encoder, Sentences]:
-    """``encoder`` with the first ``config.vectors_words`` words of the vectors after its own.
-
-    What was a new word in ``sentences`` may be one of them, and all new words have other ids.
-    """
-    if not config.vectors_words:
-        return encoder, sentences
-    words: dict[bytes, None] = {}
-    path = Path(config.vectors)
-    with open_bytes(path) as stream:
-        for word, _ in _read_entries(path, stream, None):
-            words[word] = None
-            if len(words) >= config.vectors_words:
-                break
-    larger = encoder.with_words(word.decode("utf-8", "replace") for word in words)
-    new_words = larger.new_words()
-    if new_words is None:
-        return larger, sentences
-    known = np.arange(len(encoder.vocabulary), dtype=np.int32)
-    moved = np.append(known, np.array(new_words.ids(sentences.new_words), np.int32))
-    return larger, Sentences(moved[sentences.ids], sentences.offsets, tuple(new_words))
+def words_of(path: str, wanted: Wanted = None) -> Iterator[str]:
+    """The words of a file, in its order."""
+    with open_bytes(Path(path)) as stream:
+        for word, _ in _read_entries(Path(path), stream, wanted):
+            yield word.decode("utf-8", "replace")
 
 
 def _read_entries(path: Path, stream: BinaryIO, wanted: Wanted) -> Entries:

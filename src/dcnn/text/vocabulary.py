@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = 0
 MAX_SPELLED = 64  # code points of a word that have n-grams; the rest of a longer one is not read
-# Of a corpus or a call: further ones are the unknown word, so that memory stays bounded.
+# Of a training corpus: further ones are the unknown word, so that memory stays bounded.
 MOST_NEW_WORDS = 1 << 20
 
 Ints = NDArray[np.integer[Any]]
@@ -93,11 +93,22 @@ class Vocabulary:
     def most_frequent(cls, words: Sequence[str], counts: Ints, config: TextConfig) -> Self:
         """The words seen ``config.min_count`` times, at most ``config.max_size``.
 
-        The most frequent come first, equals in their order; a ``max_size`` of 0 is no limit.
+        The most frequent come first, equals in their order; a ``max_size`` of 0 is no limit. Rarer
+        words are kept if they have a pretrained vector. After all of them come the first
+        ``config.vectors_words`` words of the vectors.
         """
         by_count = np.argsort(-counts, kind="stable")
-        kept = by_count[counts[by_count] >= config.min_count]
-        return cls([words[index] for index in kept[: config.max_size or None]])
+        often, seen = (int((counts >= least).sum()) for least in (config.min_count, 1))
+        kept = [words[index] for index in by_count[:often]]
+        if not config.vectors:
+            return cls(kept[: config.max_size or None])
+        from dcnn.text.vectors import words_of  # not needed to predict
+
+        rare = {words[index].encode("utf-8", "replace"): None for index in by_count[often:seen]}
+        found = set(words_of(config.vectors, rare)) if rare else set()
+        kept += [word for index in by_count[often:seen] if (word := words[index]) in found]
+        first = islice(words_of(config.vectors), config.vectors_words)
+        return cls(list(dict.fromkeys([*kept[: config.max_size or None], *first])))
 
     def __len__(self) -> int:
         """Number of ids, the unknown word's included: the height of the embedding matrix."""

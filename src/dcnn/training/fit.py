@@ -29,8 +29,8 @@ from dcnn.models import MODELS, SentenceModel
 from dcnn.ops import select
 from dcnn.ops.reference import sigmoid, softmax
 from dcnn.text.encoder import Encoder
-from dcnn.text.vectors import WordVectors, load_vectors, with_vector_words
-from dcnn.text.vocabulary import Sentences, Vocabulary, tokenize_texts
+from dcnn.text.vectors import WordVectors, load_vectors
+from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
 from dcnn.training.objective import evaluate_logits, target_distributions
@@ -210,14 +210,15 @@ def fit(
             multi_label=multi_label,
         )
         (summary,) = trainer.train(checkpoint)
+    artifact = _artifact(trainer, encoder, train.classes, config)
     held_out = None  # logits and targets of examples that were not trained on
     if dev_examples is not None:
-        held_out = trainer.logits(dev_examples.sentences)[0], dev_examples.targets
+        held_out = _stored_logits(trainer, artifact, dev_examples.sentences), dev_examples.targets
     elif config.training.folds and isinstance(train, LabelledTexts):
         held_out = _cross_validate(train, config, options)
-        if held_out is not None:
-            accuracy, _, micro_f1 = evaluate_logits(*held_out, multi_label)
-            summary = replace(summary, dev_accuracy=accuracy, dev_micro_f1=micro_f1)
+    if held_out is not None:
+        accuracy, _, micro_f1 = evaluate_logits(*held_out, multi_label)
+        summary = replace(summary, dev_accuracy=accuracy, dev_micro_f1=micro_f1)
     metadata: dict[str, Any] = {
         "examples": {"train": len(examples), "dev": len(dev_examples) if dev_examples else 0},
         "dev_accuracy": summary.dev_accuracy,
@@ -235,22 +236,43 @@ def fit(
         metadata["n_ensemble"] = model.n_ensemble
     if options.workers is not None:
         metadata["processes"] = options.workers.size
-    weights = {name: value.cpu().numpy() for name, value in trainer.weights_of(0).items()}
-    if NGRAMS in weights:  # as every folder stores them
-        weights |= unpack(pack({NGRAMS: weights[NGRAMS]}, "float32"))
-    thresholds = None
-    if multi_label:
-        known = () if start is None or start.thresholds is None else start.thresholds
-        thresholds = (*known, *[DEFAULT_THRESHOLD] * (len(train.classes) - len(known)))
-    classes = tuple(train.classes)
-    artifact = Artifact(config, classes, encoder, weights, metadata, thresholds=thresholds)
+    artifact = replace(artifact, metadata=metadata)
+    if artifact.thresholds is not None and start is not None and start.thresholds is not None:
+        kept = start.thresholds  # until dev says otherwise
+        artifact = replace(artifact, thresholds=kept + artifact.thresholds[len(kept) :])
     if held_out is not None:
         logits, targets = [held_out[0]], held_out[1]
         if len(outside):
-            logits.append(trainer.logits(outside)[0])
+            logits.append(_stored_logits(trainer, artifact, outside))
         source = "dev" if dev_examples else f"{config.training.folds} folds of the training set"
         artifact = _decided_on_dev(artifact, logits, targets, source, options)
     return artifact, summary
+
+
+def _artifact(
+    trainer: Trainer, encoder: Encoder, classes: Sequence[Label], config: Config
+) -> Artifact:
+    """The model that was trained, with n-grams as every folder stores them."""
+    weights = {name: value.cpu().numpy() for name, value in trainer.weights_of(0).items()}
+    if NGRAMS in weights:
+        weights |= unpack(pack({NGRAMS: weights[NGRAMS]}, "float32"))
+    thresholds = (DEFAULT_THRESHOLD,) * len(classes) if trainer.multi_label else None
+    return Artifact(config, tuple(classes), encoder, weights, thresholds=thresholds)
+
+
+def _stored_logits(
+    trainer: Trainer, artifact: Artifact, sentences: Sentences
+) -> NDArray[np.float32]:
+    """Logits (N, classes) of the weights as they are stored, not as they were trained."""
+    weights = trainer.kept
+    if NGRAMS in weights:
+        used, ids = np.unique(sentences.ids, return_inverse=True)
+        plain = artifact.weights | {EMBEDDINGS: artifact.embed(used, sentences.new_words)}
+        del plain[NGRAMS]
+        weights = {name: torch.from_numpy(v)[None].to(trainer.device) for name, v in plain.items()}
+        sentences = replace(sentences, ids=ids)
+    logits: NDArray[np.float32] = trainer.networks.logits_of(weights, sentences)[0]
+    return logits
 
 
 def _for_examples(
@@ -337,7 +359,8 @@ def _cross_validate(
                 multi_label=train.multi_label,
             )
             trainer.train()
-            logits[held_out] = trainer.logits(sentences)[0]
+            artifact = _artifact(trainer, encoder, train.classes, config)
+            logits[held_out] = _stored_logits(trainer, artifact, sentences)
     return logits[scored], train.select(scored).with_hard_labels().targets
 
 
@@ -368,19 +391,11 @@ def _encode(
     examples: Examples | Corpus
     if isinstance(train, Corpus):
         encoder, examples = train.encoder, train
-        if words := config.text.vectors_words:
-            raise ConfigError(
-                f"vectors_words={words} must be 0 for a corpus on disk, which is encoded with its "
-                "own words; leave it out, or pass --no-stream"
-            )
     elif start is not None:
-        tokenized = tokenize_texts(start.encoder.tokenizer, train.texts)
-        found = Vocabulary.most_frequent(tokenized.words, tokenized.counts, config.text)
-        encoder = start.encoder.with_words(found.words)
+        encoder = start.encoder.extended(train.texts, config.text)
         examples = Examples(encoder.encode_all(train.texts), train.targets, train.weights)
     else:
         encoder, sentences = Encoder.learn(train.texts, config.text)
-        encoder, sentences = with_vector_words(encoder, sentences, config.text)
         examples = Examples(sentences, train.targets, train.weights)
     if dev is None:
         if isinstance(train, Corpus) and len(train.held_out):
@@ -464,6 +479,8 @@ def _fingerprint(
         elif part is not None:
             for array in (part.sentences.ids, part.sentences.offsets, part.targets, part.weights):
                 digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+            if words := part.sentences.new_words:  # their n-grams are part of the data
+                digest.update("\n".join(words).encode("utf-8", "surrogatepass"))
     if vectors is not None:  # a projection reads them during training
         digest.update(vectors.values.tobytes())
     for name, value in sorted(start.weights.items()) if start is not None else ():

@@ -6,7 +6,7 @@ objective and its gradients for R networks at once, on the backend that trains.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -200,9 +200,11 @@ class Networks:
     def logits_of(self, weights: Weights, sentences: Sentences) -> NDArray[np.float32]:
         """(R, N, classes) with ``weights``, in the order of ``sentences``."""
         device = self.model.head.weight.device
-        if self._plain is not None:  # words get their n-grams once, not in every batch
+        if "ngrams" in weights:  # the words that occur get theirs once, not in every batch
+            used, places = np.unique(sentences.ids, return_inverse=True)
+            words, sentences = torch.from_numpy(used).to(device), replace(sentences, ids=places)
             runs = [
-                self.model.merged({name: value[run] for name, value in weights.items()})
+                self.model.merged({name: value[run] for name, value in weights.items()}, words)
                 for run in range(self.count)
             ]
             weights = {name: torch.stack([run[name] for run in runs]) for name in runs[0]}
@@ -246,8 +248,8 @@ def native_gradients(
     if model.bag_offsets is not None and model.bag_buckets is not None:
         ids, lengths, dropout = batch
         assert ids is not None and lengths is not None  # noqa: S101, PT018
-        words, local = batch_words(ids, lengths)
         bags = model.bag_offsets, model.bag_buckets
+        words, local = native_training.batch_words(ids, lengths, len(bags[0]) - 1)
         tables = parameters["embeddings"], parameters["ngrams"]
         weights_by_place[0] = native_training.compose(words, bags, *tables)
         batch = local, lengths, dropout
@@ -266,15 +268,6 @@ def native_gradients(
         of_tables = native_training.compose_backward(words, bags, *tables, found[0])
         gradients |= dict(zip(("embeddings", "ngrams"), of_tables, strict=True))
     return loss, gradients
-
-
-def batch_words(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct ids of a batch, ascending, and ids (B, s) that number them; padding is any."""
-    columns = torch.arange(ids.shape[1])
-    words, places = torch.unique(ids[columns < lengths[:, None]], return_inverse=True)
-    local = torch.zeros_like(ids)
-    local[columns < lengths[:, None]] = places
-    return words, local
 
 
 def _binary_cross_entropy_in_numpy(

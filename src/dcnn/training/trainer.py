@@ -539,11 +539,9 @@ class Trainer:
     def weights_of(self, run: int) -> Weights:
         """The kept weights of one run, as a plain network has them."""
         weights = {name: value[run].clone() for name, value in self.kept.items()}
-        merged = self.model.merged(weights)
-        if "ngrams" in weights:  # for words that training did not have
-            known = len(weights["embeddings"])
-            merged |= {"embeddings": merged["embeddings"][:known], "ngrams": weights["ngrams"]}
-        return merged
+        known = torch.arange(len(weights["embeddings"]), device=self.device)
+        ngrams = {name: weights[name] for name in ("ngrams",) if name in weights}  # of new words
+        return self.model.merged(weights, known) | ngrams
 
     def _tensors(self) -> Weights:
         """What changes from step to step, by the names that a checkpoint has."""

@@ -276,8 +276,9 @@ class FolderSizes:
         return self._tokens[key]
 
     def words(self, config: Config) -> int:
-        """The size of the vocabulary, as ``Encoder.learn`` decides."""
-        frequent = int((self._tokens_of(config.text).counts >= config.text.min_count).sum())
+        """The size of the vocabulary, as ``Encoder.learn`` decides, or with vectors no less."""
+        least = 1 if config.text.vectors else config.text.min_count  # rare ones may have a vector
+        frequent = int((self._tokens_of(config.text).counts >= least).sum())
         return min(frequent, config.text.max_size) if config.text.max_size else frequent
 
     def of(self, config: Config, words: int | None = None) -> int:
