@@ -101,7 +101,7 @@ _LINK = re.compile(r"(?<!\w)(?:https?://|www\.)\S+", re.IGNORECASE)
 _MENTION = re.compile(r"(?<!\w)@\w+")
 _REPEATED_LETTER = re.compile(r"([^\W\d_])\1{2,}")
 _PLACEHOLDERS = ("USER", "URL")
-_LONG_TEXT = 10_000  # above it, runs of combining marks are cut as in Unicode's stream-safe format
+_LONG_TEXT = 1000  # above it, runs of combining marks are cut as in Unicode's stream-safe format
 _GRAPHEME_JOINER = "\u034f"
 
 
