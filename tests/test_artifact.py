@@ -1,6 +1,7 @@
 """The model folder: what is written is read back, and whatever is wrong is named."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import unpack
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.errors import ModelFolderError, UserError
+from dcnn.text.tokenizer import UNPRINTABLE
 from untrained import make_artifact
 
 
@@ -52,8 +54,9 @@ configs = st.one_of(
     st.builds(MaxTDNNConfig, dim=st.integers(1, 6), width=st.integers(1, 6)),
     st.builds(NBoWConfig, dim=st.integers(1, 6)),
 )
+printable = st.text().filter(lambda label: not UNPRINTABLE.search(label))
 labels = st.one_of(
-    st.lists(st.text(), min_size=2, max_size=5, unique=True),
+    st.lists(printable, min_size=2, max_size=5, unique=True),
     st.lists(st.integers(), min_size=2, max_size=5, unique=True),
     st.just([False, True]),
 )
@@ -126,6 +129,12 @@ def edit(folder, **changes):
         ({"classes": ["a"]}, "classes must be a list of two or more distinct labels"),
         ({"classes": ["a", "a"]}, "classes must be a list of two or more distinct labels"),
         ({"classes": [1, "1"]}, "classes must be a list of two or more distinct labels"),
+        ({"classes": [1.5, math.nan]}, "finite numbers or booleans"),
+        ({"classes": ["a", math.inf]}, "finite numbers or booleans"),
+        ({"classes": ["a", "\ud83d"]}, "strings without control characters"),
+        ({"classes": ["a", "\x1b[31mb"]}, "strings without control characters"),
+        ({"classes": ["a", "b\u202e"]}, "strings without control characters"),
+        ({"model__widths": [4] * 20_000}, "widths has 20000 values, and a network has at most 32"),
         ({"classes": ["a", "b", "c"]}, "'head.weight' has shape"),
         ({"vocabulary_size": 99}, "has 16 ids where config.json says 99"),
         ({"vocabulary_size": None}, "vocabulary_size=None must be 1 or more"),
@@ -147,6 +156,10 @@ def test_a_config_that_does_not_fit_is_explained(folder, changes, message):
         (lambda w: w.update(extra=np.zeros(3, np.float32)), "unknown weights extra"),
         (lambda w: w.update({"head.bias": np.zeros(5, np.float32)}), "'head.bias' has shape (5,)"),
         (lambda w: w.update({"head.bias": np.zeros(2)}), "dtype F64"),
+        (
+            lambda w: w.update({"head.bias": np.array([0, -2e15], np.float32)}),
+            "'head.bias' holds values that are not finite or beyond 1e+15",
+        ),
         (
             lambda w: w.update({"head.bias": np.float32([0, np.nan])}),
             "'head.bias' holds values that",

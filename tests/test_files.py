@@ -2,15 +2,20 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import subprocess
 import sys
 import threading
+import time
+import tracemalloc
 import zipfile
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from dcnn import files
+from dcnn.config import read_toml
 from dcnn.errors import DataError, StorageError, UserError
 from dcnn.files import (
     bare_suffix,
@@ -92,6 +97,32 @@ def test_missing_files_and_folders_are_named(tmp_path):
         pass
     with pytest.raises(DataError, match="is a folder"), open_bytes(tmp_path):
         pass
+
+
+def test_what_may_never_end_is_refused_before_it_is_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    for name in ("pipe.csv", "zero.csv"):
+        with (
+            pytest.raises(DataError, match=f"{name} is a pipe or a device; name a file"),
+            open_bytes(tmp_path / name),
+        ):
+            pass
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        read_toml(tmp_path / "pipe.csv")
+
+
+@pytest.mark.parametrize("frames", [1, 20_000])
+def test_a_small_zstandard_file_is_expanded_in_small_steps(tmp_path, frames):
+    path, size = tmp_path / "data.zst", 100 << 20
+    path.write_bytes(frames * zstandard.compress(bytes(size // frames)))
+    tracemalloc.start()
+    started = time.perf_counter()
+    with open_bytes(path) as stream:
+        assert sum(map(len, iter(lambda: stream.read(1 << 13), b""))) == size // frames * frames
+    assert time.perf_counter() - started < 10
+    assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    tracemalloc.stop()
 
 
 def names(folder: Path) -> list[str]:
@@ -179,6 +210,72 @@ def test_what_cannot_be_encoded_in_utf_8_is_replaced(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", errors="strict"))
     print("é \udcff", file=standard_output(""), end="", flush=True)
     assert written.getvalue() == "é ?".encode()
+
+
+def test_the_second_of_two_writers_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PATIENCE", 0.1)
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    with write_atomically(file) as stream, write_folder_atomically(folder) as written:
+        refused = pytest.raises(StorageError, match=r"another process is writing .*; wait until")
+        with refused, write_atomically(file):
+            pass
+        with refused, write_folder_atomically(folder):
+            pass
+        stream.write(b"first")
+        (written / "a").write_text("first")
+    assert file.read_bytes() == b"first"
+    assert (folder / "a").read_text() == "first"
+    assert names(tmp_path) == ["file", "folder"]
+    with write_atomically(file) as stream:  # and afterwards nothing is in the way
+        stream.write(b"second")
+    assert file.read_bytes() == b"second"
+
+
+def test_many_writers_of_one_file_take_turns(tmp_path):
+    path, faults = tmp_path / "file", []
+
+    def write(number):
+        try:
+            for _ in range(20):
+                with write_atomically(path) as stream:
+                    stream.write(b"%d" % number * 1000)
+                    stream.write(b"%d" % number * 1000)
+        except BaseException as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert (len(path.read_bytes()), len(set(path.read_bytes()))) == (2000, 1)
+    assert names(tmp_path) == ["file"]
+
+
+def test_without_locks_two_writers_have_files_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    path = tmp_path / "file"
+    with write_atomically(path) as first, write_atomically(path) as second:
+        second.write(b"2" * 9)
+        first.write(b"1")
+    assert path.read_bytes() == b"1"
+    assert names(tmp_path) == ["file"]
+
+
+def test_what_a_killed_writer_leaves_is_replaced(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from dcnn.files import write_atomically\n"
+        "with write_atomically(Path(sys.argv[1])): print('open', flush=True); time.sleep(600)"
+    )
+    arguments = [sys.executable, "-c", code, tmp_path / "file"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"open\n"
+        process.kill()
+    assert names(tmp_path) == [".file.lock", ".file.tmp"]
+    with write_atomically(tmp_path / "file") as stream:
+        stream.write(b"new")
+    assert names(tmp_path) == ["file"]
 
 
 def test_a_lock_is_waited_for(tmp_path):

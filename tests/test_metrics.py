@@ -21,6 +21,7 @@ from dcnn.metrics import (
     calibration_error,
     choose_thresholds,
     confidences,
+    cross_fitted_thresholds,
     evaluate,
     evaluate_labels,
     micro_f1,
@@ -110,6 +111,23 @@ def test_multi_label_scores_equal_scikit_learn(seed, count, labels):
     found = [[s.precision, s.recall, s.f1, s.support] for s in scores.per_label]
     np.testing.assert_allclose(found, np.array(expected).T)
     assert micro_f1(truth > 0, predicted > 0) == pytest.approx(scores.micro_f1)
+
+
+@given(st.integers(0, 999), st.integers(1, 60))
+def test_the_truth_of_a_text_has_no_say_in_its_own_thresholds(seed, count):
+    truth, probabilities = draw_labels(seed, count, 3)
+    fair = cross_fitted_thresholds(truth, probabilities)
+    text = seed % count
+    truth[text] = 1 - truth[text]
+    np.testing.assert_array_equal(cross_fitted_thresholds(truth, probabilities)[text], fair[text])
+
+
+def test_the_score_of_thresholds_that_dev_chose_is_too_good_on_dev():
+    means = []
+    for choose in (choose_thresholds, cross_fitted_thresholds):
+        draws = [draw_labels(seed, 60, 4) for seed in range(20)]
+        means.append(np.mean([evaluate_labels(*d, choose(*d), "abcd").macro_f1 for d in draws]))
+    assert means[0] > means[1] + 0.02
 
 
 @given(st.integers(0, 999), st.integers(1, 60), st.integers(2, 4))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dcnn.artifact import has_front_matter, render_card
 from dcnn.errors import ModelFolderError
+from dcnn.text.tokenizer import UNPRINTABLE
 from untrained import make_artifact
 
 ARTIFACT = make_artifact()
@@ -35,6 +36,12 @@ def test_the_hub_reads_the_scores(name, data, dev, test):
         assert first.dataset_name == data
     if name.isprintable():
         assert metadata.model_name == name
+
+
+@given(st.text(), st.text())
+def test_nothing_in_a_card_drives_a_terminal(name, data):
+    card = render_card(f"{name}\x1b[31m", replace(ARTIFACT, metadata={"data": f"{data}\x9b\u202e"}))
+    assert not UNPRINTABLE.search(card.replace("\n", ""))
 
 
 @pytest.mark.parametrize("dev", [None, float("nan"), float("inf"), "0.9", True])

@@ -42,7 +42,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except DcnnError as error:
-        print(f"dcnn: {error}", file=sys.stderr)
+        _report(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -52,9 +52,15 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except (OSError, MemoryError) as error:  # a name too long, a full disk, no memory
         where = getattr(error, "filename", None)
         what = getattr(error, "strerror", None) or "there is not enough memory"
-        print(f"dcnn: {where}: {what}" if where else f"dcnn: {what}", file=sys.stderr)
+        _report(f"{where}: {what}" if where else what)
         return 1
     return 0
+
+
+def _report(error: str) -> None:
+    """Print an error without what a terminal would obey: the name of a file may be anybody's."""
+    shown = "".join("\ufffd" if c < " " != c != "\n" or "\x7f" <= c < "\xa0" else c for c in error)
+    print(f"dcnn: {shown}", file=sys.stderr)
 
 
 def _run(arguments: Sequence[str]) -> None:

@@ -40,6 +40,7 @@ from dcnn.errors import ConfigError, ModelFolderError, UserError
 from dcnn.files import show_size, write_atomically, write_folder_atomically
 from dcnn.ops import native, reference, select
 from dcnn.text.encoder import Encoder
+from dcnn.text.tokenizer import UNPRINTABLE
 from dcnn.text.vocabulary import Bags, CharNgrams, marked
 
 FORMAT_VERSION = 4
@@ -52,6 +53,8 @@ STORED_DTYPES: tuple[StoredDtype, ...] = get_args(StoredDtype)
 EMBEDDINGS, SCALES = "embeddings", "embeddings.scale"
 # Vectors of character n-grams (n_buckets, d); in a file int8, with scales, of the buckets used.
 NGRAMS, NGRAM_SCALES, NGRAMS_USED = "ngrams", "ngrams.scale", "ngrams.used"
+# With these no sum of any layer can overflow, which backends would do in different places.
+LARGEST_WEIGHT = 1e15
 _MAX_INT8 = 127  # symmetric: -128 is not used
 
 Label = str | int | float | bool
@@ -271,7 +274,10 @@ def _read_config(path: Path) -> dict[str, Any]:
     size = values.pop("vocabulary_size", None)
     words = f"dtype={dtype!r} must be one of {', '.join(STORED_DTYPES)}"
     _require(dtype in STORED_DTYPES, f"{path}: {words}")
-    words = "classes must be a list of two or more distinct labels"
+    words = (
+        "classes must be a list of two or more distinct labels: strings without control "
+        "characters, finite numbers or booleans"
+    )
     _require(_are_labels(classes), f"{path}: {words}")
     words = f"thresholds must be {len(classes)} numbers from 0 to 1, one per label"
     _require(thresholds is None or _are_thresholds(thresholds, len(classes)), f"{path}: {words}")
@@ -302,6 +308,8 @@ def _are_labels(classes: object) -> bool:
         isinstance(classes, list)
         and len(classes) >= 2
         and all(isinstance(label, str | int | float | bool) for label in classes)
+        and all(math.isfinite(label) for label in classes if isinstance(label, float))
+        and not any(UNPRINTABLE.search(label) for label in classes if isinstance(label, str))
         and len({str(label) for label in classes}) == len(classes)
     )
 
@@ -364,8 +372,9 @@ def _read_weights(path: Path, expected: Form, n_buckets: int | None) -> Weights:
         raise ModelFolderError(f"{path}: {error}; copy or export the model again") from error
     for name, values in weights.items():
         _require(
-            bool(np.isfinite(values).all()),
-            f"{path}: '{name}' holds values that are not finite; copy or train the model again",
+            bool((np.abs(values) <= LARGEST_WEIGHT).all()),
+            f"{path}: '{name}' holds values that are not finite or beyond {LARGEST_WEIGHT:.0e}; "
+            "copy or train the model again",
         )
     return weights
 
@@ -504,7 +513,9 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
     run = _table(("property", "value"), others) if others else ""
     sections += ["## Training", run or "Nothing was recorded."]
     sections += ["## Settings", settings_table(artifact.config)]
-    return "\n\n".join(sections) + "\n"
+    card = "\n\n".join(sections) + "\n"
+    # The metadata has names of files, which may be anything.
+    return UNPRINTABLE.sub(lambda sign: "\n" if sign[0] == "\n" else "\ufffd", card)
 
 
 def compare_with_teacher(artifact: Artifact) -> tuple[list[list[str]], list[str]]:

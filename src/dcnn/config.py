@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
-from dcnn.errors import ConfigError
+from dcnn.errors import ConfigError, DataError
 
 Shapes = dict[str, tuple[int, ...]]
 TokenizerName = Literal["words", "tweet", "whitespace", "bpe", "unigram", "characters"]
@@ -197,6 +197,9 @@ class NetworkConfig(Section):
         return shapes | {"head.weight": (classes, features), "head.bias": (classes,)}
 
 
+MAX_LAYERS = 32  # far above any that was seen to help, and folding halves the rows in each
+
+
 @dataclass(frozen=True)
 class DCNNConfig(NetworkConfig):
     """The Dynamic Convolutional Neural Network (Sect. 3); the defaults are SST binary's (5.2).
@@ -222,6 +225,11 @@ class DCNNConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(
+            len(self.widths) <= MAX_LAYERS,
+            f"widths has {len(self.widths)} values, and a network has at most "
+            f"{MAX_LAYERS} layers; leave some out",
+        )
         require(
             len(self.widths) == len(self.maps),
             f"widths={list(self.widths)} and maps={list(self.maps)} need one value per layer each",
@@ -606,10 +614,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     import tomllib  # not needed to predict
 
+    from dcnn.files import check_readable
+
     try:
+        check_readable(path)
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
+    except DataError as error:
+        raise ConfigError(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read as UTF-8 text ({error})") from error
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,8 @@
 """Reading compressed files, writing files atomically, checksums and sizes.
 
 A written file appears whole or not at all: the bytes go to a temporary file beside it, which then
-replaces it. A crash, a full disk or a SIGKILL leaves the old file as it was.
+replaces it. A crash, a full disk or a SIGKILL leaves the old file as it was. Of two processes that
+write the same place at the same time, the second is refused.
 """
 
 import bz2
@@ -12,10 +13,11 @@ import lzma
 import os
 import shutil
 import sys
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
@@ -55,11 +57,13 @@ def open_bytes(path: Path, member: str = "") -> Iterator[BinaryIO]:
 
 
 def check_readable(path: Path) -> None:
-    """Check that ``path`` is a file."""
+    """Check that ``path`` is a file, or a link to one."""
     if not path.exists():
         raise DataError(f"{path}: no such file")
     if path.is_dir():
         raise DataError(f"{path} is a folder; name a file")
+    if not path.is_file():  # reading may never end, and cannot start again
+        raise DataError(f"{path} is a pipe or a device; name a file, and write a pipe to one first")
 
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -91,10 +95,13 @@ class _ZstandardFrames(io.RawIOBase):
     The library's own reader takes a file that is cut short for a complete one; this one does not.
     """
 
+    # Four bytes can hold a block of 128 KiB, so a step expands to 16 MiB at most.
+    STEP = 512
+
     def __init__(self, raw: BinaryIO, decompressor: Any) -> None:
         self._raw, self._decompressor = raw, decompressor
         self._frame: Any = None
-        self._ready = b""
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -104,14 +111,14 @@ class _ZstandardFrames(io.RawIOBase):
             compressed = b""
             if self._frame is not None and self._frame.eof:
                 compressed, self._frame = self._frame.unused_data, None
-            compressed = compressed or self._raw.read(1 << 16)
+            compressed = compressed or self._raw.read(self.STEP)
             if not compressed:
                 if self._frame is not None:
                     raise EOFError("the last frame has no end")
                 return 0
             if self._frame is None:
                 self._frame = self._decompressor.decompressobj()
-            self._ready = self._frame.decompress(compressed)
+            self._ready = memoryview(self._frame.decompress(compressed))
         count = min(len(buffer), len(self._ready))
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
@@ -158,55 +165,100 @@ def make_folder(path: Path) -> Path:
 def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces ``path`` only when it is complete.
 
-    ``shared`` says that another process may write it too.
+    ``shared`` says that another process may write the same content at the same time.
     """
     named, path = path, path.resolve()  # a link keeps pointing where it points
     if path.exists() and not path.is_file():
         with _named_failure(named), path.open("wb") as stream:  # a pipe or device; a folder fails
             yield stream
         return
-    # Else one name: what a killed process leaves behind, the next one replaces.
-    unique = f".{os.urandom(6).hex()}" if shared else ""
-    temporary = path.with_name(f".{path.name}{unique}.tmp")
-    try:
-        with _named_failure(named):
-            with temporary.open("wb") as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    with nullcontext(False) if shared else only_writer(path, str(named)) as alone:
+        temporary = _temporary(path, alone)
+        try:
+            with _named_failure(named):
+                with temporary.open("wb") as stream:
+                    yield stream
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                temporary.replace(path)
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path, alone: bool) -> Path:
+    # One name where there is one writer: what a killed process leaves, the next one replaces.
+    return path.with_name(f".{path.name}{'' if alone else f'.{os.urandom(6).hex()}'}.tmp")
 
 
 @contextmanager
 def write_folder_atomically(path: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces ``path`` only when the block succeeds."""
     named, path = path, path.resolve()
-    temporary = path.with_name(f".{path.name}.tmp")
-    replaced = temporary.with_suffix(".old")
-    try:
-        with _named_failure(named):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if replaced.exists() and not path.exists():  # killed between the two renames
-                replaced.replace(path)
+    replaced = path.with_name(f".{path.name}.old")
+    with _named_failure(named):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(path, str(named)) as alone:
+        temporary = _temporary(path, alone)
+        try:
+            with _named_failure(named):
+                if replaced.exists() and not path.exists():  # killed between the two renames
+                    replaced.replace(path)
+                shutil.rmtree(temporary, ignore_errors=True)
+                temporary.mkdir()
+                yield temporary
+                for file in temporary.iterdir():  # on the disk before the rename
+                    with file.open("rb") as stream:
+                        os.fsync(stream.fileno())
+                if path.exists():
+                    path.replace(replaced)
+                temporary.replace(path)
+        finally:
+            with suppress(OSError):
+                if replaced.exists() and not path.exists():  # stopped between the two renames
+                    replaced.replace(path)
             shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir()
-            yield temporary
-            for file in temporary.iterdir():  # on the disk before the rename
-                with file.open("rb") as stream:
-                    os.fsync(stream.fileno())
             if path.exists():
-                path.replace(replaced)
-            temporary.replace(path)
-    finally:
-        with suppress(OSError):
-            if replaced.exists() and not path.exists():  # stopped between the two renames
-                replaced.replace(path)
-        shutil.rmtree(temporary, ignore_errors=True)
-        if path.exists():
-            shutil.rmtree(replaced, ignore_errors=True)
+                shutil.rmtree(replaced, ignore_errors=True)
+
+
+# Long enough for another process to finish a file that it only has to write down.
+_PATIENCE = 2.0  # seconds
+
+
+@contextmanager
+def only_writer(path: Path, what: str) -> Iterator[bool]:
+    """Refuse to go on while another process writes ``path``, which messages call ``what``.
+
+    Yields whether that is known: it is not where there are no locks. The lock is a file beside
+    ``path``, ``.NAME.lock``, which is removed at the end.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            with _named_failure(Path(what)):
+                stream = lock.open("ab")
+            held = _try_lock(stream)
+        except BlockingIOError:
+            stream.close()
+            if time.monotonic() > deadline:
+                raise StorageError(
+                    f"another process is writing {what}; wait until it ends, or choose another "
+                    "place"
+                ) from None
+            time.sleep(0.02)
+            continue
+        with suppress(FileNotFoundError):  # whoever had it may have removed it since it was opened
+            if not held or os.path.samestat(os.fstat(stream.fileno()), lock.stat()):
+                break
+        stream.close()
+    with stream:
+        try:
+            yield held
+        finally:
+            with suppress(OSError):  # Windows removes no open file
+                lock.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -216,22 +268,28 @@ def file_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     The system releases it when a process ends, even one that is killed. Where there are no such
     locks, as on Windows and some network drives, nothing is held.
     """
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
     with _named_failure(path):
         stream = path.open("ab")
     with stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _try_lock(stream)
         except BlockingIOError:
             waiting()
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        except OSError:
-            pass
+            _try_lock(stream, wait=True)
         yield
+
+
+def _try_lock(stream: BinaryIO, wait: bool = False) -> bool:
+    """Whether ``stream`` is locked now; raises BlockingIOError if another process has it."""
+    try:
+        import fcntl
+
+        fcntl.flock(stream, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except (ImportError, OSError):
+        return False
+    return True
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from dcnn.errors import DataError
 from dcnn.ops.reference import sigmoid, softmax
 
 Bools = NDArray[np.bool_]
+Thresholds = Sequence[float] | NDArray[np.float64]  # (labels,), or (N, labels)
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -121,7 +122,7 @@ def evaluate(
 def evaluate_labels(
     truth: NDArray[Any],
     probabilities: NDArray[Any],
-    thresholds: Sequence[float],
+    thresholds: Thresholds,
     labels: Sequence[object],
 ) -> LabelEvaluation:
     """Score ``probabilities`` (N, labels) against ``truth`` (N, labels) of 0 and 1."""
@@ -333,7 +334,7 @@ def stored_curve(record: Mapping[str, Any]) -> RiskCoverage:
     )
 
 
-def apply_thresholds(probabilities: NDArray[Any], thresholds: Sequence[float]) -> Bools:
+def apply_thresholds(probabilities: NDArray[Any], thresholds: Thresholds) -> Bools:
     """(N, labels): which labels are predicted."""
     # In double precision: float32 has no number for most thresholds.
     predicted: Bools = probabilities.astype(np.float64) >= np.asarray(thresholds, np.float64)
@@ -347,6 +348,21 @@ def choose_thresholds(truth: NDArray[Any], probabilities: NDArray[Any]) -> tuple
         _best_threshold(true, scores) if true.sum() >= MIN_POSITIVES else common
         for true, scores in zip(truth.T, probabilities.T, strict=True)
     )
+
+
+def cross_fitted_thresholds(
+    truth: NDArray[Any], probabilities: NDArray[Any], folds: int = 5
+) -> NDArray[np.float64]:
+    """(N, labels): for each text thresholds that other texts chose.
+
+    Those of ``choose_thresholds`` are chosen by the very texts that would then be scored with them.
+    """
+    numbers = np.random.default_rng(0).permutation(len(truth)) % folds
+    thresholds = np.full(truth.shape, DEFAULT_THRESHOLD)
+    for number in np.unique(numbers):
+        others = numbers != number
+        thresholds[~others] = choose_thresholds(truth[others], probabilities[others])
+    return thresholds
 
 
 def common_threshold(truth: NDArray[Any], probabilities: NDArray[Any]) -> float:

@@ -20,6 +20,7 @@ from dcnn.config import DCNNConfig
 from dcnn.errors import ConfigError, DcnnError
 from dcnn.ops import native
 from dcnn.predictor import Predictor
+from dcnn.training.batches import ResidentBatches
 from eager_torch import EagerTorchPredictor
 from layer import LayerCall
 from prediction import label_file, predict_batch, predict_one
@@ -152,7 +153,14 @@ def test_steps_and_layers_of_a_device_are_compared_with_torch_there(monkeypatch)
     monkeypatch.setattr(gpu, "BATCHES", (2, 3))
     monkeypatch.setattr(gpu, "STEPS", 1)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(gpu.Trainer, "_fits", lambda *_: True)  # as it does on a GPU
+    kinds = []
+    step = gpu.Trainer.step
+    monkeypatch.setattr(
+        gpu.Trainer, "step", lambda self: (kinds.append(type(self.batches)), step(self))
+    )
     rows = gpu.gpu(TINY).rows
+    assert set(kinds) == {ResidentBatches}  # both sides
     assert [row.name for row in rows[:2]] == [
         "training step of 2 sentences of 20 words",
         "training step of 3 sentences of 20 words",

@@ -227,20 +227,19 @@ def test_a_mistake_gets_one_sentence(dcnn, model, texts, arguments, message):
 
 
 def test_an_interrupted_pass_ends_without_a_traceback(tmp_path, model):
-    os.mkfifo(tmp_path / "endless.txt")
+    (tmp_path / "long.txt").write_text("not good\n" * 3_000_000)
     process = subprocess.Popen(
-        [sys.executable, "-m", "dcnn", "detectors", model, "--corpus", "endless.txt"],
+        [sys.executable, "-m", "dcnn", "detectors", model, "--corpus", "long.txt"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    with (tmp_path / "endless.txt").open("w") as stream:  # waits until it is read
-        stream.write("not good\n" * 5000)
-        stream.flush()
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+    files = Path(f"/proc/{process.pid}/fd")
+    while not any(one.resolve().name == "long.txt" for one in files.iterdir()):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "")
 
 

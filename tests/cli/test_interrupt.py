@@ -70,7 +70,7 @@ def test_other_errors_pass(tmp_path):
     ],
 )
 def test_ctrl_c_while_files_are_read_reports_what_is_kept(tmp_path, option, said):
-    os.mkfifo(tmp_path / "slow.csv")
+    (tmp_path / "slow.csv").write_text("text,label\n" + "a good plot,good\n" * 2_000_000)
     process = subprocess.Popen(
         [sys.executable, "-m", "dcnn", "train", "slow.csv", "--out", "m", option],
         cwd=tmp_path,
@@ -78,13 +78,10 @@ def test_ctrl_c_while_files_are_read_reports_what_is_kept(tmp_path, option, said
         stderr=subprocess.PIPE,
         text=True,
     )
-    with (tmp_path / "slow.csv").open("w") as stream:  # waits until it is read
-        stream.write("text,label\n" + "a good plot,good\n" * 500)
-        stream.flush()
-        assert "reading text from column" in process.stderr.readline()
-        # With --stream the columns are known now, and the file is opened again to be encoded.
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+    assert "reading text from column" in process.stderr.readline()
+    # With --stream the columns are known now, and the file is opened again to be encoded.
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.startswith("dcnn: stopped before training began;"), err
     assert said in err

@@ -70,6 +70,13 @@ def test_accents_typed_either_way_are_the_same_word(dcnn, model):
     assert json.loads(first)["probabilities"] == json.loads(second)["probabilities"]
 
 
+def test_a_line_without_an_end_is_refused(dcnn, model, monkeypatch):
+    monkeypatch.setattr("dcnn.cli.predict.MAX_LINE", 1000)
+    done = dcnn("predict", model, stdin="good\n" + "endless " * 1000)
+    assert done.code == 2
+    assert "standard input, line 2: longer than 1,000 characters; give one text per" in done.err
+
+
 def test_lines_on_stdin_stay_in_order_and_in_number(dcnn, model):
     texts = [f"plot {i} is good \u2028 {'bad ' * (i % 9)}".strip() for i in range(5000)]
     done = dcnn("predict", model, stdin="\r\n".join(texts))

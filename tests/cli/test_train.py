@@ -12,6 +12,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
+from dcnn import files
 from dcnn.artifact import load
 from dcnn.cli.train import is_large
 from dcnn.training.callbacks import TrainingBar
@@ -40,6 +41,17 @@ def opinions(count):
 @pytest.fixture
 def data(tmp_path):
     return write_csv(tmp_path / "train.csv", opinions(60))
+
+
+@pytest.mark.parametrize("command", ["train", "tune", "distill"])
+def test_a_second_run_into_one_folder_is_refused(dcnn, tmp_path, data, monkeypatch, command):
+    monkeypatch.setattr(files, "_PATIENCE", 0.1)
+    (tmp_path / "m.checkpoint").write_text("of the first run")
+    with files.only_writer(tmp_path / "m.run", "m"):
+        done = dcnn(command, data, "--out", "m")
+    assert done.code == 1
+    assert "another process is writing m; wait until it ends, or choose another" in done.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.checkpoint", "train.csv"]
 
 
 def test_a_model_is_trained_scored_and_saved(dcnn, tmp_path, data):

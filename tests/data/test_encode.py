@@ -218,7 +218,7 @@ class Source:
         return zip(self.path.read_text().split("\n"), TARGETS, strict=True)
 
     def load(self):
-        return load_or_encode(
+        encoder, train, dev = load_or_encode(
             [self.path],
             self.reading,
             self.read,
@@ -226,6 +226,8 @@ class Source:
             ("bad", "good"),
             Store(self.folder / "cache"),
         )
+        assert len(dev) == 0
+        return encoder, train
 
 
 @pytest.fixture
@@ -355,7 +357,7 @@ def test_the_tweets_of_the_paper_are_encoded_and_stored(corpora, tmp_path):
     def load(read):
         return load_or_encode([source], "tweets", read, config, CLASSES, Store(tmp_path), 2)
 
-    encoder, tweets = load(partial(iterate_sentiment140, source))
+    encoder, tweets, _ = load(partial(iterate_sentiment140, source))
     assert np.bincount(tweets.targets).tolist() == [800_000, 800_000]
     assert len(tweets) == 1_600_000
     assert len(encoder.vocabulary) == 76_643

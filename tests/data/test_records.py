@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn.data.readers import read_labelled
+from dcnn.text.tokenizer import UNPRINTABLE
 from reading import Write, message, pairs, texts
 
 
@@ -120,7 +121,7 @@ def test_very_long_fields_are_read(write: Write, quote: str) -> None:
         (
             "a.csv.gz",
             b"endless " * 1000 + b"\n",
-            "line 3: a field is longer than 67108864 characters; is a quote never",
+            "line 3: a quote opens a field here and is not closed within 16,777,216 characters;",
         ),
     ],
 )
@@ -129,6 +130,22 @@ def test_endless_lines_and_fields_are_refused(
 ) -> None:
     content = b'text,label\nshort,x\n"' + unit * 9000
     assert fault in message(write(name, gzip.compress(content, 1)), labels=False)
+
+
+def test_a_row_without_an_end_is_refused(write: Write) -> None:
+    start = b"text,label\nshort,x\n"
+    found = message(write("a.csv", start + b'a""b,' * 4_000_000), labels=False)
+    assert "line 3: a row of more than 16,777,216 characters; shorten it" in found
+    found = message(write("a.csv", start + b'"%s\n",' % (b"a" * 1000) * 20_000), labels=False)
+    assert "a quote opens a field here and is not closed within 16,777,216 characters" in found
+
+
+def test_the_line_where_a_quote_opens_is_named(write: Write) -> None:
+    content = 'text,label\n"one\ntwo\n","x\ny",z\n"three\n",x\n"four\n","five\nsix\n'
+    found = message(write("a.csv", content), text_column="text", label_column="label")
+    assert "line 2: 3 fields" in found
+    found = message(write("b.csv", content.replace(",z", "")), labels=False)
+    assert "line 9: a quote opens a field here and is never closed" in found
 
 
 def test_wrong_number_of_fields(write: Write) -> None:
@@ -292,8 +309,24 @@ def test_half_a_surrogate_pair_is_refused(write: Write, key: str) -> None:
     assert r"line 2: '\ud83d' is half of a surrogate pair" in message(path)
 
 
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\x07", "\x9b", "\u2028", "\u202e", "a\tb", "a\nb"])
+def test_labels_that_would_drive_a_terminal_are_refused(write: Write, sign: str) -> None:
+    path = write("a.csv", f'text,label\none,x\ntwo,"y{sign}z"\n')
+    assert f"line 3: the label {f'y{sign}z'!r} holds" in message(path)
+
+
+def test_a_label_as_long_as_a_text_is_refused(write: Write) -> None:
+    # Sorting that many marks would take minutes.
+    path = write("a.csv", "text,label\none,x\ntwo," + "\u0301\u0316" * 100_000 + "\n")
+    assert "has 200,000 characters, above 1,000; is it a text?" in message(path)
+
+
+def is_label(text: str) -> bool:
+    return bool(text) and not UNPRINTABLE.search(text)
+
+
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
-LABELS = WORDS.map(str.strip).filter(bool)
+LABELS = WORDS.map(str.strip).filter(is_label)
 ROWS = st.lists(st.tuples(WORDS, LABELS), min_size=1, max_size=8)
 
 
@@ -332,7 +365,9 @@ def test_json_lines_read_back_as_written(
 FIELDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\t\n\r"))
 
 
-@given(rows=st.lists(st.tuples(FIELDS, FIELDS.map(str.strip).filter(bool)), min_size=1, max_size=8))
+@given(
+    rows=st.lists(st.tuples(FIELDS, FIELDS.map(str.strip).filter(is_label)), min_size=1, max_size=8)
+)
 def test_quoted_tsv_reads_back_as_written(rows: list[tuple[str, str]]) -> None:
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_ALL)

@@ -9,6 +9,7 @@ from dcnn.data.batching import Examples
 from dcnn.errors import ConfigError, DataError, TrainingError
 from dcnn.experiments import runs as networks
 from dcnn.experiments.recipes import DataConfig, DistillationConfig, Recipe
+from dcnn.experiments.results import code_hash
 from dcnn.experiments.runs import (
     ExperimentEnv,
     has_ensemble,
@@ -166,6 +167,22 @@ def test_unlabelled_sentences_are_for_students_with_their_teachers_labels(monkey
     np.testing.assert_allclose(student.targets[len(task.train) :, 1], 0.3, rtol=1e-5)
 
 
+def test_words_of_a_held_out_fold_are_unknown_to_it():
+    task = make_task()
+    recipe = make_recipe()
+    trainer = networks.NetworkTrainer(task, recipe, "cpu", lambda *_: None)
+    part, kept = np.arange(0, len(task.train), 2), np.arange(1, len(task.train), 2)
+    rare = int(np.setdiff1d(task.train.sentences.select(part).ids, [0]).max())
+    without = np.array([i for i in kept if rare not in task.train.sentences.select([i]).ids])
+    seen = trainer.known_sentences(part, without)
+    whole = task.train.sentences.select(part)
+    assert rare in whole.ids
+    known = np.isin(whole.ids, task.train.sentences.select(without).ids)
+    assert not known.all()
+    assert seen.ids.tolist() == np.where(known, whole.ids, 0).tolist()
+    assert trainer.known_sentences(part, None).ids.tolist() == whole.ids.tolist()
+
+
 def test_cross_validation_of_random_labels_is_chance():
     task = make_task(dev=False)
     labels = np.random.default_rng(5).integers(0, 2, len(task.train))
@@ -233,7 +250,8 @@ def test_an_ensemble_is_the_same_whether_its_seeds_were_run_by_one_command_or_by
     assert has_ensemble(resumed, recipe, [0, 1])
     assert not has_ensemble(resumed, recipe, [0, 1, 2])
     assert apart.test_predictions == together.test_predictions
-    assert apart.notes == {"seeds": [0, 1], "sample": True}
+    assert apart.notes == {"seeds": [0, 1], "sample": True, "code": code_hash("dcnn")}
+    assert results[0].notes["code"] == code_hash("dcnn") != code_hash("nb")
 
 
 def test_an_ensemble_of_runs_without_their_probabilities_is_refused(env):

@@ -1,11 +1,14 @@
 import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dcnn.cli.experiment import tables
 from dcnn.errors import DataError
-from dcnn.experiments.results import EXPERIMENTS, fingerprint, write_result
+from dcnn.experiments import results
+from dcnn.experiments.results import EXPERIMENTS, code_hash, fingerprint, write_result
 from dcnn.experiments.statistics import bootstrap_difference, bootstrap_mean
 from dcnn.experiments.tables import (
     LEGEND,
@@ -59,7 +62,7 @@ def test_a_row_summarizes_its_runs():
     assert row[:7] == ["DCNN", "93.0", "tuned", "-", "83.0 ± 3.6", "87.0", "3"]
     assert re.fullmatch(r"7\d\.\d to 8\d\.\d", row[7])
     assert row[7] == bootstrap_mean(correct(*runs)).percent()
-    assert row[8:] == ["-", "-", "-"]  # it is the reference
+    assert row[8:11] == ["-", "-", "-"]  # it is the reference
 
 
 def test_a_model_is_compared_with_all_runs_of_the_tuned_network():
@@ -68,12 +71,12 @@ def test_a_model_is_compared_with_all_runs_of_the_tuned_network():
     row = row_of(compare("trec", [*nbow, *tuned]), "NBoW")
     interval, p = bootstrap_difference(correct(*nbow), correct(*tuned))
     assert p > 0.001
-    assert row[8:] == ["-1.5", interval.percent("+"), f"{p:.3f}"]
+    assert row[8:11] == ["-1.5", interval.percent("+"), f"{p:.3f}"]
 
 
 def test_without_the_tuned_network_there_is_nothing_to_compare_with():
     rows = compare("trec", [run(90, recipe="paper"), run(80, model="nbow")])
-    assert row_of(rows, "NBoW")[8:] == ["-", "-", "-"]
+    assert row_of(rows, "NBoW")[8:11] == ["-", "-", "-"]
 
 
 def test_a_better_model_has_a_plus():
@@ -168,7 +171,7 @@ def test_the_summary_shows_the_network_by_recipe():
     results = [run(90, 0), run(94, 1), run(88, recipe="paper"), run(99, model="nbow")]
     results.append(run(95, recipe="three-teachers"))  # not a column
     lines = summary_table(results).splitlines()
-    assert len(lines) == 2 + len(EXPERIMENTS)
+    assert len(lines) == 4 + len(EXPERIMENTS)
     trec = next(line for line in lines if "TREC" in line)
     assert cells(trec)[1:] == [
         "93.0", "88.0", "92.0 ± 2.8", "not yet run", "not yet run", "`dcnn experiment trec`",
@@ -234,3 +237,45 @@ def test_no_file_is_changed_if_one_cannot_be(tmp_path, content, words):
     with pytest.raises(DataError, match=words):
         tables(tmp_path, [good, bad])
     assert good.read_text() == BLOCK.format("experiments")
+
+
+def test_tables_name_the_commits_of_their_runs():
+    first, second = "1" * 40, f"{'2' * 40}-dirty"
+    runs = [run(90, commit=first), run(80, seed=1, commit=second), run(70, seed=2, commit=first)]
+    assert "1111111, 2222222-dirty" in row_of(compare("trec", runs), "DCNN")
+    assert summary_table(runs).endswith("Code of these runs: commits 1111111, 2222222-dirty.")
+
+
+def test_results_of_other_code_are_listed(tmp_path, dcnn):
+    for seed, model, notes in (
+        (0, "dcnn", {"code": code_hash("dcnn")}),
+        (1, "dcnn", {"code": "of yesterday"}),
+        (2, "dcnn", {}),
+        (0, "nb", {"code": code_hash("nb")}),
+    ):
+        write_result(tmp_path / "results", run(90, seed, model=model, notes=notes))
+    done = dcnn("experiment", "tables", "--check")
+    assert done.code == 1
+    assert done.out == "trec dcnn tuned: 2 of commit 0123abc, before the code changed\n"
+    for seed in (1, 2):
+        (tmp_path / "results" / "trec" / f"dcnn-tuned-seed{seed}.json").unlink()
+    done = dcnn("experiment", "tables", "--check")
+    assert (done.code, done.out) == (0, "All 2 results are of this code.\n")
+
+
+def test_the_code_of_a_result_is_all_that_decides_it(tmp_path, monkeypatch):
+    package = tmp_path / "src" / "dcnn"
+    shutil.copytree(Path(results.__file__).parents[1], package)
+    monkeypatch.setattr(results, "__file__", str(package / "experiments" / "results.py"))
+    (tmp_path / "native").mkdir()
+
+    def changed(path):
+        before = {model: code_hash.__wrapped__(model) for model in ("dcnn", "nb")}
+        path.write_text(f"{path.read_text() if path.exists() else ''}# changed\n")
+        return [model for model in before if code_hash.__wrapped__(model) != before[model]]
+
+    assert changed(package / "text" / "tokenizer.py") == ["dcnn", "nb"]
+    assert changed(package / "data" / "corpora" / "sst.py") == ["dcnn", "nb"]
+    assert changed(package / "training" / "trainer.py") == ["dcnn"]
+    assert changed(tmp_path / "native" / "forward.h") == ["dcnn"]
+    assert changed(package / "serve" / "app.py") == []

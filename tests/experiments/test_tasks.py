@@ -140,10 +140,27 @@ def test_twitter_holds_out_the_same_tweets_for_every_recipe(tmp_path, monkeypatc
     again = load("twitter", sources, {"tokenizer": "tweet", "min_count": 1}, **options)
     assert task.sizes == {"train": 40, "dev": 10, "test": 1}
     dev, train_words = (set(words(task, part.sentences)) for part in (task.dev, task.train))
-    assert not dev & train_words
-    assert dev == set(words(again, again.dev.sentences))
-    for text, target in zip(words(task, task.dev.sentences), task.dev.targets, strict=True):
+    assert (dev, len(train_words)) == ({"?"}, 40)
+    assert train_words == set(words(again, again.train.sentences))
+    assert task.dev.targets.tolist() == again.dev.targets.tolist()
+    for text, target in zip(words(task, task.train.sentences), task.train.targets, strict=True):
         assert int(text.removeprefix("tweet")) % 2 == target
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_words_of_held_out_tweets_are_not_in_the_vocabulary(tmp_path, monkeypatch, stored):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("DCNN_CACHE", str(cache))
+    if not stored:
+        cache.write_text("a file where the folder should be")
+    train = tmp_path / "train.csv"
+    train.write_text("".join(f"{i % 2},tweet{i} common\n" for i in range(50)))
+    (tmp_path / "test.csv").write_text('"4","3","d","q","u","tweet1"\n')
+    sources = {"train": Source(train), "test": Source(tmp_path / "test.csv")}
+    task = load("twitter", sources, {"tokenizer": "tweet"}, held_out=0.2)
+    assert words(task, task.dev.sentences) == ["? common"] * 10
+    assert len(task.encoder.vocabulary) == 42  # the unknown word, the common one and 40
+    assert "?" not in " ".join(words(task, task.train.sentences))
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,14 @@ def test_a_library_cut_short_is_told_and_not_loaded(tmp_path, monkeypatch, caplo
     assert "_native.so is damaged" in record.getMessage()
 
 
+def test_a_damaged_checksum_is_that_of_a_damaged_library(tmp_path):
+    path = tmp_path / "_native.so"
+    path.write_bytes(b"nonsense")
+    path.with_suffix(".sha256").write_bytes(b"\xff\xfe\0")
+    with pytest.raises(OSError, match="is damaged: its checksum"):
+        native.open_library(path)
+
+
 def test_a_file_that_is_no_library_is_refused(tmp_path):
     path = tmp_path / "_native.so"
     path.write_bytes(b"nonsense")

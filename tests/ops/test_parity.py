@@ -154,6 +154,25 @@ def test_what_is_not_a_number_is_kept_and_not_pooled_away(backend, length):
     assert values.isnan().flatten().tolist() == [False, True, True]
 
 
+@pytest.mark.parametrize(("length", "fold"), [(6, False), (6, True), (70, False)])
+@backends_of(BACKENDS)
+def test_every_backend_ranks_what_is_not_finite_as_the_reference_does(backend, length, fold):
+    """Not-a-numbers first, then infinity; never what is padded."""
+    generator = np.random.default_rng(length)
+    shape = (2, 1, 2, length)
+    odd = generator.random(shape) < np.array([0.5, 1])[:, None, None, None]
+    choices = np.array([np.nan, np.inf, -np.inf], np.float32)
+    x = np.where(odd, generator.choice(choices, shape), generator.integers(-1, 2, shape))
+    x, lengths = x.astype(np.float32), np.array([length, length - 2])
+    filters, bias = np.ones((1, 1, 2, 1), np.float32), np.zeros((1, 2 - fold), np.float32)
+    arrays = [x, lengths, filters, bias, np.array([length // 2, length - 2])]
+    with np.errstate(invalid="ignore"):  # the sum of two infinities is not a number
+        expected, expected_positions = reference.layer(*arrays, fold)
+        values, positions = backend.layer()(*backend.tensors(arrays), fold)
+    np.testing.assert_array_equal(positions.cpu(), expected_positions)
+    np.testing.assert_allclose(values.cpu(), expected, atol=1e-6)
+
+
 @backends_of(BACKENDS)
 def test_an_expanded_input_gets_its_gradient(backend):
     case = LayerCase((5, 3), rows=4)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Option
 
 from dcnn.cli import console as cli
-from dcnn.cli.train import checkpoint_of, print_summary, run_of, training_callbacks
+from dcnn.cli.train import checkpoint_of, only_run, print_summary, run_of, training_callbacks
 from dcnn.errors import TrainingStoppedError, UserError, needs_extra
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dcnn.training.teachers import Report, Teacher
 
 
+@only_run
 def distill(
     data: cli.TrainFile,
     out: cli.NewModelFolder,
@@ -59,7 +60,7 @@ def distill(
     """
     from dcnn.artifact import is_model_folder, save
     from dcnn.data.readers import TableOptions, read_examples
-    from dcnn.files import make_folder, show_size
+    from dcnn.files import show_size
 
     console = cli.make_console(stderr=True)
     if resume and not overwrite and not checkpoint_of(out).exists() and is_model_folder(out):
@@ -108,7 +109,6 @@ def distill(
             "There is no unlabelled text, so texts are made of the words of TRAIN; real text of "
             "the domain teaches more: pass it with --unlabelled"
         )
-    make_folder(out.parent)
     place = choose_device(device).type
     chosen: Teacher
     with _stages(console) as report, _report_interrupt():

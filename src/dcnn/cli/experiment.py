@@ -21,14 +21,20 @@ from dcnn.data.corpora.registry import data_folder, find_corpus
 from dcnn.errors import DataError, DcnnError, TrainingStoppedError, UserError, needs_extra
 from dcnn.experiments import tables as rendering
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of, load_recipe
-from dcnn.experiments.results import MODELS, Result, read_result, read_results, result_path
+from dcnn.experiments.results import (
+    MODELS,
+    NGRAMS,
+    Result,
+    read_result,
+    read_results,
+    result_path,
+)
 
 if TYPE_CHECKING:
     from dcnn.experiments.runs import ExperimentEnv
     from dcnn.training.callbacks import RunsReport
 
 NETWORKS = ("dcnn", "max-tdnn", "nbow")
-NGRAMS = ("nb", "binb", "svm", "maxent")
 
 experiment = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=COMMANDS["experiment"])
 
@@ -116,13 +122,22 @@ for _name, _title in _TITLES.items():
 
 
 @experiment.command()
-def tables(results: Path = Path("results"), write: list[Path] | None = None) -> None:
+def tables(
+    results: Path = Path("results"),
+    write: list[Path] | None = None,
+    check: Annotated[bool, Option("--check")] = False,
+) -> None:
     """Render Tables 1 to 3 beside the paper's figures, from the results alone.
 
     With --write, the block `experiments` of a Markdown file gets the four tables, and the block
-    `experiments-summary` the short one.
+    `experiments-summary` the short one. With --check, lists the results that other code than this
+    decided, and ends with 1 if there are any.
     """
     found = read_results(results)
+    if check:
+        lines = rendering.outdated(found)
+        print("\n".join(lines) or f"All {len(found):,} results are of this code.")
+        raise typer.Exit(int(bool(lines)))
     blocks = {
         "experiments-summary": rendering.summary_table(found),
         "experiments": rendering.experiment_tables(found),

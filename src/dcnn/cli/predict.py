@@ -22,7 +22,7 @@ from dcnn.batch_predict.lines import OutputFormat, abstention_summary, write_csv
 from dcnn.cli import console as cli
 from dcnn.data.arrow import ARROW
 from dcnn.data.readers import TableOptions, find_text_column, is_shard, read_rows
-from dcnn.data.records import JSON_LINES, PLAIN, SEPARATORS
+from dcnn.data.records import JSON_LINES, MAX_LINE, PLAIN, SEPARATORS
 from dcnn.errors import DataError, DcnnError, StorageError, UserError, needs_extra
 from dcnn.files import check_place, standard_output, write_atomically
 from dcnn.predictor import Predictor
@@ -188,13 +188,21 @@ def _lines_on_stdin(encoding: str) -> Iterator[str]:
     try:
         # An invalid byte spoils its own text, not the whole stream.
         lines = io.TextIOWrapper(sys.stdin.buffer, encoding, errors="replace", newline="\n")
-        for number, line in enumerate(lines):
+        for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE), "")):
+            if len(line) == MAX_LINE and not line.endswith("\n"):
+                break
             yield line.removeprefix("\ufeff" if number == 0 else "").rstrip("\r\n")
+        else:
+            return
     except (LookupError, ValueError) as error:
         raise UserError(
             f"standard input cannot be read with --encoding {encoding!r} ({error}); "
             "use for instance utf-8 or latin-1"
         ) from error
+    raise UserError(
+        f"standard input, line {number + 1}: longer than {MAX_LINE:,} characters; give one text "
+        "per line"
+    )
 
 
 @contextmanager

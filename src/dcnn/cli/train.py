@@ -11,9 +11,10 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +43,25 @@ _COMPRESSED, _COLUMNAR = 3, 2
 WAIT_FOR_FIRST = 3.0
 
 
+def only_run(command: Callable[..., None]) -> Callable[..., None]:
+    """``command``, refused while another one trains into the same ``out``."""
+
+    @wraps(command)
+    def run(data: Path, out: Path, **options: Any) -> None:
+        from dcnn.files import make_folder, only_writer
+
+        place = out.resolve()
+        if not place.name or not is_first():  # the root folder is refused for its own reason
+            command(data, out, **options)
+            return
+        make_folder(place.parent)
+        with only_writer(place.with_name(f"{place.name}.run"), str(out)):
+            command(data, out, **options)
+
+    return run
+
+
+@only_run
 def train(
     data: cli.TrainFile,
     out: cli.NewModelFolder,
@@ -90,7 +110,6 @@ def train(
     from dcnn.artifact import is_model_folder, save
     from dcnn.data.readers import TableOptions, read_examples, read_labelled
     from dcnn.data.split import split_dev
-    from dcnn.files import make_folder
 
     if not is_first():
         logging.getLogger("dcnn").setLevel(logging.WARNING)  # the first process logs the progress
@@ -149,7 +168,6 @@ def train(
                 check_abstention(train_set, out_of_scope)
             with needs_extra("Training", "train"):
                 from dcnn.training.fit import RunOptions, fit
-            make_folder(out.parent)
             with training_callbacks(
                 console, log_folder, run_config, patient=workers is not None
             ) as callback:

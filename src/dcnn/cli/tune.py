@@ -12,6 +12,7 @@ from typer import Option
 
 from dcnn import artifact as model_folder
 from dcnn.cli import console as cli
+from dcnn.cli.train import only_run
 from dcnn.config import DEFAULT, Config, parse_setting
 from dcnn.data.readers import TableOptions, read_examples
 from dcnn.data.split import hold_out
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_MINUTES = 10.0
 
 
+@only_run
 def tune(
     data: cli.TrainFile,
     out: cli.NewModelFolder,
@@ -156,8 +158,8 @@ class _Paths:
                 f"{study} holds a search; pass --resume to continue it, "
                 "or --overwrite to start again"
             )
-        if study.is_dir():
-            raise UserError(f"--study {study} is a folder; name a file")
+        if study.exists() and not study.is_file():
+            raise UserError(f"--study {study} is not a file; name one")
         replaces = overwrite or (resume and study.exists())
         model_folder.check_destination(out, replaces)
         return cls(out, report_folder, study, replaces)
@@ -168,7 +170,7 @@ class _Paths:
 
         if self.study.exists() and not is_study(self.study):
             raise UserError(f"--study {self.study} is not a study, so it is left alone")
-        for folder in (self.report, self.study.parent, self.model.parent):
+        for folder in (self.report, self.study.parent):
             make_folder(folder)
         if starts_again:
             self.study.unlink(missing_ok=True)

@@ -8,6 +8,7 @@
 - ``load_or_encode`` does both for a corpus that fits into memory, as the experiments need it.
 """
 
+import hashlib
 import logging
 import multiprocessing
 import os
@@ -37,7 +38,14 @@ from dcnn.files import file_sha256
 from dcnn.text import encoder as encoding
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import Tokenizer
-from dcnn.text.vocabulary import Sentences, TokenizedTexts, Vocabulary, tokenize_chunk, worker_pool
+from dcnn.text.vocabulary import (
+    Ints,
+    Sentences,
+    TokenizedTexts,
+    Vocabulary,
+    tokenize_chunk,
+    worker_pool,
+)
 
 BLOCK_ROWS = 1 << 16  # a block of so many tweets has fewer than 2**16 distinct words
 MAX_COUNTED_WORDS = 4_000_000  # at a time: about half a gigabyte
@@ -255,21 +263,25 @@ def prepare_corpus(
     files: Sequence[EncodedFile],
     tokenizer: encoding.AnyTokenizer,
     text: TextConfig,
-    split: TrainingConfig | None,
+    split: TrainingConfig | Ints | None,
     classes: Sequence[str],
     store: Store,
 ) -> Corpus:
     """The corpus of ``files`` from their store; prepared first if it is not there.
 
-    ``split`` has the share and the seed of a dev set to hold out; none holds out nothing.
+    ``split`` has the share and the seed of a dev set to hold out, or its rows, ascending; none
+    holds out nothing. The vocabulary is that of the training part.
     """
     by_vectors = bool(text.vectors) and (text.min_count > 1 or text.vectors_words > 0)
+    way: Any = [split.dev_fraction, split.seed] if isinstance(split, TrainingConfig) else None
+    if isinstance(split, np.ndarray):
+        way = hashlib.sha256(split.astype(np.int64).tobytes()).hexdigest()
     key = hash_key(
         files=[file.key for file in files],
         words=[text.min_count, text.max_size],
         vectors=[file_sha256(Path(text.vectors)), text.vectors_words] if by_vectors else [],
         char_ngrams=[*text.char_ngrams, text.n_buckets] if text.char_ngrams else [],
-        split=None if split is None else [split.dev_fraction, split.seed],
+        split=way,
         classes=list(classes),
     )
 
@@ -277,7 +289,9 @@ def prepare_corpus(
         blocks = [block for file in files for block in file.blocks]
         no_words, no_rows = Encoder(tokenizer, Vocabulary([])), np.empty(0, np.int64)
         corpus = Corpus(store, key, tuple(classes), no_words, no_rows, (), blocks)
-        if split is not None:
+        if isinstance(split, np.ndarray):
+            corpus = replace(corpus, held_out=split)
+        elif split is not None:
             labels = (block.labels for block in blocks)
             targets = (corpus.tensors(place)["targets"] for place in range(len(blocks)))
             rows = zip(labels, targets, strict=True)
@@ -344,11 +358,13 @@ def load_or_encode(
     classes: Sequence[str],
     store: Store,
     processes: int = 1,
-) -> tuple[Encoder, Examples]:
-    """A corpus in memory, and its encoder: from the store, or else read and encoded.
+    split: Callable[[int], Ints] = lambda _: np.empty(0, np.int64),
+) -> tuple[Encoder, Examples, Examples]:
+    """A corpus in memory: its encoder, training and dev examples; from the store, or else encoded.
 
     ``read`` starts reading texts and class numbers from the files ``sources``; ``reading`` names
-    what is read and how. A store that cannot be written to is done without.
+    what is read and how. ``split`` chooses the rows of dev, ascending, of so many; their words are
+    not those of the vocabulary. A store that cannot be written to is done without.
     """
     is_learned = config.tokenizer in encoding.LEARNED
     key = hash_key(
@@ -376,12 +392,17 @@ def load_or_encode(
         file = EncodedFile.from_metadata(reading, key, store.load_or_write(key, write))
         description = (store.folder(key) / stored.TOKENIZER).read_text(encoding="utf-8")
         tokenizer = Encoder.from_json(description).tokenizer
-        corpus = prepare_corpus([file], tokenizer, config, None, classes, store)
-        return corpus.encoder, corpus.window([0]).examples
+        held_out = split(sum(block.rows for block in file.blocks))
+        corpus = prepare_corpus([file], tokenizer, config, held_out, classes, store)
+        return corpus.encoder, corpus.window([0]).examples, corpus.dev()
     except StorageError as error:
         _log.info("The encoded corpus is not kept for the next time: %s", error)
-    encoder, sentences = Encoder.learn(texts(), config, processes)
-    return encoder, Examples(sentences, np.array(targets, np.int64))
+    every = list(texts())
+    held_out = split(len(every))
+    kept, y = np.delete(np.arange(len(every)), held_out), np.array(targets, np.int64)
+    encoder, train = Encoder.learn([every[row] for row in kept], config, processes)
+    dev = encoder.encode_all([every[row] for row in held_out], train.new_words)
+    return encoder, Examples(train, y[kept]), Examples(dev, y[held_out])
 
 
 def label_counts(blocks: Iterable[Block]) -> Counter[str]:

@@ -27,8 +27,10 @@ from numpy.typing import NDArray
 
 from dcnn.data.columns import did_you_mean, is_frame, is_missing, shown, shown_names, values_of
 from dcnn.errors import DataError
+from dcnn.text.tokenizer import UNPRINTABLE
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+MAX_LABEL = 1000  # characters
 
 _YES = ("1", "1.0", "true", "yes")
 _NO = ("0", "0.0", "false", "no")
@@ -259,7 +261,9 @@ class LabelFormat:
 def parse_label(place: Place, column: str, value: object) -> str:
     """A value of a file as a label, never empty."""
     if isinstance(value, str):
-        label = unicodedata.normalize("NFC", check_unicode(place, value).strip())
+        label = check_unicode(place, value).strip()
+        check_label(str(place), label)
+        label = unicodedata.normalize("NFC", label)
     elif isinstance(value, bool):
         label = "true" if value else "false"
     elif isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
@@ -275,6 +279,19 @@ def parse_label(place: Place, column: str, value: object) -> str:
             f"pass --labels-separator where rows may have several or none"
         )
     return label
+
+
+def check_label(where: str, label: object) -> None:
+    """Check that a label can be stored, and printed without harm."""
+    fault = ""
+    if isinstance(label, float) and not math.isfinite(label):
+        fault = "is not a finite number, so it cannot be saved"
+    elif isinstance(label, str) and len(label) > MAX_LABEL:
+        fault = f"has {len(label):,} characters, above {MAX_LABEL:,}; is it a text?"
+    elif isinstance(label, str) and (found := UNPRINTABLE.search(label)):
+        fault = f"holds {found[0]!r}, which cannot be printed; remove it"
+    if fault:
+        raise DataError(f"{where}: the label {shown(label)} {fault}")
 
 
 def parse_indicators(
@@ -406,8 +423,7 @@ def label_texts(texts: Sequence[str], y: Any, source: str = "X") -> LabelledText
     else:
         examples = _from_single(texts, y, is_array)
     for label in examples.classes:
-        if isinstance(label, str) and LONE_SURROGATE.search(label):
-            raise DataError(f"the label {label!r} is not valid Unicode, so it cannot be saved")
+        check_label(source, label)
     return replace(examples, source=source)
 
 

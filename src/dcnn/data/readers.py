@@ -57,6 +57,8 @@ class TableOptions:
                 raise DataError(
                     f"--label-columns and {option} both give the labels; leave out one of them"
                 )
+        for name in self.label_columns:
+            labelling.check_label("--label-columns", name)
         if self.labels_separator == "":
             raise DataError("--labels-separator must not be empty; give for instance '|'")
         if self.label_columns and len(set(self.label_columns)) < 2:

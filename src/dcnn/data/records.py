@@ -2,7 +2,8 @@
 
 A record knows the line where it starts, for messages: a quoted CSV field may span several lines.
 Only LF and CRLF end a line, and in CSV also CR, which old spreadsheets write: form feeds, U+0085
-and U+2028 belong to the text. A line of more than 64 Mi characters is refused, to bound memory.
+and U+2028 belong to the text. A line of more than 64 Mi characters and a row of CSV of more than 16
+Mi are refused, to bound memory: a quote that is never closed would take in the rest of the file.
 """
 
 import csv
@@ -26,7 +27,8 @@ JSON_LINES = (".jsonl", ".ndjson", ".jsonlines", ".json")
 PLAIN = ".txt"
 PLAIN_COLUMN = "text"
 
-MAX_LINE = 64 * 2**20  # characters of a line, or of a CSV field
+MAX_LINE = 64 * 2**20  # characters of a line
+MAX_ROW = 16 * 2**20  # characters of a row of CSV, which may have many lines
 MAX_BLANK_ROWS = 1000  # before the first row of a table without a header
 
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
@@ -232,30 +234,39 @@ def _records(
 def _csv_rows(path: Path, lines: _Lines) -> Iterator[_Fields]:
     # The csv module has one limit for the whole process, 128 Ki characters by default. It is
     # raised and never lowered: another reader may be half-way through its file.
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW))
     start: int | None = None
+    length, inside = 0, False  # of the row so far, and whether it is inside quotes
+    opened = 0  # the line where these opened
+    closing = 'close it, and write a quote inside a quoted text as ""'
 
-    def noting_the_start() -> Iterator[str]:
-        nonlocal start
+    def checked() -> Iterator[str]:
+        nonlocal start, length, inside, opened
         for number, line in lines:
             start = number if start is None else start
+            length += len(line)
+            if length > MAX_ROW:
+                at, fault = start, f"a row of more than {MAX_ROW:,} characters; shorten it"
+                if inside:
+                    at, fault = opened, "a quote opens a field here and is not closed within "
+                    fault += f"{MAX_ROW:,} characters; {closing}"
+                raise DataError(f"{path}, line {at}: {fault}")
+            if '"' in line and (quotes := line.replace('""', "").count('"')):
+                inside ^= quotes % 2 == 1
+                opened = number  # where the last quote of the line is, if one is open after it
             yield line
 
-    reader = csv.reader(noting_the_start(), strict=True)
+    reader = csv.reader(checked(), strict=True)
     try:
         for fields in reader:
             if fields and start is not None:
                 yield start, fields
-            start = None
+            start, length, inside = None, 0, False
     except csv.Error as error:
-        fault = f'not valid CSV ({error}); write a quote inside a quoted text as ""'
         if str(error) == "unexpected end of data":
-            fault = (
-                "a quote opens a field here and is never closed; "
-                'close it, and write a quote inside a quoted text as ""'
-            )
-        elif "limit" in str(error):
-            fault = f"a field is longer than {MAX_LINE} characters; is a quote never closed?"
+            fault = f"a quote opens a field here and is never closed; {closing}"
+            raise DataError(f"{path}, line {opened}: {fault}") from error
+        fault = f'not valid CSV ({error}); write a quote inside a quoted text as ""'
         raise DataError(f"{path}, line {start}: {fault}") from error
 
 

@@ -11,13 +11,14 @@ cross-validation where there is no dev set; it is then fitted on all training ex
 
 import warnings
 from collections.abc import Callable
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
@@ -108,13 +109,23 @@ def choose_setting(name: str, task: Task, folds: int) -> tuple[float, float]:
         with warnings.catch_warnings():
             # A label rarer than the folds is not the user's mistake; it is then in fewer folds.
             warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-            scores = [cross_val_score(one, train, truth, cv=folds).mean() for one in estimators]
+            splits = list(StratifiedKFold(folds).split(truth, truth))
+        scores = [
+            fmean(_score(one, train, truth, *split) for split in splits) for one in estimators
+        ]
     else:
         dev, dev_truth = features(task.dev.sentences), task.dev.targets
         sample = np.random.default_rng(0).permutation(len(truth))[:COMPARED_ON]
         scores = [one.fit(train[sample], truth[sample]).score(dev, dev_truth) for one in estimators]
     best = int(np.argmax(scores))
     return model.choices[best], float(scores[best])
+
+
+def _score(model: Any, features: csr_matrix, truth: Ints, kept: Ints, held_out: Ints) -> float:
+    """The accuracy on ``held_out`` of a model that knows the n-grams of ``kept`` alone."""
+    seen = np.flatnonzero(features[kept].getnnz(axis=0))
+    model.fit(features[kept][:, seen], truth[kept])
+    return float(model.score(features[held_out][:, seen], truth[held_out]))
 
 
 def fit_ngrams(name: str, task: Task, setting: float) -> tuple[Ints, float | None, int]:

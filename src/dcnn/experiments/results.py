@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from string import digits
@@ -39,6 +39,7 @@ from dcnn.files import open_bytes, write_atomically
 
 EXPERIMENTS = ("sst2", "sst5", "trec", "twitter")
 ENSEMBLE = "dcnn-ensemble"
+NGRAMS = ("nb", "binb", "svm", "maxent")
 MODELS = {  # in the order of the tables, and as they show them
     "nb": "NB",
     "binb": "BiNB",
@@ -161,6 +162,35 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return str(described.stdout).strip()
+
+
+# The files of the package whose code decides a result; those of networks also `native/`.
+_DECIDING = (
+    *("config.py", "files.py", "data/**/*.py", "text/*.py"),
+    *(f"experiments/{name}.py" for name in ("recipes", "tasks", "ngrams")),
+)
+_DECIDING_NETWORKS = (
+    *("artifact.py", "metrics.py", "models/*.py", "ops/*.py", "training/*.py"),
+    *(f"experiments/{name}.py" for name in ("runs", "distilled")),
+)
+
+
+@cache
+def code_hash(model: str) -> str:
+    """SHA-256 of the code that decides the results of ``model``, as it is now."""
+    package = Path(__file__).parents[1]
+    patterns = _DECIDING + (() if model in NGRAMS else _DECIDING_NETWORKS)
+    paths = [path for pattern in patterns for path in package.glob(pattern)]
+    paths += [] if model in NGRAMS else package.parents[1].glob("native/*.[ch]*")
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def code_hashes() -> dict[str, str]:
+    """``code_hash`` of every model."""
+    return {model: code_hash(model) for model in MODELS}
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from dcnn.files import file_sha256
 from dcnn.ops.reference import softmax
 from dcnn.ops.select import for_training
 from dcnn.predictor import Predictor
-from dcnn.text.vocabulary import Ints, Sentences
+from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback, RunsReport
 from dcnn.training.fit import find_vectors, initialize, make_model
@@ -183,13 +183,24 @@ class NetworkTrainer:
             for fold in range(folds):
                 held_out.append(np.sort(order[fold::folds]))
                 jobs.append(Job(config, np.setdiff1d(order, held_out[-1])))
-        correct = [
-            probabilities.argmax(axis=1) == self.task.train.targets
-            for _, trainer in self.train(jobs, "cross-validation")
-            for probabilities in trainer.probabilities(self.task.train.sentences)
-        ]
-        hits = [int(right[part].sum()) for right, part in zip(correct, held_out, strict=True)]
+        hits: list[int] = []
+        for summaries, trainer in self.train(jobs, "cross-validation"):
+            for run in range(len(summaries)):
+                part = held_out[len(hits)]
+                sentences = self.known_sentences(part, jobs[len(hits)].subset)
+                predicted = trainer.probabilities(sentences)[run].argmax(axis=1)
+                hits.append(int((predicted == self.task.train.targets[part]).sum()))
         return [sum(hits[place : place + folds]) / count for place in range(0, len(hits), folds)]
+
+    def known_sentences(self, part: Ints, trained_on: Ints | None) -> Sentences:
+        """Training sentences as those see them who learned only the words of ``trained_on``."""
+        every = self.task.train.sentences
+        learned = every if trained_on is None else every.select(trained_on)
+        counts = np.bincount(learned.ids, minlength=int(every.ids.max()) + 1)
+        known = counts >= self.recipe.config.text.min_count
+        known[len(self.task.encoder.vocabulary) :] = True  # by their spelling, as any new word
+        chosen = every.select(part)
+        return replace(chosen, ids=np.where(known[chosen.ids], chosen.ids, UNKNOWN))
 
 
 def train_networks(
@@ -268,6 +279,7 @@ class ExperimentEnv:
     processes: int = 1  # for tokenizing
     encoder: str = ""  # a folder with the pretrained teacher that a recipe names
     commit: str = field(default_factory=provenance.commit)  # when the experiment starts
+    code: dict[str, str] = field(default_factory=provenance.code_hashes)  # by model, likewise
 
     def find(self, corpus: str) -> dict[str, Source]:
         """The files of a corpus by split."""
@@ -324,7 +336,7 @@ def run_networks(
     kind = recipe.config.model.kind
     # On a GPU, runs that train together share one source of dropout: a seed gives the same run
     # only together with the same others.
-    notes: dict[str, Any] = {"side_by_side": list(seeds)} | task.notes
+    notes: dict[str, Any] = {"side_by_side": list(seeds), "code": env.code[kind]} | task.notes
     if located.config.text.vectors:
         vectors = Path(located.config.text.vectors)
         notes["vectors"] = {"file": vectors.name, "sha256": file_sha256(vectors)}
@@ -394,10 +406,17 @@ def write_ensemble(env: ExperimentEnv, recipe: Recipe, seeds: Sequence[int]) -> 
         epochs=None,
         sentences_per_second=None,
         parameters=sum(run.parameters or 0 for run in runs),
-        notes={"seeds": list(seeds)} | ({} if env.check else {"sample": True}),
+        commit=_common([run.commit for run in runs]),
+        notes={"seeds": list(seeds), "code": _common([run.notes.get("code", "") for run in runs])}
+        | ({} if env.check else {"sample": True}),
     )
     write_result(env.results, result)
     return result
+
+
+def _common(values: Sequence[str]) -> str:
+    """What the runs of an ensemble have in common, or all that they have."""
+    return ", ".join(dict.fromkeys(values))
 
 
 def run_ngrams(env: ExperimentEnv, recipe: Recipe, model: str) -> Result:
@@ -427,7 +446,7 @@ def run_ngrams(env: ExperimentEnv, recipe: Recipe, model: str) -> Result:
         parameters=None,
         backend="scikit-learn",
         settings=chosen.to_dict(),
-        notes={"setting": value, "features": features},
+        notes={"setting": value, "features": features, "code": env.code[model]},
     )
     write_result(env.results, result)
     return result

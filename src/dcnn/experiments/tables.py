@@ -20,7 +20,14 @@ import numpy as np
 from dcnn.config import read_toml
 from dcnn.errors import DataError
 from dcnn.experiments import statistics
-from dcnn.experiments.results import EXPERIMENTS, MODELS, RECIPES, SUMMARY_RECIPES, Result
+from dcnn.experiments.results import (
+    EXPERIMENTS,
+    MODELS,
+    RECIPES,
+    SUMMARY_RECIPES,
+    Result,
+    code_hash,
+)
 from dcnn.files import open_bytes, write_atomically
 
 REFERENCE = ("dcnn", "tuned")  # model and recipe
@@ -35,12 +42,13 @@ _HEADER = (
     f"minus {_REFERENCE_NAME}",
     f"{_PERCENT} interval of that",
     "p",
+    "commit",
 )
 LEGEND = (
     f"Test accuracy in %; sd over seeds. Intervals: {statistics.BOOTSTRAP_SAMPLES:,} bootstrap "
     "samples of test examples and seeds together. p: two-sided, of no difference from the "
     f"{_REFERENCE_NAME}, from the same samples. Chance alone does not explain a difference whose "
-    "interval excludes 0 and whose p is below 0.05."
+    "interval excludes 0 and whose p is below 0.05. The commit is that of the code of the runs."
 )
 
 
@@ -61,10 +69,10 @@ def experiment_tables(results: Sequence[Result]) -> str:
 
 def summary_table(results: Iterable[Result]) -> str:
     """The DCNN on the four experiments, with a column per recipe: the table of the README."""
+    shown = [one for one in results if one.model == "dcnn" and one.recipe in SUMMARY_RECIPES]
     accuracies = defaultdict(list)
-    for result in results:
-        if result.model == "dcnn":
-            accuracies[result.experiment, result.recipe].append(result.test_accuracy)
+    for result in shown:
+        accuracies[result.experiment, result.recipe].append(result.test_accuracy)
     ours_by_recipe = (f"ours, {recipe} recipe" for recipe in SUMMARY_RECIPES)
     header = ("experiment", "paper", *ours_by_recipe, "command")
     rows = []
@@ -74,7 +82,8 @@ def summary_table(results: Iterable[Result]) -> str:
         ours = (statistics.summarize(one).percent(1) if one else NOT_RUN for one in measured)
         title, command = paper()[experiment]["title"], f"`dcnn experiment {experiment}`"
         rows.append((title, published, *ours, command))
-    return markdown_table(header, rows)
+    table = markdown_table(header, rows)
+    return f"{table}\n\nCode of these runs: commits {commits(shown)}." if shown else table
 
 
 def compare(experiment: str, results: Iterable[Result]) -> list[list[str]]:
@@ -91,7 +100,7 @@ def compare(experiment: str, results: Iterable[Result]) -> list[list[str]]:
         ]
         if not runs[name] and name in published:
             ours = NOT_RUN if name in MODELS else NOTHING
-            rows.append([*start, NOTHING, NOTHING, ours, *[NOTHING] * 6])
+            rows.append([*start, NOTHING, NOTHING, ours, *[NOTHING] * 7])
     return rows + _teachers(runs["dcnn"])
 
 
@@ -112,7 +121,7 @@ def _teachers(runs: Mapping[str, Sequence[Result]]) -> list[list[str]]:
         ours = statistics.summarize(scores)
         start = [f"teacher: {name}, fine-tuned", NOTHING, ", ".join(names), "encoder"]
         cells = [ours.percent(1), f"{100 * ours.best:.1f}", str(ours.runs)]
-        rows.append([*start, *cells, *[NOTHING] * 4])
+        rows.append([*start, *cells, *[NOTHING] * 5])
     return rows
 
 
@@ -166,6 +175,26 @@ def _measure(runs: Sequence[Result], reference: Sequence[Result] | None) -> list
         str(summary.runs),
         statistics.bootstrap_mean(correct).percent(),
         *difference,
+        commits(runs),
+    ]
+
+
+def commits(runs: Iterable[Result]) -> str:
+    """The commits that runs are from, shortened."""
+    names = [name for run in runs for name in run.commit.split(", ")]
+    short = (name[:7] + "-dirty" * name.endswith("-dirty") for name in names)
+    return ", ".join(dict.fromkeys(short))
+
+
+def outdated(results: Sequence[Result]) -> list[str]:
+    """A line for the runs of each model and recipe that other code than this decided."""
+    groups = defaultdict(list)
+    for result in results:
+        if result.notes.get("code") != code_hash(result.model):
+            groups[result.experiment, result.model, result.recipe].append(result)
+    return [
+        f"{' '.join(group)}: {len(runs)} of commit {commits(runs)}, before the code changed"
+        for group, runs in groups.items()
     ]
 
 

@@ -2,6 +2,7 @@
 
 Selection is on dev: SST has its own dev set, for Twitter a seeded part of the training tweets is
 held out, and TREC is cross-validated over its training questions (the paper has no dev set there).
+The words of what is held out are not those of the vocabulary.
 """
 
 from collections.abc import Sequence
@@ -161,7 +162,12 @@ def _load_trec(sources: dict[str, Source], text: TextConfig) -> Task:
 
 
 def _load_twitter(sources: dict[str, Source], recipe: Recipe, processes: int) -> Task:
-    encoder, tweets = load_or_encode(
+    def hold_out(count: int) -> Ints:
+        # Always the same tweets, so that every run and recipe is selected on the same dev set.
+        order = np.random.default_rng(0).permutation(count)
+        return np.sort(order[: round(recipe.data.held_out * count)])
+
+    encoder, train, dev = load_or_encode(
         [sources["train"].path],
         f"sentiment140 {sources['train'].member}",
         lambda: sentiment140.iterate_sentiment140(*sources["train"]),
@@ -169,12 +175,9 @@ def _load_twitter(sources: dict[str, Source], recipe: Recipe, processes: int) ->
         sentiment140.CLASSES,
         Store(cache_folder()),
         processes,
+        hold_out,
     )
-    # Always the same tweets, so that every run and recipe is selected on the same dev set.
-    order = np.random.default_rng(0).permutation(len(tweets))
-    dev, train = np.split(order, [round(recipe.data.held_out * len(order))])
     test = list(sentiment140.iterate_sentiment140(*sources["test"]))
-    sentences = encoder.encode_all([text for text, _ in test], tweets.sentences.new_words)
+    sentences = encoder.encode_all([text for text, _ in test], dev.sentences.new_words)
     test_set = Examples(sentences, np.array([target for _, target in test]))
-    train_set, dev_set = tweets.select(np.sort(train)), tweets.select(np.sort(dev))
-    return Task(sentiment140.CLASSES, encoder, train_set, dev_set, test_set)
+    return Task(sentiment140.CLASSES, encoder, train, dev, test_set)

@@ -97,7 +97,7 @@ def open_library(path: Path) -> ctypes.CDLL:
     if not path.is_file():
         raise OSError("it was not compiled when dcnn was installed (no C++ compiler?)")
     # Loading a file that was cut short can end the process: compare before, not after.
-    wanted = path.with_suffix(".sha256").read_text().strip()
+    wanted = path.with_suffix(".sha256").read_text("ascii", "replace").strip()
     if hashlib.sha256(path.read_bytes()).hexdigest() != wanted:
         raise OSError(f"{path.name} is damaged: its checksum is not that of the build")
     opened = ctypes.CDLL(str(path))

@@ -8,7 +8,8 @@ Where the paper is silent:
 - a filter is applied as a dot product with the m-gram (Eq. 1 as written: a correlation);
 - folding sums rows i and i + d/2. Neighbours would be the same network with its embedding
   dimensions permuted, and halves stay contiguous;
-- among equal values k-max keeps the leftmost;
+- among equal values k-max keeps the leftmost, and what is not a number before all others, so that
+  a broken network shows;
 - columns past a sentence's length never enter a convolution and never win in pooling, and the
   output is zero past a sentence's own k: tanh(bias) there would leak into the next layer.
 """
@@ -97,7 +98,11 @@ def k_max(c: Array, lengths: Array, k: Array, width: int | None = None) -> tuple
         raise ValueError(f"width={width} is below the largest k, {k.max()}")
 
     exists = np.arange(columns) < lengths
-    order = np.argsort(np.where(exists, -c, np.inf), axis=-1, kind="stable")[..., :width]
+    order = np.argsort(np.where(exists, -c, np.inf), axis=-1, kind="stable")
+    if np.isnan(c).any():  # which argsort puts last, behind what does not exist
+        number = ~np.isnan(c)
+        order = np.lexsort((-c, number, np.broadcast_to(~exists, c.shape)), axis=-1)
+    order = order[..., :width]
     kept = np.arange(order.shape[-1]) < k
     positions = np.sort(np.where(kept, order, columns), axis=-1)  # those beyond k go last
 

@@ -133,7 +133,8 @@ def convolve(x, lengths, filters, c, lanes, longest, per_run, LAYER: constexpr, 
 @triton.jit
 def _ranked(value):
     """What pooling goes by: what is not a number comes first, so that a broken network shows."""
-    return tl.where(value != value, float("inf"), value)
+    largest = 3.4028234663852886e38  # of all finite numbers
+    return tl.where(value != value, float("inf"), tl.minimum(value, largest))
 
 
 @triton.jit

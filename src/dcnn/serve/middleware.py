@@ -300,7 +300,8 @@ def error_response(error: Exception) -> Response:
 async def read_body(request: Request, limit: int, seconds: float) -> bytes:
     """The whole body, or an error if it has over ``limit`` bytes or takes over ``seconds``."""
     headers = request.scope["headers"]
-    declared = [int(value) for name, value in headers if name == b"content-length"]
+    lengths = (value for name, value in headers if name == b"content-length" and value.isdigit())
+    declared = [int(value[:19]) for value in lengths]
     parts, size = [], 0
     try:
         async with asyncio.timeout(seconds):

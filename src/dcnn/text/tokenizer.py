@@ -94,11 +94,14 @@ def _unicode_token(runs: bool = False) -> re.Pattern[str]:
 
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# What no label may hold, as it would not stay where it is printed: control characters, which drive
+# terminals, line ends, marks that turn the writing around, and halves of characters.
+UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _LINK = re.compile(r"(?<!\w)(?:https?://|www\.)\S+", re.IGNORECASE)
 _MENTION = re.compile(r"(?<!\w)@\w+")
 _REPEATED_LETTER = re.compile(r"([^\W\d_])\1{2,}")
 _PLACEHOLDERS = ("USER", "URL")
-_LONG_TEXT = 10_000  # above it, runs of combining marks are cut as in Unicode's stream-safe format
+_LONG_TEXT = 1000  # above it, runs of combining marks are cut as in Unicode's stream-safe format
 _GRAPHEME_JOINER = "\u034f"
 
 

@@ -61,6 +61,9 @@ class WordVectors:
         return cast("Floats", (directions[:, -dim:] @ rotation).astype(np.float32))
 
 
+_LONGEST_LINE, _MAX_DIMENSIONS = 1 << 20, 10_000
+
+
 def load_vectors(path: Path, vocabulary: Vocabulary) -> WordVectors:
     """Find the vectors of a vocabulary."""
     encoded = (word.encode("utf-8", "replace") for word in vocabulary.words)
@@ -86,12 +89,14 @@ def words_of(path: str, wanted: Wanted = None) -> Iterator[str]:
 
 
 def _read_entries(path: Path, stream: BinaryIO, wanted: Wanted) -> Entries:
-    first = stream.readline()
+    first = stream.readline(_LONGEST_LINE)
     header = first.split()
-    has_counts = len(header) == 2 and all(part.isdigit() for part in header)
+    has_counts = len(header) == 2 and all(part.isdigit() and len(part) < 10 for part in header)
     dimensions = int(header[1]) if has_counts else len(header) - 1
-    if has_counts and dimensions < 1:
-        raise DataError(f"{path}, line 1: {dimensions} dimensions; expected 1 or more")
+    if has_counts and not 1 <= dimensions <= _MAX_DIMENSIONS:
+        raise DataError(
+            f"{path}, line 1: {dimensions} dimensions; expected 1 to {_MAX_DIMENSIONS:,}"
+        )
     if dimensions < 1:
         raise DataError(
             f"{path}, line 1: expected a word and its numbers, or 'count dimensions'; "
@@ -118,8 +123,8 @@ def _lines(start: bytes, stream: BinaryIO) -> Iterator[bytes]:
     *complete, rest = start.split(b"\n")
     yield from complete
     if rest:
-        yield rest + stream.readline()
-    yield from stream
+        yield rest + stream.readline(_LONGEST_LINE)
+    yield from iter(lambda: stream.readline(_LONGEST_LINE), b"")
 
 
 def _read_text(

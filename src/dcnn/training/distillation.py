@@ -33,7 +33,13 @@ from dcnn.data.labels import LabelledTexts
 from dcnn.data.split import hold_out
 from dcnn.errors import DcnnError, StorageError
 from dcnn.files import file_lock, make_folder, write_atomically
-from dcnn.metrics import apply_thresholds, choose_thresholds, micro_f1
+from dcnn.metrics import (
+    Thresholds,
+    apply_thresholds,
+    choose_thresholds,
+    cross_fitted_thresholds,
+    micro_f1,
+)
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import one_tokenizing_thread
 from dcnn.training.objective import target_distributions
@@ -450,7 +456,7 @@ def compare(
     return Distillation(
         **{one.name: getattr(labels, one.name) for one in fields(StudentTexts)},
         teacher=teacher.name,
-        dev=_score(dev, labels.dev, predictor, thresholds),
+        dev=_score(dev, labels.dev, predictor, thresholds, on_dev=True),
         test=_score(test, labels.test, predictor, thresholds) if test else None,
         teacher_seconds_per_text=of_teacher,
         teacher_timed_while_labelling=teacher.paid,
@@ -494,15 +500,20 @@ def _score(
     of_teacher: Probabilities,
     student: Predictor,
     thresholds: Sequence[float] | None,
+    *,
+    on_dev: bool = False,
 ) -> Score:
     of_student = student.probabilities(data.texts)
     if thresholds is None:
         decided = [part.argmax(axis=1) for part in (of_teacher, of_student)]
         scores = [float((part == data.class_numbers).mean()) for part in decided]
     else:
+        own: list[Thresholds] = [thresholds, student.artifact.thresholds or thresholds]
+        if on_dev:  # which chose these
+            own = [cross_fitted_thresholds(data.targets, part) for part in (of_teacher, of_student)]
         decided = [
-            apply_thresholds(of_teacher, thresholds),
-            apply_thresholds(of_student, student.artifact.thresholds or thresholds),
+            apply_thresholds(part, chosen)
+            for part, chosen in zip((of_teacher, of_student), own, strict=True)
         ]
         scores = [micro_f1(data.targets >= 0.5, part) for part in decided]
     return Score(len(data), scores[0], scores[1], float((decided[0] == decided[1]).mean()))

@@ -246,6 +246,9 @@ def fit(
             logits.append(_stored_logits(trainer, artifact, outside))
         source = "dev" if dev_examples else f"{config.training.folds} folds of the training set"
         artifact = _decided_on_dev(artifact, logits, targets, source, options)
+        if dev_examples is None and multi_label:
+            names = ("dev_accuracy", "dev_micro_f1")
+            summary = replace(summary, **{name: artifact.metadata[name] for name in names})
     return artifact, summary
 
 
@@ -432,9 +435,12 @@ def _decided_on_dev(
         logits = [part / temperature for part in logits]
         metadata["calibration"] = calibration.to_dict()
     if multi_label:
-        thresholds = metrics.choose_thresholds(targets, sigmoid(logits[0]))
-        scores = metrics.evaluate_labels(targets, sigmoid(logits[0]), thresholds, artifact.classes)
+        probabilities = sigmoid(logits[0])
+        thresholds = metrics.choose_thresholds(targets, probabilities)
+        fair = metrics.cross_fitted_thresholds(targets, probabilities)
+        scores = metrics.evaluate_labels(targets, probabilities, fair, artifact.classes)
         metadata |= {"dev_micro_f1": scores.micro_f1, "dev_macro_f1": scores.macro_f1}
+        metadata["dev_accuracy"] = scores.subset_accuracy
     else:
         label, classes = options.out_of_scope, artifact.classes
         number = OUT_OF_SCOPE if label is None else classes.index(label)

@@ -55,7 +55,7 @@ def iterate_sentiment140(path: Path, member: str = "") -> Iterator[tuple[str, in
     """The tweets of a file and their class numbers, one by one."""
     with open_bytes(path, member) as stream:
         where = f"{path} ({member})" if member else str(path)
-        first = stream.readline()
+        first = stream.readline(1 << 20)
         form = _form_of(where, first)
         # A lone CR belongs to the tweet; the csv module wants the characters as they are.
         lines = io.TextIOWrapper(stream, form.encoding, newline="")
