@@ -10,7 +10,7 @@ import copy
 import glob
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -153,12 +153,13 @@ def _is_skipped(path: Path) -> bool:
 
 
 class Row(NamedTuple):
-    """One text; its label, or labels where multi-label, and its weight, if they are read."""
+    """One text; its label, or labels where multi-label, weight and all columns, if read."""
 
     text: str
     label: str | tuple[str, ...] | dict[str, float] | None
     weight: float | None
     place: Place
+    values: Mapping[str, object] | None = None
 
 
 @dataclass
@@ -167,8 +168,10 @@ class ShardReader:
 
     options: TableOptions
     labels: bool  # whether the labels are read; without, there need not be any
+    keep: bool = False  # whether rows have the values of all columns
     first: Path | None = None  # the first file that had rows
     columns: Columns | None = None  # those found in it
+    types: Mapping[str, Any] = field(default_factory=dict)  # of all its columns; see ``keep``
     label_format: LabelFormat = field(default_factory=LabelFormat)  # of the rows so far
 
     def __post_init__(self) -> None:
@@ -195,7 +198,12 @@ class ShardReader:
                 options.label_column is None and (columns.label or "").lower() not in LABEL_NAMES
             )
             may_lack_header = guessed and options.header and bare_suffix(path) in SEPARATORS
-            for record in table.rows(columns):
+            if self.keep and list(table.columns).count("") > 1:
+                raise DataError(
+                    f"{path}: more than one column has no name, so not all can be kept; give each "
+                    "a name, or pass --no-keep"
+                )
+            for record in table.rows(columns, keep=self.keep):
                 place, text = record.place, record.value(columns.text)
                 if not isinstance(text, str):
                     raise DataError(
@@ -220,8 +228,8 @@ class ShardReader:
                         )
                 weight = None if columns.weight is None else _weight(record, columns.weight)
                 if self.columns is None:
-                    self.first, self.columns = path, columns
-                yield Row(text, label, weight, place)
+                    self.first, self.columns, self.types = path, columns, table.types
+                yield Row(text, label, weight, place, record.values if self.keep else None)
 
     def _columns(self, path: Path, table: Table) -> Columns:
         if bare_suffix(path) == PLAIN and self.labels:
@@ -269,15 +277,18 @@ def read_rows(
     labels: bool,
     on_bad_shard: Callable[[DataError], None] | None = None,
     remedy: str = "",
+    keep: dict[str, Any] | None = None,
 ) -> Iterator[Row]:
     """Read a file, folder or pattern row by row, in bounded memory.
 
     Without ``labels``, there need not be any. ``on_bad_shard`` is called with what is wrong with
     one of several files, which is then left out whole: each is read to its end before its first row
-    comes. Without it, the first such error is raised, with ``remedy`` at its end.
+    comes. Without it, the first such error is raised, with ``remedy`` at its end. With ``keep``,
+    rows have the values of all columns, and it gets the columns of the first file with their Arrow
+    types, which are None in text, before the first row.
     """
     shards = find_shards(source)
-    reader, some = ShardReader(options, labels), False
+    reader, some = ShardReader(options, labels, keep is not None), False
     for shard in shards:
         try:
             if on_bad_shard is not None:
@@ -286,6 +297,8 @@ def read_rows(
                     pass
                 reader = trial
             for row in reader.rows(shard):
+                if keep is not None and not some:
+                    keep.update(reader.types)
                 some = True
                 yield row
         except DataError as error:
