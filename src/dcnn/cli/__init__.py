@@ -5,6 +5,7 @@ start quickly. ``options.txt`` has the help texts of arguments and options, ``ex
 examples. ``dcnn.__main__`` has the exit codes.
 """
 
+import logging
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from typer import Option
 from typer.core import TyperGroup
 
 from dcnn import __version__
+from dcnn.errors import UserError
 
 # The order and the text of the list that `dcnn --help` prints.
 COMMANDS = {
@@ -33,6 +35,8 @@ COMMANDS = {
     "data": "List, download and verify the corpora of the paper's experiments.",
     "experiment": "Run the paper's experiments, and render their tables.",
 }
+_QUIET = "Print results, warnings and errors only."
+_VERBOSE = "Print more: the time taken, and where an error comes from."
 _MODULES = {"push": "hub", "pull": "hub"}  # the others are named like their command
 
 
@@ -64,15 +68,50 @@ class _LazyGroup(TyperGroup):
 def _add_help(command: Any, path: str) -> Any:
     """Add what is not in the code: the text of each option, and at the end the examples."""
     texts = dict(line.split(": ", 1) for line in _lines("options.txt") if line)
+    command.params += _verbosity_options()
     for parameter in command.params:
         name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.metavar
         # Of this command, of all commands of its group, or of all that have the option.
         keys = [f"{path} {name}", f"{path.split()[0]} {name}", name]
-        parameter.help = next(texts[key] for key in keys if key in texts)
+        parameter.help = parameter.help or next(texts[key] for key in keys if key in texts)
     shown = [f"  {line}" for line in _lines("examples.txt") if f"dcnn {path} " in f"{line} "]
     examples = ["\b", "Examples:", *shown] if len(shown) > 1 else ["Example:" + shown[0][1:]]
     command.help = "\n".join([command.help or "", "", *examples])  # none with python -OO
     return command
+
+
+def _set_quiet(wanted: bool) -> None:
+    _set_level(wanted, logging.WARNING, logging.DEBUG)
+
+
+def _set_verbose(wanted: bool) -> None:
+    _set_level(wanted, logging.DEBUG, logging.WARNING)
+
+
+def _set_level(wanted: bool, level: int, opposite: int) -> None:
+    log = logging.getLogger("dcnn")
+    if wanted and log.level == opposite:
+        raise UserError("--quiet and --verbose contradict each other; leave out one of them")
+    if wanted:
+        log.setLevel(level)
+
+
+Quiet = Annotated[bool, Option("-q", "--quiet", callback=_set_quiet, help=_QUIET)]
+Verbose = Annotated[bool, Option("-v", "--verbose", callback=_set_verbose, help=_VERBOSE)]
+
+
+def _verbosity_options() -> list[Any]:
+    """The options of every command, which its function does not get."""
+
+    def options(quiet: Quiet = False, verbose: Verbose = False) -> None:
+        """Only its options are used."""
+
+    only = typer.Typer(add_completion=False, rich_markup_mode=None)
+    only.command()(options)
+    found = [one for one in typer.main.get_command(only).params if one.name in ("quiet", "verbose")]
+    for option in found:
+        option.expose_value = False
+    return found
 
 
 def _lines(name: str) -> list[str]:
@@ -102,6 +141,8 @@ def dcnn(
         bool,
         Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Sentence classification with the Dynamic Convolutional Neural Network.
 

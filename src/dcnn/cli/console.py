@@ -5,8 +5,10 @@ An option that several commands take is declared here once, unless its type says
 
 import csv
 import datetime
+import logging
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -130,10 +132,22 @@ def printable(value: object) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "\ufffd", str(value))
 
 
+def is_quiet() -> bool:
+    """Whether the user wants results, warnings and errors only."""
+    return logging.getLogger("dcnn").level >= logging.WARNING
+
+
+def note(message: str) -> None:
+    """Print a line on standard error, unless the user wants none."""
+    if not is_quiet():
+        print(message, file=sys.stderr)
+
+
 def make_console(stderr: bool = False, quiet: bool = False) -> "Console":
     """A console that prints text as it is: ``[b]`` is a label, not markup, and lines stay whole."""
     from rich.console import Console
 
+    quiet = quiet or (stderr and is_quiet())
     return Console(
         stderr=stderr, quiet=quiet, markup=False, highlight=False, emoji=False, soft_wrap=True
     )

@@ -1,7 +1,6 @@
 """``dcnn evaluate``: the scores of a model on labelled texts."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -142,7 +141,7 @@ def evaluate(
         raise curve.unreachable(target_precision, data.name)
     if store_threshold:
         model_folder.store_abstention(model, record)
-        print(f"The threshold is stored in {model}.", file=sys.stderr)
+        cli.note(f"The threshold is stored in {model}.")
 
 
 def _split_off(examples: LabelledTexts, label: str) -> tuple[LabelledTexts, list[str]]:
@@ -167,7 +166,7 @@ def _split_off(examples: LabelledTexts, label: str) -> tuple[LabelledTexts, list
 def _write_picture(path: Path, svg: str, what: str) -> None:
     with write_atomically(path) as stream:
         stream.write(svg.encode("utf-8", "replace"))
-    print(f"The {what} is in {path}.", file=sys.stderr)
+    cli.note(f"The {what} is in {path}.")
 
 
 def print_abstention(console: Console, answered: Abstention) -> None:

@@ -155,7 +155,7 @@ def predict(
             n_texts += len(chunk)
     if form.abstain_below is not None:
         summary = abstention_summary(n_abstained, n_texts, form.abstain_below, predictor)
-        print(f"dcnn: {summary}", file=sys.stderr)
+        cli.note(f"dcnn: {summary}")
     if bad:
         raise DcnnError(
             f"{source}: left out {_count_files(bad)}, reported above; all others are predicted"
@@ -204,7 +204,7 @@ def _lines_on_stdin(encoding: str) -> Iterator[str]:
     if sys.stdin is None:
         raise UserError("standard input is closed; give texts as arguments or with --input")
     if sys.stdin.isatty():
-        print("Reading texts from the keyboard, one per line; end with Ctrl-D.", file=sys.stderr)
+        cli.note("Reading texts from the keyboard, one per line; end with Ctrl-D.")
     try:
         # An invalid byte spoils its own text, not the whole stream.
         lines = io.TextIOWrapper(sys.stdin.buffer, encoding, errors="replace", newline="\n")

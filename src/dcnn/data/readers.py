@@ -326,6 +326,7 @@ def read_labelled(source: Path, options: TableOptions = _DEFAULTS) -> LabelledTe
     """Read all examples; the classes are the labels that occur and ``label_columns``, sorted."""
     rows = list(read_rows(source, options, labels=True))
     labels: list[Any] = [row.label for row in rows]
+    _log.debug("%s: %d rows", source, len(rows))
     weights = None
     if options.weight_column is not None:
         weights = np.array([row.weight for row in rows], np.float32)

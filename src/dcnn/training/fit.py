@@ -164,6 +164,7 @@ def fit(
     backend, reason = select.for_training(place.type), select.why_not_native(place.type)
     logger.info("training on %s with the %s backend%s", place.type, backend, reason)
     config = _for_examples(train, dev, config)
+    logger.debug("all settings: %s", config.to_flat())
     encoder, examples, dev_examples = _encode(train, dev, config)
     # Each set of texts is encoded with the new words of those before it.
     new_words = _new_words(examples if dev_examples is None else dev_examples)
