@@ -135,7 +135,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"DCNNClassifier has no parameter {name}={parameters[name]!r:.60}; it is named "
                 f"{_OTHER_NAMES[name]}, as in scikit-learn"
             )
-        return super().__new__(cls)
+        classifier: Self = super().__new__(cls)
+        return classifier
 
     @property
     def config(self) -> Config:

@@ -24,6 +24,9 @@ COMMANDS = {
     "distill": "Train a small classifier on what a large one says of your texts.",
     "predict": "Classify texts.",
     "evaluate": "Score a model on labelled texts.",
+    "cv": "Cross-validate a classifier on labelled texts.",
+    "learning-curve": "Show what more labelled texts would bring.",
+    "check": "Show what may be wrong with labelled texts.",
     "explain": "Show why a text gets its label.",
     "detectors": "Show which n-grams of a corpus the feature detectors react to.",
     "tune": "Search for better settings, and train with the best.",
@@ -50,11 +53,12 @@ class _LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        found = getattr(import_module(f"{__name__}.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        found = getattr(import_module(f"{__name__}.{_MODULES.get(name, name)}"), name)
         if isinstance(found, typer.Typer):
             group = typer.main.get_group(found)
-            for name, command in group.commands.items():
-                _add_help(command, f"{cmd_name} {name}")
+            for inner, command in group.commands.items():
+                _add_help(command, f"{cmd_name} {inner}")
             return group
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(cmd_name)(found)

@@ -127,6 +127,21 @@ def describe_threshold(record: dict[str, Any]) -> str:
     )
 
 
+def read_for_resampling(source: Path, columns: "readers.TableOptions") -> "labels.LabelledTexts":
+    """All examples, of two labels or more; a label may have a single example."""
+    from dcnn.data.labels import check_training_labels
+    from dcnn.data.readers import read_labelled
+
+    examples = read_labelled(source, columns)
+    check_training_labels(examples, splits=False)
+    return examples
+
+
+def score_name(name: str) -> str:
+    """A score as people write it."""
+    return name.replace("_f1", " F1").replace("_", " ")
+
+
 def printable(value: object) -> str:
     """A text or label without the control characters that a terminal would obey."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "\ufffd", str(value))

@@ -21,7 +21,7 @@ from dcnn.artifact import NGRAMS, Artifact, Label, find_bags, pack, unpack
 from dcnn.config import MIN_ENSEMBLE_ROWS, Config
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
-from dcnn.data.split import fold_numbers
+from dcnn.data.split import cross_validate, fold_numbers
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
 from dcnn.metrics import DEFAULT_THRESHOLD, OUT_OF_SCOPE
@@ -304,18 +304,10 @@ def _cross_validate(
     Each fold has its own words: those that occur in its held-out texts alone are unknown. The only
     example of a label is in no fold; none where that is so of all.
     """
-    numbers = fold_numbers(train, config.training.folds, config.training.seed)
-    scored = np.flatnonzero(numbers >= 0)
-    if not len(scored):
-        return None
-    logits = np.zeros((len(train), len(train.classes)), np.float32)
-    for number in range(config.training.folds):
-        held_out = np.flatnonzero(numbers == number)
-        if not len(held_out):
-            continue
-        kept = train.select(np.flatnonzero(numbers != number))
+
+    def logits_of(kept: LabelledTexts, held_out: LabelledTexts) -> NDArray[np.float32]:
         encoder, examples, _ = _encode(kept, None, config)
-        sentences = encoder.encode_all(train.select(held_out).texts, _new_words(examples))
+        sentences = encoder.encode_all(held_out.texts, _new_words(examples))
         model, _ = _initial_model(encoder, train.classes, config, sentences)
         with _threads(options.threads):
             trainer = Trainer(
@@ -327,7 +319,14 @@ def _cross_validate(
                 multi_label=train.multi_label,
             )
             trainer.train()
-            logits[held_out] = trainer.logits(sentences)[0]
+            found: NDArray[np.float32] = trainer.logits(sentences)[0]
+        return found
+
+    numbers = fold_numbers(train, config.training.folds, config.training.seed)
+    scored = np.flatnonzero(numbers >= 0)
+    if not len(scored):
+        return None
+    logits = cross_validate(train, numbers, logits_of)
     return logits[scored], train.select(scored).with_hard_labels().targets
 
 
