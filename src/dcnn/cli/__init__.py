@@ -38,6 +38,7 @@ COMMANDS = {
     "data": "List, download and verify the corpora of the paper's experiments.",
     "experiment": "Run the paper's experiments, and render their tables.",
 }
+QUIET = logging.WARNING - 1  # level of the log; hides the same, and only --quiet sets it
 _QUIET = "Print results, warnings and errors only."
 _VERBOSE = "Print more: the time taken, and where an error comes from."
 _MODULES = {"push": "hub", "pull": "hub"}  # the others are named like their command
@@ -85,11 +86,11 @@ def _add_help(command: Any, path: str) -> Any:
 
 
 def _set_quiet(wanted: bool) -> None:
-    _set_level(wanted, logging.WARNING, logging.DEBUG)
+    _set_level(wanted, QUIET, logging.DEBUG)
 
 
 def _set_verbose(wanted: bool) -> None:
-    _set_level(wanted, logging.DEBUG, logging.WARNING)
+    _set_level(wanted, logging.DEBUG, QUIET)
 
 
 def _set_level(wanted: bool, level: int, opposite: int) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from dcnn import __version__
+from dcnn.cli import QUIET
 from dcnn.errors import ConfigError, UserError
 
 if TYPE_CHECKING:  # rich takes longer to import than a prediction takes
@@ -149,7 +150,7 @@ def printable(value: object) -> str:
 
 def is_quiet() -> bool:
     """Whether the user wants results, warnings and errors only."""
-    return logging.getLogger("dcnn").level >= logging.WARNING
+    return logging.getLogger("dcnn").level == QUIET
 
 
 def note(message: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from dcnn.cli import QUIET
 from dcnn.cli import console as cli
 from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import needs_extra
@@ -51,7 +52,7 @@ def serve(
     # Guessed columns are worth a line on the command line, but not for every upload.
     log = logging.getLogger("dcnn")
     logging.getLogger("dcnn.serve").setLevel(log.level or logging.INFO)
-    log.setLevel(log.level if log.level == logging.DEBUG else logging.WARNING)
+    log.setLevel(log.level if log.level in (logging.DEBUG, QUIET) else logging.WARNING)
     limits = Limits(
         max_body, max_file, max_rows, max_texts, characters=max_length, in_flight=max_in_flight
     )
