@@ -91,8 +91,8 @@ def test_a_stored_threshold_is_used_by_every_output_format(dcnn, tmp_path, store
             done = dcnn("predict", stored, "--input", "in.txt", "--output", name, *option)
             assert done.code == 0, done.err
             assert f"{labels.count(None)} of 300 texts have no label" in done.err
-        lines = (tmp_path / "o.tsv").read_text().splitlines()
-        found["tsv"] = [line.split("\t")[0] or None for line in lines]
+        _, *lines = (tmp_path / "o.tsv").read_text().splitlines()
+        found["tsv"] = [line.split("\t")[1] or None for line in lines]
         with (tmp_path / "o.csv").open(newline="") as stream:
             found["csv"] = [row["label"] or None for row in csv.DictReader(stream)]
         rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]

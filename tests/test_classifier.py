@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -217,3 +218,55 @@ def test_overwriting_needs_a_flag(tmp_path, fitted):
 def test_a_dev_set_that_is_no_pair_is_refused(dev):
     with pytest.raises(DataError, match="must be a pair of texts and labels"):
         DCNNClassifier().fit(["a", "b"] * 4, [0, 1] * 4, dev=dev)
+
+
+def test_class_weights_are_named_as_in_scikit_learn():
+    skewed = TEXTS + [text for text, label in zip(TEXTS, LABELS, strict=True) if label == "pos"] * 3
+    labels = LABELS + ["pos"] * (len(skewed) - len(TEXTS))
+    weights = {"neg": 4.0}
+    plain, by_class, by_text, balanced = (
+        DCNNClassifier(**SMALL | {"epochs": 2}, **more).fit(skewed, labels, sample_weight=given)
+        for more, given in (
+            ({}, None),
+            ({"class_weight": weights}, None),
+            ({}, [weights.get(label, 1) for label in labels]),
+            ({"class_weight": "balanced"}, None),
+        )
+    )
+    expected = by_text.predict_proba(TEXTS)
+    np.testing.assert_array_equal(by_class.predict_proba(TEXTS), expected)
+    np.testing.assert_array_equal(balanced.predict_proba(TEXTS), expected)  # 20 to 80
+    assert not np.array_equal(plain.predict_proba(TEXTS), expected)
+    both = DCNNClassifier(**SMALL | {"epochs": 2}, class_weight={"neg": 2})
+    both.fit(skewed, labels, sample_weight=[2 if label == "neg" else 1 for label in labels])
+    np.testing.assert_array_equal(both.predict_proba(TEXTS), expected)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("class_weights", "class_weight"), ("seed", "random_state"), ("threads", "n_j")],
+)
+def test_names_of_settings_that_scikit_learn_has_otherwise_are_refused(old, new):
+    with pytest.raises(ConfigError, match=f"has no parameter {old}=1; it is named {new}.*scikit"):
+        DCNNClassifier(**{old: 1})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"class_weight": "even"}, "class_weight='even' must be None, 'balanced' or a dict"),
+        ({"class_weight": {"no": 1}}, "a weight for 'no', which is no label of y; the labels are"),
+        ({"class_weight": {"neg": -1}}, "class_weight must have finite numbers of 0 or more"),
+        ({"n_jobs": 0}, "n_jobs=0 must be a number of threads, or -1 for one per core"),
+    ],
+)
+def test_wrong_weights_and_jobs_are_refused(parameters, message):
+    with pytest.raises(UserError, match=message):
+        DCNNClassifier(**SMALL, **parameters).fit(TEXTS, LABELS)
+
+
+def test_n_jobs_counts_as_in_scikit_learn(fitted):
+    for n_jobs in (1, -1):  # none is 1
+        again = clone(fitted).set_params(n_jobs=n_jobs, epochs=1).fit(TEXTS, LABELS)
+        threads = again.predictor_.artifact.metadata["threads"]
+        assert threads == (1 if n_jobs == 1 else effective_n_jobs(-1))

@@ -17,6 +17,7 @@ from dcnn.metrics import (
     abstain,
     abstention_record,
     apply_thresholds,
+    bootstrap_intervals,
     calibrate,
     calibration_error,
     choose_thresholds,
@@ -395,3 +396,46 @@ def test_the_risk_of_the_first_answers_is_not_what_the_picture_is_scaled_by():
     assert min(heights) == 54  # the top of the square
     assert heights[-1] < 100  # a risk of 0.11
     assert picture.count("<circle") == 1
+
+
+def resampled(score, n, seed, count=600):
+    """The bootstrap by its definition: draw texts, score, take the middle 95 %."""
+    generator = np.random.default_rng(seed)
+    values = [score(generator.integers(n, size=n)) for _ in range(count)]
+    return np.quantile(values, (0.025, 0.975))
+
+
+def test_intervals_are_those_of_texts_drawn_again():
+    generator = np.random.default_rng(3)
+    truth, p = generator.integers(3, size=150), generator.dirichlet(np.ones(3), 150)
+    p[np.arange(150), truth] += 0.4
+    found = bootstrap_intervals(truth, p)
+    for name in ("accuracy", "macro_f1"):
+        ends = resampled(
+            lambda d, name=name: getattr(evaluate(truth[d], p[d], "abc"), name), 150, 1
+        )
+        np.testing.assert_allclose(found[name], ends, atol=0.02)
+        assert found[name][0] < getattr(evaluate(truth, p, "abc"), name) < found[name][1]
+    assert bootstrap_intervals(truth, p) == found
+    assert bootstrap_intervals(truth, p, seed=1) != found
+    flags, limits = generator.integers(2, size=(120, 3)), (0.3, 0.4, 0.5)
+    p = np.clip(0.6 * flags + generator.random((120, 3)) * 0.5, 0, 1)
+    found = bootstrap_intervals(flags, p, limits)
+    assert found.keys() == {"subset_accuracy", "macro_f1", "micro_f1"}
+    for name, ends in found.items():
+        expected = resampled(
+            lambda d, name=name: getattr(evaluate_labels(flags[d], p[d], limits, "abc"), name),
+            120,
+            1,
+        )
+        np.testing.assert_allclose(ends, expected, atol=0.02)
+
+
+@given(st.integers(2, 6), st.integers(1, 30), st.integers(0, 99))
+def test_intervals_are_ordered_and_within_bounds(classes, count, seed):
+    generator = np.random.default_rng(seed)
+    truth, p = generator.integers(classes, size=count), generator.dirichlet(np.ones(classes), count)
+    for low, high in bootstrap_intervals(truth, p, resamples=50).values():
+        assert 0 <= low <= high <= 1
+    perfect = bootstrap_intervals(truth, np.eye(classes)[truth], resamples=50)
+    assert set(perfect.values()) == {(1.0, 1.0)}

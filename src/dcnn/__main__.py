@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -34,7 +35,9 @@ def main() -> NoReturn:
 def _exit_code(arguments: Sequence[str]) -> int:
     """Run a command, and turn an error into one sentence and an exit code."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    logging.getLogger("dcnn").setLevel(logging.INFO)  # of libraries, warnings only
+    log = logging.getLogger("dcnn")
+    log.setLevel(logging.INFO)  # of libraries, warnings only
+    started = time.monotonic()
     # A terminated command cleans up after itself, as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
@@ -42,6 +45,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except DcnnError as error:
+        log.debug("the error in full:", exc_info=True)
         _report(str(error))
         return error.exit_code
     except KeyboardInterrupt:
@@ -54,6 +58,8 @@ def _exit_code(arguments: Sequence[str]) -> int:
         what = getattr(error, "strerror", None) or "there is not enough memory"
         _report(f"{where}: {what}" if where else what)
         return 1
+    finally:
+        log.debug("the command took %.2f s", time.monotonic() - started)
     return 0
 
 

@@ -5,7 +5,7 @@ The constructor stores, ``fit`` learns, learned attributes end in an underscore;
 pandas and polars.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,17 +29,19 @@ from dcnn.config import (
 from dcnn.data.columns import Columns, Frame, is_frame, shown, shown_names
 from dcnn.data.labels import LabelledTexts, label_texts
 from dcnn.data.split import split_dev
-from dcnn.errors import DataError, MissingExtraError, needs_extra
+from dcnn.errors import ConfigError, DataError, MissingExtraError, needs_extra
 from dcnn.inspection import Explanation, explain
 from dcnn.metrics import apply_thresholds, stored_curve
 from dcnn.predictor import Predictor, checked_texts
 
 with needs_extra("DCNNClassifier", "train"):
+    from joblib import effective_n_jobs
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted
 
+_OTHER_NAMES = {"class_weights": "class_weight", "seed": "random_state", "threads": "n_jobs"}
 _SECTIONS = {"text": TextConfig, "model": DCNNConfig, "training": TrainingConfig}
 
 
@@ -53,7 +55,9 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         random_state: the seed of all randomness; none gives a different model each time.
         device: ``auto`` (a GPU where there is one), ``cpu`` or ``cuda``.
-        n_jobs: CPU threads of training.
+        class_weight: ``balanced`` (inverse to the frequency of the class), a dict of weights by
+            label, or none.
+        n_jobs: CPU threads of training; none is 1, and -1 as many as there are cores.
         verbose: whether to draw a progress bar.
         target_precision: the share of answers that should be correct; ``fit`` then chooses the
             threshold of abstention on dev, for ``predict`` with ``abstain``.
@@ -109,7 +113,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     l2_head: float = DEFAULT.training.l2_head
     max_grad_norm: float = DEFAULT.training.max_grad_norm
     label_smoothing: float = DEFAULT.training.label_smoothing
-    class_weights: str = DEFAULT.training.class_weights
+    class_weight: Any = None
     word_dropout: float | str = AUTO
     ema: float = DEFAULT.training.ema
     keep: str = AUTO
@@ -120,9 +124,19 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     calibrate: bool = DEFAULT.training.calibrate
     random_state: Any = DEFAULT.training.seed
     device: str = "auto"
-    n_jobs: int = 1
+    n_jobs: int | None = None
     verbose: bool = False
     target_precision: float | None = None
+
+    def __new__(cls, *_: Any, **parameters: Any) -> Self:
+        """Refuse names of settings that scikit-learn names otherwise."""
+        for name in parameters.keys() & _OTHER_NAMES.keys():
+            raise ConfigError(
+                f"DCNNClassifier has no parameter {name}={parameters[name]!r:.60}; it is named "
+                f"{_OTHER_NAMES[name]}, as in scikit-learn"
+            )
+        classifier: Self = super().__new__(cls)
+        return classifier
 
     @property
     def config(self) -> Config:
@@ -134,6 +148,13 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         if not isinstance(seed := parameters["random_state"], int):
             seed = int(check_random_state(seed).randint(2**31 - 1))
+        weight = parameters["class_weight"]
+        if not (weight is None or weight == "balanced" or isinstance(weight, Mapping)):
+            raise ConfigError(
+                f"class_weight={weight!r:.60} must be None, 'balanced' or a dict of weights by "
+                "label"
+            )
+        parameters["class_weights"] = "balanced" if weight == "balanced" else "none"
         parameters["seed"] = seed
         sections = {
             name: {key: parameters[key] for key in settings_of(section)}
@@ -188,6 +209,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise MissingExtraError("Training", "train") from None
 
         config = self.config
+        threads = self._threads()
         train, columns = _read("X", X, y, text_column, label_column)
         if not len(train):
             raise DataError("X has no texts; give at least two, of different labels")
@@ -197,6 +219,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(classes) < 2:
             raise DataError(f"y has one class only, {classes.tolist()}; give two or more")
         train = _with_weights(train, sample_weight)
+        if isinstance(self.class_weight, Mapping):
+            train = _weighted(train, self.class_weight)
         outside = [] if out_of_scope_texts is None else self._texts(out_of_scope_texts)
         self._check_abstention(train, out_of_scope, outside)
         if unlabelled is not None and teacher is None:
@@ -222,7 +246,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             options = RunOptions(
                 device=self.device,
                 callback=callback,
-                threads=self.n_jobs,
+                threads=threads,
                 target_precision=self.target_precision,
                 out_of_scope=out_of_scope,
                 out_of_scope_texts=outside,
@@ -299,12 +323,19 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             config = warm_start.config_of(start, seed=self.config.training.seed, dev_fraction=0.0)
             old = None if replay is None else _read_pair("replay", replay, columns)
             train = warm_start.join(start, more, None, old, config.training, wanted).train
-        options = RunOptions(device=self.device, threads=self.n_jobs, start_from=start)
+        options = RunOptions(device=self.device, threads=self._threads(), start_from=start)
         artifact, summary = fit(train, None, config, options)
         self.history_ = summary.history
         if columns is not None or not hasattr(self, "text_column_"):
             self.text_column_ = None if columns is None else columns.text
         return self._learned(artifact, np.array(artifact.classes), summary.epochs, None)
+
+    def _threads(self) -> int:
+        if not isinstance(self.n_jobs, int | None) or self.n_jobs == 0:
+            raise ConfigError(
+                f"n_jobs={self.n_jobs!r} must be a number of threads, or -1 for one per core"
+            )
+        return int(effective_n_jobs(self.n_jobs))
 
     def _check_abstention(
         self, train: LabelledTexts, out_of_scope: Any, outside: Sequence[str]
@@ -335,25 +366,38 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.abstention_ = record if "threshold" in record else None
         return self
 
-    def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
+    def predict_proba(
+        self,
+        X: Any,  # noqa: N803
+        *,
+        text_column: str | None = None,
+    ) -> NDArray[np.float32]:
         """Probabilities (N, classes), in the order of ``classes_``.
 
         Args:
-            X: N strings, in a list, an array or a column; or a frame, which has the column of texts
-                that ``fit`` found, or one that can be guessed.
+            X: N strings, in a list, an array or a column; or a frame.
+            text_column: the column of the frame that holds the texts; by default the one that
+                ``fit`` found, or one that can be guessed.
         """
         check_is_fitted(self, "predictor_")
-        return self.predictor_.probabilities(self._texts(X))
+        return self.predictor_.probabilities(self._texts(X, text_column))
 
-    def predict(self, X: Any, *, abstain: bool = False) -> NDArray[Any]:  # noqa: N803
+    def predict(
+        self,
+        X: Any,  # noqa: N803
+        *,
+        abstain: bool = False,
+        text_column: str | None = None,
+    ) -> NDArray[Any]:
         """The most probable label of each text; where multi-label, an indicator matrix of 0 and 1.
 
         Args:
             X: as for ``predict_proba``.
             abstain: whether a text below the threshold of abstention gets None, in an array of
                 objects.
+            text_column: as for ``predict_proba``.
         """
-        probabilities = self.predict_proba(X)
+        probabilities = self.predict_proba(X, text_column=text_column)
         if abstain:
             below, numbers = self.predictor_.abstention_threshold(), probabilities.argmax(axis=1)
             best = probabilities.max(axis=1, initial=0).astype(np.float64)
@@ -396,13 +440,11 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return explain(self.predictor_, text, of_class)
         return [explain(self.predictor_, one, of_class) for one in self._texts(text)]
 
-    def _texts(self, given: Any) -> list[str]:
-        # A model that was loaded, or learned from a list, has seen no column.
-        if not is_frame(given):
-            return checked_texts(given)
-        frame = Frame(given, "X")
-        column = getattr(self, "text_column_", None)
-        return checked_texts(frame.column(frame.choose(column, None, labels=False).text))
+    def _texts(self, given: Any, text_column: str | None = None) -> list[str]:
+        if text_column is None and is_frame(given):
+            # A model that was loaded, or learned from a list, has seen no column.
+            text_column = getattr(self, "text_column_", None)
+        return checked_texts(given, text_column)
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the model folder; ``dcnn predict`` and ``DCNNClassifier.load`` read it."""
@@ -417,8 +459,12 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{path} holds a {artifact.config.model.kind}; use dcnn.Predictor")
         settings = {key.split(".")[1]: value for key, value in artifact.config.to_flat().items()}
         settings.pop("kind")
+        weight = "balanced" if settings.pop("class_weights") == "balanced" else None
         target = artifact.metadata.get("abstention", {}).get("target_precision")
-        classifier = cls(random_state=settings.pop("seed"), target_precision=target, **settings)
+        seed = settings.pop("seed")
+        classifier = cls(
+            random_state=seed, class_weight=weight, target_precision=target, **settings
+        )
         epochs, accuracy = (artifact.metadata.get(name) for name in ("epochs", "dev_accuracy"))
         return classifier._learned(artifact, np.array(artifact.classes), epochs or 0, accuracy)
 
@@ -429,6 +475,23 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _weighted(train: LabelledTexts, by_label: Mapping[Any, float]) -> LabelledTexts:
+    """``train`` with the weights of labels; a label that has none counts as 1."""
+    if train.multi_label:
+        raise DataError(
+            "class_weight is for one label per text, and y is multi-label; give sample_weight"
+        )
+    if unknown := [label for label in by_label if label not in train.classes]:
+        raise DataError(
+            f"class_weight has a weight for {unknown[0]!r}, which is no label of y; the labels are "
+            f"{shown_names([str(label) for label in train.classes])}"
+        )
+    weights = np.array([by_label.get(label, 1) for label in train.labels], np.float32)
+    if not np.all(np.isfinite(weights) & (weights >= 0)) or not weights.any():
+        raise DataError("class_weight must have finite numbers of 0 or more, and one above 0")
+    return replace(train, weights=weights if train.weights is None else weights * train.weights)
 
 
 def _read(

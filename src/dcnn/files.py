@@ -11,6 +11,7 @@ import hashlib
 import io
 import lzma
 import os
+import re
 import shutil
 import sys
 import time
@@ -23,6 +24,8 @@ from typing import Any, BinaryIO, TextIO, cast
 
 from dcnn.errors import DataError, StorageError, UserError, needs_extra
 
+# What would break a line or its fields, or control a terminal.
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 

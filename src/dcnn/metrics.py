@@ -27,7 +27,7 @@ from dcnn.errors import DataError
 from dcnn.ops.reference import sigmoid, softmax
 
 Bools = NDArray[np.bool_]
-Thresholds = Sequence[float] | NDArray[np.float64]  # (labels,), or (N, labels)
+Thresholds = Sequence[float] | NDArray[Any]  # (labels,), or (N, labels)
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -37,6 +37,7 @@ BINS = 15
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 OUT_OF_SCOPE = -1  # the class number of a text that should get no label
 Z_95 = 1.6448536269514722  # 95 % of a normal distribution are below
+RESAMPLES = 1000  # of a bootstrap
 STORED_POINTS = 50  # of a curve of risk and coverage, in a model folder
 STORED_COLUMNS = {  # there, and of ``RiskCoverage``
     "threshold": "thresholds",
@@ -125,7 +126,10 @@ def evaluate_labels(
     thresholds: Thresholds,
     labels: Sequence[object],
 ) -> LabelEvaluation:
-    """Score ``probabilities`` (N, labels) against ``truth`` (N, labels) of 0 and 1."""
+    """Score ``probabilities`` (N, labels) against ``truth`` (N, labels) of 0 and 1.
+
+    ``thresholds`` are (labels,), or (N, labels) where several models predict.
+    """
     true, predicted = truth > 0, apply_thresholds(probabilities, thresholds)
     counts = [counted.sum(axis=0) for counted in (true & predicted, true, predicted)]
     scores = _class_scores(labels, *counts)
@@ -140,6 +144,45 @@ def evaluate_labels(
         per_label=scores,
         calibration_error=calibration_error(bins),
     )
+
+
+def bootstrap_intervals(
+    truth: NDArray[Any],
+    probabilities: NDArray[Any],
+    thresholds: Sequence[float] | NDArray[Any] | None = None,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> dict[str, tuple[float, float]]:
+    """95 % intervals of the scores, by the percentile bootstrap over texts.
+
+    Of single-label predictions accuracy and macro F1; with ``thresholds``, of multi-label ones
+    micro F1, macro F1 and subset accuracy. The arguments are those of ``evaluate`` and
+    ``evaluate_labels``.
+    """
+    classes = probabilities.shape[1]
+    if thresholds is None:
+        pairs, counts = np.unique(
+            np.stack([truth, probabilities.argmax(axis=1)]), axis=1, return_counts=True
+        )
+        true, predicted = np.eye(classes, dtype=np.int64)[pairs]
+    else:
+        both = np.concatenate([truth > 0, apply_thresholds(probabilities, thresholds)], axis=1)
+        rows, counts = np.unique(both, axis=0, return_counts=True)
+        true, predicted = rows[:, :classes].astype(np.int64), rows[:, classes:].astype(np.int64)
+    # Texts with the same truth and prediction are alike, so only their numbers are drawn.
+    draws = np.random.default_rng(seed).multinomial(counts.sum(), counts / counts.sum(), resamples)
+    exact = (true == predicted).all(axis=1)
+    hits, size = draws @ (true & predicted), draws @ (true + predicted)  # (resamples, classes)
+    f1 = 2 * hits / np.maximum(size, 1)
+    scores = {"accuracy" if thresholds is None else "subset_accuracy": draws @ exact / len(truth)}
+    if thresholds is None:
+        scores["macro_f1"] = f1.sum(axis=1) / np.maximum((size > 0).sum(axis=1), 1)
+    else:
+        scores["macro_f1"] = f1.mean(axis=1)
+        scores["micro_f1"] = 2 * hits.sum(axis=1) / np.maximum(size.sum(axis=1), 1)
+    ends = {name: np.quantile(found, (0.025, 0.975)) for name, found in scores.items()}
+    return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
 
 def micro_f1(true: Bools, predicted: Bools) -> float:

@@ -1,4 +1,4 @@
-"""Small charts as SVG: drawn by matplotlib, and the two diagrams of ``dcnn evaluate``.
+"""Small charts: drawn by matplotlib as SVG or PNG, and two diagrams of ``dcnn evaluate``.
 
 The reliability diagram shows the accuracy of predictions at each confidence; bars that end at the
 diagonal are calibrated. The gap between accuracy and mean confidence is red where the network is
@@ -8,11 +8,17 @@ Both are written by hand, as evaluating needs no extra.
 """
 
 import io
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
-from dcnn.errors import needs_extra
+import numpy as np
+from numpy.typing import NDArray
+
+from dcnn.errors import UserError, needs_extra
+from dcnn.files import check_place
 from dcnn.metrics import Bin, RiskCoverage, calibration_error
 
 GREEN, RED, BLUE, GREY = "#0b6e4f", "#c1554d", "#2f6db3", "#8a8f98"
@@ -30,20 +36,123 @@ _STYLE: dict[Any, Any] = {
 }
 
 
+PICTURES = (".svg", ".png")
+
+
 def draw_svg(draw: Callable[[Any], None], width: float = 6.4, height: float = 3.4) -> str:
     """An SVG element of what ``draw`` puts on the axes that it is given; sizes in inches."""
-    with needs_extra("A chart", "tune"):
+    text = draw_picture(draw, ".svg", width, height, extra="tune").decode()
+    return text[text.index("<svg") :]  # without the XML declaration, to be embedded in a page
+
+
+def draw_picture(
+    draw: Callable[[Any], None], suffix: str, width: float, height: float, extra: str = "explain"
+) -> bytes:
+    """What ``draw`` puts on the axes that it is given, as SVG or PNG."""
+    with needs_extra("A chart", extra):
         import matplotlib
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = Figure(figsize=(width, height), layout="tight")
         draw(figure.add_subplot())
-        stream = io.StringIO()
-        canvas: Any = FigureCanvasSVG(figure)
-        canvas.print_svg(stream, metadata={"Date": None})
-    text = stream.getvalue()
-    return text[text.index("<svg") :]  # without the XML declaration, to be embedded in a page
+        stream = io.BytesIO()
+        metadata = {"Date": None} if suffix == ".svg" else None
+        figure.savefig(stream, format=suffix[1:], metadata=metadata, dpi=150)
+    return stream.getvalue()
+
+
+def check_picture(option: str, path: Path) -> None:
+    """Check before any work is done that a picture can be written; errors name ``option``."""
+    if path.suffix.lower() not in PICTURES:
+        raise UserError(
+            f"{option} {path}: a picture is an SVG or a PNG; name a file that ends in .svg or .png"
+        )
+    check_place(option, path)
+    with needs_extra(f"Drawing {path.name}", "explain"):
+        import matplotlib  # noqa: F401
+
+
+MATRIX_CLASSES = 30  # of a confusion matrix; more do not fit a screen
+_LONGEST_NAME = 28  # of a class, in characters
+
+
+def draw_confusion(
+    confusion: NDArray[np.int64], labels: Sequence[str], title: str, suffix: str
+) -> bytes:
+    """A confusion matrix (true, predicted); cells are shaded by their share of the row.
+
+    Of more than ``MATRIX_CLASSES`` classes those with most errors are shown, the others together.
+    """
+    accuracy = confusion.trace() / max(1, confusion.sum())
+    about = f"{confusion.sum():,} texts, accuracy {100 * accuracy:.1f} %"
+    names = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in labels]
+    if len(names) > MATRIX_CLASSES:
+        errors = confusion.sum(axis=0) + confusion.sum(axis=1) - 2 * confusion.diagonal()
+        chosen = np.sort(np.argsort(-errors, kind="stable")[: MATRIX_CLASSES - 1])
+        places = np.full(len(names), len(chosen))
+        places[chosen] = np.arange(len(chosen))
+        merged = np.zeros((MATRIX_CLASSES, MATRIX_CLASSES), np.int64)
+        np.add.at(merged, (places[:, None], places[None]), confusion)
+        about += f"; the {len(chosen)} classes with most errors of {len(names)}"
+        names = [*(names[one] for one in chosen), f"{len(names) - len(chosen)} others"]
+        confusion = merged
+    n = len(names)
+    shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
+    cell, size = (0.62, 8.0) if n <= 12 else (0.36, 7.0)  # inches, points
+    margin = 0.9 + 0.009 * max(map(len, names)) * size
+
+    def draw(axes: Any) -> None:
+        diagonal, colours = np.eye(n, dtype=bool), np.ones((n, n, 3))
+        for where, colour in ((diagonal, GREEN), (~diagonal, RED)):
+            rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+            # The square root makes a few errors among many visible.
+            colours[where] = 1 - np.sqrt(shares)[where][:, None] * (1 - rgb)
+        axes.imshow(colours, interpolation="nearest")
+        for row, column in np.argwhere(confusion):
+            ink = "white" if shares[row, column] > 0.35 else INK
+            number = f"{confusion[row, column]}"
+            axes.text(column, row, number, ha="center", va="center", fontsize=size, color=ink)
+        axes.set_xticks(range(n), names, rotation=90, fontsize=size)
+        axes.set_yticks(range(n), names, fontsize=size)
+        axes.set_xticks(np.arange(n + 1) - 0.5, minor=True)
+        axes.set_yticks(np.arange(n + 1) - 0.5, minor=True)
+        axes.grid(False)
+        axes.grid(which="minor", color=PALE, linewidth=0.3)
+        axes.tick_params(which="minor", length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_title(f"{title}\n{about}", fontsize=9, loc="left")
+        axes.set_xlabel("predicted")
+        axes.set_ylabel("true")
+
+    side = cell * n
+    return draw_picture(draw, suffix, max(4.2, side + margin), max(2.4, side + margin + 0.2))
+
+
+def draw_learning_curve(
+    points: Sequence[tuple[int, float, float]], measure: str, title: str, suffix: str
+) -> bytes:
+    """Accuracy, called ``measure``, and macro F1 against the number of examples.
+
+    ``points`` are one per training; lines are means, bands reach from the lowest to the highest.
+    """
+    sizes = sorted({examples for examples, *_ in points})
+
+    def draw(axes: Any) -> None:
+        for place, name, colour in ((1, measure, GREEN), (2, "macro F1", BLUE)):
+            found = [[100 * p[place] for p in points if p[0] == size] for size in sizes]
+            axes.plot(sizes, [sum(s) / len(s) for s in found], "o-", color=colour, label=name)
+            lows, highs = [min(some) for some in found], [max(some) for some in found]
+            axes.fill_between(sizes, lows, highs, color=colour, alpha=0.18, linewidth=0)
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.set_xticks([], minor=True)
+        axes.set_xlabel("training examples")
+        axes.set_ylabel("%")
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.legend(frameon=False)
+
+    return draw_picture(draw, suffix, 6.4, 3.6)
 
 
 _SIDE, _COUNTS = 320, 70  # of the square, and the height of the counts below it

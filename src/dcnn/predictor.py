@@ -5,7 +5,7 @@ else in numpy. Nothing here imports torch, so that a process that loads a model 
 sentence starts fast.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -152,28 +152,32 @@ class Predictor:
 
     def predict(
         self,
-        texts: Iterable[str],
+        texts: Any,
         abstain_below: float = 0.0,
         *,
         abstain: bool = False,
         target_precision: float | None = None,
+        text_column: str | None = None,
     ) -> list[Prediction]:
         """Classify texts.
 
         Args:
-            texts: the texts.
+            texts: strings, in a list, an array or a column of pandas, polars or pyarrow; or a frame
+                of these or of Hugging Face.
             abstain_below: a text whose best probability is lower is marked as abstained.
             abstain: whether to take the stored threshold for this.
             target_precision: take the threshold of this precision on dev.
+            text_column: the column of a frame that holds the texts; guessed if not given.
 
         Raises:
+            DataError: the texts are no strings, or the frame has no such column.
             UserError: it should abstain, and the model is multi-label or has no threshold.
         """
         if abstain_below:
             self.check_abstains(abstain_below)
         elif abstain or target_precision is not None:
             abstain_below = self.abstention_threshold(target_precision)
-        texts, thresholds = checked_texts(texts), self.artifact.thresholds
+        texts, thresholds = checked_texts(texts, text_column), self.artifact.thresholds
         predictions = []
         for text, row in zip(texts, self.probabilities(texts).tolist(), strict=True):
             order = sorted(range(len(row)), key=row.__getitem__, reverse=True)
@@ -193,11 +197,14 @@ class Predictor:
                 "gives every label from its threshold on, and may give none"
             )
 
-    def probabilities(self, texts: Iterable[str]) -> Floats:
-        """(texts, classes), in the order of ``classes``; rows sum to 1 unless multi-label."""
-        encoder, texts = self.artifact.encoder, checked_texts(texts)
+    def probabilities(self, texts: Any, text_column: str | None = None) -> Floats:
+        """(texts, classes), in the order of ``classes``; rows sum to 1 unless multi-label.
+
+        The arguments are those of ``predict``.
+        """
+        encoder, checked = self.artifact.encoder, checked_texts(texts, text_column)
         # Each part has new words of its own: what a text gets does not depend on the others.
-        parts = in_parts(map(encoder.tokenizer, texts), len(texts))
+        parts = in_parts(map(encoder.tokenizer, checked), len(checked))
         logits = [self.logits(encoder.encode_words(part)) for part in parts]
         none = np.empty((0, len(self.classes)), np.float32)
         return self.head(np.concatenate([none, *logits]))
@@ -242,21 +249,28 @@ class Predictor:
         return features
 
 
-def checked_texts(texts: object) -> list[str]:
-    """``texts``, which may be a column of a frame, as a list of strings."""
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise DataError(f"the texts must be a list of strings; got {texts!r:.60}")
-    if isinstance(texts, list | tuple):
+def checked_texts(texts: object, text_column: str | None = None) -> list[str]:
+    """``texts``, which may be a column, or a frame with a column of them, as a list of strings."""
+    if isinstance(texts, list | tuple) and text_column is None:
         checked = list(texts)
     else:
-        from dcnn.data.columns import is_frame, values_of  # not needed for a list
+        from dcnn.data.columns import Frame, is_frame, shown, values_of  # not needed for a list
 
-        if is_frame(texts):  # iterating would give its column names
+        if is_frame(texts):
+            frame = Frame(texts, "X")
+            checked = frame.column(frame.choose(text_column, None, labels=False).text)
+        elif text_column is not None:
             raise DataError(
-                f"the texts must be a list of strings; got a {type(texts).__name__}: "
-                "give one of its columns"
+                f"text_column {shown(text_column)} names a column, and the texts are a "
+                f"{type(texts).__name__} without any; give a frame, or leave it out"
             )
-        checked = values_of(texts)
+        elif isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+            raise DataError(
+                f"the texts must be a list of strings; got {texts!r:.60}; give a list, a column or "
+                "a frame"
+            )
+        else:
+            checked = values_of(texts)
     for index, text in enumerate(checked):
         if not isinstance(text, str):
             raise DataError(f"text {index} must be a string; got {text!r:.60}")

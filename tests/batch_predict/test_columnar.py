@@ -19,14 +19,15 @@ from dcnn.batch_predict.columnar import (
     ATTEMPTS,
     ScoringConfig,
     check_reachable,
-    columnar_writer,
     load_scorer,
     plan_shards,
+    prediction_writer,
     score_shard,
 )
 from dcnn.batch_predict.lines import OutputFormat
 from dcnn.cli.predict import predict
-from dcnn.data.readers import TableOptions
+from dcnn.data.labels import Place
+from dcnn.data.readers import Row, TableOptions
 from dcnn.errors import DataError, DcnnError, MissingExtraError, ModelFolderError, UserError
 from dcnn.predictor import Predictor
 from untrained import VOCABULARY_TEXT, make_artifact
@@ -160,7 +161,8 @@ def test_the_first_readable_shard_decides_the_text_column(tmp_path, model):
         )
     with pytest.raises(DcnnError, match="left out 1 file"):
         score(model, tmp_path / "in", tmp_path / "out")
-    assert [row["text"] for row in rows_of(tmp_path / "out")] == ["good", "bad"] * 2
+    found = rows_of(tmp_path / "out")
+    assert [(row["id"], row["review"]) for row in found] == [("x", "good"), ("y", "bad")] * 2
 
 
 def test_temporary_files_of_killed_runs_are_removed(tmp_path, model, corpus):
@@ -285,9 +287,9 @@ def test_columns_equal_the_predictions(classes, top, below, multi_label):
     texts = texts_of(60)
     predictions = predictor.predict(texts, below)
     stream = io.BytesIO()
-    with columnar_writer(stream, ".parquet", predictor, OutputFormat(False, top, below)) as write:
-        abstained = write(texts)
-    columns = parquet.read_table(stream).columns[:-1]
+    with prediction_writer(stream, ".parquet", predictor, OutputFormat(False, top, below)) as write:
+        abstained = write([Row(text, None, None, Place("", 0)) for text in texts])
+    columns = parquet.read_table(stream).columns[1:]
     assert abstained == sum(one.abstained for one in predictions)
     kinds = {type(label) for label in classes}
     said = str if str in kinds or 10**30 in classes else (lambda label: label)

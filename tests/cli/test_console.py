@@ -2,9 +2,12 @@
 
 import pytest
 
+from dcnn import artifact as model_folder
+from dcnn.cli import COMMANDS
 from dcnn.cli.console import read_config, split_names
 from dcnn.config import DEFAULT, Config
 from dcnn.errors import ConfigError, UserError
+from untrained import make_artifact
 
 NAMES = {
     "plain": ("a, b", ("a", "b")),
@@ -51,3 +54,43 @@ def test_options_override_settings_and_defaults_stay():
     assert read_config(None, None, epochs=None, seed=None) == DEFAULT
     config = read_config(None, ["training.epochs=3", "training.seed=4"], epochs=5, seed=None)
     assert (config.training.epochs, config.training.seed) == (5, 4)
+
+
+def test_quiet_and_verbose_are_options_of_every_command(dcnn, tmp_path):
+    model_folder.save(tmp_path / "m", make_artifact())
+    (tmp_path / "d.csv").write_text("review,stars\ngood,neg\nbad,pos\n")
+    command = ("evaluate", "m", "d.csv", "--reliability", "r.svg")
+    normal = dcnn(*command)
+    assert "reading text from column 'review'" in normal.err
+    assert "The reliability diagram is in r.svg" in normal.err
+    assert "the command took" not in normal.err
+    for quiet in (dcnn(*command, "-q"), dcnn("--quiet", *command)):
+        assert (quiet.code, quiet.out, quiet.err) == (0, normal.out, "")
+    for verbose in (dcnn(*command, "-v"), dcnn("--verbose", *command)):
+        assert verbose.out == normal.out
+        assert "d.csv: 2 rows" in verbose.err
+        assert "the command took" in verbose.err
+    for name in COMMANDS:
+        help_ = dcnn(name, *(("list",) if name == "data" else ()), "--help").out
+        assert "--quiet" in help_ or "Commands:" in help_
+    both = dcnn("-q", *command, "-v")
+    assert both.code == 2
+    assert both.err == (
+        "dcnn: --quiet and --verbose contradict each other; leave out one of them\n"
+    )
+
+
+def test_errors_are_one_sentence_however_quiet_and_have_an_origin_if_verbose(dcnn):
+    sentence = "dcnn: gone: no such model folder"
+    assert dcnn("evaluate", "gone", "d.csv", "-q").err.startswith(sentence)
+    verbose = dcnn("evaluate", "gone", "d.csv", "-v")
+    assert verbose.code == 2
+    assert "Traceback (most recent call last)" in verbose.err
+    assert sentence in verbose.err
+
+
+def test_a_quiet_training_prints_nothing_but_warnings(dcnn, tmp_path):
+    (tmp_path / "d.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 8)
+    settings = ("--set", "model.dim=8", "--epochs", 1)
+    done = dcnn("train", "d.csv", "--out", "m", *settings, "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")

@@ -1,9 +1,12 @@
+import csv
 import json
 import re
 
+import numpy as np
 import pytest
 
 from dcnn import artifact as model_folder
+from dcnn.plots import MATRIX_CLASSES, draw_confusion
 from untrained import make_artifact
 
 ROWS = "text,label\nnot dull,{0}\nthe plot is bad,{1}\ngood,{0}\n"
@@ -101,3 +104,108 @@ def test_the_reliability_diagram_is_a_picture_beside_the_scores(dcnn, tmp_path, 
     refused = dcnn("evaluate", model, "d.csv", "--reliability", "r.png")
     assert refused.code == 2
     assert "--reliability r.png: the diagram is an SVG" in refused.err
+
+
+def test_scores_have_intervals_for_people_and_programs(dcnn, tmp_path, model):
+    (tmp_path / "d.csv").write_text(ROWS.format("pos", "neg"))
+    scores = json.loads(dcnn("evaluate", model, "d.csv", "--json").out)
+    for name in ("accuracy", "macro_f1"):
+        low, high = scores["intervals"][name]
+        assert 0 <= low <= scores[name] <= high <= 1
+    low, high = (100 * end for end in scores["intervals"]["accuracy"])
+    out = dcnn("evaluate", model, "d.csv").out
+    assert f"accuracy {100 * scores['accuracy']:.2f} % ({low:.1f} to {high:.1f})" in out
+    again = json.loads(dcnn("evaluate", model, "d.csv", "--json").out)
+    assert again["intervals"] == scores["intervals"]
+
+
+def test_errors_are_a_table_with_the_words_responsible(dcnn, tmp_path, model):
+    texts = ["not dull", "the plot is bad", "good", "very good ending", "bad", "the acting"]
+    lines = dcnn("predict", model, "--json", *texts).out.splitlines()
+    predicted = [json.loads(line) for line in lines]
+    other = {"pos": "neg", "neg": "pos"}
+    wrong = (0, 2, 3)
+    labels = [
+        other[one["label"]] if n in wrong else one["label"] for n, one in enumerate(predicted)
+    ]
+    rows = "".join(f"{text},{label}\n" for text, label in zip(texts, labels, strict=True))
+    (tmp_path / "d.csv").write_text("text,label\n" + rows)
+    done = dcnn("evaluate", model, "d.csv", "--errors", "e.csv")
+    assert done.code == 0, done.err
+    assert "3 of 6 texts are wrong; they are in e.csv." in done.err
+    with (tmp_path / "e.csv").open(newline="") as stream:
+        found = list(csv.DictReader(stream))
+    assert list(found[0]) == ["where", "text", "label", "predicted", "probability", "words"]
+    expected = sorted(wrong, key=lambda n: -predicted[n]["probability"])
+    assert [row["text"] for row in found] == [texts[n] for n in expected]
+    assert [row["where"] for row in found] == [f"d.csv, line {n + 2}" for n in expected]
+    for row, n in zip(found, expected, strict=True):
+        assert (row["label"], row["predicted"]) == (labels[n], predicted[n]["label"])
+        assert float(row["probability"]) == pytest.approx(predicted[n]["probability"], abs=1e-6)
+        for item in filter(None, row["words"].split(", ")):  # none where biases decide
+            assert re.fullmatch(r"\S+ \+\d+\.\d\d", item)
+    assert any(row["words"] for row in found)
+    for name in ("e.jsonl", "e.parquet", "e.tsv"):
+        assert dcnn("evaluate", model, "d.csv", "--errors", name).code == 0
+        assert (tmp_path / name).stat().st_size > 0
+    dcnn("evaluate", model, "d.csv", "--errors", "e.jsonl")
+    objects = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    assert [one["text"] for one in objects] == [row["text"] for row in found]
+
+
+@pytest.mark.parametrize("classes", [2, 12, 150])
+def test_the_confusion_matrix_is_a_picture_of_a_size_that_people_can_read(classes):
+    matrix = np.eye(classes, dtype=np.int64) * 7
+    matrix[0, 1], matrix[1, 0] = 50, 3
+    names = [f"label <{n}>" for n in range(classes)]
+    picture = draw_confusion(matrix, names, "m on d", ".svg").decode()
+    assert "label &lt;0&gt;" in picture
+    assert ">50<" in re.sub(r"\s", "", picture)
+    width = float(re.search(r'width="([\d.]+)pt"', picture)[1])
+    assert width < 1100
+    if classes > MATRIX_CLASSES:
+        assert f"{classes - MATRIX_CLASSES + 1} others" in picture
+        assert f"the {MATRIX_CLASSES - 1} classes with most errors of {classes}" in picture
+        merged = 7 * (classes - MATRIX_CLASSES + 1)
+        assert f">{merged}<" in re.sub(r"\s", "", picture)
+    else:
+        assert "others" not in picture
+
+
+def test_the_confusion_matrix_is_written_as_its_suffix_says(dcnn, tmp_path, model):
+    (tmp_path / "d.csv").write_text(ROWS.format("pos", "neg"))
+    for name, start in (("c.svg", b"<?xml"), ("c.PNG", b"\x89PNG")):
+        done = dcnn("evaluate", model, "d.csv", "--confusion", name)
+        assert done.code == 0, done.err
+        assert f"The confusion matrix is in {name}." in done.err
+        assert (tmp_path / name).read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--confusion", "c.pdf"), "--confusion c.pdf: a picture is an SVG or a PNG; name a file"),
+        (("--confusion", "no/c.svg"), "--confusion no/c.svg: there is no folder no; create it"),
+        (("--errors", "e.xlsx"), "--errors e.xlsx: the suffix '.xlsx' names no format"),
+        (("--errors", "no/e.csv"), "--errors no/e.csv: there is no folder no; create it"),
+    ],
+)
+def test_wrong_names_of_files_are_refused_before_any_work(dcnn, arguments, message):
+    done = dcnn("evaluate", "gone", "d.csv", *arguments)
+    assert done.code == 2
+    assert done.err.startswith(f"dcnn: {message}")
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_multi_label_model_has_errors_and_no_confusion_matrix(dcnn, tmp_path):
+    model_folder.save(
+        tmp_path / "several", make_artifact(classes=("a", "b"), thresholds=(0.5, 0.5))
+    )
+    (tmp_path / "d.csv").write_text("text,labels\ngood,a|b\nbad,\nplot,b\n")
+    command = ("evaluate", "several", "d.csv", "--labels-separator", "|")
+    refused = dcnn(*command, "--confusion", "c.svg")
+    assert refused.code == 2
+    assert "--confusion c.svg is for single-label models" in refused.err
+    assert dcnn(*command, "--errors", "e.csv").code == 0
+    scores = json.loads(dcnn(*command, "--json").out)
+    assert scores["intervals"].keys() == {"subset_accuracy", "macro_f1", "micro_f1"}

@@ -10,10 +10,10 @@ from pyarrow import feather, ipc, parquet
 
 from arrow_writing import NAMES, write_columns
 from dcnn import artifact as model_folder
-from dcnn.batch_predict import columnar as prediction_files
 from dcnn.cli import predict as predict_module
 from dcnn.cli.predict import predict
 from dcnn.cli.train import train as train_command
+from dcnn.data import tables
 from dcnn.errors import DataError, MissingExtraError, UserError
 from untrained import make_artifact
 
@@ -100,7 +100,7 @@ def lines(path: Path) -> list[list[str]]:
 def test_predictions_do_not_depend_on_the_format(tmp_path: Path, model: Path, name: str) -> None:
     rows = opinions(50)
     source = write_columns(tmp_path / name, rows, rows_together=7)
-    predict(model, [], source, tmp_path / "out.tsv")
+    predict(model, [], source, tmp_path / "out.tsv", keep=False)
     predict(model, rows["text"], None, tmp_path / "expected.tsv")
     assert lines(tmp_path / "out.tsv") == lines(tmp_path / "expected.tsv")
 
@@ -121,7 +121,7 @@ def read_back(path: Path) -> pa.Table:
 def test_columns_hold_what_lines_hold(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, top: int
 ) -> None:
-    monkeypatch.setattr(prediction_files, "ROWS_TOGETHER", 250)
+    monkeypatch.setattr(tables, "ROWS_TOGETHER", 250)
     monkeypatch.setattr(predict_module, "CHUNK", 100)
     texts = [f"the plot {'good ' * (i % 4)}{i}" for i in range(700)] + ["tab\there", "\ud800x"]
     predict(model, texts, None, tmp_path / f"out{suffix}", top=top)
@@ -129,12 +129,14 @@ def test_columns_hold_what_lines_hold(
     table = read_back((tmp_path / f"out{suffix}").rename(tmp_path / f"out{suffix.lower()}"))
     shown = min(top, 3)
     names = [f"{name}_{rank}" for rank in range(1, shown + 1) for name in ("label", "probability")]
-    assert table.column_names == [name.removesuffix("_1") for name in names] + ["text"]
+    assert table.column_names == ["text"] + [name.removesuffix("_1") for name in names]
     found = [list(row.values()) for row in table.to_pylist()]
     for row in found:
-        row[1:-1:2] = [f"{probability:.6f}" for probability in row[1:-1:2]]
-    assert found[:-2] == lines(tmp_path / "out.tsv")[:-2]
-    assert [row[-1] for row in found[-2:]] == ["tab\there", "?x"]
+        row[2::2] = [f"{probability:.6f}" for probability in row[2::2]]
+    header, *expected = lines(tmp_path / "out.tsv")
+    assert header == table.column_names
+    assert found[:-2] == expected[:-2]
+    assert [row[0] for row in found[-2:]] == ["tab\there", "?x"]
     if suffix == ".parquet":
         groups = parquet.ParquetFile(tmp_path / "out.parquet").metadata.num_row_groups
         assert groups == 3
@@ -181,7 +183,7 @@ def test_the_good_shards_are_not_lost(dcnn, tmp_path, model, shards, name) -> No
     assert "d.parquet has no column 'text', which in/a.parquet has" in second
     assert "in: left out 2 files" in third
     if name.endswith(".tsv"):
-        found = [line[-1] for line in lines(tmp_path / name)]
+        found = [line[0] for line in lines(tmp_path / name)[1:]]
     else:
         found = read_back(tmp_path / name)["text"].to_pylist()
     assert found == [f"{shard} {i}" for shard in "ac" for i in range(3)]
@@ -198,7 +200,7 @@ def test_without_a_good_shard_nothing_is_written(tmp_path: Path, model, shards, 
 
 def test_all_is_well_without_bad_shards(tmp_path: Path, model: Path, shards: Path) -> None:
     predict(model, [], shards, tmp_path / "out.tsv", skip_bad_shards=True)
-    assert len(lines(tmp_path / "out.tsv")) == 9
+    assert len(lines(tmp_path / "out.tsv")) == 1 + 9
 
 
 def test_mistakes_about_columns_and_shards(

@@ -1,15 +1,22 @@
 import csv
+import datetime
 import gzip
 import json
 import subprocess
 import sys
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import ipc, parquet
 
+from arrow_writing import write_columns
 from dcnn import artifact as model_folder
+from dcnn.cli import predict as predict_module
 from dcnn.cli.predict import predict
+from dcnn.data.tables import escape_formula
 from untrained import make_artifact
 
 AWKWARD = {
@@ -133,8 +140,8 @@ def test_every_kind_of_file_is_read(dcnn, tmp_path, model, name, content):
     (tmp_path / name).write_bytes(content)
     done = dcnn("predict", model, "--input", name, "--output", "out.tsv")
     assert (done.code, done.out) == (0, "")
-    lines = (tmp_path / "out.tsv").read_text().splitlines()
-    assert [line.split("\t")[2] for line in lines] == ["good, very", "bad"]
+    header, *lines = (line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines())
+    assert [line[header.index("text")] for line in lines] == ["good, very", "bad"]
 
 
 def test_a_bad_row_leaves_the_old_output_alone(dcnn, tmp_path, model):
@@ -240,15 +247,16 @@ def test_the_suffix_of_the_output_names_its_format(dcnn, model, tmp_path, top):
         header, *rows = csv.reader(stream)
     table = parquet.read_table(tmp_path / "o.parquet")
     assert header == table.column_names
-    assert header[:-1] == ["label", "probability", "label_2", "probability_2"][: 2 * top]
-    assert [row[-1] for row in rows] == ODD
-    assert [row[0] for row in rows] == table["label"].to_pylist()
+    assert header == ["text", "label", "probability", "label_2", "probability_2"][: 1 + 2 * top]
+    assert [row[0] for row in rows] == ODD
+    assert [row[1] for row in rows] == table["label"].to_pylist()
     lines = (tmp_path / "o.jsonl").read_text().splitlines()
     assert [json.loads(line)["label"] for line in lines] == table["label"].to_pylist()
     assert (tmp_path / "o.JSON").read_text().splitlines() == lines
     tabs = [line.split("\t") for line in (tmp_path / "o.tsv").read_text().splitlines()]
-    assert [row[:-1] for row in tabs] == [row[:-1] for row in rows]
-    assert (tmp_path / "o.txt").read_text() == (tmp_path / "o.tsv").read_text()
+    assert [row[1:] for row in tabs] == [header[1:], *(row[1:] for row in rows)]
+    plain = [line.split("\t") for line in (tmp_path / "o.txt").read_text().splitlines()]
+    assert [[row[-1], *row[:-1]] for row in plain] == tabs[1:]
 
 
 def test_a_multi_label_csv_has_lists_in_its_cells(dcnn, tmp_path):
@@ -257,15 +265,15 @@ def test_a_multi_label_csv_has_lists_in_its_cells(dcnn, tmp_path):
     done = dcnn("predict", "several", "good", "--output", "o.csv", "--labels-separator", ";")
     assert done.code == 0, done.err
     header, line = (tmp_path / "o.csv").read_text().splitlines()
-    assert header == "labels,probabilities,text"
-    assert sorted(line.split(",")[0].split(";")) == ["a", "b"]
+    assert header == "text,labels,probabilities"
+    assert sorted(line.split(",")[1].split(";")) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--output", "o.xlsx"), "--output o.xlsx: the suffix .xlsx names no format that can be"),
-        (("--output", "o.csv.gz"), "the suffix .gz names no format that can be written; use one"),
+        (("--output", "o.xlsx"), "--output o.xlsx: the suffix '.xlsx' names no format that can"),
+        (("--output", "o.csv.gz"), "the suffix '.gz' names no format that can be written; use one"),
         (("--output", "o.csv", "--json"), "--json writes JSON Lines, and --output o.csv names"),
         (("--output", "o.tsv", "--json"), "leave out --json, or name a .jsonl file"),
     ],
@@ -275,6 +283,142 @@ def test_a_suffix_that_names_another_format_is_refused(dcnn, model, tmp_path, ar
     assert done.code == 2
     assert message in done.err
     assert not (tmp_path / arguments[1]).exists()
+
+
+TABLE = {
+    "id": [7, 8, 9],
+    "review": ["good, very", "not \t dull", 'say "bad"'],
+    "label": ["=a", "-3", "b"],
+}
+OWN = ("label_predicted", "probability")
+
+
+def read_table(path):
+    """The columns of a table in any format, and its rows as texts."""
+    if path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        return list(rows[0]), [[str(value) for value in row.values()] for row in rows]
+    if path.suffix in (".csv", ".tsv"):
+        with path.open(newline="") as stream:
+            header, *rows = csv.reader(stream, delimiter="," if path.suffix == ".csv" else "\t")
+        return header, rows
+    table = (
+        ipc.open_file(path).read_all() if path.suffix != ".parquet" else parquet.read_table(path)
+    )
+    return table.column_names, [[str(v) for v in row.values()] for row in table.to_pylist()]
+
+
+@pytest.mark.parametrize("source", ["in.csv", "in.jsonl", "in.parquet", "in.feather"])
+@pytest.mark.parametrize("target", ["o.csv", "o.tsv", "o.jsonl", "o.parquet", "o.arrow"])
+def test_all_columns_of_the_input_are_kept(dcnn, model, tmp_path, source, target):
+    write_columns(tmp_path / source, pa.table(TABLE))
+    done = dcnn("predict", model, "--input", source, "--output", target)
+    assert done.code == 0, done.err
+    assert "the input has a column 'label'; the prediction is in 'label_predicted'" in done.err
+    header, rows = read_table(tmp_path / target)
+    assert tuple(header[:5]) == (*TABLE, *OWN)
+    given = [list(map(str, row)) for row in zip(*TABLE.values(), strict=True)]
+    if target == "o.tsv":
+        given[1][1] = "not   dull"
+    assert [row[:3] for row in rows] == given
+    expected = dcnn("predict", model, *TABLE["review"]).out.splitlines()
+    assert [row[3] for row in rows] == [line.split("\t")[0] for line in expected]
+    dcnn("predict", model, "--input", source, "--output", target, "--no-keep")
+    assert read_table(tmp_path / target)[0][:3] == ["text", "label", "probability"]
+
+
+def test_types_of_columns_are_kept_from_file_to_file(dcnn, model, tmp_path):
+    when = datetime.datetime(2024, 5, 6, 7, 8, tzinfo=datetime.UTC)
+    table = pa.table(
+        {
+            "text": ["good", "bad"],
+            "n": pa.array([1, None], pa.int16()),
+            "when": [when, None],
+            "kind": pa.array(["a", "b"]).dictionary_encode(),
+            "tags": [["x"], []],
+        }
+    )
+    parquet.write_table(table, tmp_path / "in.parquet")
+    dcnn("predict", model, "--input", "in.parquet", "--output", "o.parquet")
+    found = parquet.read_table(tmp_path / "o.parquet")
+    assert found.select(table.column_names).to_pylist() == table.to_pylist()
+    assert found.schema.field("n").type == pa.int16()
+    assert found.schema.field("when").type == parquet.read_schema(tmp_path / "in.parquet")[2].type
+    assert found.schema.field("kind").type == pa.string()
+
+
+def test_all_gives_a_column_per_label(dcnn, model, tmp_path):
+    (tmp_path / "in.csv").write_text("text\ngood\nnot dull\n")
+    for name in ("o.csv", "o.parquet"):
+        done = dcnn("predict", model, "--input", "in.csv", "--output", name, "--all", "--top", 2)
+        assert done.code == 0, done.err
+        header, rows = read_table(tmp_path / name)
+        assert header[5:] == [f"probability_of_{label}" for label in ("bad", "good", "so so")]
+        for row in rows:
+            shares = list(map(float, row[5:]))
+            assert sum(shares) == pytest.approx(1, abs=1e-5)
+            assert max(shares) == float(row[2])
+            assert ["bad", "good", "so so"][shares.index(max(shares))] == row[1]
+    line = dcnn("predict", model, "good", "--all").out.strip().split("\t")
+    assert line[2:-1] == [f"{float(share):.6f}" for share in rows[0][5:]]
+
+
+@given(st.text(max_size=6), st.sampled_from(["", "=", "+", "-", "@", "\t", "\r", "\uff1d"]))
+def test_an_escaped_cell_is_a_number_or_begins_with_nothing_that_runs(end, start):
+    shown = escape_formula(start + end)
+    assert shown in (start + end, f"'{start}{end}")
+    assert shown[:1] not in tuple("=@\t\r\uff1d")
+    if shown[:1] in ("+", "-"):
+        float(shown)
+
+
+def test_formulas_are_escaped_on_request(dcnn, model, tmp_path):
+    rows = ["=1+1", "@x", "-2", "-2+3", "+49 30", "good = bad"]
+    (tmp_path / "in.csv").write_text("text,=n\n" + "".join(f"{row},1\n" for row in rows))
+    for name in ("o.csv", "o.tsv"):
+        dcnn("predict", model, "--input", "in.csv", "--output", name)
+        assert [row[0] for row in read_table(tmp_path / name)[1]] == rows
+        dcnn("predict", model, "--input", "in.csv", "--output", name, "--escape-formulas")
+        header, found = read_table(tmp_path / name)
+        assert header[:2] == ["text", "'=n"]
+        assert [row[0] for row in found] == ["'=1+1", "'@x", "-2", "'-2+3", "'+49 30", "good = bad"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--input", "in.csv", "--keep"), "--keep is about the columns of --input in --output"),
+        (("good", "--no-keep"), "--no-keep is about the columns of --input in --output; give both"),
+        (("--input", "in.csv", "--output", "o.txt", "--keep"), "--output o.txt has lines; name a"),
+        (("good", "--escape-formulas"), "--escape-formulas is for spreadsheets; name a .csv or"),
+        (("good", "--escape-formulas", "--output", "o.parquet"), "is for spreadsheets; name a"),
+        (("--input", "in", "--output", "o.csv"), "in/b.csv, line 2: 'more' is not among the col"),
+        (("--input", "twice.csv", "--output", "o.csv"), "the column 'label_predicted' of the in"),
+        (("--input", "nameless.csv", "--output", "o.csv"), "more than one column has no name, so"),
+        (("--input", "mixed.jsonl", "--output", "o.jsonl"), "line 2: the key 'label' of the input"),
+        (("--input", "types.jsonl", "--output", "o.parquet"), "'n' begins with values of the type"),
+    ],
+)
+def test_columns_that_cannot_be_kept_are_one_sentence(
+    dcnn, model, tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.setattr(predict_module, "CHUNK", 2)
+    (tmp_path / "in").mkdir()
+    files = {
+        "in.csv": "text,n\ngood,1\n",
+        "in/a.csv": "text,n\ngood,1\n",
+        "in/b.csv": "text,n,more\ngood,1,2\n",
+        "twice.csv": "text,label,label_predicted\ngood,a,b\n",
+        "nameless.csv": "text,,\ngood,1,2\n",
+        "mixed.jsonl": '{"text": "good"}\n{"text": "bad", "label": 1}\n',
+        "types.jsonl": '{"text": "a", "n": 1}\n' * 2 + '{"text": "a", "n": "x"}\n',
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    done = dcnn("predict", model, *arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert not list(tmp_path.glob("o.*"))
 
 
 @pytest.mark.parametrize(

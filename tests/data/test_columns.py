@@ -20,6 +20,9 @@ from reading import Write, message, pairs, texts
         ("a,b", "hello,x", ("hello", "x")),
         (",a,b", "0,x,hello", ("hello", "x")),
         ("id, text , label", "7,hello,x", ("hello", "x")),
+        ("id,Review Text,n,Label-Name", "7,hello,2,x", ("hello", "x")),
+        ("id,headline,n,genre", "7,hello,2,x", ("hello", "x")),
+        ("id,title,headline,score,type", "7,hello,no,2,x", ("hello", "x")),
     ],
 )
 def test_columns_are_guessed(

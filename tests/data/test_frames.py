@@ -270,9 +270,36 @@ def test_wrong_frames_are_explained_in_one_sentence(x, y, more, message):
         DCNNClassifier(**SMALL).fit(x, y, **more)
 
 
-def test_a_frame_is_not_taken_for_the_names_of_its_columns(fitted):
-    with pytest.raises(DataError, match="got a DataFrame: give one of its columns"):
-        fitted.predictor_.predict(pd.DataFrame({"text": TEXTS}))
+def test_a_predictor_takes_frames_and_columns(fitted, make_frame, make_column):
+    predictor = fitted.predictor_
+    expected = predictor.predict(TEXTS)
+    assert predictor.predict(make_column(TEXTS)) == expected
+    assert predictor.predict(make_frame({"id": list(range(24)), "review": TEXTS})) == expected
+    frame = make_frame({"a": TEXTS[::-1], "b": TEXTS, "c": LABELS})
+    assert predictor.predict(frame, text_column="b") == expected
+    for found in (fitted.predict_proba, predictor.probabilities):
+        np.testing.assert_array_equal(found(frame, text_column="b"), found(TEXTS))
+    assert (fitted.predict(frame, text_column="b") == fitted.predict(TEXTS)).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "column", "message"),
+    [
+        (pd.DataFrame({"a": ["x"], "b": ["y"], "c": ["z"]}), None,
+         "X: cannot guess which column holds the text; .* choose with text_column"),
+        (pl.DataFrame({"text": ["x"]}), "txt", "X: text_column 'txt' is no column; .* did you"),
+        (pl.LazyFrame({"text": ["x"]}), None, r"X is a LazyFrame, .* give X\.collect\(\)"),
+        (["x"], "text", "text_column 'text' names a column, and the texts are a list without any"),
+        ({"text": ["x"]}, None, "the texts must be a list of strings; got {'text'.*; give a list"),
+        (b"x", None, "the texts must be a list of strings; got b'x'"),
+        (pd.Series(["x", None]), None, "text 1 must be a string; got (None|nan)"),
+        (pa.array([1]), None, "text 0 must be a string; got 1"),
+    ],
+)  # fmt: skip
+def test_what_is_no_column_of_texts_is_refused(fitted, given, column, message):
+    for predict in (fitted.predict, fitted.predictor_.predict):
+        with pytest.raises(DataError, match=message):
+            predict(given, text_column=column)
 
 
 def test_columns_that_are_numbered_can_be_named(probabilities):

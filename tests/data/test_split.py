@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from dcnn.config import DEFAULT, FEW_EXAMPLES, Config
 from dcnn.data.labels import Place, number_labels
 from dcnn.data.split import (
+    cross_validate,
     fold_numbers,
     hold_out,
     split_dev,
@@ -120,3 +121,25 @@ def test_few_examples_have_no_dev_set():
     assert split_dev(many, DEFAULT.with_training(dev_fraction=0).training) == (many, None)
     with pytest.raises(DataError, match="dev_fraction=0 holds out nothing, and a dev set is need"):
         hold_out(many, 0.0, 0)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=3, max_size=40), st.integers(2, 6))
+def test_every_example_of_a_fold_gets_the_output_of_a_model_that_did_not_learn_it(labels, folds):
+    examples = number_labels([str(n) for n in range(len(labels))], labels)
+    numbers = fold_numbers(examples, folds, seed=0)
+    learned = []
+
+    def outputs_of(kept, held_out):
+        assert not set(kept.texts) & set(held_out.texts)
+        assert len(kept) + len(held_out) == len(examples)
+        learned.append(set(kept.texts))
+        return np.array([[int(text), len(learned)] for text in held_out.texts], np.int64)
+
+    found = cross_validate(examples, numbers, outputs_of)
+    for index, (number, place) in enumerate(zip(numbers, found.tolist(), strict=True)):
+        if number >= 0:
+            assert place[0] == index
+            assert str(index) not in learned[place[1] - 1]
+        elif learned:  # the only one of its label
+            assert place == [0, 0]
+            assert all(str(index) in texts for texts in learned)

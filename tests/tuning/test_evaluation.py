@@ -35,6 +35,7 @@ def test_a_small_dev_set_is_replaced_by_cross_validation():
     assert choose_folds(train, examples(MIN_DEV), 3) == 3
     assert choose_folds(train, examples(2), 1) == 1
     assert choose_folds(examples(3), examples(2)) == 3
+    assert choose_folds(number_labels(["a", "b"], ["x", "y"]), examples(2)) == 1
 
 
 def test_every_label_is_spread_evenly_over_the_folds():
@@ -50,7 +51,7 @@ def test_an_example_is_evaluated_by_a_model_that_has_not_seen_it():
     train, dev = examples(101), examples(20, start=500)
     crossed = evaluation(train, dev)
     learned, _ = crossed.fit(QUICK, Callback())
-    assert score(learned, train)[0].mean() > 0.95
+    assert score(learned, train)[:, 0].mean() > 0.95
     trained = crossed(QUICK, Callback())
     assert trained.accuracy < 0.7
     assert crossed.examples == 101
@@ -63,8 +64,16 @@ def test_on_dev_the_result_is_that_of_the_training():
     artifact, _ = on_dev.fit(QUICK, Callback())
     trained = on_dev(QUICK, Callback())
     assert trained.accuracy == artifact.metadata["dev_accuracy"]
-    assert bits(trained, 33).tolist() == score(artifact, dev)[0].tolist()
+    assert bits(trained, 33).tolist() == (score(artifact, dev)[:, 0] > 0).tolist()
     assert on_dev.examples == 33
+
+
+def test_the_only_example_of_a_label_is_trained_on_and_not_evaluated():
+    train = number_labels([f"w{n}" for n in range(21)], ["x", "y"] * 10 + ["z"])
+    crossed = evaluation(train, examples(20, start=500, labels=("x", "y", "z")))
+    trained = crossed(QUICK, Callback())
+    assert crossed.examples == 20
+    assert bits(trained, 20).mean() == trained.accuracy
 
 
 def test_folds_are_reported_and_a_stop_ends_between_them():

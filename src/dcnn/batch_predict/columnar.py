@@ -1,8 +1,9 @@
-"""Predictions as columnar files: one for all texts, or one per shard of a corpus.
+"""Predictions as files: one for all texts, or one per shard of a corpus.
 
-The columns are label, probability and text. Labels keep their type, and are null if the model
-abstains. With ``--top 2`` the next best follow as ``label_2`` and ``probability_2``. For a
-multi-label model, ``labels`` and ``probabilities`` are lists.
+The columns are those of the input, or the text, then label and probability. In columnar files
+labels keep their type, and are null if the model abstains. With ``--top 2`` the next best follow as
+``label_2`` and ``probability_2``. For a multi-label model, ``labels`` and ``probabilities`` are
+lists.
 
 A scored shard is a Parquet file that is written atomically, and whose metadata holds digests of
 what it was made from: the input, the model and the settings. A new run skips the files that
@@ -19,10 +20,10 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,78 +32,111 @@ import numpy as np
 from dcnn import artifact as model_folder
 from dcnn.batch_predict.lines import OutputFormat
 from dcnn.data.arrow import ARROW, PARQUET
-from dcnn.data.readers import TableOptions, find_shards, is_shard, read_rows
-from dcnn.data.records import NoRowsError
-from dcnn.errors import DataError, DcnnError, ModelFolderError, StorageError, UserError, needs_extra
+from dcnn.data.columns import shown, shown_names
+from dcnn.data.readers import Row, TableOptions, find_shards, is_shard, read_rows
+from dcnn.data.records import JSON_LINES, NoRowsError
+from dcnn.data.tables import table_writer
+from dcnn.errors import DataError, DcnnError, ModelFolderError, StorageError, UserError
 from dcnn.files import bare_suffix, file_sha256, make_folder, write_atomically
 from dcnn.predictor import Floats, Predictor
 
-ROWS_TOGETHER = 1 << 16  # rows per group; smaller ones make a larger file that is slower to read
 CHUNK = 4096  # texts predicted together
 ATTEMPTS = 4  # at a shard whose workers die
 MADE_FROM = "dcnn.made_from"  # in the metadata of a scored shard
 DIGITS = 5  # of a shard's number, at least
 
-
-def is_columnar(output: Path) -> bool:
-    """Whether the suffix is that of a columnar file."""
-    return output.suffix.lower() in ARROW
-
-
-def require_columnar(output: Path) -> None:
-    """Raise MissingExtraError without pyarrow, before any work."""
-    with needs_extra(f"Writing {output.name}", "data"):
-        import pyarrow  # noqa: F401
+_log = logging.getLogger("dcnn")
 
 
 @contextmanager
-def columnar_writer(
+def prediction_writer(
     stream: BinaryIO,
     suffix: str,
     predictor: Predictor,
     form: OutputFormat,
-    metadata: dict[str, str] | None = None,
-) -> Iterator[Callable[[Sequence[str]], int]]:
-    """Yields the function that classifies and writes texts, and counts those without a label."""
+    kept: Mapping[str, Any] | None = None,
+    *,
+    escape: bool = False,
+    metadata: Mapping[str, str] | None = None,
+) -> Iterator[Callable[[Sequence[Row]], int]]:
+    """Yields the function that classifies and writes rows, and counts those without a label.
+
+    ``kept`` has the columns of the input that are written too, with their Arrow types, once the
+    first row is there; none keeps the text alone.
+    """
+    own = form.columns(predictor)
+    names: dict[str, str] = {}
+    labels = _label_array(predictor) if suffix in ARROW else None
+    if suffix in JSON_LINES:
+        own = ["label", "labels", "abstained", "probability", "top", "probabilities"]
+
+    def write(rows: Sequence[Row]) -> int:
+        nonlocal names
+        names = names or _unlike(own, kept or ())
+        texts = [row.text for row in rows]
+        if labels is not None:
+            arrays, abstained = _columns(labels, predictor, form, predictor.probabilities(texts))
+            write_columns(_kept(rows, kept) | dict(zip(names.values(), arrays, strict=True)))
+            return abstained
+        predictions = predictor.predict(texts, form.abstain_below or 0.0)
+        if suffix in JSON_LINES:
+            for row, one in zip(rows, predictions, strict=True):
+                values = {names[name]: value for name, value in form.values(one).items()}
+                inputs = {"text": row.text} if row.values is None else row.values
+                if clash := inputs.keys() & values.keys():
+                    raise _clash(f"{row.place}: the key", clash)
+                write_columns({name: [value] for name, value in {**inputs, **values}.items()})
+        else:
+            fields = [form.fields(one, predictor.classes) for one in predictions]
+            cells = zip(*fields, strict=True) if fields else ([] for _ in names)
+            write_columns(_kept(rows, kept) | dict(zip(names.values(), cells, strict=True)))
+        return sum(one.abstained for one in predictions)
+
+    with table_writer(
+        stream, suffix, escape=escape, types=kept, metadata=metadata
+    ) as write_columns:
+        yield write
+
+
+def _unlike(own: Sequence[str], kept: Collection[str]) -> dict[str, str]:
+    """The columns of a prediction; one that the input has too is ``NAME_predicted``."""
+    names = {name: f"{name}_predicted" if name in kept else name for name in own}
+    if clash := set(names.values()) & set(kept):
+        raise _clash("the column", clash)
+    for name, new in names.items():
+        if name != new:
+            _log.info("the input has a column %s; the prediction is in %s", shown(name), shown(new))
+    return names
+
+
+def _clash(what: str, names: Collection[str]) -> DataError:
+    return DataError(
+        f"{what} {shown_names(sorted(names))} of the input has the name of one that is written; "
+        "rename it, or pass --no-keep"
+    )
+
+
+def _kept(rows: Sequence[Row], kept: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The columns of the input that are written, by name; the text alone if none are kept."""
+    if not kept:
+        return {"text": [row.text for row in rows]}
+    for row in rows:
+        if row.values is not None and not row.values.keys() <= kept.keys():
+            more = shown_names(sorted(row.values.keys() - kept.keys()))
+            raise DataError(
+                f"{row.place}: {more} is not among the columns at the start of the input, which "
+                f"are {shown_names(kept)}; pass --no-keep, or write a .jsonl file"
+            )
+    return {name: [(row.values or {}).get(name) for row in rows] for name in kept}
+
+
+def _label_array(predictor: Predictor) -> Any:
     import pyarrow
-    from pyarrow import ipc, parquet
 
     try:
-        labels = pyarrow.array(predictor.classes)
+        return pyarrow.array(predictor.classes)
     except (pyarrow.ArrowException, OverflowError):  # of several types, or beyond 64 bits
-        labels = pyarrow.array([str(label) for label in predictor.classes])
-    types = [labels.type, pyarrow.float32()]
-    if predictor.multi_label:
-        types = [pyarrow.list_(kind) for kind in types]
-    fields = zip(form.columns(predictor), cycle(types), strict=False)
-    schema = pyarrow.schema([*fields, ("text", pyarrow.string())], metadata)
-    waiting: list[Any] = []
-
-    def write_waiting() -> None:
-        if waiting:
-            writer.write_table(pyarrow.Table.from_batches(waiting).combine_chunks())
-            waiting.clear()
-
-    def write(texts: Sequence[str]) -> int:
-        columns, abstained = _columns(labels, predictor, form, predictor.probabilities(texts))
-        try:
-            columns.append(pyarrow.array(texts, pyarrow.string()))
-        except UnicodeEncodeError:  # a lone surrogate, which is replaced, as in lines
-            columns.append(pyarrow.array([t.encode("utf-8", "replace").decode() for t in texts]))
-        waiting.append(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
-        if sum(batch.num_rows for batch in waiting) >= ROWS_TOGETHER:
-            write_waiting()
-        return abstained
-
-    if suffix == PARQUET:
-        writer = parquet.ParquetWriter(stream, schema)
-    else:  # an uncompressed .arrow file can be memory-mapped; .feather is compressed as usual
-        compression = "lz4" if suffix == ".feather" else None
-        options = ipc.IpcWriteOptions(compression=compression)
-        writer = ipc.new_file(stream, schema, options=options)
-    with writer:
-        yield write
-        write_waiting()
+        return pyarrow.array([str(label) for label in predictor.classes])
 
 
 def _columns(
@@ -117,7 +151,8 @@ def _columns(
         over = ranked.astype(np.float64) >= np.array(predictor.artifact.thresholds)[ranking]
         ends = np.concatenate([[0], np.cumsum(over.sum(axis=1))]).astype(np.int32)
         parts = (labels.take(pyarrow.array(ranking[over])), pyarrow.array(ranked[over]))
-        return [pyarrow.ListArray.from_arrays(ends, part) for part in parts], 0
+        lists = [pyarrow.ListArray.from_arrays(ends, part) for part in parts]
+        return [*lists, *map(pyarrow.array, probabilities.T[: len(labels) * form.all_labels])], 0
     abstained = np.zeros(len(ranked), np.bool_)
     if form.abstain_below:
         best = ranked[:, 0].astype(np.float64)
@@ -126,6 +161,7 @@ def _columns(
     for rank in range(min(form.top, len(labels))):
         chosen = pyarrow.array(ranking[:, rank], mask=abstained)
         columns += [labels.take(chosen), pyarrow.array(ranked[:, rank])]
+    columns += map(pyarrow.array, probabilities.T[: len(labels) * form.all_labels])
     return columns, int(abstained.sum())
 
 
@@ -145,6 +181,8 @@ class ScoringConfig:
     columns: TableOptions
     top: int = 1
     abstain_below: float = 0.0
+    keep: bool = True
+    all_labels: bool = False
 
 
 @dataclass(frozen=True)
@@ -202,12 +240,14 @@ def load_scorer(model: Path, config: ScoringConfig) -> Predictor:
 def score_shard(predictor: Predictor, config: ScoringConfig, shard: Shard) -> Outcome:
     """Write the predictions of a shard, unless they exist; in bounded memory."""
     rows = abstained = 0
-    form = OutputFormat(top=config.top, abstain_below=config.abstain_below)
+    below, every = config.abstain_below, config.all_labels
+    form = OutputFormat(top=config.top, abstain_below=below, all_labels=every)
+    kept: dict[str, Any] | None = {} if config.keep else None
     try:
         inputs = {"input": file_sha256(shard.source), **asdict(config)}
         made_from = json.dumps(inputs, sort_keys=True)
-        if (kept := _rows_of(shard.target, made_from)) is not None:
-            return Outcome(kept, kept=True)
+        if (scored := _rows_of(shard.target, made_from)) is not None:
+            return Outcome(scored, kept=True)
         if len(_half_written(shard)) >= ATTEMPTS:
             raise DataError(
                 f"{shard.source}: {ATTEMPTS} workers died of it, perhaps out of memory; "
@@ -215,13 +255,17 @@ def score_shard(predictor: Predictor, config: ScoringConfig, shard: Shard) -> Ou
             )
         with (
             write_atomically(shard.target, shared=True) as stream,
-            columnar_writer(stream, PARQUET, predictor, form, {MADE_FROM: made_from}) as write,
-            suppress(NoRowsError),  # a shard without rows gives an output without rows
+            prediction_writer(
+                stream, PARQUET, predictor, form, kept, metadata={MADE_FROM: made_from}
+            ) as write,
         ):
-            texts = (row.text for row in read_rows(shard.source, config.columns, labels=False))
-            while chunk := list(islice(texts, CHUNK)):
-                abstained += write(chunk)
-                rows += len(chunk)
+            found = read_rows(shard.source, config.columns, labels=False, keep=kept)
+            try:
+                while chunk := list(islice(found, CHUNK)):
+                    abstained += write(chunk)
+                    rows += len(chunk)
+            except NoRowsError:
+                write([])  # a shard without rows gives an output without rows
         return Outcome(rows, abstained=abstained)
     except StorageError as error:
         return Outcome(refusal=str(error))

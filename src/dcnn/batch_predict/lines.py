@@ -1,19 +1,17 @@
-"""Predictions as lines of text: tab-separated fields, CSV, or one JSON object per line.
+"""Predictions as lines of text: tab-separated fields, or one JSON object per line.
 
 ``dcnn predict MODEL TEXT`` needs this and the predictor only, so that it starts in a moment.
 """
 
 import json
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from dcnn.artifact import Label
 from dcnn.errors import UserError
+from dcnn.files import CONTROLS
 from dcnn.predictor import Prediction, Predictor
-
-# What would break a line or its fields, or control a terminal.
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def abstention_summary(abstained: int, texts: int, below: float, predictor: Predictor) -> str:
@@ -26,13 +24,6 @@ def abstention_summary(abstained: int, texts: int, below: float, predictor: Pred
     )
 
 
-def write_csv(stream: TextIO, rows: Iterable[Sequence[str]]) -> None:
-    """Write rows of fields, quoted where needed."""
-    import csv
-
-    csv.writer(stream, lineterminator="\n").writerows(rows)
-
-
 @dataclass(frozen=True)
 class OutputFormat:
     """How predictions are written, as lines or as columns."""
@@ -41,7 +32,7 @@ class OutputFormat:
     top: int = 1  # labels per text, for a single-label model
     abstain_below: float | None = None  # a text whose best probability is lower gets no label
     separator: str = "|"  # between the labels of a field, for a multi-label model
-    as_csv: bool = False
+    all_labels: bool = False  # whether the probability of every label follows
 
     def check(self, predictor: Predictor, *, columnar: bool = False) -> None:
         """Raise UserError if the predictions of this model cannot be written so."""
@@ -56,7 +47,7 @@ class OutputFormat:
             predictor.check_abstains(self.abstain_below)
         if self.as_json or columnar:
             return
-        if not self.separator or _CONTROLS.search(self.separator):
+        if not self.separator or CONTROLS.search(self.separator):
             raise UserError(
                 f"--labels-separator {self.separator!r} must be one or more printable characters, "
                 "such as '|'"
@@ -69,30 +60,30 @@ class OutputFormat:
                 )
 
     def columns(self, predictor: Predictor) -> list[str]:
-        """The names of the columns before the text, labels and probabilities in turn."""
+        """The names of the columns of a prediction: labels and probabilities in turn."""
+        every = [f"probability_of_{label}" for label in predictor.classes] * self.all_labels
         if predictor.multi_label:
-            return ["labels", "probabilities"]
+            return ["labels", "probabilities", *every]
         count = min(self.top, len(predictor.classes))
         ends = ["", *(f"_{rank}" for rank in range(2, count + 1))]
-        return [name + end for end in ends for name in ("label", "probability")]
+        return [*(name + end for end in ends for name in ("label", "probability")), *every]
 
     def write(self, stream: TextIO, predictor: Predictor, texts: Sequence[str]) -> int:
         """Classify ``texts`` and write one line for each; returns how many got no label."""
         predictions = predictor.predict(texts, self.abstain_below or 0.0)
-        if self.as_csv:
-            write_csv(stream, map(self._fields, predictions))
-        else:
-            for prediction in predictions:
-                print(self.line(prediction), file=stream)
+        for prediction in predictions:
+            print(self.line(prediction, predictor.classes), file=stream)
         return sum(prediction.abstained for prediction in predictions)
 
-    def line(self, prediction: Prediction) -> str:
+    def line(self, prediction: Prediction, classes: Sequence[Label] = ()) -> str:
         """One line, without its line break."""
         if self.as_json:
-            return json.dumps(self._values(prediction))
-        return "\t".join(_CONTROLS.sub(" ", field) for field in self._fields(prediction))
+            return json.dumps({"text": prediction.text} | self.values(prediction))
+        fields = [*self.fields(prediction, classes), prediction.text]
+        return "\t".join(CONTROLS.sub(" ", field) for field in fields)
 
-    def _fields(self, prediction: Prediction) -> list[str]:
+    def fields(self, prediction: Prediction, classes: Sequence[Label]) -> list[str]:
+        """The cells of ``columns``."""
         if prediction.over_threshold is not None:
             pairs = [(str(label), f"{p:.6f}") for label, p in prediction.ranked_labels]
             fields = [self.separator.join(pair[part] for pair in pairs) for part in (0, 1)]
@@ -100,10 +91,14 @@ class OutputFormat:
             fields = []
             for label, probability in prediction.ranked[: self.top]:
                 fields += ["" if prediction.abstained else str(label), f"{probability:.6f}"]
-        return [*fields, prediction.text]
+        if self.all_labels:
+            shares = dict(prediction.ranked)
+            fields += [f"{shares[label]:.6f}" for label in classes]
+        return fields
 
-    def _values(self, prediction: Prediction) -> dict[str, object]:
-        values: dict[str, object] = {"text": prediction.text}
+    def values(self, prediction: Prediction) -> dict[str, object]:
+        """What an object of JSON has besides the text; always with all probabilities."""
+        values: dict[str, object] = {}
         if prediction.over_threshold is not None:
             values["labels"] = list(prediction.labels)
         else:

@@ -5,6 +5,7 @@ start quickly. ``options.txt`` has the help texts of arguments and options, ``ex
 examples. ``dcnn.__main__`` has the exit codes.
 """
 
+import logging
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from typer import Option
 from typer.core import TyperGroup
 
 from dcnn import __version__
+from dcnn.errors import UserError
 
 # The order and the text of the list that `dcnn --help` prints.
 COMMANDS = {
@@ -22,6 +24,9 @@ COMMANDS = {
     "distill": "Train a small classifier on what a large one says of your texts.",
     "predict": "Classify texts.",
     "evaluate": "Score a model on labelled texts.",
+    "cv": "Cross-validate a classifier on labelled texts.",
+    "learning-curve": "Show what more labelled texts would bring.",
+    "check": "Show what may be wrong with labelled texts.",
     "explain": "Show why a text gets its label.",
     "detectors": "Show which n-grams of a corpus the feature detectors react to.",
     "tune": "Search for better settings, and train with the best.",
@@ -33,6 +38,9 @@ COMMANDS = {
     "data": "List, download and verify the corpora of the paper's experiments.",
     "experiment": "Run the paper's experiments, and render their tables.",
 }
+QUIET = logging.WARNING - 1  # level of the log; hides the same, and only --quiet sets it
+_QUIET = "Print results, warnings and errors only."
+_VERBOSE = "Print more: the time taken, and where an error comes from."
 _MODULES = {"push": "hub", "pull": "hub"}  # the others are named like their command
 
 
@@ -46,11 +54,12 @@ class _LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        found = getattr(import_module(f"{__name__}.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        found = getattr(import_module(f"{__name__}.{_MODULES.get(name, name)}"), name)
         if isinstance(found, typer.Typer):
             group = typer.main.get_group(found)
-            for name, command in group.commands.items():
-                _add_help(command, f"{cmd_name} {name}")
+            for inner, command in group.commands.items():
+                _add_help(command, f"{cmd_name} {inner}")
             return group
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(cmd_name)(found)
@@ -64,15 +73,50 @@ class _LazyGroup(TyperGroup):
 def _add_help(command: Any, path: str) -> Any:
     """Add what is not in the code: the text of each option, and at the end the examples."""
     texts = dict(line.split(": ", 1) for line in _lines("options.txt") if line)
+    command.params += _verbosity_options()
     for parameter in command.params:
         name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.metavar
         # Of this command, of all commands of its group, or of all that have the option.
         keys = [f"{path} {name}", f"{path.split()[0]} {name}", name]
-        parameter.help = next(texts[key] for key in keys if key in texts)
+        parameter.help = parameter.help or next(texts[key] for key in keys if key in texts)
     shown = [f"  {line}" for line in _lines("examples.txt") if f"dcnn {path} " in f"{line} "]
     examples = ["\b", "Examples:", *shown] if len(shown) > 1 else ["Example:" + shown[0][1:]]
     command.help = "\n".join([command.help or "", "", *examples])  # none with python -OO
     return command
+
+
+def _set_quiet(wanted: bool) -> None:
+    _set_level(wanted, QUIET, logging.DEBUG)
+
+
+def _set_verbose(wanted: bool) -> None:
+    _set_level(wanted, logging.DEBUG, QUIET)
+
+
+def _set_level(wanted: bool, level: int, opposite: int) -> None:
+    log = logging.getLogger("dcnn")
+    if wanted and log.level == opposite:
+        raise UserError("--quiet and --verbose contradict each other; leave out one of them")
+    if wanted:
+        log.setLevel(level)
+
+
+Quiet = Annotated[bool, Option("-q", "--quiet", callback=_set_quiet, help=_QUIET)]
+Verbose = Annotated[bool, Option("-v", "--verbose", callback=_set_verbose, help=_VERBOSE)]
+
+
+def _verbosity_options() -> list[Any]:
+    """The options of every command, which its function does not get."""
+
+    def options(quiet: Quiet = False, verbose: Verbose = False) -> None:
+        """Only its options are used."""
+
+    only = typer.Typer(add_completion=False, rich_markup_mode=None)
+    only.command()(options)
+    found = [one for one in typer.main.get_command(only).params if one.name in ("quiet", "verbose")]
+    for option in found:
+        option.expose_value = False
+    return found
 
 
 def _lines(name: str) -> list[str]:
@@ -102,6 +146,8 @@ def dcnn(
         bool,
         Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Sentence classification with the Dynamic Convolutional Neural Network.
 

@@ -5,8 +5,10 @@ An option that several commands take is declared here once, unless its type says
 
 import csv
 import datetime
+import logging
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from dcnn import __version__
+from dcnn.cli import QUIET
 from dcnn.errors import ConfigError, UserError
 
 if TYPE_CHECKING:  # rich takes longer to import than a prediction takes
@@ -125,15 +128,42 @@ def describe_threshold(record: dict[str, Any]) -> str:
     )
 
 
+def read_for_resampling(source: Path, columns: "readers.TableOptions") -> "labels.LabelledTexts":
+    """All examples, of two labels or more; a label may have a single example."""
+    from dcnn.data.labels import check_training_labels
+    from dcnn.data.readers import read_labelled
+
+    examples = read_labelled(source, columns)
+    check_training_labels(examples, splits=False)
+    return examples
+
+
+def score_name(name: str) -> str:
+    """A score as people write it."""
+    return name.replace("_f1", " F1").replace("_", " ")
+
+
 def printable(value: object) -> str:
     """A text or label without the control characters that a terminal would obey."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "\ufffd", str(value))
+
+
+def is_quiet() -> bool:
+    """Whether the user wants results, warnings and errors only."""
+    return logging.getLogger("dcnn").level == QUIET
+
+
+def note(message: str) -> None:
+    """Print a line on standard error, unless the user wants none."""
+    if not is_quiet():
+        print(message, file=sys.stderr)
 
 
 def make_console(stderr: bool = False, quiet: bool = False) -> "Console":
     """A console that prints text as it is: ``[b]`` is a label, not markup, and lines stay whole."""
     from rich.console import Console
 
+    quiet = quiet or (stderr and is_quiet())
     return Console(
         stderr=stderr, quiet=quiet, markup=False, highlight=False, emoji=False, soft_wrap=True
     )

@@ -1,10 +1,10 @@
 """``dcnn evaluate``: the scores of a model on labelled texts."""
 
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,14 +14,17 @@ from typer import Argument, Option
 
 from dcnn import artifact as model_folder
 from dcnn import metrics
+from dcnn.batch_predict.lines import OutputFormat
 from dcnn.cli import console as cli
 from dcnn.data.columns import did_you_mean, shown, shown_names
 from dcnn.data.labels import LabelledTexts, check_form
 from dcnn.data.readers import TableOptions, read_labelled
+from dcnn.data.tables import check_table, write_table
 from dcnn.errors import DataError, UserError
 from dcnn.files import check_place, write_atomically
+from dcnn.inspection.mistakes import find_mistakes
 from dcnn.metrics import OUT_OF_SCOPE, Abstention, Evaluation, LabelEvaluation, RiskCoverage
-from dcnn.plots import reliability_svg, risk_coverage_svg
+from dcnn.plots import check_picture, draw_confusion, reliability_svg, risk_coverage_svg
 from dcnn.predictor import Predictor
 
 # A confusion matrix of more classes does not fit a screen: the most confused pairs are shown.
@@ -45,12 +48,17 @@ def evaluate(
     abstain_below: cli.Probability = None,
     diagram: Annotated[Path | None, Option("--reliability", metavar="FILE.svg")] = None,
     curve_picture: Annotated[Path | None, Option("--risk-coverage", metavar="FILE.svg")] = None,
+    confusion: Annotated[Path | None, Option(metavar="FILE.svg|FILE.png")] = None,
+    errors: Annotated[Path | None, Option(metavar="FILE")] = None,
     target_precision: cli.Probability = None,
     out_of_scope: cli.OutOfScope = None,
     out_of_scope_file: cli.OutOfScopeFile = None,
     store_threshold: Annotated[bool, Option("--store-threshold")] = False,
 ) -> None:
     """Score a model on labelled texts: accuracy, F1, confusion matrix and calibration error.
+
+    The scores have 95 % intervals: of 1,000 samples that are drawn from the texts with replacement,
+    so many lie between them.
 
     Also the risk (share of errors among the texts that get a label) at each coverage (share of
     texts that get one), for a model that abstains on uncertain texts. --abstain-below scores one
@@ -64,6 +72,10 @@ def evaluate(
                     f"{option} {picture}: the diagram is an SVG; name a file that ends in .svg"
                 )
             check_place(option, picture)
+    if confusion is not None:
+        check_picture("--confusion", confusion)
+    if errors is not None:
+        check_table("--errors", errors)
     if store_threshold and target_precision is None:
         raise UserError("--store-threshold stores what --target-precision chooses; give both")
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
@@ -76,6 +88,7 @@ def evaluate(
         ("--out-of-scope", out_of_scope),
         ("--out-of-scope-file", out_of_scope_file),
         ("--risk-coverage", curve_picture),
+        ("--confusion", confusion),
     ):
         if multi_label and value is not None:
             shown_value = f"{value:g}" if isinstance(value, float) else value
@@ -102,6 +115,13 @@ def evaluate(
         svg = reliability_svg(metrics.reliability(*found), f"{model.name} on {data.name}", measure)
         _write_picture(diagram, svg, "reliability diagram")
     scores = evaluate_model(predictor, examples, probabilities)
+    intervals = metrics.bootstrap_intervals(examples.targets, probabilities, thresholds)
+    if confusion is not None and isinstance(scores, Evaluation):
+        title = f"{model.name} on {data.name}"
+        drawn = draw_confusion(scores.confusion, labels, title, confusion.suffix.lower())
+        _write_picture(confusion, drawn, "confusion matrix")
+    if errors is not None:
+        _write_errors(errors, predictor, examples, probabilities)
     answered = curve = record = None
     if not multi_label:
         number = labels.index(out_of_scope) if out_of_scope in labels else OUT_OF_SCOPE
@@ -118,6 +138,7 @@ def evaluate(
             _write_picture(curve_picture, svg, "risk-coverage curve")
     if as_json:
         values = scores.to_dict() | {"labels": labels, "examples": len(examples.texts)}
+        values["intervals"] = {name: list(ends) for name, ends in intervals.items()}
         if thresholds is not None:
             values["thresholds"] = dict(zip(labels, thresholds, strict=True))
         if answered is not None:
@@ -129,7 +150,7 @@ def evaluate(
         print(json.dumps(values))
     else:
         console = cli.make_console()
-        print_evaluation(console, scores, thresholds)
+        print_evaluation(console, scores, thresholds, intervals)
         if curve is not None:
             _print_risk_coverage(console, curve)
         if answered is not None:
@@ -142,7 +163,7 @@ def evaluate(
         raise curve.unreachable(target_precision, data.name)
     if store_threshold:
         model_folder.store_abstention(model, record)
-        print(f"The threshold is stored in {model}.", file=sys.stderr)
+        cli.note(f"The threshold is stored in {model}.")
 
 
 def _split_off(examples: LabelledTexts, label: str) -> tuple[LabelledTexts, list[str]]:
@@ -164,10 +185,27 @@ def _split_off(examples: LabelledTexts, label: str) -> tuple[LabelledTexts, list
     return examples.select(np.flatnonzero(~is_outside)), list(outside.texts)
 
 
-def _write_picture(path: Path, svg: str, what: str) -> None:
+def _write_errors(
+    path: Path, predictor: Predictor, examples: LabelledTexts, probabilities: NDArray[np.float32]
+) -> None:
+    mistakes = find_mistakes(predictor, examples.texts, examples.targets, probabilities)
+    joined = OutputFormat.separator.join
+    columns: dict[str, list[Any]] = {
+        "where": [examples.where(one.index) for one in mistakes],
+        "text": [one.text for one in mistakes],
+        "label": [joined(map(str, one.true)) for one in mistakes],
+        "predicted": [joined(map(str, one.predicted)) for one in mistakes],
+        "probability": [round(one.probability, 6) for one in mistakes],
+        "words": [", ".join(f"{word} {by:+.2f}" for word, by in one.words) for one in mistakes],
+    }
+    write_table(path, columns)
+    cli.note(f"{len(mistakes):,} of {len(examples):,} texts are wrong; they are in {path}.")
+
+
+def _write_picture(path: Path, picture: str | bytes, what: str) -> None:
     with write_atomically(path) as stream:
-        stream.write(svg.encode("utf-8", "replace"))
-    print(f"The {what} is in {path}.", file=sys.stderr)
+        stream.write(picture.encode("utf-8", "replace") if isinstance(picture, str) else picture)
+    cli.note(f"The {what} is in {path}.")
 
 
 def print_abstention(console: Console, answered: Abstention) -> None:
@@ -205,11 +243,19 @@ def evaluate_model(
 
 
 def print_evaluation(
-    console: Console, scores: Evaluation | LabelEvaluation, thresholds: Sequence[float] | None
+    console: Console,
+    scores: Evaluation | LabelEvaluation,
+    thresholds: Sequence[float] | None,
+    intervals: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> None:
-    """Print the scores, a table of the labels, and which classes are confused."""
+    """Print the scores with their intervals, a table of labels, and which classes are confused."""
     values: dict[str, Any] = vars(scores)
-    overall = [f"{name} {100 * values[name]:.2f} %" for name in SCORES if name in values]
+    overall = []
+    for name in (name for name in SCORES if name in values):
+        ends = [f"{100 * end:.1f}" for end in intervals.get(name, ())]
+        overall.append(
+            f"{name} {100 * values[name]:.2f} %" + (f" ({' to '.join(ends)})" * bool(ends))
+        )
     console.print("   ".join(overall).replace("_f1", " F1").replace("_", " "))
     per_label = scores.per_class if isinstance(scores, Evaluation) else scores.per_label
     last = () if thresholds is None else ("threshold",)

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
@@ -103,15 +102,15 @@ def run_experiment(
             if name in NETWORKS:
                 _run_network(env, recipes[name], seeds, missing[name], jobs)
             elif missing[name]:
-                _print(f"{experiment} {name}: fitting")
+                cli.note(f"{experiment} {name}: fitting")
                 _print_results([run_ngrams(env, recipes[name], name)])
             else:
-                _print(f"{experiment} {name}: done already")
+                cli.note(f"{experiment} {name}: done already")
     except KeyboardInterrupt:
         raise TrainingStoppedError(
             "stopped; the finished runs are kept, and the same command does the rest"
         ) from None
-    _print(f"The results are in {results}; see them with: dcnn experiment tables")
+    cli.note(f"The results are in {results}; see them with: dcnn experiment tables")
 
 
 _KEPT = (
@@ -200,9 +199,9 @@ def _run_network(
     state = (
         f"{done} of {seeds} seeds are done already" if done else f"{seeds} seeds on {env.device}"
     )
-    _print(f"{env.experiment} {kind} {recipe.name}: {state}")
+    cli.note(f"{env.experiment} {kind} {recipe.name}: {state}")
     if env.save is not None and done:
-        _print("Runs that are done already are not repeated for --save.")
+        cli.note("Runs that are done already are not repeated for --save.")
     # A GPU trains all seeds together; on a CPU each is a run of its own.
     groups = [missing] if env.device == "cuda" and missing else [[seed] for seed in missing]
     for results in _in_parallel(env, recipe, groups, min(jobs or env.processes, len(groups))):
@@ -212,7 +211,7 @@ def _run_network(
         try:
             _print_results([write_ensemble(env, recipe, every)])
         except DataError as error:  # results of release 0.1 come without probabilities
-            _print(str(error))
+            cli.note(str(error))
 
 
 def _in_parallel(
@@ -253,19 +252,15 @@ def _train(env: "ExperimentEnv", recipe: Recipe, seeds: list[int]) -> list[Resul
         if epoch.dev_accuracies is not None:
             dev = f"  dev accuracy {100 * fmean(epoch.dev_accuracies):.2f} %"
         progress = f"epoch {epoch.epoch:>2}/{epoch.epochs}  loss {fmean(epoch.losses):.4f}"
-        _print(f"{who}, {what}: {progress}{dev}")
+        cli.note(f"{who}, {what}: {progress}{dev}")
 
     return run_networks(env, recipe, seeds, report)
-
-
-def _print(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def _print_results(results: list[Result]) -> None:
     for result in results:
         dev = "" if result.dev_accuracy is None else f"dev {100 * result.dev_accuracy:.2f} %, "
-        _print(
+        cli.note(
             f"{result.experiment} {result.model} {result.recipe} seed {result.seed}: "
             f"{dev}test {100 * result.test_accuracy:.2f} % in {result.seconds:.0f} s"
         )

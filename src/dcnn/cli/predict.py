@@ -12,23 +12,24 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from dcnn.batch_predict import columnar as scoring
-from dcnn.batch_predict.columnar import CHUNK, Outcome, is_columnar, require_columnar
-from dcnn.batch_predict.lines import OutputFormat, abstention_summary, write_csv
+from dcnn.batch_predict.columnar import CHUNK, Outcome
+from dcnn.batch_predict.lines import OutputFormat, abstention_summary
 from dcnn.cli import console as cli
-from dcnn.data.arrow import ARROW
-from dcnn.data.readers import TableOptions, find_text_column, is_shard, read_rows
+from dcnn.data.labels import Place
+from dcnn.data.readers import Row, TableOptions, find_text_column, is_shard, read_rows
 from dcnn.data.records import JSON_LINES, MAX_LINE, PLAIN, SEPARATORS
+from dcnn.data.tables import check_table
 from dcnn.errors import DataError, DcnnError, StorageError, UserError, needs_extra
 from dcnn.files import check_place, standard_output, write_atomically
 from dcnn.predictor import Predictor
 
 ENGINES = ("local", "ray")
-_FORMATS = ".tsv, .csv, .jsonl, .parquet, .arrow, .feather, or .txt, which is tab-separated"
+LINES = ("", PLAIN)  # suffixes of files that have the lines of standard output
 
 
 def predict(
@@ -37,8 +38,11 @@ def predict(
     source: Annotated[Path | None, Option("--input")] = None,
     output: Path | None = None,
     skip_bad_shards: Annotated[bool, Option("--skip-bad-shards")] = False,
+    keep: Annotated[bool | None, Option("--keep/--no-keep", show_default=False)] = None,
+    escape_formulas: Annotated[bool, Option("--escape-formulas")] = False,
     as_json: cli.Json = False,
     top: cli.Count = 1,
+    all_labels: Annotated[bool, Option("--all")] = False,
     abstain_below: cli.Probability = None,
     abstain: Annotated[bool, Option("--abstain")] = False,
     target_precision: cli.Probability = None,
@@ -55,8 +59,11 @@ def predict(
     Prints one line per text: label, probability and the text, separated by tabs; with --json one
     object per line, with the probability of every label. A text without a label (--abstain,
     --abstain-below) has an empty field there, or null. A multi-label model prints all labels that
-    reach their thresholds, separated by --labels-separator, and their probabilities. A .csv file
-    has names of columns in its first line.
+    reach their thresholds, separated by --labels-separator, and their probabilities.
+
+    A file of --output is a table, unless it ends in .txt: it has all columns of --input and the new
+    ones, `label` and `probability`, with _predicted at the end where the input has a column of this
+    name.
 
     With --engine, --output is a folder that gets one Parquet file per file of --input. Files that
     are scored already are kept, so a stopped command continues when it is repeated.
@@ -71,7 +78,15 @@ def predict(
         )
     stored = abstain or target_precision is not None
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
-    form = OutputFormat(as_json, top, abstain_below, labels_separator)
+    form = OutputFormat(as_json, top, abstain_below, labels_separator, all_labels)
+    if keep is not None and (source is None or output is None):
+        option = "--keep" if keep else "--no-keep"
+        raise UserError(f"{option} is about the columns of --input in --output; give both")
+    is_separated = output is not None and output.suffix.lower() in SEPARATORS and engine is None
+    if escape_formulas and not is_separated:
+        raise UserError(
+            "--escape-formulas is for spreadsheets; name a .csv or .tsv file with --output"
+        )
     if engine is not None:
         if source is None or output is None or texts or as_json:
             raise UserError(
@@ -80,7 +95,8 @@ def predict(
             )
         if engine not in ENGINES:
             raise UserError(f"--engine {engine!r} must be one of {', '.join(ENGINES)}")
-        require_columnar(output / "shards.parquet")
+        with needs_extra("--engine", "data"):
+            import pyarrow  # noqa: F401
         if engine == "ray":
             with needs_extra("--engine ray", "ray"):
                 import ray.data  # noqa: F401
@@ -92,7 +108,8 @@ def predict(
         column = find_text_column([shard.source for shard in shards], columns)
         columns = replace(columns, text_column=column)
         fingerprint, below = scoring.model_fingerprint(model), form.abstain_below or 0.0
-        config = scoring.ScoringConfig(fingerprint, columns, form.top, below)
+        keeps = keep is not False
+        config = scoring.ScoringConfig(fingerprint, columns, form.top, below, keeps, all_labels)
         scoring.clear_half_written(shards)
         try:
             if engine == "ray":
@@ -116,59 +133,61 @@ def predict(
             f"--output {output} would be one of the files of --input {source}; "
             "name one that is elsewhere"
         )
-    columnar = output is not None and is_columnar(output)
+    is_table = output is not None and output.suffix.lower() not in LINES
     if output is not None:
-        check_place("--output", output)
-        form = _format_of(output, form)
-        if columnar:
-            require_columnar(output)
+        _check_output(output, form, keep)
     predictor = Predictor.load(model)
     if stored:
         form = replace(form, abstain_below=predictor.abstention_threshold(target_precision))
-    form.check(predictor, columnar=columnar)
+    typed = is_table and not is_separated  # has lists in place of separated labels
+    form.check(predictor, columnar=typed)
     bad: list[DataError] = []
+    kept: dict[str, Any] | None = {} if is_table and source and keep is not False else None
     n_texts = n_abstained = 0
-    with _destination(output, predictor, form) as write:
+    with _destination(output, predictor, form, kept, escape_formulas) as write:
         if source is not None:
-            remaining = _texts_of_files(source, columns, skip_bad_shards, bad)
+            rows = _rows_of_files(source, columns, skip_bad_shards, bad, kept)
         else:
-            remaining = iter(texts) if texts else _lines_on_stdin(encoding)
-        while chunk := list(islice(remaining, CHUNK)):
+            given = iter(texts) if texts else _lines_on_stdin(encoding)
+            rows = (Row(text, None, None, Place("", 0)) for text in given)
+        while chunk := list(islice(rows, CHUNK)):
             n_abstained += write(chunk)
             n_texts += len(chunk)
     if form.abstain_below is not None:
         summary = abstention_summary(n_abstained, n_texts, form.abstain_below, predictor)
-        print(f"dcnn: {summary}", file=sys.stderr)
+        cli.note(f"dcnn: {summary}")
     if bad:
         raise DcnnError(
             f"{source}: left out {_count_files(bad)}, reported above; all others are predicted"
         )
 
 
-def _format_of(output: Path, form: OutputFormat) -> OutputFormat:
-    """``form`` as the suffix of the file says; one that names no format is refused."""
+def _check_output(output: Path, form: OutputFormat, keep: bool | None) -> None:
+    """Check the name of the output before any work is done."""
     suffix = output.suffix.lower()
-    if suffix in JSON_LINES:
-        return replace(form, as_json=True)
-    if suffix in ("", PLAIN):
-        return form
-    if suffix not in (*SEPARATORS, *ARROW):
-        raise UserError(
-            f"--output {output}: the suffix {suffix} names no format that can be written; "
-            f"use one of {_FORMATS}"
-        )
-    if form.as_json:
+    if suffix in LINES:
+        check_place("--output", output)
+        if keep:
+            raise UserError(
+                f"--keep writes columns, and --output {output} has lines; name a .csv file"
+            )
+        return
+    check_table("--output", output)
+    if form.as_json and suffix not in JSON_LINES:
         raise UserError(
             f"--json writes JSON Lines, and --output {output} names another format; "
             "leave out --json, or name a .jsonl file"
         )
-    return replace(form, as_csv=suffix == ".csv")
 
 
-def _texts_of_files(
-    source: Path, columns: TableOptions, skip: bool, bad: list[DataError]
-) -> Iterator[str]:
-    """The texts of ``source``; with ``skip``, unreadable files are added to ``bad``."""
+def _rows_of_files(
+    source: Path,
+    columns: TableOptions,
+    skip: bool,
+    bad: list[DataError],
+    kept: dict[str, Any] | None,
+) -> Iterator[Row]:
+    """The rows of ``source``; with ``skip``, unreadable files are added to ``bad``."""
 
     def leave_out(error: DataError) -> None:
         bad.append(error)
@@ -176,15 +195,16 @@ def _texts_of_files(
 
     on_bad_shard = leave_out if skip else None
     remedy = "; or pass --skip-bad-shards, to continue without such files"
-    rows = read_rows(source, columns, labels=False, on_bad_shard=on_bad_shard, remedy=remedy)
-    return (row.text for row in rows)
+    return read_rows(
+        source, columns, labels=False, on_bad_shard=on_bad_shard, remedy=remedy, keep=kept
+    )
 
 
 def _lines_on_stdin(encoding: str) -> Iterator[str]:
     if sys.stdin is None:
         raise UserError("standard input is closed; give texts as arguments or with --input")
     if sys.stdin.isatty():
-        print("Reading texts from the keyboard, one per line; end with Ctrl-D.", file=sys.stderr)
+        cli.note("Reading texts from the keyboard, one per line; end with Ctrl-D.")
     try:
         # An invalid byte spoils its own text, not the whole stream.
         lines = io.TextIOWrapper(sys.stdin.buffer, encoding, errors="replace", newline="\n")
@@ -207,23 +227,28 @@ def _lines_on_stdin(encoding: str) -> Iterator[str]:
 
 @contextmanager
 def _destination(
-    output: Path | None, predictor: Predictor, form: OutputFormat
-) -> Iterator[Callable[[Sequence[str]], int]]:
-    """Yields the function that classifies and writes texts, and counts those without a label."""
+    output: Path | None,
+    predictor: Predictor,
+    form: OutputFormat,
+    kept: dict[str, Any] | None,
+    escape: bool,
+) -> Iterator[Callable[[Sequence[Row]], int]]:
+    """Yields the function that classifies and writes rows, and counts those without a label."""
     if output is None:
         stdout = standard_output("name a file with --output")
-        yield lambda texts: form.write(stdout, predictor, texts)
+        yield lambda rows: form.write(stdout, predictor, [row.text for row in rows])
         stdout.flush()
         return
+    suffix = output.suffix.lower()
     with write_atomically(output) as stream:
-        if is_columnar(output):
-            with scoring.columnar_writer(stream, output.suffix.lower(), predictor, form) as write:
+        if suffix not in LINES:
+            with scoring.prediction_writer(
+                stream, suffix, predictor, form, kept, escape=escape
+            ) as write:
                 yield write
             return
         lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
-        if form.as_csv:
-            write_csv(lines, [[*form.columns(predictor), "text"]])
-        yield lambda texts: form.write(lines, predictor, texts)
+        yield lambda rows: form.write(lines, predictor, [row.text for row in rows])
         lines.flush()
         lines.detach()
 

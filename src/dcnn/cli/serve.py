@@ -8,6 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from dcnn.cli import QUIET
 from dcnn.cli import console as cli
 from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import needs_extra
@@ -49,8 +50,9 @@ def serve(
         from dcnn.serve.server import address_of, bind, run_workers, serve
 
     # Guessed columns are worth a line on the command line, but not for every upload.
-    logging.getLogger("dcnn").setLevel(logging.WARNING)
-    logging.getLogger("dcnn.serve").setLevel(logging.INFO)
+    log = logging.getLogger("dcnn")
+    logging.getLogger("dcnn.serve").setLevel(log.level or logging.INFO)
+    log.setLevel(log.level if log.level in (logging.DEBUG, QUIET) else logging.WARNING)
     limits = Limits(
         max_body, max_file, max_rows, max_texts, characters=max_length, in_flight=max_in_flight
     )

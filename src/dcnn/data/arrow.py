@@ -42,19 +42,24 @@ class ArrowTable:
         strings = [field.name for field in self.schema if _is_any(field.type, *_STRINGS)]
         return list(islice(self._values(strings), SAMPLED_ROWS))
 
-    def rows(self, columns: Columns) -> Iterator[Record]:
-        """All rows, with these columns."""
+    def rows(self, columns: Columns, *, keep: bool = False) -> Iterator[Record]:
+        """All rows, with these columns, or with all of them."""
         _check_types(self.path, self.schema, columns)
         source, number = str(self.path), 0
-        label = columns.label or ""
+        label, names = columns.label or "", self.columns if keep else columns.names
         has_map = bool(label) and _is_any(self.schema.field(label).type, "map")
-        for number, values in enumerate(self._values(columns.names), start=1):
+        for number, values in enumerate(self._values(names), start=1):
             place = Place(source, number, "row")
             if has_map and values[label] is not None:
                 values[label] = _as_object(place, values[label])
             yield Record(place, values)
         if not number:
             raise NoRowsError(f"{self.path} has columns but no rows; add at least one row")
+
+    @property
+    def types(self) -> dict[str, Any]:
+        """The type of each column; of a dictionary-encoded one that of its values."""
+        return {field.name: _decoded(field.type) for field in self.schema}
 
     def _values(self, names: list[str]) -> Iterator[dict[str, object]]:
         with _named_damage(self.path):

@@ -51,14 +51,30 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 SAMPLED_ROWS = 100  # read to guess the columns
 
-# In order of preference.
+# In order of preference; case does not matter, and a space or hyphen is an underscore.
 TEXT_NAMES = (
-    *("text", "sentence", "tweet", "review", "question", "content", "comment", "message"),
-    *("utterance", "query", "document", "body", "title"),
+    *("text", "texts", "sentence", "sentences", "tweet", "review", "question", "content"),
+    *("comment", "message", "utterance", "query", "document", "body", "title"),
+    *("tweet_text", "review_text", "comment_text", "message_text", "full_text", "cleaned_text"),
+    *("reviews", "tweets", "comments", "messages", "post", "feedback", "description", "headline"),
+    *("phrase", "passage", "article", "abstract", "summary", "transcript", "sms", "email"),
+    *("input", "input_text", "prompt", "x"),
 )
 LABEL_NAMES = (
     *("label", "labels", "class", "category", "target", "sentiment", "intent", "topic", "type"),
-    *("stars", "rating", "y"),
+    *(
+        "stars",
+        "rating",
+        "y",
+        "label_name",
+        "label_text",
+        "class_name",
+        "class_label",
+        "categories",
+    ),
+    *("classes", "targets", "topics", "intents", "polarity", "emotion", "emotions", "tag", "tags"),
+    *("genre", "score", "annotation", "gold", "gold_label", "output", "outcome", "is_spam", "spam"),
+    *("airline_sentiment", "coarse_label"),
 )
 
 _AS_LIST = ("to_pylist", "to_list", "tolist")  # of pyarrow, of pandas and polars, of arrays
@@ -184,8 +200,12 @@ def _guess(
 
 
 def _first_known(known: Sequence[str], candidates: Sequence[str], taken: str | None) -> str | None:
-    folded = {name.casefold(): name for name in reversed(candidates) if name != taken}
+    folded = {_folded(name): name for name in reversed(candidates) if name != taken}
     return next((folded[name] for name in known if name in folded), None)
+
+
+def _folded(name: str) -> str:
+    return name.casefold().strip().replace(" ", "_").replace("-", "_")
 
 
 def is_frame(value: object) -> bool:

@@ -10,7 +10,7 @@ import copy
 import glob
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -155,12 +155,13 @@ def _is_skipped(path: Path) -> bool:
 
 
 class Row(NamedTuple):
-    """One text; its label, or labels where multi-label, and its weight, if they are read."""
+    """One text; its label, or labels where multi-label, weight and all columns, if read."""
 
     text: str
     label: str | tuple[str, ...] | dict[str, float] | None
     weight: float | None
     place: Place
+    values: Mapping[str, object] | None = None
 
 
 @dataclass
@@ -169,8 +170,10 @@ class ShardReader:
 
     options: TableOptions
     labels: bool  # whether the labels are read; without, there need not be any
+    keep: bool = False  # whether rows have the values of all columns
     first: Path | None = None  # the first file that had rows
     columns: Columns | None = None  # those found in it
+    types: Mapping[str, Any] = field(default_factory=dict)  # of all its columns; see ``keep``
     label_format: LabelFormat = field(default_factory=LabelFormat)  # of the rows so far
 
     def __post_init__(self) -> None:
@@ -197,7 +200,12 @@ class ShardReader:
                 options.label_column is None and (columns.label or "").lower() not in LABEL_NAMES
             )
             may_lack_header = guessed and options.header and bare_suffix(path) in SEPARATORS
-            for record in table.rows(columns):
+            if self.keep and list(table.columns).count("") > 1:
+                raise DataError(
+                    f"{path}: more than one column has no name, so not all can be kept; give each "
+                    "a name, or pass --no-keep"
+                )
+            for record in table.rows(columns, keep=self.keep):
                 place, text = record.place, record.value(columns.text)
                 if not isinstance(text, str):
                     raise DataError(
@@ -222,8 +230,8 @@ class ShardReader:
                         )
                 weight = None if columns.weight is None else _weight(record, columns.weight)
                 if self.columns is None:
-                    self.first, self.columns = path, columns
-                yield Row(text, label, weight, place)
+                    self.first, self.columns, self.types = path, columns, table.types
+                yield Row(text, label, weight, place, record.values if self.keep else None)
 
     def _columns(self, path: Path, table: Table) -> Columns:
         if bare_suffix(path) == PLAIN and self.labels:
@@ -271,15 +279,18 @@ def read_rows(
     labels: bool,
     on_bad_shard: Callable[[DataError], None] | None = None,
     remedy: str = "",
+    keep: dict[str, Any] | None = None,
 ) -> Iterator[Row]:
     """Read a file, folder or pattern row by row, in bounded memory.
 
     Without ``labels``, there need not be any. ``on_bad_shard`` is called with what is wrong with
     one of several files, which is then left out whole: each is read to its end before its first row
-    comes. Without it, the first such error is raised, with ``remedy`` at its end.
+    comes. Without it, the first such error is raised, with ``remedy`` at its end. With ``keep``,
+    rows have the values of all columns, and it gets the columns of the first file with their Arrow
+    types, which are None in text, before the first row.
     """
     shards = find_shards(source)
-    reader, some = ShardReader(options, labels), False
+    reader, some = ShardReader(options, labels, keep is not None), False
     for shard in shards:
         try:
             if on_bad_shard is not None:
@@ -288,6 +299,8 @@ def read_rows(
                     pass
                 reader = trial
             for row in reader.rows(shard):
+                if keep is not None and not some:
+                    keep.update(reader.types)
                 some = True
                 yield row
         except DataError as error:
@@ -315,6 +328,7 @@ def read_labelled(source: Path, options: TableOptions = _DEFAULTS) -> LabelledTe
     """Read all examples; the classes are the labels that occur and ``label_columns``, sorted."""
     rows = list(read_rows(source, options, labels=True))
     labels: list[Any] = [row.label for row in rows]
+    _log.debug("%s: %d rows", source, len(rows))
     weights = None
     if options.weight_column is not None:
         weights = np.array([row.weight for row in rows], np.float32)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from dcnn.data.columns import SAMPLED_ROWS, Columns, check_unique, did_you_mean, shown, shown_names
 from dcnn.data.labels import Place
@@ -84,9 +84,14 @@ class LineTable:
         self._sampled.extend(islice(self.records, SAMPLED_ROWS))
         return [record.values for record in self._sampled]
 
-    def rows(self, _: Columns) -> Iterator[Record]:
-        """All rows, once."""
+    def rows(self, _: Columns, *, keep: bool = False) -> Iterator[Record]:  # noqa: ARG002
+        """All rows, once; they have all columns."""
         return chain(self._sampled, self.records)
+
+    @property
+    def types(self) -> dict[str, Any]:
+        """The columns; text has no types."""
+        return dict.fromkeys(self.columns)
 
 
 @contextmanager

@@ -6,10 +6,12 @@ corpus on disk, in bounded memory.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcnn.config import TrainingConfig
 from dcnn.data.labels import LabelledTexts
@@ -94,6 +96,28 @@ def fold_numbers(examples: LabelledTexts, folds: int, seed: int) -> Ints:
             numbers[generator.permutation(indices)] = (following + np.arange(len(indices))) % folds
             following += len(indices)
     return numbers
+
+
+def cross_validate(
+    examples: LabelledTexts,
+    numbers: Ints,
+    outputs_of: Callable[[LabelledTexts, LabelledTexts], NDArray[Any]],
+) -> NDArray[Any]:
+    """Outputs (N, ...) for every example of a model that did not learn it.
+
+    ``numbers`` are those of ``fold_numbers``; an example in no fold is learned in all, and its
+    output is 0. ``outputs_of`` gets the examples to learn and those held out, and gives the outputs
+    (held out, ...) of these.
+    """
+    outputs: NDArray[Any] = np.zeros((len(examples), 0))
+    for number in np.unique(numbers[numbers >= 0]):
+        held_out = np.flatnonzero(numbers == number)
+        kept = examples.select(np.flatnonzero(numbers != number))
+        found = outputs_of(kept, examples.select(held_out))
+        if not outputs.size:
+            outputs = np.zeros((len(examples), *found.shape[1:]), found.dtype)
+        outputs[held_out] = found
+    return outputs
 
 
 def _share(count: int, fraction: float) -> int:

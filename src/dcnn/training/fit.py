@@ -21,7 +21,7 @@ from dcnn.artifact import EMBEDDINGS, NGRAMS, Artifact, Label, find_bags, pack, 
 from dcnn.config import ENOUGH_SCORED, MIN_ENSEMBLE_ROWS, Config
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
-from dcnn.data.split import fold_numbers
+from dcnn.data.split import cross_validate, fold_numbers
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError
 from dcnn.metrics import DEFAULT_THRESHOLD, OUT_OF_SCOPE
@@ -165,6 +165,7 @@ def fit(
     backend, reason = select.for_training(place.type), select.why_not_native(place.type)
     logger.info("training on %s with the %s backend%s", place.type, backend, reason)
     config = _for_examples(train, dev, config)
+    logger.debug("all settings: %s", config.to_flat())
     start = options.start_from
     encoder, examples, dev_examples = _encode(train, dev, config, start)
     # Each set of texts is encoded with the new words of those before it.
@@ -335,22 +336,11 @@ def _cross_validate(
     Each fold has its own words: those that occur in its held-out texts alone are unknown. The only
     example of a label is in no fold; none where that is so of all.
     """
-    numbers = fold_numbers(train, config.training.folds, config.training.seed)
-    # The numbers beyond the last fold that is needed are of examples that are never held out.
-    totals = np.cumsum(np.bincount(numbers[numbers >= 0], minlength=config.training.folds))
-    n_folds = min(int(np.searchsorted(totals, ENOUGH_SCORED)) + 1, config.training.folds)
-    scored = np.flatnonzero((numbers >= 0) & (numbers < n_folds))
-    if not len(scored):
-        return None
-    logits = np.zeros((len(train), len(train.classes)), np.float32)
-    for number in range(n_folds):
-        logger.info("cross-validation: training without fold %d of %d", number + 1, n_folds)
-        held_out = np.flatnonzero(numbers == number)
-        if not len(held_out):
-            continue
-        kept = train.select(np.flatnonzero(numbers != number))
+
+    def logits_of(kept: LabelledTexts, held_out: LabelledTexts) -> NDArray[np.float32]:
+        logger.info("cross-validation: training on %d examples of %d", len(kept), len(train))
         encoder, examples, _ = _encode(kept, None, config)
-        sentences = encoder.encode_all(train.select(held_out).texts, _new_words(examples))
+        sentences = encoder.encode_all(held_out.texts, _new_words(examples))
         model, _ = _initial_model(encoder, train.classes, config, sentences)
         with _threads(options.threads):
             trainer = Trainer(
@@ -363,7 +353,15 @@ def _cross_validate(
             )
             trainer.train()
             artifact = _artifact(trainer, encoder, train.classes, config)
-            logits[held_out] = _stored_logits(trainer, artifact, sentences)
+            return _stored_logits(trainer, artifact, sentences)
+
+    numbers = fold_numbers(train, config.training.folds, config.training.seed)
+    totals = np.cumsum(np.bincount(numbers[numbers >= 0], minlength=config.training.folds))
+    numbers[numbers > np.searchsorted(totals, ENOUGH_SCORED)] = -1
+    scored = np.flatnonzero(numbers >= 0)
+    if not len(scored):
+        return None
+    logits = cross_validate(train, numbers, logits_of)
     return logits[scored], train.select(scored).with_hard_labels().targets
 
 

@@ -7,7 +7,6 @@ still decides when each training stops, as in ``dcnn train``.
 """
 
 import logging
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +16,9 @@ from numpy.typing import NDArray
 from dcnn.artifact import Artifact, folder_size
 from dcnn.config import Config
 from dcnn.data.labels import LabelledTexts
+from dcnn.data.split import cross_validate, fold_numbers
 from dcnn.predictor import Predictor
+from dcnn.text.vocabulary import Ints
 from dcnn.training.callbacks import Callback, EvaluationRecord, Progress
 from dcnn.training.fit import RunOptions, fit
 from dcnn.tuning.search import Trained
@@ -30,7 +31,8 @@ _SMALLEST = 1e-12  # probability, so that its logarithm is finite
 def choose_folds(train: LabelledTexts, dev: LabelledTexts, asked: int | None = None) -> int:
     """How many folds of the training examples evaluate a trial; 1 means dev."""
     folds = asked or (FOLDS if len(dev) < MIN_DEV else 1)
-    return min(folds, len(train))
+    repeated = len(set(train.labels)) < len(train)  # else no example can be held out
+    return min(folds, len(train)) if repeated else 1
 
 
 @dataclass(frozen=True)
@@ -47,39 +49,34 @@ class Evaluation:
     @property
     def examples(self) -> int:
         """How many are evaluated."""
-        return len(self.dev) if self.folds == 1 else len(self.train)
+        return len(self.dev) if self.folds == 1 else int((self.fold_of >= 0).sum())
 
     @cached_property
-    def fold_of(self) -> NDArray[np.int64]:
-        """(N,) the fold of each training example: every label is spread evenly over the folds."""
-        generator = np.random.default_rng((self.seed, self.folds))
-        places: dict[object, list[int]] = defaultdict(list)
-        for index, label in enumerate(self.train.labels):
-            places[label].append(index)
-        # Labels follow one another around the folds, so that these are equal in size too.
-        order = np.concatenate([generator.permutation(indices) for indices in places.values()])
-        folds = np.empty(len(order), np.int64)
-        folds[order] = np.arange(len(order)) % self.folds
-        return folds
+    def fold_of(self) -> Ints:
+        """(N,) the fold of each training example; -1 if it is the only one of its label."""
+        return fold_numbers(self.train, self.folds, self.seed)
 
     def __call__(self, config: Config, callback: Callback) -> Trained:
         """Train and evaluate once, or once per fold; ``callback`` is called after each fold."""
         if self.folds == 1:
             artifact, epochs = self.fit(config, callback)
-            correct, losses = score(artifact, self.dev)
-            return self._trained(correct, losses, epochs, folder_size(self.name, artifact))
-        correct = np.zeros(len(self.train), np.bool_)
-        losses, epochs, size = np.zeros(len(self.train)), 0, 0
-        for fold in range(self.folds):
-            part = np.flatnonzero(self.fold_of == fold)
-            rest = self.train.select(np.flatnonzero(self.fold_of != fold))
-            artifact, one = self.fit(config, _StepsOnly(callback), rest)
-            correct[part], losses[part] = score(artifact, self.train.select(part))
+            return self._trained(
+                score(artifact, self.dev), epochs, folder_size(self.name, artifact)
+            )
+        scores: list[NDArray[np.float64]] = []
+        epochs = size = 0
+
+        def score_fold(kept: LabelledTexts, held_out: LabelledTexts) -> NDArray[np.float64]:
+            nonlocal epochs, size
+            artifact, one = self.fit(config, _StepsOnly(callback), kept)
             epochs, size = epochs + one, max(size, folder_size(self.name, artifact))
-            done = self.fold_of <= fold
-            accuracy, loss = float(correct[done].mean()), float(losses[done].mean())
-            callback.on_evaluation(EvaluationRecord(fold + 1, fold + 1, loss, loss, accuracy, True))
-        return self._trained(correct, losses, round(epochs / self.folds), size)
+            scores.append(score(artifact, held_out))
+            (accuracy, loss), fold = np.concatenate(scores).mean(axis=0).tolist(), len(scores)
+            callback.on_evaluation(EvaluationRecord(fold, fold, loss, loss, accuracy, True))
+            return scores[-1]
+
+        found = cross_validate(self.train, self.fold_of, score_fold)[self.fold_of >= 0]
+        return self._trained(found, round(epochs / len(scores)), size)
 
     def fit(
         self, config: Config, callback: Callback, train: LabelledTexts | None = None
@@ -95,15 +92,14 @@ class Evaluation:
         return artifact, summary.epochs
 
     @staticmethod
-    def _trained(
-        correct: NDArray[np.bool_], losses: NDArray[np.float64], epochs: int, size: int
-    ) -> Trained:
+    def _trained(scores: NDArray[np.float64], epochs: int, size: int) -> Trained:
+        correct, losses = scores.T
         return Trained(
             accuracy=float(correct.mean()),
             loss=float(losses.mean()),
             epochs=epochs,
             size=size,
-            correct=np.packbits(correct).tobytes().hex(),
+            correct=np.packbits(correct > 0).tobytes().hex(),
         )
 
 
@@ -121,11 +117,10 @@ class _StepsOnly(Callback):
         self.callback.on_step(progress)
 
 
-def score(
-    artifact: Artifact, examples: LabelledTexts
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """(N,) whether each example is labelled correctly, and (N,) its cross-entropy."""
+def score(artifact: Artifact, examples: LabelledTexts) -> NDArray[np.float64]:
+    """(N, 2) whether each example is labelled correctly, as 0 or 1, and its cross-entropy."""
     probabilities = Predictor(artifact).probabilities(examples.texts).astype(np.float64)
     truth = examples.class_numbers
     of_truth = probabilities[np.arange(len(truth)), truth]
-    return probabilities.argmax(axis=1) == truth, -np.log(np.maximum(of_truth, _SMALLEST))
+    losses = -np.log(np.maximum(of_truth, _SMALLEST))
+    return np.column_stack([probabilities.argmax(axis=1) == truth, losses])

@@ -1,0 +1,140 @@
+"""``dcnn cv``: cross-validation, with the predictions for texts that were not learned."""
+
+import json
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from typer import Option
+
+from dcnn.cli import console as cli
+from dcnn.data.readers import TableOptions
+from dcnn.data.tables import check_table, write_table
+from dcnn.errors import UserError, needs_extra
+
+if TYPE_CHECKING:
+    from dcnn.metrics import Evaluation, LabelEvaluation
+    from dcnn.training.resampling import OutOfFold
+
+SCORES = ("accuracy", "micro_f1", "macro_f1", "subset_accuracy")
+
+
+def cv(
+    data: cli.TrainFile,
+    folds: Annotated[int, Option(min=2)] = 5,
+    out_of_fold: Annotated[Path | None, Option(metavar="FILE")] = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    labels_separator: cli.LabelsSeparator = None,
+    label_columns: cli.LabelColumns = None,
+    multi_label: cli.MultiLabel = None,
+    encoding: str = "utf-8",
+    no_header: cli.NoHeader = False,
+    config: Path | None = None,
+    settings: cli.Settings = None,
+    epochs: int | None = None,
+    seed: int | None = None,
+    device: cli.Device = "auto",
+    threads: cli.Count = 1,
+    as_json: cli.Json = False,
+) -> None:
+    """Cross-validate a classifier: every text is predicted by a model that did not learn it.
+
+    Prints the scores of each fold, their mean and standard deviation, and the scores of all texts
+    together with 95 % intervals. Folds are stratified by label and seeded; the only text of a label
+    is in none. Each model is trained as by `dcnn train`, with a dev set of its own.
+    """
+    if out_of_fold is not None:
+        check_table("--out-of-fold", out_of_fold)
+    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
+    columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
+    run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
+    examples = cli.read_for_resampling(data, columns)
+    if folds > len(examples):
+        raise UserError(
+            f"--folds {folds} is more than the {len(examples)} texts of {data}; take fewer"
+        )
+    with needs_extra("Training", "train"):
+        from dcnn.training.callbacks import TrainingBar
+        from dcnn.training.fit import RunOptions
+        from dcnn.training.resampling import cross_validation
+    console = cli.make_console(stderr=True)
+    with TrainingBar(console, f"fold 1/{folds}  ", quiet=True) as bar:
+
+        def report(done: int, scores: "Evaluation | LabelEvaluation") -> None:
+            shown = (f"{cli.score_name(k)} {100 * v:.2f} %" for k, v in _values(scores).items())
+            console.print(f"fold {done}/{folds}: {'  '.join(shown)}")
+            bar.name = f"fold {done + 1}/{folds}  "
+
+        options = RunOptions(device, callback=bar, threads=threads)
+        found = cross_validation(examples, run_config, folds, options, report)
+    if out_of_fold is not None:
+        write_table(out_of_fold, _columns(found))
+        console.print(f"The out-of-fold predictions are in {out_of_fold}")
+    parts = [np.flatnonzero(found.folds == fold) for fold in np.unique(found.folds[found.scored])]
+    rows = [_values(found.scores(part)) for part in parts]
+    names = list(rows[0])
+    mean = {name: fmean(row[name] for row in rows) for name in names}
+    spread = {name: stdev(row[name] for row in rows) for name in names}
+    together, intervals = _values(found.scores(found.scored)), found.intervals()
+    if as_json:
+        described = {
+            "examples": len(found.scored),
+            "folds": [
+                {"fold": number, "examples": len(part)} | row
+                for number, (part, row) in enumerate(zip(parts, rows, strict=True), 1)
+            ],
+            "mean": mean,
+            "standard_deviation": spread,
+            **together,
+            "intervals": {name: list(ends) for name, ends in intervals.items()},
+        }
+        print(json.dumps(described))
+        return
+    table = cli.make_table("fold", *map(cli.score_name, names), "texts")
+
+    def add(title: str, values: dict[str, float], texts: str = "") -> None:
+        table.add_row(title, *(f"{100 * values[name]:.2f}" for name in names), texts)
+
+    for number, (part, row) in enumerate(zip(parts, rows, strict=True), 1):
+        add(str(number), row, f"{len(part):,}")
+    table.add_section()
+    add("mean", mean)
+    add("standard deviation", spread)
+    add("all texts", together, f"{len(found.scored):,}")
+    ends = [" to ".join(f"{100 * end:.2f}" for end in intervals[name]) for name in names]
+    table.add_row("95 % interval", *ends, "")
+    cli.make_console().print(table)
+
+
+def _values(scores: "Evaluation | LabelEvaluation") -> dict[str, float]:
+    return {name: float(value) for name, value in vars(scores).items() if name in SCORES}
+
+
+def _columns(found: "OutOfFold") -> dict[str, list[Any]]:
+    """The out-of-fold predictions as a table; a text that is in no fold is left out."""
+    examples, chosen = found.examples, found.scored
+    shares = found.probabilities[chosen].astype(float).round(6)
+    labels = [str(label) for label in examples.classes]
+    if found.thresholds is None:
+        numbers = shares.argmax(axis=1)
+        predicted = {
+            "predicted": [labels[number] for number in numbers],
+            "probability": shares.max(axis=1).tolist(),
+        }
+        true = [str(examples.labels[index]) for index in chosen]
+    else:
+        over = found.probabilities[chosen] >= found.thresholds[chosen]
+        predicted = {
+            "predicted": ["|".join(labels[n] for n in np.flatnonzero(row)) for row in over]
+        }
+        true = ["|".join(map(str, examples.labels[index])) for index in chosen]
+    return {
+        "where": [examples.where(index) for index in chosen],
+        "text": [examples.texts[index] for index in chosen],
+        "label": true,
+        **predicted,
+        "fold": (found.folds[chosen] + 1).tolist(),
+        **{f"probability_of_{label}": shares[:, n].tolist() for n, label in enumerate(labels)},
+    }

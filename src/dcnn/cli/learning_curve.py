@@ -1,0 +1,94 @@
+"""``dcnn learning-curve``: scores against the number of examples; is more labelling worth it?"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from dcnn.cli import console as cli
+from dcnn.data.labels import check_form
+from dcnn.data.readers import TableOptions, read_evaluation_set
+from dcnn.errors import needs_extra
+from dcnn.files import write_atomically
+from dcnn.plots import check_picture, draw_learning_curve
+
+if TYPE_CHECKING:
+    from dcnn.training.resampling import CurvePoint
+
+
+def learning_curve(
+    data: cli.TrainFile,
+    test: Path | None = None,
+    steps: Annotated[int, Option(min=2, max=20)] = 5,
+    draws: Annotated[int, Option(min=1, max=100)] = 5,
+    plot: Annotated[Path | None, Option(metavar="FILE.svg|FILE.png")] = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    labels_separator: cli.LabelsSeparator = None,
+    label_columns: cli.LabelColumns = None,
+    multi_label: cli.MultiLabel = None,
+    encoding: str = "utf-8",
+    no_header: cli.NoHeader = False,
+    config: Path | None = None,
+    settings: cli.Settings = None,
+    epochs: int | None = None,
+    seed: int | None = None,
+    device: cli.Device = "auto",
+    threads: cli.Count = 1,
+    as_json: cli.Json = False,
+) -> None:
+    """Show accuracy and macro F1 against the number of labelled texts: is more labelling worth it?
+
+    Trains on all texts, on half of them, a quarter and so on, several times each, and scores on
+    texts that none of them has. The last line judges by what the last doubling brought.
+    """
+    if plot is not None:
+        check_picture("--plot", plot)
+    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
+    columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
+    run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
+    examples = cli.read_for_resampling(data, columns)
+    test_set = read_evaluation_set(test, columns)
+    if test_set is not None:
+        check_form(test_set, multi_label=examples.multi_label, of=examples.source)
+        test_set = test_set.with_classes(examples.classes)
+    with needs_extra("Training", "train"):
+        from dcnn.training import resampling
+        from dcnn.training.callbacks import TrainingBar
+        from dcnn.training.fit import RunOptions
+    console = cli.make_console(stderr=True)
+    measure = "micro F1" if examples.multi_label else "accuracy"
+    with TrainingBar(console, quiet=True) as bar:
+
+        def report(point: "CurvePoint") -> None:
+            console.print(
+                f"draw {point.draw + 1}/{draws}, {point.examples:,} examples: "
+                f"{measure} {100 * point.accuracy:.2f} %  macro F1 {100 * point.macro_f1:.2f} %"
+            )
+
+        options = RunOptions(device, callback=bar, threads=threads)
+        points = resampling.learning_curve(
+            examples, run_config, test_set, steps, draws, options, report
+        )
+    sentence = resampling.judge_curve(points, measure)
+    if plot is not None:
+        drawn = [(point.examples, point.accuracy, point.macro_f1) for point in points]
+        picture = draw_learning_curve(drawn, measure, data.name, plot.suffix.lower())
+        with write_atomically(plot) as stream:
+            stream.write(picture)
+        cli.note(f"The curve is in {plot}.")
+    if as_json:
+        print(json.dumps({"points": [asdict(point) for point in points], "judgement": sentence}))
+        return
+    table = cli.make_table("examples", measure, "lowest", "highest", "macro F1", left=0)
+    for size in sorted({point.examples for point in points}):
+        some = [point for point in points if point.examples == size]
+        firsts = [point.accuracy for point in some]
+        cells = [fmean(firsts), min(firsts), max(firsts), fmean(p.macro_f1 for p in some)]
+        table.add_row(f"{size:,}", *(f"{100 * value:.2f}" for value in cells))
+    stdout = cli.make_console()
+    stdout.print(table)
+    stdout.print(sentence)
