@@ -36,7 +36,7 @@ from dcnn.errors import ConfigError, DataError, DcnnError, StorageError
 from dcnn.files import file_sha256
 from dcnn.text import encoder as encoding
 from dcnn.text.encoder import Encoder
-from dcnn.text.tokenizer import Tokenizer
+from dcnn.text.tokenizer import LEARNED, AnyTokenizer, Tokenizer
 from dcnn.text.vocabulary import Sentences, TokenizedTexts, Vocabulary, tokenize_chunk, worker_pool
 
 BLOCK_ROWS = 1 << 16  # a block of so many tweets has fewer than 2**16 distinct words
@@ -253,7 +253,7 @@ def _encode_in_processes(
 
 def prepare_corpus(
     files: Sequence[EncodedFile],
-    tokenizer: encoding.AnyTokenizer,
+    tokenizer: AnyTokenizer,
     text: TextConfig,
     split: TrainingConfig | None,
     classes: Sequence[str],
@@ -348,7 +348,7 @@ def load_or_encode(
     ``read`` starts reading texts and class numbers from the files ``sources``; ``reading`` names
     what is read and how. A store that cannot be written to is done without.
     """
-    is_learned = config.tokenizer in encoding.LEARNED
+    is_learned = config.tokenizer in LEARNED
     key = hash_key(
         sources=[file_sha256(source) for source in sources],
         reading=reading,
