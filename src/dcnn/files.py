@@ -10,6 +10,7 @@ import hashlib
 import io
 import lzma
 import os
+import re
 import shutil
 import sys
 import zipfile
@@ -21,6 +22,8 @@ from typing import Any, BinaryIO, TextIO, cast
 
 from dcnn.errors import DataError, StorageError, UserError, needs_extra
 
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
@@ -33,6 +36,14 @@ def bare_suffix(path: Path) -> str:
 def show_size(n_bytes: float) -> str:
     """A number of bytes for people."""
     return f"{n_bytes / 1e6:.2f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:.0f} KB"
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``2MB``, ``500 kB``, ``1.5MiB`` or a plain number."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Z]*)", text.strip().upper())
+    if match is None or match[2] not in _UNITS or not (size := float(match[1]) * _UNITS[match[2]]):
+        raise UserError(f"--max-size {text!r} must be a size above 0, such as 2MB or 500KB")
+    return int(size)
 
 
 @contextmanager

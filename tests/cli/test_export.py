@@ -46,7 +46,10 @@ def test_a_small_folder_does_what_any_model_folder_does(dcnn, tmp_path, model, d
         (("gone", "--out", "m.onnx"), "gone: no such model folder"),
         (("model", "--out", "taken.onnx"), "taken.onnx exists; pass --overwrite"),
         (("model", "--out", "m.onnx", "--dtype", "int4"), "dtype='int4' must be one of"),
-        (("model", "--out", "m", "--format", "tf"), "format='tf' must be one of onnx, folder"),
+        (
+            ("model", "--out", "m", "--format", "tf"),
+            "format='tf' must be one of onnx, html, folder",
+        ),
         (("model", "--out", "no/such/m.onnx"), "there is no folder no/such; create it"),
     ],
 )
