@@ -19,7 +19,8 @@ from dcnn.export.onnx import open_session, run_onnx
 from dcnn.export.tokenizer import HUGGINGFACE, SCRIPT, huggingface_json, script_text
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
-from dcnn.text.tokenizer import LEARNED, PRESETS
+from dcnn.text.tokenizer import LEARNED, PRESETS, SubwordTokenizer
+from dcnn.text.vocabulary import Vocabulary
 from strings import random_texts
 from untrained import make_artifact
 
@@ -103,6 +104,21 @@ def test_words_that_splitting_never_gives_keep_their_ids(preset, words):
     )
     library = HuggingFace.from_str(huggingface_json(encoder))
     texts = ["hello qat", "the cat sat", "q", "x" * 100 + " t" * 3, "aq" * 70]
+    assert found_ids(library, encoder, texts) == expected_ids(encoder, texts)
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        SubwordTokenizer("bpe", True, (("a", "a"), ("aa", "a"))),
+        SubwordTokenizer("unigram", True, (("a", -2.0), ("aa", -3.0), ("aaa", -4.5), ("b", -4.0))),
+    ],
+)
+def test_long_words_and_pairs_that_overlap_are_split_alike(tokenizer):
+    subwords = ["a", "aa", "aaa", "aaaa", "b"]
+    encoder = Encoder(tokenizer, Vocabulary([p + s for s in subwords for p in ("", "##")]))
+    library = HuggingFace.from_str(huggingface_json(encoder))
+    texts = ["a" * n for n in range(140)] + ["b" + "a" * n for n in range(140)] + ["aab?aa??aaa"]
     assert found_ids(library, encoder, texts) == expected_ids(encoder, texts)
 
 
