@@ -164,7 +164,9 @@ def test_new_words_are_known_by_their_spelling(scripts, preset):
     encoder = encoder_of(preset, True, [VOCABULARY_TEXT])
     ngrams = None if preset == "characters" else artifact.encoder.char_ngrams
     encoder = replace(
-        encoder, vocabulary=type(encoder.vocabulary)(encoder.vocabulary.words[:15]), char_ngrams=ngrams
+        encoder,
+        vocabulary=type(encoder.vocabulary)(encoder.vocabulary.words[:15]),
+        char_ngrams=ngrams,
     )
     weights = dict(artifact.weights)
     count = len(encoder.vocabulary)
@@ -172,7 +174,12 @@ def test_new_words_are_known_by_their_spelling(scripts, preset):
     if ngrams is None:
         del weights["ngrams"]
     artifact = replace(artifact, encoder=encoder, weights=weights)
-    texts = ["Größer 哈哈 dullness 👍🏽 isn’t", "x" * 100, "\U0001d400\U0001d401", *random_texts(20)]
+    texts = [
+        "Größer 哈哈 dullness 👍🏽 isn’t",
+        "x" * 100,
+        "\U0001d400\U0001d401",
+        *random_texts(20),
+    ]
     assert_same(scripts, artifact, "int8", texts)
 
 
@@ -195,7 +202,9 @@ def test_the_page_shows_label_probabilities_and_words(opened):
         assert ("against" in word.get_attribute("class")) == (amount < 0)
     assert "known by its spelling" in shown.last.get_attribute("title")
     bars.last.click()  # explains the other label
-    assert page.locator("#legend").inner_text().startswith(f"for {explained.prediction.ranked[1][0]}")
+    assert (
+        page.locator("#legend").inner_text().startswith(f"for {explained.prediction.ranked[1][0]}")
+    )
     page.fill("#text", "  ")
     assert page.locator("#answer").is_hidden()
 

@@ -42,7 +42,8 @@ function refresh() {
 function showLabels(answer) {
   const none = answer.abstained ? "no answer" : "no label";
   const sure = model.multiLabel || answer.abstained ? null : make("small", {}, percent(answer.ranked[0].probability));
-  byId("label").className = answer.labels.length ? "label" : "label none";
+  const { length } = answer.labels;
+  byId("label").className = length > 1 ? "label many" : length ? "label" : "label none";
   byId("label").replaceChildren(...[answer.labels.join(", ") || none, sure].filter((part) => part !== null));
   byId("reason").hidden = !answer.abstained;
   byId("reason").textContent = answer.abstained ? reason(answer) : "";
