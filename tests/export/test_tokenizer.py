@@ -76,7 +76,7 @@ def test_hugging_face_gives_the_same_ids_for_a_corpus(preset, lowercase):
 
 
 @pytest.mark.corpora
-@pytest.mark.parametrize("preset", ["words", "tweet", "unigram"])
+@pytest.mark.parametrize("preset", ["words", "tweet"])
 def test_hugging_face_gives_the_same_ids_for_questions_and_reviews(corpora, preset):
     lines = (
         (corpora / "sst" / "test.txt").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -33,7 +33,7 @@ from dcnn.errors import DcnnError
 from dcnn.text import tokenizer as splitting
 from dcnn.text import vocabulary as spelling
 from dcnn.text.encoder import Encoder
-from dcnn.text.tokenizer import GAP, GAPS, JOINERS, SubwordTokenizer
+from dcnn.text.tokenizer import GAP, GAPS, JOINERS, SubwordTokenizer, grouped
 
 HUGGINGFACE, SCRIPT = "tokenizer.json", "tokenize_text.py"
 UNKNOWN_TOKEN = "<unk>"  # noqa: S105
@@ -54,17 +54,6 @@ def _ranges(pattern: str) -> tuple[tuple[int, int], ...]:
     return tuple((ord(one[0][0]), ord(one[0][-1])) for one in found)
 
 
-def _grouped(codes: Iterable[int]) -> list[tuple[int, int]]:
-    """Ascending code points as ranges."""
-    ranges: list[tuple[int, int]] = []
-    for code in codes:
-        if ranges and code == ranges[-1][1] + 1:
-            ranges[-1] = ranges[-1][0], code
-        else:
-            ranges.append((code, code))
-    return ranges
-
-
 def _escaped(code: int, javascript: bool) -> str:
     return rf"\u{{{code:x}}}" if javascript else rf"\x{{{code:x}}}"
 
@@ -77,7 +66,7 @@ def _class(ranges: Iterable[tuple[int, int]], javascript: bool = False) -> str:
 
 
 def _members(characters: Iterable[str]) -> str:
-    return _class(_grouped(sorted(map(ord, characters))))
+    return _class(grouped(sorted(map(ord, characters))))
 
 
 def portable(pattern: re.Pattern[str] | str, javascript: bool = False) -> str:
@@ -212,7 +201,7 @@ def _case_classes() -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
                 cased.append(ord(sign))
             elif ("A" + sign + "Σ").lower()[-1] == "ς":
                 ignorable.append(ord(sign))
-    return _grouped(cased), _grouped(ignorable)
+    return grouped(cased), grouped(ignorable)
 
 
 def _final_sigma(cased: str, ignorable: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ two never collide. Each distinct word is split once.
 import math
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain, pairwise
@@ -74,15 +74,19 @@ def marks_class() -> str:
 
     ``\w`` leaves them out, and without them Hindi and Thai words would be split.
     """
-    ranges: list[list[int]] = []
-    for code in chain.from_iterable(_MARK_PLANES):
-        if not unicodedata.category(chr(code)).startswith("M"):
-            continue
+    marks = (n for n in chain(*_MARK_PLANES) if unicodedata.category(chr(n)).startswith("M"))
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in grouped(marks))
+
+
+def grouped(codes: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending code points as ranges, each by its first and last."""
+    ranges: list[tuple[int, int]] = []
+    for code in codes:
         if ranges and code == ranges[-1][1] + 1:
-            ranges[-1][1] = code
+            ranges[-1] = ranges[-1][0], code
         else:
-            ranges.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+            ranges.append((code, code))
+    return ranges
 
 
 @cache

@@ -83,7 +83,7 @@ const sigmoid = (logits) => logits.map((logit) => (logit < 0 ? Math.exp(logit) /
 const READERS = {
   float32: (bytes) => new Float32Array(bytes.buffer),
   float16: (bytes) => Float32Array.from(new Uint16Array(bytes.buffer), fromHalf),
-  int8: (bytes) => Float32Array.from(new Int8Array(bytes.buffer)),
+  int8: (bytes) => new Int8Array(bytes.buffer),
   bool: (bytes, size) => Float32Array.from({ length: size }, (_, i) => (bytes[i >> 3] >> (i & 7)) & 1),
 };
 
@@ -95,7 +95,9 @@ function fromHalf(bits) {
 }
 
 function readTensor({ dtype, shape, base64 }) {
-  const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
   return { data: READERS[dtype](bytes, shape.reduce((a, b) => a * b, 1)), shape };
 }
 
@@ -193,8 +195,7 @@ class Model {
 
   // The attribution of every word for a class, by default the most probable: words, and the biases of
   // all nodes and of the root, add up to the logit.
-  explain(text, ofClass) {
-    const prediction = this.predict(text);
+  explain(text, ofClass, prediction = this.predict(text)) {
     const number = ofClass ?? prediction.best;
     const logit = prediction.trace.logits[number];
     const known = prediction.tokens.map((token) => this.ids.has(token));

@@ -34,7 +34,7 @@ function refresh() {
   if (empty) return;
   const answer = model.predict(text);
   const long = answer.tokens.length > MOST_WORDS;
-  const shown = long ? { ...answer, number: explained ?? answer.best, attributions: null } : model.explain(text, explained);
+  const shown = long ? { ...answer, number: explained ?? answer.best, attributions: null } : model.explain(text, explained, answer);
   showLabels(shown);
   showWords(shown, long);
 }
