@@ -46,9 +46,14 @@ function fold({ values, maps, rows, length }) {
 
 // Columns of the k largest values of a row, in their original order; among equals the leftmost.
 function kMax(row, k) {
-  const order = Array.from(row.keys());
-  if (k < order.length) order.sort((a, b) => row[b] - row[a] || a - b);
-  return order.slice(0, k).sort((a, b) => a - b);
+  const least = row.slice().sort()[row.length - k]; // the k-th largest
+  let equals = k; // of those equal to it, how many are kept
+  for (const value of row) if (value > least) equals--;
+  const columns = [];
+  row.forEach((value, t) => {
+    if (value > least || (value === least && equals-- > 0)) columns.push(t);
+  });
+  return columns;
 }
 
 // Wide convolution, folding, k-max pooling, bias and tanh; gains are tanh(z)/z.
@@ -123,8 +128,10 @@ class Model {
     const { dim } = this.network;
     const length = Math.max(tokens.length, 1);
     const values = new Float64Array(dim * length);
+    const vectors = new Map(); // words repeat
     for (let t = 0; t < length; t++) {
-      const vector = this.vector(tokens[t]);
+      const vector = vectors.get(tokens[t]) ?? this.vector(tokens[t]);
+      vectors.set(tokens[t], vector);
       for (let r = 0; r < dim; r++) values[r * length + t] = vector[r];
     }
     return { values, maps: 1, rows: dim, length };
