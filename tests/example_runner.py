@@ -11,6 +11,7 @@ import io
 import os
 import shutil
 import subprocess
+import sys
 import urllib.request
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -53,6 +54,8 @@ class ExampleRunner:
     def run(self, block: Block) -> str:
         """Run an example; what it printed."""
         with contextlib.chdir(self._folder):
+            if block.mark == "alone":
+                return _run_alone(block)
             return self._run_python(block) if block.language == "python" else self._run_sh(block)
 
     def close(self) -> None:
@@ -124,6 +127,14 @@ class ExampleRunner:
         with urllib.request.urlopen(url, body, timeout=30) as answer:
             content: bytes = answer.read()
         return content
+
+
+def _run_alone(block: Block) -> str:
+    """Run Python code in a process that cannot import this package."""
+    code = f"import sys; sys.modules['dcnn'] = None\n{block.text}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, f"{block.place}:\n{done.stderr}"
+    return done.stdout
 
 
 def _run_dcnn(command: Command, given: bytes) -> bytes:

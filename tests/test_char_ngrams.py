@@ -16,7 +16,8 @@ from dcnn.config import DEFAULT, Config, DCNNConfig, NBoWConfig, TextConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import ConfigError, ModelFolderError, UserError
-from dcnn.export import export, onnx_bytes, open_session, run_onnx
+from dcnn.export import export
+from dcnn.export.onnx import onnx_bytes, open_session, run_onnx
 from dcnn.inspection.detector_ranking import rank_corpus
 from dcnn.inspection.explanation import explain
 from dcnn.metrics import calibrate

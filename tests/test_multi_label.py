@@ -17,7 +17,8 @@ from dcnn.cli.predict import predict as predict_command
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.data.labels import label_texts
 from dcnn.errors import DataError, ModelFolderError, UserError
-from dcnn.export import export, open_session, run_onnx
+from dcnn.export import export
+from dcnn.export.onnx import open_session, run_onnx
 from dcnn.inspection import explain, explain_each
 from dcnn.metrics import evaluate_labels
 from dcnn.ops.reference import sigmoid

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,3 +95,14 @@ def test_without_a_compiler_the_tests_of_the_native_backend_pass_or_are_skipped(
     assert finished.returncode == 0, finished.stdout[-3000:]
     assert "not compiled" in finished.stdout
     assert " passed" in finished.stdout
+
+
+@pytest.mark.skipif(not native.library_path().is_file(), reason="it was not compiled")
+@pytest.mark.skipif(sys.platform != "linux", reason="versions of symbols are those of glibc")
+def test_the_library_asks_for_no_newer_system_than_a_manylinux_wheel_may():
+    content = native.library_path().read_bytes()  # the names of versions are among its strings
+    for name, newest in ((b"GLIBC_2", (24,)), (b"GLIBCXX_3", (4, 22)), (b"CXXABI_1", (3, 10))):
+        found = re.findall(re.escape(name) + rb"\.([0-9.]+)\0", content)
+        versions = [tuple(map(int, version.split(b"."))) for version in found]
+        assert versions, name
+        assert max(versions) <= newest

@@ -26,6 +26,8 @@ from dcnn.errors import DataError, StorageError, UserError, needs_extra
 
 # What would break a line or its fields, or control a terminal.
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
@@ -38,6 +40,14 @@ def bare_suffix(path: Path) -> str:
 def show_size(n_bytes: float) -> str:
     """A number of bytes for people."""
     return f"{n_bytes / 1e6:.2f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:.0f} KB"
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``2MB``, ``500 kB``, ``1.5MiB`` or a plain number."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Z]*)", text.strip().upper())
+    if match is None or match[2] not in _UNITS or not (size := float(match[1]) * _UNITS[match[2]]):
+        raise UserError(f"--max-size {text!r} must be a size above 0, such as 2MB or 500KB")
+    return int(size)
 
 
 @contextmanager

@@ -26,6 +26,18 @@ def test_size_dtype_and_agreement_are_printed(dcnn, tmp_path, model):
     assert done.out.endswith(" kB, float16\n")
 
 
+def test_what_is_written_beside_an_onnx_file_is_named(dcnn, tmp_path, model):
+    (tmp_path / "shipped").mkdir()
+    done = dcnn("export", model, "--out", "shipped/m.onnx")
+    assert done.out.splitlines()[1:] == ["shipped/tokenizer.json", "shipped/tokenize_text.py"]
+
+
+def test_a_page_is_int8_unless_another_dtype_is_asked_for(dcnn, model):
+    assert dcnn("export", model, "--out", "m.html").out.endswith(" MB, int8\n")
+    done = dcnn("export", model, "--format", "html", "--out", "m", "--dtype", "float32")
+    assert done.out.endswith(" MB, float32\n")
+
+
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
 def test_a_small_folder_does_what_any_model_folder_does(dcnn, tmp_path, model, dtype):
     assert dcnn("export", model, "--out", "small", "--dtype", dtype).code == 0
@@ -46,14 +58,24 @@ def test_a_small_folder_does_what_any_model_folder_does(dcnn, tmp_path, model, d
         (("gone", "--out", "m.onnx"), "gone: no such model folder"),
         (("model", "--out", "taken.onnx"), "taken.onnx exists; pass --overwrite"),
         (("model", "--out", "m.onnx", "--dtype", "int4"), "dtype='int4' must be one of"),
-        (("model", "--out", "m", "--format", "tf"), "format='tf' must be one of onnx, folder"),
+        (
+            ("model", "--out", "m", "--format", "tf"),
+            "format='tf' must be one of onnx, html, folder",
+        ),
         (("model", "--out", "no/such/m.onnx"), "there is no folder no/such; create it"),
+        (("model", "--out", "no/such/m.html"), "there is no folder no/such; create it"),
+        (("model", "--out", "taken.html"), "taken.html exists; pass --overwrite"),
+        (("model", "--out", "model/m.onnx"), "model is a model folder, and tokenizer.json would"),
+        (("model", "--out", "m.html", "--max-size", "9KB"), "allows 9 KB; raise --max-size"),
+        (("model", "--out", "m.html", "--max-size", "big"), "--max-size 'big' must be a size"),
+        (("model", "--out", "m.onnx", "--max-size", "9KB"), "max_size=9000 limits the size of an"),
     ],
 )
 def test_mistakes_get_one_sentence(dcnn, tmp_path, model, arguments, message):
-    (tmp_path / "taken.onnx").write_text("older")
+    for name in ("taken.onnx", "taken.html"):
+        (tmp_path / name).write_text("older")
     done = dcnn("export", *arguments)
     assert (done.code, done.out) == (2, "")
     assert message in done.err
     assert len(done.err.strip().splitlines()) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "taken.onnx"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "taken.html", "taken.onnx"]

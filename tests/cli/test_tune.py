@@ -22,7 +22,7 @@ from dcnn.config import DEFAULT, load_toml
 from dcnn.data.corpora.opinions import read_opinions
 from dcnn.errors import UserError
 from dcnn.predictor import Predictor
-from dcnn.text.encoder import SubwordTokenizer
+from dcnn.text.tokenizer import SubwordTokenizer
 from dcnn.tuning.evaluation import Evaluation
 from dcnn.tuning.search import Limits, TrialRecord
 

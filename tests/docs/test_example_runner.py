@@ -57,3 +57,12 @@ def test_variables_of_a_command_do_not_stay(runner, monkeypatch):
     monkeypatch.delenv("DCNN_DATA", raising=False)
     runner.run(sh("DCNN_DATA=nowhere dcnn data list"))
     assert "DCNN_DATA" not in os.environ
+
+
+def test_an_example_that_stands_alone_cannot_import_the_package(runner):
+    def block(text):
+        return Block("page.md", 1, "python", text, mark="alone", reason="it ships")
+
+    assert runner.run(block("import json; print(json.dumps(1))\n")) == "1\n"
+    with pytest.raises(AssertionError, match=r"import of dcnn halted"):
+        runner.run(block("from dcnn import Predictor\n"))

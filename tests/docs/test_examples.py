@@ -18,7 +18,7 @@ from readers_folder import ALL, Sentences, names_in_python
 
 
 def is_run(block: Block) -> bool:
-    return block.mark == "" or (ALL and block.mark == "slow")
+    return block.mark in ("", "alone") or (ALL and block.mark == "slow")
 
 
 @pytest.fixture
@@ -59,6 +59,6 @@ def test_a_block_says_what_it_is(block: Block):
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_mark_stands_before_a_block(page: Path):
     """One that has lost its block would look as if it excused something."""
-    marks = re.findall(r"<!-- *(?:not run|slow)\b", page.read_text("utf-8"))
+    marks = re.findall(r"<!-- *(?:not run|slow|alone)\b", page.read_text("utf-8"))
     excused = [block for block in examples_of(name_of(page)) if block.mark]
     assert len(marks) == len(excused)

@@ -18,8 +18,8 @@ from dcnn.inspection.render import to_html
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 from dcnn.serve.models import ServedModel
-from dcnn.text.encoder import Encoder, SubwordTokenizer
-from dcnn.text.tokenizer import GAP, Tokenizer
+from dcnn.text.encoder import Encoder
+from dcnn.text.tokenizer import GAP, SubwordTokenizer, Tokenizer
 from dcnn.text.vocabulary import Vocabulary
 from untrained import make_artifact
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
 from dcnn.errors import MissingExtraError
-from dcnn.text.encoder import MAX_WORD_LENGTH, Encoder, SubwordTokenizer, learn_tokenizer
+from dcnn.text.encoder import Encoder, learn_tokenizer
+from dcnn.text.tokenizer import MAX_WORD_LENGTH, SubwordTokenizer
 from dcnn.text.vocabulary import UNKNOWN
 
 TEXTS = [

@@ -10,11 +10,11 @@ from matplotlib import pyplot
 
 from dcnn.config import Config, load_toml
 from dcnn.errors import UserError
+from dcnn.files import parse_size
 from dcnn.tuning.report import (
     SearchSummary,
     chance_of_best,
     gain_over_start,
-    parse_size,
     write_report,
 )
 from dcnn.tuning.search import Limits, Search, Trained, TrialRecord

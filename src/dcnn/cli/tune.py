@@ -17,7 +17,7 @@ from dcnn.config import DEFAULT, Config, parse_setting
 from dcnn.data.readers import TableOptions, read_examples
 from dcnn.data.split import hold_out
 from dcnn.errors import DcnnError, TrainingError, TrainingStoppedError, UserError, needs_extra
-from dcnn.files import make_folder, show_size
+from dcnn.files import make_folder, parse_size, show_size
 from dcnn.text.encoder import unit_of
 from dcnn.training.callbacks import TrainingBar
 
@@ -75,7 +75,7 @@ def tune(
         from dcnn.tuning import report
         from dcnn.tuning import search as tuning
         from dcnn.tuning.space import FolderSizes, SearchSpace
-    limit = report.parse_size(max_size) if max_size else None
+    limit = parse_size(max_size) if max_size else None
     train_set, dev_set, _ = read_examples(data, dev, None, columns)
     if dev_set is None:
         start = start.with_training(dev_fraction=start.training.dev_fraction)  # for any number

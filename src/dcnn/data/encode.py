@@ -37,7 +37,7 @@ from dcnn.errors import ConfigError, DataError, DcnnError, StorageError
 from dcnn.files import file_sha256
 from dcnn.text import encoder as encoding
 from dcnn.text.encoder import Encoder
-from dcnn.text.tokenizer import Tokenizer
+from dcnn.text.tokenizer import LEARNED, AnyTokenizer, Tokenizer
 from dcnn.text.vocabulary import (
     Ints,
     Sentences,
@@ -261,7 +261,7 @@ def _encode_in_processes(
 
 def prepare_corpus(
     files: Sequence[EncodedFile],
-    tokenizer: encoding.AnyTokenizer,
+    tokenizer: AnyTokenizer,
     text: TextConfig,
     split: TrainingConfig | Ints | None,
     classes: Sequence[str],
@@ -366,7 +366,7 @@ def load_or_encode(
     what is read and how. ``split`` chooses the rows of dev, ascending, of so many; their words are
     not those of the vocabulary. A store that cannot be written to is done without.
     """
-    is_learned = config.tokenizer in encoding.LEARNED
+    is_learned = config.tokenizer in LEARNED
     key = hash_key(
         sources=[file_sha256(source) for source in sources],
         reading=reading,

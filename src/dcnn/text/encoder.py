@@ -1,33 +1,29 @@
 """String to ids: tokenizer and vocabulary, stored in a model folder as ``tokenizer.json``.
 
-A tokenizer is a preset of ``dcnn.text.tokenizer`` or learns subwords from the training texts, by
-byte-pair encoding or the unigram model. A text is then split into words as by the preset ``words``,
-except that neighbouring letters of a script without spaces are one word, and each word into
-subwords. A subword inside a word is written ``##subword``, so that "able" and the end of "unable"
-are two tokens and a reader can tell where a word ends. No word has two ``#`` in it, so the two
-never collide.
-
-The ``tokenizers`` library learns the subwords, from the distinct words and their counts instead of
-the texts: a corpus is read once. Splitting is done here, in plain Python and once per distinct
-word, so that predicting needs no library and no native threads.
+The ``tokenizers`` library learns subwords, from the distinct words and their counts instead of the
+texts: a corpus is read once. Splitting into them is done by ``dcnn.text.tokenizer``.
 """
 
 import json
-import math
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import pairwise
-from typing import Any, Literal, Self, cast
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 import numpy as np
 
 from dcnn.config import MAX_BUCKETS, TextConfig
 from dcnn.errors import needs_extra
-from dcnn.text.tokenizer import PRESETS, Preset, Tokenizer
+from dcnn.text.tokenizer import (
+    LEARNED,
+    AnyTokenizer,
+    Preset,
+    SubwordTokenizer,
+    Tokenizer,
+    cut_word,
+    read_tokenizer,
+)
 from dcnn.text.vocabulary import (
     MAX_SPELLED,
     UNKNOWN,
@@ -39,135 +35,8 @@ from dcnn.text.vocabulary import (
     tokenize_texts,
 )
 
-Learned = Literal["bpe", "unigram"]
-LEARNED: tuple[Learned, ...] = ("bpe", "unigram")
-CONTINUES = "##"
-
-# A longer word is cut there first, so that the time per text grows with its length alone: BPE goes
-# through all pairs of a word after each merge.
-MAX_WORD_LENGTH = 64
 MAX_SUBWORD_LENGTH = 16  # of the unigram model
-UNKNOWN_PENALTY = 10.0  # of a character, beyond the least likely subword, as in SentencePiece
-_CACHED_WORDS = 1 << 17  # words repeat
 MOST_TOKENS = 1 << 17  # of texts in one part; all of them may be new words, with a vector each
-
-# How a model folder writes what was learned: under which name, a line, the rule, and what may not
-# occur twice.
-_FORMATS: dict[Learned, tuple[str, str, str, str]] = {
-    "bpe": ("merges", r"([^ ]+) ([^ ]+)", "two subwords separated by a space", "a pair"),
-    "unigram": (
-        "pieces",
-        r"([^ ]+) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)",
-        "a subword, a space and a finite number",
-        "a subword",
-    ),
-}
-
-
-@dataclass(frozen=True)
-class SubwordTokenizer:
-    """Splits a text into subwords; callers use it as they use ``Tokenizer``.
-
-    The entries of byte-pair encoding are pairs of neighbours that become one subword, the most
-    important first; those of the unigram model are subwords with their logarithmic probabilities.
-    """
-
-    preset: Learned
-    lowercase: bool
-    entries: tuple[tuple[str, Any], ...]
-    _known: dict[str, list[str]] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
-
-    def __call__(self, text: str) -> list[str]:
-        """Return the tokens of ``text`` in order; an empty or blank text has none."""
-        words = Tokenizer("words", self.lowercase, runs=True)(text)
-        return [token for word in words for token in self.split_word(word)]
-
-    def spell(self, token: str) -> str:
-        """What a token adds to a text: one that begins a word has a space before it."""
-        continues = len(token) > len(CONTINUES) and token.startswith(CONTINUES)
-        return token.removeprefix(CONTINUES) if continues else " " + token
-
-    def split_word(self, word: str) -> list[str]:
-        """The tokens of one word."""
-        tokens = self._known.get(word)
-        if tokens is None:
-            if len(self._known) >= _CACHED_WORDS:
-                self._known.clear()
-            first, *others = (sub for part in _parts(word) for sub in self._split(part))
-            tokens = [first, *(CONTINUES + subword for subword in others)]
-            self._known[word] = tokens
-        return tokens
-
-    @cached_property
-    def _split(self) -> Callable[[str], list[str]]:
-        if self.preset == "bpe":
-            return partial(split_bpe, {pair: rank for rank, pair in enumerate(self.entries)})
-        scores = dict(self.entries)
-        unknown = min(scores.values(), default=0.0) - UNKNOWN_PENALTY
-        return partial(split_unigram, scores, unknown, max(map(len, scores), default=1))
-
-    def to_values(self) -> dict[str, Any]:
-        """What was learned, as ``from_values`` reads it; no subword has a space in it."""
-        return {_FORMATS[self.preset][0]: [f"{left} {right}" for left, right in self.entries]}
-
-    @classmethod
-    def from_values(cls, preset: Learned, lowercase: bool, values: dict[str, Any]) -> Self:
-        """Read what ``to_values`` wrote; raises ``ValueError`` if it is damaged."""
-        name, pattern, rule, key = _FORMATS[preset]
-        lines = values.get(name)
-        if not isinstance(lines, list):
-            raise ValueError(f"{name} must be a list; each entry is {rule}")  # noqa: TRY004
-        entries: list[tuple[str, Any]] = []
-        for line in lines:
-            parsed = re.fullmatch(pattern, line) if isinstance(line, str) else None
-            if parsed is None:
-                raise ValueError(f"{name}: {line!r:.60} must be {rule}")
-            entries.append((parsed[1], parsed[2] if preset == "bpe" else float(parsed[2])))
-        if len(set(entries) if preset == "bpe" else dict(entries)) != len(entries):
-            raise ValueError(f"{key} occurs twice in {name}")
-        return cls(preset, lowercase, tuple(entries))
-
-
-def split_bpe(ranks: dict[tuple[str, str], int], word: str) -> list[str]:
-    """The subwords of ``word`` by byte-pair encoding (Sennrich et al., 2016), on code points.
-
-    The most important pair is merged until none is left.
-    """
-    parts, none = list(word), len(ranks)
-    while len(parts) > 1:
-        rank, at = min((ranks.get(pair, none), at) for at, pair in enumerate(pairwise(parts)))
-        if rank == none:
-            break
-        parts[at : at + 2] = [parts[at] + parts[at + 1]]
-    return parts
-
-
-def split_unigram(scores: dict[str, float], unknown: float, longest: int, word: str) -> list[str]:
-    """The subwords of ``word`` whose probabilities have the largest product (Kudo, 2018; Viterbi).
-
-    ``unknown`` is the score of an unknown character, ``longest`` the length of a subword.
-    """
-    best = [0.0] + [-math.inf] * len(word)  # score of the first n code points
-    came_from = [0] * (len(word) + 1)
-    for start in range(len(word)):
-        for end in range(start + 1, min(start + longest, len(word)) + 1):
-            score = scores.get(word[start:end], unknown if end == start + 1 else -math.inf)
-            if best[start] + score > best[end]:
-                best[end], came_from[end] = best[start] + score, start
-    parts, end = [], len(word)
-    while end:
-        parts.append(word[came_from[end] : end])
-        end = came_from[end]
-    return parts[::-1]
-
-
-AnyTokenizer = Tokenizer | SubwordTokenizer
-
-
-def _parts(word: str) -> list[str]:
-    return [word[at : at + MAX_WORD_LENGTH] for at in range(0, len(word), MAX_WORD_LENGTH)]
 
 
 def learn_subwords(config: TextConfig, texts: TokenizedTexts) -> SubwordTokenizer:
@@ -175,7 +44,7 @@ def learn_subwords(config: TextConfig, texts: TokenizedTexts) -> SubwordTokenize
     with needs_extra(f"text.tokenizer={config.tokenizer}", "subwords"):
         from tokenizers import models, trainers
     words = zip(texts.words, texts.counts.tolist(), strict=True)
-    parts = [(part, count) for word, count in words for part in _parts(word)]
+    parts = [(part, count) for word, count in words for part in cut_word(word)]
     size = config.n_subwords
     if config.tokenizer == "bpe":
         # A pair that occurs once teaches nothing.
@@ -357,19 +226,9 @@ class Encoder:
         values = json.loads(text)
         if not isinstance(values, dict):
             raise ValueError("the top level is not an object")  # noqa: TRY004
-        preset, lowercase, words = map(values.get, ("preset", "lowercase", "vocabulary"))
-        if preset not in (*PRESETS, *LEARNED):
-            names = ", ".join((*PRESETS, *LEARNED))
-            raise ValueError(f"preset={preset!r} must be one of {names}")
-        if not isinstance(lowercase, bool):
-            raise ValueError(f"lowercase={lowercase!r} must be true or false")  # noqa: TRY004
+        tokenizer, words = read_tokenizer(values), values.get("vocabulary")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("vocabulary must be a list of strings")
-        tokenizer: AnyTokenizer
-        if preset in LEARNED:
-            tokenizer = SubwordTokenizer.from_values(preset, lowercase, values)
-        else:
-            tokenizer = Tokenizer(preset, lowercase)
         return cls(tokenizer, Vocabulary(words), _read_char_ngrams(values.get("char_ngrams")))
 
 

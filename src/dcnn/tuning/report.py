@@ -13,7 +13,6 @@ import csv
 import html
 import io
 import math
-import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from optuna.importance import FanovaImportanceEvaluator
 from optuna.trial import TrialState
 
 from dcnn.config import to_toml
-from dcnn.errors import UserError, needs_extra
+from dcnn.errors import needs_extra
 from dcnn.files import show_size, write_atomically
 from dcnn.plots import GREEN, GREY, RED, draw_svg
 from dcnn.tuning.search import AHEAD, Search, Trained, TrialRecord, finished, ranked_trials
@@ -38,8 +37,6 @@ from dcnn.tuning.search import AHEAD, Search, Trained, TrialRecord, finished, ra
 REPORT, TRIALS, BEST = "report.html", "trials.csv", "best.toml"
 MIN_TRIALS_FOR_IMPORTANCE = 6  # complete ones; with fewer, importance is chance
 _SHOWN = 20
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 SIGNIFICANCE = 0.05
 _BOOTSTRAP_SAMPLES, _BOOTSTRAP_BLOCK = 4_000, 200  # samples; at a time, to bound the memory
 _BOOTSTRAP_SEED = 20140408  # fixed, so that a report is the same whenever it is written
@@ -137,14 +134,6 @@ def chance_of_best(start: NDArray[np.bool_], trials: NDArray[np.bool_]) -> float
         largest = (drawn @ kinds.T / examples - centres).max(axis=1)
         as_large += int((largest >= observed - 1e-12).sum())
     return (1 + as_large) / (1 + _BOOTSTRAP_SAMPLES)
-
-
-def parse_size(text: str) -> int:
-    """Bytes of ``2MB``, ``500 kB``, ``1.5MiB`` or a plain number."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Z]*)", text.strip().upper())
-    if match is None or match[2] not in _UNITS or not (size := float(match[1]) * _UNITS[match[2]]):
-        raise UserError(f"--max-size {text!r} must be a size above 0, such as 2MB or 500KB")
-    return int(size)
 
 
 def write_report(

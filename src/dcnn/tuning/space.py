@@ -24,7 +24,8 @@ from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import ConfigError
 from dcnn.text import encoder as encoding
-from dcnn.text.encoder import LEARNED, Encoder, library_version
+from dcnn.text.encoder import Encoder, library_version
+from dcnn.text.tokenizer import LEARNED, AnyTokenizer
 from dcnn.text.vocabulary import Vocabulary
 
 Value = int | float | str | bool
@@ -244,7 +245,7 @@ _TENSOR_HEADER = 160
 class _Tokens(NamedTuple):
     """The tokens of the training texts, the most frequent first."""
 
-    tokenizer: encoding.AnyTokenizer
+    tokenizer: AnyTokenizer
     buckets: int  # that their character n-grams reach
     counts: NDArray[np.int64]
     bytes: NDArray[np.int64]  # of the first n tokens in a folder, from n = 0

@@ -5,38 +5,23 @@ Without playwright, importing ``explorer_page`` skips a module of tests but woul
 so the fixtures import it.
 """
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from browser import chromium
 from serve_process import Running, start_server
 
 if TYPE_CHECKING:
     from explorer_page import Browser, Page
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
-)
-
 
 @pytest.fixture(scope="package")
 def browser() -> "Iterator[Browser]":
-    from explorer_page import playwright
-
-    if not CHROMIUM:
-        reason = "there is no Chromium; install Debian's package chromium"
-        if os.environ.get("DCNN_REQUIRE_BROWSER"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with playwright.sync_playwright() as driver:
-        # Its own sandbox needs rights that root in a container does not have.
-        launched = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="package")

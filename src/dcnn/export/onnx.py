@@ -1,16 +1,16 @@
-"""Write a model as an ONNX file, or as a model folder with smaller weights.
+"""A model as an ONNX graph.
 
     ids (batch, length) int64, lengths (batch) int64  ->  probabilities (batch, classes) float32
 
-Batch and length are free. Ids beyond a sentence's length are ignored, but must be valid ids. Where
+Batch and length are free. Ids beyond a sentence's length are ignored, but must be valid: below the
+size of the vocabulary, or any where tokens are subwords (see ``dcnn.export.tokenizer``). Where
 words have character n-grams there is a third input, ``ngrams`` (batch, length, n-grams) int64: the
 buckets of the n-grams of words that are not in the vocabulary, whose id is 0, and the number of
-buckets wherever there is no n-gram. The
-graph computes what ``dcnn.ops.reference`` computes: each sentence has its own k, from its length
-alone; among equal values k-max keeps the leftmost (TopK returns the lower index first); padding
-never competes and is zero again after tanh. Folding is free: rows i and i + d/2 are convolved and
-summed by one grouped convolution with two rows per group, because the embedding columns in the file
-are permuted so that such rows are neighbours.
+buckets wherever there is no n-gram. The graph computes what ``dcnn.ops.reference`` computes: each
+sentence has its own k, from its length alone; among equal values k-max keeps the leftmost (TopK
+returns the lower index first); padding never competes and is zero again after tanh. Folding is
+free: rows i and i + d/2 are convolved and summed by one grouped convolution with two rows per
+group, because the embedding columns in the file are permuted so that such rows are neighbours.
 
 Every file is compared with the model on random sentences before it is written.
 """
@@ -18,9 +18,7 @@ Every file is compared with the model on random sentences before it is written.
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,16 +27,11 @@ from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.artifact import EMBEDDINGS, NGRAM_SCALES, NGRAMS, NGRAMS_USED, SCALES, Artifact
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.errors import DcnnError, UserError, needs_extra
-from dcnn.files import check_place, write_atomically
+from dcnn.errors import DcnnError
 from dcnn.ops import reference
 from dcnn.predictor import Floats, Predictor
 from dcnn.text.encoder import Encoder
 from dcnn.text.vocabulary import UNKNOWN, CharNgrams, Ints, Sentences
-
-__all__ = ["Exported", "Format", "export", "format_of", "run_onnx"]
-
-Format = Literal["onnx", "folder"]
 
 OPSET, IR_VERSION = 17, 8  # of 2022; the newest operator used is of opset 16
 IDS, LENGTHS, PROBABILITIES = "ids", "lengths", "probabilities"
@@ -50,84 +43,6 @@ NEW_WORDS = 16  # in the sentences that are compared, where words have n-grams
 NARROW_GAP = 1e-5  # relative to the largest value of a row: some tens of float32 roundings
 
 Order = NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class Exported:
-    """What was written."""
-
-    path: Path  # the file or folder
-    format: Format
-    dtype: model_folder.StoredDtype
-    size: int  # bytes of all files
-    difference: float | None = None  # largest, of a probability of the ONNX file from the model's
-
-
-def export(
-    model: Predictor | Artifact | str | Path,
-    out: str | Path,
-    dtype: model_folder.StoredDtype = "float32",
-    format: Format | None = None,  # noqa: A002
-    overwrite: bool = False,
-) -> Exported:
-    """Write ``model`` as an ONNX file or as a model folder.
-
-    Examples:
-        >>> export("my-model", "my-model.onnx")
-        >>> export("my-model", "my-small-model", dtype="int8")
-
-    Args:
-        model: a model folder, or what was loaded from one.
-        out: a file for ``onnx``, a new folder for ``folder``.
-        dtype: how the weights are stored: ``float32``, ``float16`` or ``int8``.
-        format: ``onnx`` or ``folder``; by default the suffix of ``out`` decides.
-        overwrite: whether a file or a model folder at ``out`` may be replaced.
-
-    Raises:
-        MissingExtraError: an ONNX file needs the extra ``onnx``.
-        UserError: ``out`` exists, or a weight is too large for ``dtype``.
-        DcnnError: the ONNX graph differs from the model; nothing was written.
-        StorageError: the disk refused; what was there is untouched.
-    """
-    out = Path(out)
-    chosen = format or format_of(out)
-    for name, value, kind in (
-        ("format", chosen, Format),
-        ("dtype", dtype, model_folder.StoredDtype),
-    ):
-        if value not in get_args(kind):
-            raise UserError(f"{name}={value!r} must be one of {', '.join(get_args(kind))}")
-    if chosen == "folder":
-        model_folder.check_destination(out, overwrite)
-    else:
-        check_place("--out", out)
-        if out.exists() and not overwrite:
-            raise UserError(
-                f"{out} exists; pass --overwrite (in Python overwrite=True) to replace it, "
-                "or choose another place"
-            )
-        with needs_extra("Writing an ONNX file", "onnx"):
-            import onnx  # noqa: F401
-            import onnxruntime  # noqa: F401
-    if isinstance(model, Predictor):
-        model = model.artifact
-    artifact = model if isinstance(model, Artifact) else model_folder.load(Path(model))
-    # The weights that a reader of the export will have.
-    weights = model_folder.unpack(model_folder.pack(artifact.weights, dtype))
-    artifact = replace(artifact, weights=weights, dtype=dtype)
-    if chosen == "folder":
-        model_folder.save(out, artifact, overwrite)
-        return Exported(out, chosen, dtype, sum(file.stat().st_size for file in out.iterdir()))
-    content = onnx_bytes(artifact)
-    difference = check_against_model(content, artifact)
-    with write_atomically(out) as stream:
-        stream.write(content)
-    return Exported(out, chosen, dtype, len(content), difference)
-
-
-def format_of(path: Path) -> Format:
-    """``onnx`` for a name with that suffix, else ``folder``."""
-    return "onnx" if path.suffix.lower() == ".onnx" else "folder"
 
 
 def onnx_bytes(artifact: Artifact) -> bytes:
@@ -178,7 +93,10 @@ class _Graph:
         self.nodes: list[Any] = []  # onnx.NodeProto
         self.constants: list[Any] = []  # onnx.TensorProto
         self.stored = model_folder.pack(artifact.weights, artifact.dtype)
-        self.width = self._width_of(IDS)
+        self.width, self.ids = self._width_of(IDS), IDS
+        if artifact.encoder.unit == "subword":  # those outside the vocabulary may have ids beyond
+            known = self.add("Less", IDS, [len(artifact.encoder.vocabulary)])
+            self.ids = self.add("Where", known, IDS, [UNKNOWN])
         # A graph cannot refuse its input. Length 0 becomes 1, as in the encoder: an empty text is
         # one unknown word, whose id is that of the padding.
         self.lengths = self.add("Min", self.add("Max", LENGTHS, [1]), self.width)  # (B,), 1 to s
@@ -252,9 +170,9 @@ class _Graph:
         """(B, d, s) word vectors with their rows in ``order``, zero past a sentence's end."""
         stored = self.stored
         embeddings = stored[EMBEDDINGS] if order is None else stored[EMBEDDINGS][:, order]
-        words = self._rows(embeddings, EMBEDDINGS, IDS)  # (B, s, d)
+        words = self._rows(embeddings, EMBEDDINGS, self.ids)  # (B, s, d)
         if SCALES in stored:
-            scales = self._rows(stored[SCALES], SCALES, IDS)  # (B, s)
+            scales = self._rows(stored[SCALES], SCALES, self.ids)  # (B, s)
             words = self.add("Mul", words, self.add("Unsqueeze", scales, [2]))
         if NGRAMS in stored:
             words = self._add_ngrams(words, order)

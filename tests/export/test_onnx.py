@@ -19,11 +19,10 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import STORED_DTYPES, pack, unpack
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
 from dcnn.errors import DcnnError, UserError
-from dcnn.export import (
+from dcnn.export import export, format_of
+from dcnn.export.onnx import (
     check_against_model,
     decided_by_rounding,
-    export,
-    format_of,
     onnx_bytes,
     open_session,
     row_orders,
@@ -208,6 +207,7 @@ def names(folder):
 
 def test_the_suffix_decides_the_format(tmp_path, model):
     assert format_of(tmp_path / "a.ONNX") == "onnx"
+    assert format_of(tmp_path / "a.html") == "html"
     assert format_of(tmp_path / "a") == "folder"
     assert export(model, tmp_path / "a.onnx").format == "onnx"
     assert export(model, tmp_path / "b", format="onnx").path.is_file()
@@ -246,7 +246,7 @@ def test_an_existing_export_is_replaced_only_with_overwrite(tmp_path, model):
         with pytest.raises(UserError, match="exists; pass --overwrite"):
             export(model, out, "int8")
         assert export(model, out, "int8", overwrite=True).dtype == "int8"
-    assert names(tmp_path) == ["m.onnx", "model", "small"]
+    assert names(tmp_path) == ["m.onnx", "model", "small", "tokenize_text.py", "tokenizer.json"]
     assert model_folder.load(tmp_path / "small").dtype == "int8"
 
 
@@ -272,7 +272,7 @@ def test_a_graph_that_differs_from_the_model_is_not_written(tmp_path, artifact, 
 
 
 def test_rounding_excuses_only_a_few_sentences(artifact, monkeypatch):
-    monkeypatch.setattr("dcnn.export.decided_by_rounding", lambda *_: True)
+    monkeypatch.setattr("dcnn.export.onnx.decided_by_rounding", lambda *_: True)
     with pytest.raises(DcnnError, match="differs from the model"):
         check_against_model(onnx_bytes(make_artifact(seed=1)), artifact)
 
@@ -298,7 +298,10 @@ def test_a_value_too_large_for_float16_is_named(tmp_path, artifact, out):
     ("arguments", "message"),
     [
         ({"out": "a.onnx", "dtype": "int4"}, "dtype='int4' must be one of float32, float16, int8"),
-        ({"out": "a.onnx", "format": "tflite"}, "format='tflite' must be one of onnx, folder"),
+        (
+            {"out": "a.onnx", "format": "tflite"},
+            "format='tflite' must be one of onnx, html, folder",
+        ),
         ({"out": "no/a.onnx"}, "there is no folder no; create it"),
         ({"out": "model", "format": "onnx"}, "model is a folder; name a file"),
         ({"out": "file"}, "file exists and is not just a model folder"),

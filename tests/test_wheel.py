@@ -1,0 +1,89 @@
+"""What `make wheel` has built, installed in environments that have nothing else."""
+
+import os
+import platform
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from dcnn import artifact as model_folder
+from dcnn.ops import native
+from untrained import make_artifact
+
+DIST = Path(__file__).parent.parent / "dist"
+pytestmark = pytest.mark.wheel
+TEXT = "the plot is not dull"
+
+
+def run(*command, **environment):
+    # Neither the checkout nor the settings of the one who runs the tests.
+    hidden = ("PYTHONPATH", "DCNN_BACKEND", "CXX", "CXXFLAGS")
+    variables = {k: v for k, v in os.environ.items() if k not in hidden} | environment
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, env=variables, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def clean(tmp_path):
+    """Install a distribution into a new environment; returns a function that runs its programs."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    model_folder.save(tmp_path / "model", make_artifact())
+
+    def install(distribution, **environment):
+        pip = [tmp_path / "venv/bin/python", "-m", "pip"]
+        run(*pip, "install", "--no-cache-dir", "--quiet", distribution, **environment)
+
+        def program(name, *arguments, **variables):
+            return run(tmp_path / "venv/bin" / name, *arguments, **variables)
+
+        return program
+
+    return install
+
+
+def predicted(program, folder, backend):
+    return program("dcnn", "predict", folder / "model", TEXT, DCNN_BACKEND=backend)
+
+
+def described(program):
+    return program("python", "-c", "from dcnn.ops import native; print(native.describe())")
+
+
+def here(folder):
+    return run(sys.executable, "-m", "dcnn", "predict", folder / "model", TEXT)
+
+
+def only(pattern):
+    (found,) = DIST.glob(pattern)
+    return found
+
+
+def test_the_wheel_runs_on_many_systems_and_has_the_native_library_inside(clean, tmp_path):
+    wheel = only("*.whl")
+    assert wheel.name.endswith(f"-py3-none-manylinux_2_24_{platform.machine()}.whl")
+    program = clean(wheel)
+    installed = program("python", "-c", "import dcnn; print(dcnn.__file__)")
+    assert str(tmp_path) in installed
+    assert predicted(program, tmp_path, "native") == here(tmp_path)
+    assert "not available" not in described(program)
+    program("dcnn", "export", tmp_path / "model", "--out", tmp_path / "m.html")
+    assert (tmp_path / "m.html").stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("compiler", ["c++", "no-such-compiler"])
+def test_the_source_distribution_builds_with_and_without_a_compiler(clean, tmp_path, compiler):
+    program = clean(only("*.tar.gz"), CXX=compiler)
+    name = native.library_path().name
+    library = list((tmp_path / "venv").rglob(name))
+    assert len(library) == (compiler == "c++")
+    backend = "native" if library else "reference"
+    label, probability, _ = predicted(program, tmp_path, backend).split("\t")
+    expected = here(tmp_path).split("\t")
+    assert label == expected[0]
+    assert float(probability) == pytest.approx(float(expected[1]), abs=1e-4)
