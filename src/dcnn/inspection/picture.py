@@ -54,7 +54,7 @@ ROOM = 1100  # pixels that a reader is taken to have
 MARGIN = 28
 LEFT = 92  # room for the names of the layers
 LAYER_HEIGHT = 118
-LEAST_GAP = 34  # between the columns of a narrow picture
+LEAST_GAP = 24  # between the columns of a narrow picture
 WORD_HEIGHT, NGRAM_HEIGHT = 30, 42
 ROOT_WIDTH, ROOT_HEIGHT = 190, 46
 NUMBER_WIDTH = 42  # of a word's attribution, left of it in a column
@@ -369,15 +369,15 @@ def place(picture: Picture, room: float = ROOM) -> Layout:
 def _place(picture: Picture, room: float, *, vertical: bool) -> Layout:
     """Coordinates along the words, and away from them towards the root, which are then turned."""
     depth = max(node.layer for node in picture.nodes)
-    narrow = vertical and room < 560
-    words = _drawn_words(picture, 11 if narrow else LONGEST_WORD)
+    letters = LONGEST_WORD if not vertical or room > 600 else 12 if room > 420 else 8
+    words = _drawn_words(picture, letters)
     widest = max(word.width for word in words)
     # Away from the words: the middle and the half thickness of each layer, 0 is the words.
     if vertical:
         inside = room - NUMBER_WIDTH - widest - 2 * MARGIN / 2 - WORD_HEIGHT
         box = min(LETTER * NGRAM_FONT * LONGEST_NGRAM + 16, inside - 2 * LEAST_GAP)
         thick = [widest, *[box if picture.has_ngrams else 2 * LARGEST] * depth, WORD_HEIGHT]
-        gap = min(max((inside - sum(thick[1:-1])) / (depth + 1), LEAST_GAP), LAYER_HEIGHT)
+        gap = min(max((inside - sum(thick[1:-1])) / (depth + 1), LEAST_GAP), 1.5 * LAYER_HEIGHT)
         ends = list(accumulate(size + gap for size in thick))
         away = [MARGIN / 2 + NUMBER_WIDTH + end - gap - t / 2 for end, t in zip(ends, thick)]  # noqa: B905
         start, bottom = MARGIN + 6.0, 0.0
@@ -392,7 +392,7 @@ def _place(picture: Picture, room: float, *, vertical: bool) -> Layout:
     }
     texts: dict[str, str] = {}
     for node in picture.nodes:
-        sizes[node.id] = SPACING
+        sizes[node.id] = 2 * LARGEST + 3 if vertical else SPACING
         if isinstance(node, PictureNGram):
             letters = int((box - 14) / (LETTER * NGRAM_FONT)) if vertical else LONGEST_NGRAM
             texts[node.id] = shortened(node.text, letters)
@@ -401,10 +401,11 @@ def _place(picture: Picture, room: float, *, vertical: bool) -> Layout:
     of_layer = [[node for node in picture.nodes if node.layer == i] for i in range(1, depth + 1)]
     least = 0 if vertical else 3 * ROOT_WIDTH
     inner = max(least, *(sum(sizes[node.id] for node in layer) for layer in of_layer))
-    own = [WORD_HEIGHT + 4.0 if vertical else word.width + 6 for word in words]
+    row = [WORD_HEIGHT + 4.0 if word.id else WORD_HEIGHT / 2 for word in words]
+    own = row if vertical else [word.width + 6 for word in words]
     used = sum(own)
     inner = max(inner, used)
-    gap = min(0.0 if vertical else 24.0, (inner - used) / (len(own) + 1))
+    gap = min(24.0, (inner - used) / (len(own) + 1))  # spread out a little where there is room
     before = start + (inner - used - gap * (len(own) - 1)) / 2
     along: dict[str, float] = {}
     middles = []
