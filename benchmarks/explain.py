@@ -16,10 +16,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from dcnn.inspection import build_graph, explain, to_networkx, trace_sentence
-from dcnn.inspection.attribution import strongest_ngrams, word_attributions
-from dcnn.inspection.explanation import deletions
+from dcnn.inspection.attribution import ngram_table, word_attributions
+from dcnn.inspection.explanation import deletions, replacements
 from dcnn.inspection.feature_graph import to_json
-from dcnn.inspection.picture import make_picture
+from dcnn.inspection.picture import ngram_picture
 from dcnn.inspection.render import to_svg
 from dcnn.predictor import Predictor
 from results import RESULTS, make_parser, provenance, random_artifact, seconds_per_call, write_json
@@ -42,19 +42,20 @@ def steps(predictor: Predictor) -> dict[str, Callable[[], object]]:
         traced = trace_sentence(predictor.artifact, words)
         build_graph(traced)
         word_attributions(traced, 0)
-        strongest_ngrams(traced, 0)
+        ngram_table(traced, 0)
 
     return {
         "trace": lambda: trace_sentence(predictor.artifact, words),
         "graph": lambda: build_graph(trace),
         "attributions of words and n-grams": lambda: (
             word_attributions(trace, 0),
-            strongest_ngrams(trace, 0),
+            ngram_table(trace, 0),
         ),
         "trace, graph and attributions": core,
         "deletions": lambda: deletions(predictor, words),
+        "replacements": lambda: replacements(predictor, trace, 0),
         "explain(), all of it": lambda: explain(predictor, " ".join(words)),
-        "SVG": lambda: to_svg(make_picture(trace, 0)),
+        "SVG": lambda: to_svg(ngram_picture(trace, 0)),
         "JSON": lambda: to_json(graph),
         "networkx": lambda: to_networkx(graph),
     }

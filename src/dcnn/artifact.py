@@ -4,6 +4,8 @@
     model.safetensors  the weights: float32, float16 or int8
     tokenizer.json     tokenizer preset, subwords if they were learned, vocabulary
     README.md          a model card, for people and for the Hugging Face hub
+    examples.json      some texts of the data with their labels, only if asked for
+    index.safetensors  texts with their features, only if asked for (``inspection.similar``)
 
 Only this module reads and writes model folders. A folder is written under a temporary name and
 renamed. Nothing is pickled. Loading checks the version and the names, shapes, dtypes and sizes of
@@ -47,6 +49,9 @@ FORMAT_VERSION = 4
 _NAMES_BEFORE_4 = {"head.weight": "top.weight", "head.bias": "top.bias"}
 CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
 FILES = (CONFIG, WEIGHTS, TOKENIZER, CARD)
+EXAMPLES, INDEX = "examples.json", "index.safetensors"
+WITH_TEXTS = (EXAMPLES, INDEX)  # optional, and never pushed: texts may be private
+MOST_EXAMPLES = 1000
 
 StoredDtype = Literal["float32", "float16", "int8"]
 STORED_DTYPES: tuple[StoredDtype, ...] = get_args(StoredDtype)
@@ -77,6 +82,7 @@ class Artifact:
     dtype: StoredDtype = "float32"  # of the stored weights; in memory they are float32
     # Of a multi-label model, the probability from which each label is assigned.
     thresholds: tuple[float, ...] | None = None
+    examples: tuple[tuple[str, str], ...] = ()  # texts of the data that are kept, with their labels
 
     @property
     def multi_label(self) -> bool:
@@ -118,7 +124,7 @@ def is_model_folder(path: Path) -> bool:
     """Whether ``path`` holds the files of a model folder and nothing else."""
     if not path.is_dir() or not (path / CONFIG).is_file():
         return False
-    foreign = {entry.name for entry in path.iterdir()} - set(FILES)
+    foreign = {entry.name for entry in path.iterdir()} - {*FILES, *WITH_TEXTS}
     return not foreign and b'"format_version"' in (path / CONFIG).read_bytes()
 
 
@@ -203,10 +209,13 @@ def _files_without_card(artifact: Artifact) -> dict[str, bytes]:
     }
     packed = pack(artifact.weights, artifact.dtype)
     weights = {key: np.ascontiguousarray(value) for key, value in packed.items()}
+    kept = [{"text": text, "label": label} for text, label in artifact.examples]
+    texts = {EXAMPLES: json.dumps(kept, indent=1).encode()} if kept else {}
     return {
         WEIGHTS: safetensors.numpy.save(weights),
         TOKENIZER: artifact.encoder.to_json().encode(),
         CONFIG: json.dumps(description, indent=2, ensure_ascii=False).encode("utf-8", "replace"),
+        **texts,
     }
 
 
@@ -239,7 +248,22 @@ def load(path: Path) -> Artifact:
     named = {name: weights[names[name]] for name in shapes}
     if NGRAMS in weights:
         named[NGRAMS] = weights[NGRAMS]
-    return Artifact(encoder=encoder, weights=named, **values)
+    examples = _parse(_kept_examples, path / EXAMPLES) if (path / EXAMPLES).is_file() else ()
+    return Artifact(encoder=encoder, weights=named, examples=examples, **values)
+
+
+def _kept_examples(text: str) -> tuple[tuple[str, str], ...]:
+    values = json.loads(text)
+    if not isinstance(values, list) or len(values) > MOST_EXAMPLES:
+        raise ValueError(f"it must hold a list of at most {MOST_EXAMPLES:,} examples")
+    pairs: list[Any] = [
+        (one.get("text"), one.get("label")) for one in values if isinstance(one, dict)
+    ]
+    if len(pairs) < len(values) or not all(
+        isinstance(part, str) for pair in pairs for part in pair
+    ):
+        raise ValueError("every example must be an object with the strings text and label")
+    return tuple(pairs)
 
 
 def _parse(parser: Callable[[str], Any], path: Path) -> Any:
@@ -495,6 +519,11 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
         f"A sentence classifier ({kind}) made with [dcnn](https://pypi.org/project/dcnn).",
         f"{labels} {_MULTI_LABEL}" if artifact.multi_label else labels,
     ]
+    if artifact.examples:
+        sections.append(
+            f"The folder holds {len(artifact.examples)} texts of the data it was trained and "
+            f"evaluated with, in `{EXAMPLES}`."
+        )
     if artifact.dtype in _ROUNDED:
         sections.append(f"{_ROUNDED[artifact.dtype]} {_SCORES_OF_ROUNDED}")
     pull = f"dcnn pull {repository} --out {name}\n" if repository else ""
@@ -502,7 +531,8 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
     if artifact.thresholds is not None:
         rows = zip(map(str, classes), artifact.thresholds, strict=True)
         sections += ["## Thresholds", _table(("label", "threshold"), dict(rows))]
-    others = {key: value for key, value in artifact.metadata.items() if key != "distillation"}
+    left_out = ("distillation", "label_counts")
+    others = {key: value for key, value in artifact.metadata.items() if key not in left_out}
     if abstention := others.pop("abstention", None):
         others["abstention"] = {key: v for key, v in abstention.items() if key != "curve"}
     if "distillation" in artifact.metadata:

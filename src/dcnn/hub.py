@@ -2,16 +2,16 @@
 
 The name decides where: ``OWNER/NAME`` is a repository of the Hugging Face hub, and what begins
 like a path (``./``, ``../``, ``/``, ``~``) is a folder, such as one on a network drive. Only the
-four files of a model folder are transferred, on the hub in one commit, so that weights and
-tokenizer always belong together. A pulled model is loaded, with all the checks of a model folder,
-before it is renamed to its place. Nothing of it is ever executed.
+four files of a model folder are transferred, never texts that it may hold, on the hub in one
+commit, so that weights and tokenizer always belong together. A pulled model is loaded, with all the
+checks of a model folder, before it is renamed to its place. Nothing of it is ever executed.
 """
 
 import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dcnn import artifact as model_folder
@@ -131,7 +131,8 @@ def _shared_folder(name: str, **options: object) -> Path | None:
 def _card(name: str, artifact: Artifact, current: bytes | None, repository: str) -> bytes:
     """The card to push: a generated one, or one edited by hand, with metadata added if needed."""
     if current is None or current == render_card(name, artifact).encode("utf-8", "replace"):
-        return render_card(name, artifact, repository).encode("utf-8", "replace")
+        shared = replace(artifact, examples=())  # which are left out
+        return render_card(name, shared, repository).encode("utf-8", "replace")
     if has_front_matter(current.decode("utf-8", "replace")):
         return current
     return f"{front_matter(name, artifact)}\n\n".encode("utf-8", "replace") + current

@@ -5,8 +5,9 @@ else in numpy. Nothing here imports torch, so that a process that loads a model 
 sentence starts fast.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -91,11 +92,13 @@ class Predictor:
             backend = select.for_prediction()
         except (ValueError, RuntimeError) as error:
             raise ConfigError(str(error)) from error
-        model = artifact.config.model
         self._network = None
-        if backend == "native" and isinstance(model, DCNNConfig):
-            ngrams = artifact.encoder.char_ngrams
-            self._network = native.Network(artifact.weights, model.fold, model.k_top, ngrams)
+        if backend == "native" and isinstance(artifact.config.model, DCNNConfig):
+            self._network = self._native(artifact.weights)
+
+    def _native(self, weights: model_folder.Weights) -> native.Network:
+        model: Any = self.artifact.config.model
+        return native.Network(weights, model.fold, model.k_top, self.artifact.encoder.char_ngrams)
 
     @classmethod
     def load(cls, path: str | Path, threads: int = 1) -> Self:
@@ -220,12 +223,39 @@ class Predictor:
             return self._network.logits(sentences.ids, sentences.offsets, self.threads, new_words)
         weights = self.artifact.weights
         logits = np.empty((len(sentences), len(self.classes)), np.float32)
+        for order, features in self._feature_batches(sentences):
+            logits[order] = features @ weights["head.weight"].T + weights["head.bias"]
+        return logits
+
+    def features(self, texts: Iterable[str]) -> Floats:
+        """(texts, features) what the output layer reads: the network's representation of texts."""
+        sentences = self.artifact.encoder.encode_all(checked_texts(texts))
+        if self._network is not None:
+            new_words = [marked(word) for word in sentences.new_words]
+            places = sentences.ids, sentences.offsets
+            return self._feature_network.logits(*places, self.threads, new_words)
+        width = self.artifact.weights["head.weight"].shape[1]
+        found = np.empty((len(sentences), width), np.float32)
+        for order, features in self._feature_batches(sentences):
+            found[order] = features
+        return found
+
+    @cached_property
+    def _feature_network(self) -> native.Network:
+        """With an output layer that changes nothing, so that its logits are the features."""
+        artifact, width = self.artifact, self.artifact.weights["head.weight"].shape[1]
+        head: model_folder.Weights = {
+            "head.weight": np.eye(width, dtype=np.float32),
+            "head.bias": np.zeros(width, np.float32),
+        }
+        return self._native(artifact.weights | head)
+
+    def _feature_batches(self, sentences: Sentences) -> Iterator[tuple[Ints, Floats]]:
+        """Numbers of sentences (B,) and their features (B, features), in numpy."""
         for batch in prediction_batches(sentences):
             words = self.artifact.embed(batch.ids, sentences.new_words)  # (B, s, d)
             sentence_matrix = words.transpose(0, 2, 1)[:, None]  # (B, 1, d, s)
-            features = self._features(sentence_matrix, batch.lengths)
-            logits[batch.order] = features @ weights["head.weight"].T + weights["head.bias"]
-        return logits
+            yield batch.order, self._features(sentence_matrix, batch.lengths)
 
     def _features(self, x: Floats, lengths: Ints) -> Floats:
         """(B, 1, d, s) -> (B, features)."""

@@ -84,6 +84,40 @@ def test_many_deletions_are_cut_short(tmp_path, model):
     print_explanation(Console(file=stream), many)
     assert stream.getvalue().count("without") == 10
     assert "and 4 other words" in stream.getvalue()
+    every = io.StringIO()
+    print_explanation(Console(file=every), many, everything=True)
+    assert every.getvalue().count("without") == 14
+
+
+def test_of_many_classes_the_most_probable_are_printed(dcnn, tmp_path):
+    classes = [f"class-{number}" for number in range(40)]
+    model_folder.save(tmp_path / "many", make_artifact(classes=classes))
+    found = explain(Predictor.load(tmp_path / "many"), TEXT).prediction.ranked
+    answer = dcnn("explain", "many", TEXT).out.splitlines()[0]
+    listed = "   ".join(f"{label} {share:.4f}" for label, share in found[:5])
+    assert answer == f"{listed}   35 others {sum(share for _, share in found[5:]):.4f}"
+    every = " ".join(dcnn("explain", "many", TEXT, "--all").out.split("\n\n")[0].split())
+    assert every == " ".join(f"{label} {share:.4f}" for label, share in found)
+
+
+def test_replacements_that_change_the_label_are_printed(dcnn, tmp_path, model):
+    found = explain(Predictor.load(tmp_path / model), TEXT)
+    changing = [one for one in found.replacements if one.changes]
+    assert len(changing) > 3
+    printed = dcnn("explain", model, TEXT).out
+    for one in changing[:3]:
+        place = f"(word {one.position + 1}): {one.label} {one.probability:.4f}"
+        assert f"  {one.replacement!r} for {one.word!r} {place}\n" in printed
+    assert printed.count(" for '") == 3
+
+
+def test_single_nodes_are_drawn_on_request(dcnn, tmp_path, model):
+    dcnn("explain", model, TEXT, "--out", "nodes.svg", "--nodes", 4)
+    svg = (tmp_path / "nodes.svg").read_text()
+    assert "The 4 strongest nodes" in svg
+    assert "<circle" in svg
+    dcnn("explain", model, TEXT, "--out", "ngrams.svg")
+    assert "<circle" not in (tmp_path / "ngrams.svg").read_text()
 
 
 def test_words_that_the_model_does_not_know_are_named(dcnn, model):
@@ -128,6 +162,8 @@ def test_the_graph_is_written_in_the_format_of_the_ending(dcnn, tmp_path, model,
         (("gone", TEXT, "--out", "graph.pdf"), ".svg, .png, .html, .json, .graphml"),
         (("gone", TEXT, "--out", "no/such/graph.svg"), "there is no folder no/such; create it"),
         (("gone", TEXT, "--out", "folder.svg"), "--out folder.svg is a folder; name a file"),
+        (("model", TEXT, "--nodes", 3), "--nodes 3 chooses what a picture shows; add --out"),
+        (("model", TEXT, "--nodes", 3, "--out", "g.json"), "add --out FILE.svg or .png"),
         (("bag", TEXT), "the model is of the kind nbow, which has no feature graph"),
     ],
 )

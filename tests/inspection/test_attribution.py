@@ -9,18 +9,21 @@ from hypothesis import strategies as st
 
 from dcnn.inspection import attribution
 from dcnn.inspection.attribution import (
+    COVERAGE,
+    MOST_NGRAMS,
     NGRAM_SHARE,
     NGram,
     backward_step,
     fewest_words,
     logit_coefficients,
+    ngram_table,
     node_word_contributions,
     phrase_attribution,
-    strongest_ngrams,
     strongest_nodes,
     word_attributions,
 )
 from small_networks import example, inspected, paths
+from untrained import VOCABULARY_TEXT
 
 
 def bias_contribution(trace, coefficients):
@@ -137,49 +140,90 @@ def test_a_phrase_is_of_words_of_the_sentence(positions):
 def test_the_strongest_nodes_come_first_whether_for_or_against():
     trace = example().trace
     every = np.abs(trace.contributions[1])
-    strength = every[strongest_nodes(trace, 1, 10)]
-    assert (np.diff(strength) <= 0).all()
-    assert strength[-1] >= np.sort(every)[-10]
+    strength = every[strongest_nodes(trace, 1)]
+    np.testing.assert_array_equal(strength, np.sort(every)[::-1])
+    some = np.array([5, 2, 9])
+    assert set(strongest_nodes(trace, 1, some)) == set(some)
+
+
+@given(inspected(most_words=6, depth=2))
+@settings(max_examples=40)
+def test_the_table_of_ngrams_and_words_is_the_sum_over_the_paths(seen):
+    """By the definition: each path counts to the n-gram of its topmost node and to its word."""
+    table = ngram_table(seen.trace, 1)
+    expected = np.zeros_like(table.shares)
+    row_of = {node: row for row, nodes in enumerate(table.nodes) for node in nodes.tolist()}
+    for word, top, amount in paths(seen, 1):
+        if top in row_of:
+            expected[row_of[top], word] += amount
+        else:
+            assert amount == 0
+    np.testing.assert_allclose(table.shares, expected, atol=1e-5)
+
+
+@given(inspected(), st.integers(0, 2))
+def test_ngrams_and_words_are_the_rows_and_columns_of_one_table(seen, of_class):
+    table = ngram_table(seen.trace, of_class)
+    words = word_attributions(seen.trace, of_class)
+    np.testing.assert_allclose(table.shares.sum(axis=0), words, atol=1e-6)
+    rows = [ngram.attribution for ngram in table.ngrams]
+    np.testing.assert_allclose(table.shares.sum(axis=1), rows, atol=1e-6)
+    biases = float(seen.trace.logits[of_class]) - words.sum()
+    assert sum(rows) + biases == pytest.approx(seen.trace.logits[of_class], abs=1e-5)
+    for ngram, nodes in zip(table.ngrams, table.nodes, strict=True):
+        assert ngram.words == tuple(seen.words[i] for i in ngram.positions)
+        assert ngram.nodes == len(nodes)
+        assert ngram.absolute >= abs(ngram.attribution) - 1e-9
+    every = np.concatenate(table.nodes)
+    assert len(set(every.tolist())) == len(every)
 
 
 @given(inspected(most_words=6, depth=2))
 @settings(max_examples=40)
 def test_an_ngram_is_the_fewest_words_that_contribute_half_of_a_node(seen):
-    node = int(strongest_nodes(seen.trace, 0, 1)[0])
-    direction = np.sign(seen.trace.contributions[0, node])
-    words = np.zeros(len(seen.words))
+    table = ngram_table(seen.trace, 0)
+    words = np.zeros((seen.trace.head_weight.shape[1], len(seen.words)))
     for word, top, amount in paths(seen, 0):
-        words[word] += amount * direction * (top == node)
-    ngrams = strongest_ngrams(seen.trace, 0, count=1)
-    enough = NGRAM_SHARE * words.clip(min=0).sum()
-    if enough == 0:
-        assert ngrams == []
-        return
-    (ngram,) = ngrams
-    assert ngram.words == tuple(seen.words[i] for i in ngram.positions)
-    assert ngram.nodes == 1
-    total = words[list(ngram.positions)].sum()
-    assert ngram.attribution * direction == pytest.approx(total, abs=1e-5)
-    assert ngram.attribution * direction >= enough - 1e-5
-    fewer = np.sort(words)[::-1][: len(ngram.positions) - 1]
-    assert fewer.sum() < enough + 1e-5
+        words[top, word] += amount
+    for ngram, nodes in zip(table.ngrams, table.nodes, strict=True):
+        for row in words[nodes]:
+            toward = np.maximum(row * (1 if row.sum() >= 0 else -1), 0)
+            half = NGRAM_SHARE * toward.sum()
+            assert toward[list(ngram.positions)].sum() >= half - 1e-5
+            fewer = np.sort(toward)[::-1][: len(ngram.positions) - 1]
+            assert fewer.sum() < half + 1e-5
+
+
+@given(inspected(), st.floats(0.05, 1))
+def test_the_fewest_ngrams_cover_what_is_asked(seen, share):
+    table = ngram_table(seen.trace, 2)
+    count = table.covering(share)
+    sizes = [ngram.absolute for ngram in table.ngrams]
+    assert sizes == sorted(sizes, reverse=True)
+    assert table.coverage(count) >= share - 1e-9
+    assert count == 1 or table.coverage(count - 1) < share
+    assert table.coverage(len(sizes)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("words", [20, 120, 700])
+def test_a_long_sentence_has_coarser_ngrams_that_still_cover(words):
+    """Of distinct nodes in number; each word still has its attribution."""
+    text = " ".join(np.random.default_rng(words).choice(VOCABULARY_TEXT.split(), words))
+    seen = example(text, dim=32, widths=(4, 3), maps=(3, 8), k_top=4)
+    table = ngram_table(seen.trace, 0)
+    count = table.covering(COVERAGE)
+    assert count <= MOST_NGRAMS
+    assert table.coverage(count) >= COVERAGE
+    expected = word_attributions(seen.trace, 0)
+    np.testing.assert_allclose(table.shares.sum(axis=0), expected, atol=1e-6)
+    assert len({ngram.positions for ngram in table.ngrams}) == len(table.ngrams)
 
 
 def test_words_that_contribute_exactly_half_are_enough():
-    assert fewest_words(np.array([1.0, -3.0, 2.0, 1.0])) == (2,)
-    assert fewest_words(np.array([1.0, 2.0, 2.0, 1.0])) == (1, 2)
-
-
-def test_ngrams_of_all_nodes_are_listed_once_each_the_largest_first():
-    trace = example().trace
-    nodes = trace.head_weight.shape[1]
-    ngrams = strongest_ngrams(trace, 0, count=nodes)
-    assert sum(ngram.nodes for ngram in ngrams) <= nodes
-    assert len({ngram.positions for ngram in ngrams}) == len(ngrams)
-    strength = [abs(ngram.attribution) for ngram in ngrams]
-    assert strength == sorted(strength, reverse=True)
+    rows = np.array([[1.0, -3.0, 2.0, 1.0], [1.0, 2.0, 2.0, 1.0], [0.0, -1.0, 0.0, 0.0]])
+    assert fewest_words(rows) == [(2,), (1, 2), ()]
 
 
 def test_an_ngram_shows_its_gaps():
-    assert str(NGram((1, 2, 5), ("not", "a", "moment"), 1.0, 1)) == "not a ... moment"
-    assert str(NGram((3,), ("good",), 1.0, 1)) == "good"
+    assert str(NGram((1, 2, 5), ("not", "a", "moment"), 1.0, 1.0, 1)) == "not a ... moment"
+    assert str(NGram((3,), ("good",), 1.0, 1.0, 1)) == "good"

@@ -378,4 +378,4 @@ def test_a_node_without_a_path_to_the_root_contributes_nothing_and_has_strongest
         words = node_word_contributions(
             seen.trace, layer, np.array([np.ravel_multi_index((map_, row, place), values.shape)])
         )
-        assert occurrences.strongest_words(detector, found) == fewest_words(words[0])
+        assert occurrences.strongest_words(detector, found) == fewest_words(words)[0]

@@ -7,12 +7,13 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dcnn import artifact as model_folder
 from dcnn.config import NBoWConfig
 from dcnn.errors import DataError, UserError
 from dcnn.inspection import explain, to_networkx
-from dcnn.inspection.explanation import align, compare, deletions
+from dcnn.inspection.explanation import align, compare, deletions, replacements
 from dcnn.ops import reference
 from dcnn.predictor import Predictor
 from small_networks import example, inspected
@@ -58,9 +59,9 @@ def test_to_dict_is_json(predictor):
     assert sum(values["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     assert len(values["deletions"]) == len(values["words"])
     assert values["closest_choices"][0]["margin"] <= values["closest_choices"][-1]["margin"]
-    assert values["picture"]["share"] == pytest.approx(
-        values["picture"]["contributions"] / values["logit"]
-    )
+    ngrams = sum(ngram["attribution"] for ngram in values["ngrams"])
+    assert ngrams == pytest.approx(attribution, abs=1e-5)
+    assert len(values["replacements"]) == 8
 
 
 @pytest.mark.parametrize("text", ["good", "xyzzy", "👍🏽 電影", "مرحبا بالعالم", "good " * 200])
@@ -127,6 +128,60 @@ def test_some_deletion_changes_the_label():
     seen = example()
     changes = [d.word for d in deletions(Predictor(seen.artifact), seen.words) if d.changes]
     assert 0 < len(changes) < len(seen.words)
+
+
+@given(inspected(), st.integers(0, 2))
+@settings(max_examples=30)
+def test_a_replacement_is_the_prediction_of_the_text_with_the_other_word(seen, of_class):
+    predictor = Predictor(seen.artifact)
+    (whole,) = predictor.predict([" ".join(seen.words)])
+    found = replacements(predictor, seen.trace, of_class)
+    assert len(found) == min(8, len(seen.words))
+    assert len({one.position for one in found}) == len(found)
+    for one in found:
+        assert one.word == seen.words[one.position] != one.replacement
+        other = [*seen.words[: one.position], one.replacement, *seen.words[one.position + 1 :]]
+        (answer,) = predictor.predict([" ".join(other)])
+        assert one.label == answer.label
+        assert abs(one.probability - answer.probability) < 1e-5
+        assert one.changes == (answer.label != whole.label)
+    assert [one.changes for one in found] == sorted((o.changes for o in found), reverse=True)
+
+
+def test_replacements_that_are_tried_contain_the_one_that_changes_most():
+    """Of a vocabulary as small as this, all words are tried; brute force finds the same."""
+    seen = example("the plot is dull")
+    predictor, words = Predictor(seen.artifact), seen.artifact.encoder.vocabulary.words
+    (whole,) = predictor.predict(["the plot is dull"])
+    for one in replacements(predictor, seen.trace, seen.trace.classes.index(whole.label)):
+        left = []
+        for word in words:
+            other = [*seen.words[: one.position], word, *seen.words[one.position + 1 :]]
+            (answer,) = predictor.predict([" ".join(other)])
+            left.append(dict(answer.ranked)[whole.label])
+        best = one.probability if one.label == whole.label else 1 - one.probability
+        assert best == pytest.approx(min(left), abs=1e-5)
+
+
+def test_a_replacement_moves_a_label_of_a_multi_label_model_across_its_threshold():
+    predictor = Predictor(make_artifact(classes=("a", "b", "c"), thresholds=(0.5, 0.5, 0.5)))
+    for label in predictor.classes:
+        found = explain(predictor, "the plot is not dull", label)
+        given = label in found.prediction.labels
+        assert found.replacements
+        for one in found.replacements:
+            assert one.label == label
+            assert one.changes == ((one.probability >= 0.5) != given)
+
+
+def test_single_nodes_of_an_ngram_are_drawn_on_request(predictor):
+    found = explain(predictor, TEXT)
+    ngram, nodes = found.table.ngrams[0], found.table.nodes[0]
+    picture = found.picture(nodes=10_000, ngram=ngram.positions)
+    tops = [node.number for node in picture.nodes if node.layer == found.trace.depth]
+    assert sorted(tops) == sorted(nodes.tolist())
+    with pytest.raises(UserError, match=r"ngram=\[99\] is no n-gram of this text"):
+        found.picture(ngram=[99])
 
 
 def closest_choices(seen, count=None):

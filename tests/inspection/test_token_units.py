@@ -73,9 +73,9 @@ def test_an_explanation_names_the_unit(unit, predictor):
 
 def test_a_picture_names_the_unit(unit, predictor):
     found = explain(predictor, " ".join([TEXT] * 15))
-    shown = seen(to_html(found.picture()))
+    shown = seen(to_html(found.trace, found.of_class))
     check(shown, unit)
-    for part in (f"\n{unit}s\n", f"Below a {unit}:", f"{unit}s left out", f"Point at a {unit} "):
+    for part in (f"\n{unit}s\n", f"at {unit}s:", f"{unit}s left out", f"Point at a {unit} "):
         assert part in shown
 
 

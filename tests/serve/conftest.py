@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from untrained import VOCABULARY_TEXT, make_artifact
 
 # Large enough for a word to be distinctive among the n-grams that activate a detector.
 _WORDS = VOCABULARY_TEXT.split()
+EXAMPLES = (("the plot is good .", "pos"), ("the ending was bad , <b>not</b> dull", "neg"))
 CORPUS = tuple(" ".join(random.Random(n).choices(_WORDS, k=7)) for n in range(300))
 
 
@@ -63,7 +65,8 @@ def multi_label_client(multi_label) -> TestClient:
 def folder(tmp_path_factory) -> Path:
     """A folder with two model folders and a corpus."""
     place = tmp_path_factory.mktemp("served")
-    model_folder.save(place / "first", make_artifact())
+    first = replace(make_artifact(), examples=EXAMPLES)
+    model_folder.save(place / "first", first)
     model_folder.save(place / "bag", make_artifact(NBoWConfig(dim=8)))
     (place / "corpus.txt").write_text("\n".join(CORPUS) + "\n")
     return place

@@ -204,3 +204,31 @@ def test_a_file_that_cannot_be_read_is_an_error(client, query, part):
     answer = client.post(f"/v1/predict-file?{query}", content=b"good\n")
     assert answer.status_code in (404, 422)
     assert part in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "query", "truths"),
+    [
+        ("a.csv", b"text,label\ngood,pos\nbad, neg \n", {}, ["pos", "neg"]),
+        ("a.csv", b"review,Category\ngood,x\nbad,y\n", {}, ["x", "y"]),
+        ("a.csv", b"text,mine\ngood,pos\n", {}, [None]),
+        ("a.csv", b"text,mine\ngood,pos\n", {"label_column": "mine"}, ["pos"]),
+        ("a.csv", b"text,label\ngood,pos\nbad,\n", {}, [None, None]),  # no label to compare with
+        ("a.txt", b"label\n", {}, [None]),
+        ("a.jsonl", b'{"text": "good", "labels": ["a", "b"]}\n', {}, [["a", "b"]]),
+        ("a.jsonl", b'{"text": "good", "label": {"a": 0.2, "b": 0.8}}\n', {}, ["b"]),
+    ],
+)
+def test_correct_labels_of_a_file_come_back(client, name, content, query, truths):
+    answer = client.post("/v1/predict-file", params={"name": name, **query}, content=content)
+    assert answer.status_code == 200, answer.text
+    rows = [json.loads(line) for line in answer.text.splitlines()]
+    assert [row.get("truth") for row in rows] == truths
+
+
+def test_a_label_column_that_is_named_must_be_there(client):
+    query = {"name": "a.csv", "label_column": "gone"}
+    answer = client.post("/v1/predict-file", params=query, content=b"text,label\ngood,pos\n")
+    assert answer.status_code == 422
+    assert "label_column" in answer.json()["error"]
+    assert "--label" not in answer.json()["error"]

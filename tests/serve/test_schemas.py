@@ -42,7 +42,7 @@ def test_the_openapi_document_lists_every_endpoint(client):
     described = client.get("/openapi.json").json()
     assert set(described["paths"]) == {
         *("/v1/predict", "/v1/predict-file", "/v1/explain", "/v1/compare", "/v1/detectors"),
-        *("/v1/models", "/healthz", "/metrics"),
+        *("/v1/model", "/v1/models", "/healthz", "/metrics"),
     }
     body = described["paths"]["/v1/predict"]["post"]["requestBody"]
     fields = body["content"]["application/json"]["schema"]["properties"]

@@ -11,12 +11,14 @@ import numpy as np
 
 from dcnn import artifact as model_folder
 from dcnn.cli.console import make_console, make_table
+from dcnn.cli.train import choose_examples, count_labels
 from dcnn.config import default_of
 from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.labels import number_labels
 from dcnn.errors import needs_extra
 from dcnn.predictor import Predictor
 
+EXAMPLES = 6  # texts for the page
 NETWORKS = {"DCNN": "dcnn", "Max-TDNN": "max-tdnn", "NBoW": "nbow"}
 SAMPLE = (
     "The plot is not dull.",
@@ -99,8 +101,11 @@ def demo(
     metadata = models["DCNN"].metadata | {
         "data": "the built-in corpus of generated opinion sentences",
         "test_accuracy": float(correct["DCNN"].mean()),
+        "label_counts": count_labels(train),
     }
-    model_folder.save(out, replace(models["DCNN"], metadata=metadata), overwrite=True)
+    examples = choose_examples(train, dev, EXAMPLES)  # of a corpus that everyone has
+    kept = replace(models["DCNN"], metadata=metadata, examples=examples)
+    model_folder.save(out, kept, overwrite=True)
     # `make demo` does not activate the environment.
     here = os.path.relpath(Path(sys.executable).parent / "dcnn")
     console.print(

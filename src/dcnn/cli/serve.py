@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from dcnn.cli import QUIET
 from dcnn.cli import console as cli
 from dcnn.data.readers import TableOptions, read_rows
 from dcnn.errors import needs_extra
+from dcnn.inspection.similar import TextIndex
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 
@@ -58,7 +60,8 @@ def serve(
     )
 
     def load(name: str, folder: Path) -> ServedModel:
-        model = ServedModel(name, Predictor.load(folder))
+        predictor = Predictor.load(folder)
+        model = ServedModel(name, predictor, index=TextIndex.load(folder, predictor.artifact))
         if corpus is None or not model.info()["explainable"]:
             return model
         columns = TableOptions(text_column, encoding=encoding, header=not no_header)
@@ -67,7 +70,7 @@ def serve(
         console.print(f"{name}: ranking its feature detectors over {corpus}")
         with cli.count_progress(console, "{count} texts") as report:
             index = index_detectors(model.predictor, texts, report)
-        return ServedModel(name, model.predictor, index)
+        return replace(model, detectors=index)
 
     folders = named_folders(models)
     sockets = bind(host, port, workers)

@@ -11,10 +11,12 @@ import logging
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import wraps
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +43,7 @@ LARGEST_IN_MEMORY = 512 << 20
 _COMPRESSED, _COLUMNAR = 3, 2
 # Seconds: once a process has ended, torchrun ends the others well within this time.
 WAIT_FOR_FIRST = 3.0
+LONGEST_EXAMPLE = 500  # characters of a text that is kept
 
 
 def only_run(command: Callable[..., None]) -> Callable[..., None]:
@@ -91,6 +94,7 @@ def train(
     out_of_scope_file: cli.OutOfScopeFile = None,
     start_from: Annotated[Path | None, Option(metavar="MODEL")] = None,
     replay: Annotated[Path | None, Option(metavar="FILE")] = None,
+    keep_examples: Annotated[int, Option(metavar="N", min=0, max=1000)] = 0,
 ) -> None:
     """Train a classifier on labelled texts.
 
@@ -168,6 +172,7 @@ def train(
                 check_abstention(train_set, out_of_scope)
             with needs_extra("Training", "train"):
                 from dcnn.training.fit import RunOptions, fit
+            examples = choose_examples(train_set, dev_set, keep_examples)
             with training_callbacks(
                 console, log_folder, run_config, patient=workers is not None
             ) as callback:
@@ -192,9 +197,10 @@ def train(
                 scores = warm_start.compare(growth, artifact)
                 metadata["start_from"] = {"model": str(start_from), "scores": scores}
                 print_growth(console, scores, artifact.multi_label)
+            metadata["label_counts"] = count_labels(train_set)
             if test_set is not None:
                 metadata |= _test(console, artifact, test_set)
-            save(out, replace(artifact, metadata=metadata), replaces)
+            save(out, replace(artifact, metadata=metadata, examples=examples), replaces)
             checkpoint.unlink(missing_ok=True)
             console.print(f"The model is in {out}; try: dcnn predict {out} 'a text'")
             if target_precision is not None:
@@ -226,6 +232,45 @@ def print_growth(console: "Console", scores: "Sequence[dict[str, Any]]", multi_l
         )
     if "old" not in {score["examples"] for score in scores}:
         console.print("What was forgotten is not known: --replay FILE gives old examples")
+
+
+def choose_examples(
+    train: "LabelledTexts | Corpus", dev: "LabelledTexts | None", count: int
+) -> tuple[tuple[str, str], ...]:
+    """Texts to keep in the model folder, of each label in turn, with their labels.
+
+    Those of dev; of the training set where there is none.
+    """
+    from dcnn.data.labels import LabelledTexts
+
+    texts = train if dev is None else dev
+    if count == 0:
+        return ()
+    if not isinstance(texts, LabelledTexts):
+        raise UserError(
+            f"--keep-examples {count} takes texts of dev, and a corpus on disk holds none of its "
+            "own; give --dev, or pass --no-stream"
+        )
+    by_label: dict[str, list[str]] = {}
+    for text, label in zip(texts.texts, texts.labels, strict=True):
+        name = ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+        if text.strip() and len(text) <= LONGEST_EXAMPLE:
+            by_label.setdefault(name, []).append(text)
+    turns = zip_longest(*([(text, name) for text in found] for name, found in by_label.items()))
+    return tuple(islice(filter(None, chain.from_iterable(turns)), count))
+
+
+def count_labels(train: "LabelledTexts | Corpus") -> dict[str, int]:
+    """How many training texts have each label; of probabilities the most probable one counts."""
+    from dcnn.data.labels import LabelledTexts
+
+    if not isinstance(train, LabelledTexts):
+        places = range(len(train.blocks))
+        found = Counter(number for place in places for number in train.targets(place).tolist())
+        return {str(label): found[number] for number, label in enumerate(train.classes)}
+    lists = (label if isinstance(label, tuple) else (label,) for label in train.labels)
+    named = Counter(chain.from_iterable(lists))
+    return {str(label): named[label] for label in train.classes}
 
 
 def check_abstention(train: "LabelledTexts | Corpus", out_of_scope: str | None) -> None:

@@ -7,12 +7,25 @@
 No extra is needed, except networkx for a networkx graph and GraphML, and matplotlib for a PNG.
 """
 
-from dcnn.inspection.attribution import NGram, phrase_attribution, word_attributions
+from dcnn.inspection.attribution import (
+    NGram,
+    NGramTable,
+    phrase_attribution,
+    word_attributions,
+)
 from dcnn.inspection.detector_ranking import Detection, Detector
 from dcnn.inspection.detectors import DetectorIndex, rank_detectors
-from dcnn.inspection.explanation import Deletion, Explanation, PoolingChoice, explain, explain_each
+from dcnn.inspection.explanation import (
+    Deletion,
+    Explanation,
+    PoolingChoice,
+    Replacement,
+    explain,
+    explain_each,
+)
 from dcnn.inspection.feature_graph import FeatureGraph, build_graph, to_networkx
 from dcnn.inspection.mistakes import Mistake, find_mistakes
+from dcnn.inspection.similar import TextIndex
 from dcnn.inspection.trace import Trace, trace_sentence
 
 __all__ = [
@@ -24,7 +37,10 @@ __all__ = [
     "FeatureGraph",
     "Mistake",
     "NGram",
+    "NGramTable",
     "PoolingChoice",
+    "Replacement",
+    "TextIndex",
     "Trace",
     "build_graph",
     "explain",

@@ -12,7 +12,9 @@ a node), groups of nodes (comparison of two texts) or all logits (detectors).
 
 The attribution of a word is the sum over all paths that start at it: words, biases of nodes and the
 root's bias add up to the logit. The n-gram of a topmost node is the fewest words that contribute at
-least ``NGRAM_SHARE`` of what words contribute in the direction of the node's own contribution.
+least ``NGRAM_SHARE`` of what words contribute in the direction of their sum. The attribution of an
+n-gram is the sum over all paths through its nodes that start at a word. So n-grams and words are
+the rows and columns of one table (``NGramTable``), and either add up to the logit with the biases.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,9 +28,10 @@ from dcnn.inspection.feature_graph import incoming_edges
 from dcnn.inspection.trace import Doubles, Trace
 from dcnn.text.vocabulary import Ints
 
-TOP_NODES = 32  # topmost nodes whose n-grams are listed
 NGRAM_SHARE = 0.5  # the part of a node's contribution that its n-gram has to explain
-# Outputs of one pass times nodes of a layer; bounds the memory of long sentences.
+COVERAGE = 0.8  # the part of all absolute contributions that a reader is shown
+MOST_NGRAMS = 20  # that may be needed for it; if more are, the n-grams are made coarser
+# Edges times words that are held at once; bounds the memory of long sentences.
 MOST_COEFFICIENTS = 1 << 22
 
 
@@ -76,12 +79,16 @@ def backward_step(
         edges = ContributingEdges(target[kept], source[kept], edges.contribution[kept])
     place = above.outputs[edges.target] * below.size + edges.source
     size = (int(above.outputs.max()) + 1) * below.size
-    reached = np.zeros(size, bool)
-    reached[place] = True
-    places = np.flatnonzero(reached)
+    if size > 16 * len(place):  # sorting the few that are reached is faster
+        places, which = np.unique(place, return_inverse=True)
+        values = np.bincount(which, passed)
+    else:
+        reached = np.zeros(size, bool)
+        reached[place] = True
+        places = np.flatnonzero(reached)
+        values = np.bincount(place, passed, minlength=size)[places]
     outputs, nodes = np.divmod(places, below.size)
-    values = np.bincount(place, passed, minlength=size)[places].astype(np.float64)
-    return Coefficients(above.layer - 1, nodes, outputs, values), edges
+    return Coefficients(above.layer - 1, nodes, outputs, values.astype(np.float64)), edges
 
 
 def logit_coefficients(
@@ -114,14 +121,29 @@ def word_contributions(trace: Trace, coefficients: Coefficients) -> Doubles:
 
 
 def node_word_contributions(trace: Trace, layer: int, nodes: Ints) -> Doubles:
-    """(T, s) the contribution of every word to the value of each of some nodes of a layer."""
-    largest = max(trace.values(number).size for number in range(layer))
-    step = max(1, MOST_COEFFICIENTS // largest)
+    """(T, s) the contribution of every word to the value of each of some nodes of a layer.
+
+    From the words up: those of a node are those of the nodes that it reads, weighted.
+    """
+    words, traced = len(trace.words), trace.layers[layer - 1]
+    rows = traced.filters[0, :, :, 0].size // traced.bias.shape[1]  # that a node reads
+    step = max(1, MOST_COEFFICIENTS // (rows * traced.filters.shape[-1] * words))
     parts = []
     for start in range(0, len(nodes), step):
         part = nodes[start : start + step]
-        ones = Coefficients(layer, part, np.arange(len(part)), np.ones(len(part)))
-        parts.append(word_contributions(trace, ones))
+        below = trace.values(layer - 1)
+        target, source, weight = incoming_edges(
+            traced.positions, traced.filters, below.shape[-1], part
+        )
+        passed = weight * traced.gains.ravel()[part][target]
+        if layer == 1:
+            amounts = passed * below.ravel()[source]
+            flat = np.bincount(target * words + source % words, amounts, len(part) * words)
+            parts.append(flat.astype(np.float64).reshape(len(part), words))
+            continue
+        read, which = np.unique(source, return_inverse=True)
+        amounts = passed[:, None] * node_word_contributions(trace, layer - 1, read)[which]
+        parts.append(np.add.reduceat(amounts, np.searchsorted(target, np.arange(len(part)))))
     return np.concatenate(parts)
 
 
@@ -194,13 +216,15 @@ class NGram:
     Attributes:
         positions: of the words in the sentence, ascending.
         words: the words.
-        attribution: contribution of the paths from these words through these nodes to the logit.
+        attribution: contribution of all paths from words through these nodes to the logit.
+        absolute: the sum of the nodes' absolute contributions; larger where they disagree.
         nodes: how many topmost nodes have this n-gram.
     """
 
     positions: tuple[int, ...]
     words: tuple[str, ...]
     attribution: float
+    absolute: float
     nodes: int
 
     def __str__(self) -> str:
@@ -219,33 +243,86 @@ def words_and_gaps(
         before = position
 
 
-def strongest_nodes(trace: Trace, of_class: int, count: int) -> Ints:
-    """The topmost nodes of the largest contributions, for or against; largest first."""
-    return np.argsort(-np.abs(trace.contributions[of_class]), kind="stable")[:count]
+def strongest_nodes(trace: Trace, of_class: int, among: Ints | None = None) -> Ints:
+    """Topmost nodes, all or those of ``among``, by contribution for or against; largest first."""
+    amounts = np.abs(trace.contributions[of_class])
+    among = np.arange(len(amounts)) if among is None else among
+    return among[np.argsort(-amounts[among], kind="stable")]
 
 
-def strongest_ngrams(trace: Trace, of_class: int, count: int = TOP_NODES) -> list[NGram]:
-    """The n-grams of the ``count`` strongest topmost nodes; the largest attribution first."""
-    nodes = strongest_nodes(trace, of_class, count)
+@dataclass(frozen=True)
+class NGramTable:
+    """What every word contributes to a logit through the topmost nodes of every n-gram.
+
+    A row sums to the attribution of an n-gram, a column to that of a word.
+    """
+
+    ngrams: tuple[NGram, ...]  # the largest absolute contribution first
+    nodes: tuple[Ints, ...]  # numbers of the topmost nodes of each
+    shares: Doubles  # (n-grams, s)
+
+    def coverage(self, count: int) -> float:
+        """The part of all absolute contributions that the first ``count`` n-grams have."""
+        amounts = [ngram.absolute for ngram in self.ngrams]
+        return sum(amounts[:count]) / total if (total := sum(amounts)) else 1.0
+
+    def covering(self, share: float) -> int:
+        """How many n-grams are needed to have this part of all absolute contributions."""
+        total = np.cumsum([ngram.absolute for ngram in self.ngrams])
+        return min(int((total < share * total[-1:]).sum()) + 1, len(total))
+
+
+def ngram_table(trace: Trace, of_class: int) -> NGramTable:
+    """The topmost nodes by their n-grams.
+
+    Where ``COVERAGE`` takes more than ``MOST_NGRAMS`` n-grams, a node counts to its strongest word
+    alone, and if need be to the strongest words of the next 2, 4, 8 ... words together.
+    """
+    nodes = np.arange(trace.head_weight.shape[1])
     words = node_word_contributions(trace, trace.depth, nodes)
-    words *= trace.head_weight[of_class, nodes, None]  # to the logit
-    direction = np.sign(trace.contributions[of_class, nodes])
-    found: dict[tuple[int, ...], list[float]] = {}
-    for row, sign in zip(words, direction, strict=True):
-        if positions := fewest_words(row * sign):
-            found.setdefault(positions, []).append(float(row[list(positions)].sum()))
-    ngrams = (
-        NGram(positions, tuple(trace.words[i] for i in positions), sum(shares), len(shares))
-        for positions, shares in found.items()
-    )
-    return sorted(ngrams, key=lambda ngram: -abs(ngram.attribution))
+    words *= trace.head_weight[of_class, :, None]  # to the logit
+    nodes = np.flatnonzero(words.any(axis=1))  # to the others only biases contribute
+    words = words[nodes]
+    toward = words * np.where(words.sum(axis=1, keepdims=True) < 0, -1, 1)
+    strongest, ngrams, block = toward.argmax(axis=1), fewest_words(toward), 1
+    while True:
+        table = _by_ngram(trace, words, nodes, ngrams)
+        if table.covering(COVERAGE) <= MOST_NGRAMS:
+            return table
+        blocks = (strongest // block).tolist()
+        merged = {
+            one: tuple(np.unique(strongest[strongest // block == one]).tolist())
+            for one in set(blocks)
+        }
+        ngrams, block = [merged[one] for one in blocks], 2 * block
 
 
-def fewest_words(contributions: Doubles) -> tuple[int, ...]:
-    """Positions of the fewest words that make up ``NGRAM_SHARE`` of all positive contributions."""
-    order = np.argsort(-contributions, kind="stable")
-    total = np.cumsum(np.maximum(contributions[order], 0))
-    if total[-1] == 0:  # only biases contribute
-        return ()
-    enough = int(np.searchsorted(total, NGRAM_SHARE * total[-1])) + 1
-    return tuple(sorted(order[:enough].tolist()))
+def _by_ngram(
+    trace: Trace, words: Doubles, nodes: Ints, ngrams: Sequence[tuple[int, ...]]
+) -> NGramTable:
+    members: dict[tuple[int, ...], list[int]] = {}
+    for row, positions in enumerate(ngrams):
+        members.setdefault(positions, []).append(row)
+    amounts = words.sum(axis=1)
+    found = []
+    for positions, rows in members.items():
+        spelled, own = tuple(trace.words[i] for i in positions), amounts[rows]
+        size = float(np.abs(own).sum())
+        found.append(NGram(positions, spelled, float(own.sum()), size, len(rows)))
+    found.sort(key=lambda ngram: -ngram.absolute)
+    rows_of = [members[ngram.positions] for ngram in found]
+    shares = np.array([words[rows].sum(axis=0) for rows in rows_of]).reshape(-1, len(trace.words))
+    return NGramTable(tuple(found), tuple(nodes[rows] for rows in rows_of), shares)
+
+
+def fewest_words(contributions: Doubles) -> list[tuple[int, ...]]:
+    """Positions of the fewest words of each row that make up ``NGRAM_SHARE`` of what is positive.
+
+    There are none where no word contributes.
+    """
+    order = np.argsort(-contributions, axis=1, kind="stable")
+    total = np.cumsum(np.maximum(np.take_along_axis(contributions, order, 1), 0), axis=1)
+    enough = (total < NGRAM_SHARE * total[:, -1:]).sum(axis=1) + 1
+    enough[total[:, -1] == 0] = 0  # only biases contribute
+    rows = zip(order.tolist(), enough.tolist(), strict=True)
+    return [tuple(sorted(row[:count])) for row, count in rows]

@@ -190,13 +190,13 @@ class DetectorIndex:
             shape = trace.values(detector.layer).shape
             node = np.ravel_multi_index((detector.map, detector.row, found.column), shape)
             words = attribution.node_word_contributions(trace, detector.layer, np.array([node]))
-            return attribution.fewest_words(words[0])
+            return attribution.fewest_words(words)[0]
         artifact = self.predictor.artifact
         encoded = artifact.encoder.encode_words([found.words])
         filters = artifact.weights["layers.0.filters"][detector.map, 0, detector.row]
         values = artifact.embed(encoded.ids, encoded.new_words)[:, detector.row]
         contributions = values * filters[: len(values)]
-        return attribution.fewest_words(contributions.astype(np.float64))
+        return attribution.fewest_words(contributions.astype(np.float64)[None])[0]
 
     def name(self, detector: Detector) -> str:
         """Its distinctive words; see ``dcnn.inspection.detectors``.

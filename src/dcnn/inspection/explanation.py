@@ -1,7 +1,8 @@
 """Why the network gave a text its label, and what changes between two texts.
 
 An explanation has the attributions of words and n-grams (``attribution``), the answers to the text
-without each of its words, the pooling choices that were closest, and the feature graph. The
+without each of its words and with another word in their place, the pooling choices that were
+closest, and the feature graph. The
 difference between the logits of two texts is the sum, over the detectors (rows of the topmost
 maps), of the differences of their contributions: the bias of the root is the same for both.
 """
@@ -16,15 +17,28 @@ from typing import Any
 
 import numpy as np
 
-from dcnn.artifact import Label
+from dcnn.artifact import EMBEDDINGS, Label
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
 from dcnn.inspection import attribution
-from dcnn.inspection.attribution import Coefficients, ExplainedClass, NGram
+from dcnn.inspection.attribution import (
+    COVERAGE,
+    Coefficients,
+    ExplainedClass,
+    NGram,
+    NGramTable,
+    ngram_table,
+)
 from dcnn.inspection.feature_graph import FeatureGraph, build_graph
-from dcnn.inspection.picture import Picture, make_picture
+from dcnn.inspection.picture import (
+    EDGES_PER_NODE,
+    TOP_NODES,
+    Picture,
+    ngram_picture,
+    node_picture,
+)
 from dcnn.inspection.render import GRAPH_WRITERS, choose_writer
-from dcnn.inspection.trace import Doubles, trace_sentence
+from dcnn.inspection.trace import Doubles, Trace, trace_sentence
 from dcnn.predictor import Prediction, Predictor, checked_texts
 from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 
@@ -32,6 +46,7 @@ from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 MOST_WORDS = 1000
 CLOSEST = 10  # pooling choices in the JSON
 CHANGES = 12  # detectors of a comparison; the rest is one number
+REPLACED, CANDIDATES = 8, 16  # words that are replaced, the strongest; words tried for each
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,18 @@ class Deletion:
     label: Label
     probability: float
     changes: bool
+
+
+@dataclass(frozen=True)
+class Replacement(Deletion):
+    """The sentence with one word replaced by another: a counterfactual.
+
+    Attributes:
+        replacement: the word of the vocabulary that is there instead, of those tried the one that
+            changes the prediction most.
+    """
+
+    replacement: str
 
 
 @dataclass(frozen=True)
@@ -88,8 +115,9 @@ class Explanation(ExplainedClass):
     """The explanation of one class of one text."""
 
     prediction: Prediction
-    ngrams: tuple[NGram, ...]  # of the strongest topmost nodes, the largest attribution first
+    table: NGramTable  # contributions of every word through every n-gram
     deletions: tuple[Deletion, ...]  # of every word
+    replacements: tuple[Replacement, ...]  # of the strongest words, those that change most first
     unknown: tuple[int, ...]  # positions of the words outside the vocabulary
     spelled: tuple[str, ...]  # what each word adds to a text, with the space before it
 
@@ -97,6 +125,11 @@ class Explanation(ExplainedClass):
     def graph(self) -> FeatureGraph:
         """The feature graph."""
         return build_graph(self.trace)
+
+    @property
+    def ngrams(self) -> list[NGram]:
+        """The n-grams of all topmost nodes, the largest attribution first."""
+        return sorted(self.table.ngrams, key=lambda ngram: -abs(ngram.attribution))
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -129,12 +162,38 @@ class Explanation(ExplainedClass):
                 choices.append(PoolingChoice(number, int(map_), int(row), position, rival, margin))
         return sorted(choices, key=lambda choice: choice.margin)[:count]
 
-    def picture(self) -> Picture:
-        """The part of the graph that contributes most."""
-        return make_picture(self.trace, self.of_class)
+    def picture(
+        self,
+        nodes: int | None = None,
+        edges: int = EDGES_PER_NODE,
+        ngram: Sequence[int] | None = None,
+        coverage: float = COVERAGE,
+    ) -> Picture:
+        """The part of the graph that contributes most: n-grams that have ``coverage`` of it.
 
-    def save(self, path: str | Path) -> None:
+        With ``nodes``, that many single nodes of the last layer, and ``edges`` into each; with
+        ``ngram``, the positions of the words of an n-gram, only nodes that have it.
+
+        Raises:
+            UserError: no node has that n-gram.
+        """
+        if nodes is None and ngram is None:
+            return ngram_picture(self.trace, self.of_class, coverage, self.table)
+        among = None
+        if ngram is not None:
+            known = {one.positions: i for i, one in enumerate(self.table.ngrams)}
+            if (number := known.get(tuple(ngram))) is None:
+                raise UserError(
+                    f"ngram={list(ngram)} is no n-gram of this text and class; take the positions "
+                    "of one of its n-grams"
+                )
+            among = self.table.ngrams[number], self.table.nodes[number]
+        return node_picture(self.trace, self.of_class, nodes or TOP_NODES, edges, among)
+
+    def save(self, path: str | Path, nodes: int | None = None) -> None:
         """Write the graph to a file: .json and .graphml whole, .svg, .png and .html as a picture.
+
+        With ``nodes``, the picture has that many single nodes in place of n-grams.
 
         Raises:
             UserError: another ending.
@@ -142,7 +201,7 @@ class Explanation(ExplainedClass):
             StorageError: the disk refused.
         """
         path = Path(path)
-        content = choose_writer(path, GRAPH_WRITERS)(self.trace, self.of_class)
+        content = choose_writer(path, GRAPH_WRITERS)(self.trace, self.of_class, nodes)
         with write_atomically(path) as stream:
             stream.write(content)
 
@@ -153,7 +212,6 @@ class Explanation(ExplainedClass):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; the graph itself is not among them."""
-        picture = self.picture()
         return {
             "text": self.prediction.text,
             "label": self.prediction.label,
@@ -166,12 +224,8 @@ class Explanation(ExplainedClass):
             "words": [asdict(word) for word in self.described_words()],
             "ngrams": [asdict(ngram) for ngram in self.ngrams],
             "deletions": [asdict(deletion) for deletion in self.deletions],
+            "replacements": [asdict(one) for one in self.replacements],
             "closest_choices": [asdict(choice) for choice in self.closest_choices(CLOSEST)],
-            "picture": {
-                "contributions": picture.node_contributions,
-                "paths": picture.path_contributions,
-                "share": picture.share,
-            },
         }
 
 
@@ -205,8 +259,9 @@ def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> E
         of_class=number,
         trace=trace,
         attributions=tuple(attribution.word_attributions(trace, number).tolist()),
-        ngrams=tuple(attribution.strongest_ngrams(trace, number)),
+        table=ngram_table(trace, number),
         deletions=tuple(deletions(predictor, words, number)),
+        replacements=tuple(replacements(predictor, trace, number)),
         unknown=tuple(i for i, id_ in enumerate(encoder.vocabulary.ids(words)) if id_ == UNKNOWN),
         spelled=tuple(map(encoder.tokenizer.spell, words)),
     )
@@ -241,7 +296,15 @@ def deletions(predictor: Predictor, words: Sequence[str], of_class: int = 0) -> 
     encoded = predictor.artifact.encoder.encode_words([words])
     ids = encoded.ids.tolist()
     shorter = [ids[:i] + ids[i + 1 :] or [UNKNOWN] for i in range(len(ids))]
-    logits = predictor.logits(Sentences.from_lists([ids, *shorter], encoded.new_words))
+    answers = _variants(predictor, [ids, *shorter], encoded.new_words, of_class)
+    return [Deletion(i, word, *answers[i]) for i, word in enumerate(words)]
+
+
+def _variants(
+    predictor: Predictor, ids: list[list[int]], new_words: Sequence[str], of_class: int
+) -> list[tuple[Label, float, bool]]:
+    """Label, probability and whether it changes, of all but the first of some sentences."""
+    logits = predictor.logits(Sentences.from_lists(ids, new_words))
     probabilities = predictor.head(logits)
     thresholds = predictor.artifact.thresholds
     if thresholds is None:
@@ -249,16 +312,55 @@ def deletions(predictor: Predictor, words: Sequence[str], of_class: int = 0) -> 
     else:
         labels = np.full(len(logits), of_class)
         answers = probabilities[:, of_class].astype(np.float64) >= thresholds[of_class]
-    return [
-        Deletion(
-            position=i,
-            word=word,
-            label=predictor.classes[labels[i + 1]],
-            probability=float(probabilities[i + 1, labels[i + 1]]),
-            changes=bool(answers[i + 1] != answers[0]),
-        )
-        for i, word in enumerate(words)
-    ]
+    shares = probabilities[np.arange(len(labels)), labels].tolist()
+    changes = (answers != answers[0]).tolist()
+    names = [predictor.classes[label] for label in labels.tolist()]
+    return list(zip(names, shares, changes, strict=True))[1:]
+
+
+def replacements(predictor: Predictor, trace: Trace, of_class: int) -> list[Replacement]:
+    """Predict the sentence with another word in place of each of its strongest words.
+
+    The feature graph, linear with its gains, says which words of the vocabulary move the logits
+    most from the predicted class to the class that is explained, or if they are the same to the
+    next probable one; the network's own answers then decide among them. Of a multi-label model the
+    logit of the explained class moves across its threshold.
+    """
+    artifact, s = predictor.artifact, len(trace.words)
+    table, known = artifact.weights[EMBEDDINGS], artifact.encoder.vocabulary.words
+    first, second = np.argsort(-trace.logits, kind="stable")[:2].tolist()
+    towards = [(first, -1.0), (second if of_class == first else of_class, 1.0)]
+    if artifact.thresholds is not None:
+        share = predictor.head(trace.logits)[of_class]
+        towards = [(of_class, -1.0 if share >= artifact.thresholds[of_class] else 1.0)]
+    slope = np.zeros((trace.matrix.shape[0], s))  # (d, s) of a value of the sentence matrix
+    for number, sign in towards:
+        found = attribution.logit_coefficients(trace, [number], 0)
+        slope.ravel()[found.nodes] += sign * found.values
+    own = np.abs(attribution.word_attributions(trace, of_class))
+    encoded = artifact.encoder.encode_words([trace.words])
+    ids = encoded.ids.tolist()
+    tried = []
+    for i in np.argsort(-own, kind="stable")[:REPLACED].tolist():
+        gains = table[1:] @ slope[:, i].astype(np.float32)
+        best = np.argpartition(-gains, min(CANDIDATES, len(gains) - 1))[:CANDIDATES] + 1
+        tried += [(i, one) for one in sorted(best.tolist()) if one != ids[i]]
+    swapped = [[*ids[:i], one, *ids[i + 1 :]] for i, one in tried]
+    answers = _variants(predictor, [ids, *swapped], encoded.new_words, of_class)
+    kept: dict[int, Replacement] = {}
+    falls = artifact.thresholds is None or towards[0][1] < 0
+    whole = trace.classes[of_class if artifact.thresholds is not None else first]
+
+    def effect(one: Replacement) -> float:
+        """How far the prediction moved; labels that change come first."""
+        share = one.probability if one.label == whole else 1 - one.probability
+        return one.changes + (1 - share if falls else share)
+
+    for (i, one), answer in zip(tried, answers, strict=True):
+        new = Replacement(i, trace.words[i], *answer, known[one - 1])
+        if i not in kept or effect(new) > effect(kept[i]):
+            kept[i] = new
+    return sorted(kept.values(), key=effect, reverse=True)
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,38 @@
 """The part of a feature graph that contributes most to a logit, and where it is drawn.
 
-The strongest contributions to a class, for it and against it, are followed down: of every node the
-edges that contribute most are kept. The rows of a word are one node here, since a reader looks for
-the word. The picture is a part of the graph, so its caption states its share of the logit.
+There are two pictures. ``ngram_picture`` groups the topmost nodes by the n-gram that they saw,
+until the n-grams drawn have ``COVERAGE`` of all absolute contributions; the other n-grams and the
+biases are a box each, so that all boxes add up to the logit. ``node_picture`` has single nodes, of
+the whole graph or of one n-gram: the strongest contributions are followed down, and of every node
+the edges that contribute most are kept. The rows of a word are one node here, since a reader looks
+for the word. A picture is a part of the graph, so its caption states what it covers.
 
-The layout, in pixels from the upper left corner, has the words at the bottom, the layers above them
-and the root on top. SVG, PNG and the page of the server are drawn from it.
+The layout, in pixels from the upper left corner, has the words at the bottom, the nodes above them
+and the root on top; where that is wider than the reader's room, the words are a column on the left
+and the root is on the right. SVG, PNG and the page of the server are drawn from it.
 """
 
 import textwrap
 import unicodedata
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate, pairwise
 from math import isfinite, sqrt
 
 import numpy as np
 
 from dcnn.inspection import attribution
-from dcnn.inspection.attribution import Coefficients, ContributingEdges, ExplainedClass
+from dcnn.inspection.attribution import (
+    COVERAGE,
+    Coefficients,
+    ContributingEdges,
+    ExplainedClass,
+    NGram,
+    NGramTable,
+    ngram_table,
+)
 from dcnn.inspection.feature_graph import ROOT
 from dcnn.inspection.trace import Doubles, Trace
 from dcnn.ops.reference import sigmoid, softmax
@@ -27,19 +40,24 @@ from dcnn.text.vocabulary import Ints
 
 TOP_NODES = 10
 EDGES_PER_NODE = 3
+OTHERS, BIASES = "others", "biases"  # ids of what is not drawn of the logit
+STRONG_WORD = 0.25  # of an n-gram's strongest word; from here on another word has an edge too
 
 FOR, AGAINST = "#1f6fb4", "#d1495b"  # distinct for the colour-blind too
 INK, GREY, LINE = "#1d2530", "#6b7684", "#eef1f4"
-FONT = 15  # of a word
-LETTER = 0.56 * FONT  # mean width of a letter
-LONGEST_WORD = 20  # letters; the rest of a longer one is cut off
+FONT, NGRAM_FONT = 15, 13  # of a word; of an n-gram
+LETTER = 0.56  # mean width of a letter, in font sizes
+LONGEST_WORD, LONGEST_NGRAM = 20, 26  # letters; the rest of a longer one is cut off
 MANY_WORDS = 30  # a longer sentence is drawn without the words that have no drawn edge
+ROOM = 1100  # pixels that a reader is taken to have
 
 MARGIN = 28
 LEFT = 92  # room for the names of the layers
 LAYER_HEIGHT = 118
-WORD_HEIGHT = 30
+LEAST_GAP = 24  # between the columns of a narrow picture
+WORD_HEIGHT, NGRAM_HEIGHT = 30, 42
 ROOT_WIDTH, ROOT_HEIGHT = 190, 46
+NUMBER_WIDTH = 42  # of a word's attribution, left of it in a column
 SPACING = 36  # between the nodes of a layer
 THICKEST = 9.0  # edge
 CAPTION_FONT, CAPTION_LINE = 12.5, 19
@@ -71,37 +89,112 @@ class PictureNode:
 
 
 @dataclass(frozen=True)
+class PictureNGram:
+    """The topmost nodes of an n-gram together; or all other n-grams, or the biases."""
+
+    id: str  # ``ngram:POSITION-POSITION``, ``others`` or ``biases``
+    text: str
+    positions: tuple[int, ...]
+    contribution: float  # to the logit
+    absolute: float  # sum of the nodes' absolute contributions
+    nodes: int
+    layer: int = 1
+
+    @property
+    def description(self) -> str:
+        """For people."""
+        if self.id == BIASES:
+            return f"biases of nodes and of the root: {self.contribution:+.3f}"
+        return (
+            f"{self.text}: {self.contribution:+.3f}, of {self.nodes} topmost nodes "
+            f"({(self.absolute + self.contribution) / 2:+.3f} for, "
+            f"{(self.contribution - self.absolute) / 2:+.3f} against)"
+        )
+
+
+@dataclass(frozen=True)
 class PictureEdge:
-    """An edge, or the edges of all rows of a word into one node."""
+    """An edge, or the edges of all rows of a word into one node or into the nodes of an n-gram."""
 
     source: str  # id of the lower node; of a word ``word:POSITION``
     target: str  # id of the higher node
-    contribution: float  # of the drawn paths through it to the logit
+    contribution: float  # of the paths through it to the logit; of a node picture, of those drawn
 
 
 @dataclass(frozen=True)
 class Picture(ExplainedClass):
     """What is drawn of a sentence for a class."""
 
-    nodes: tuple[PictureNode, ...]  # from the first layer to the topmost
+    nodes: tuple[PictureNode | PictureNGram, ...]  # from the first layer to the topmost
     edges: tuple[PictureEdge, ...]  # between words, nodes and root
-    node_contributions: float  # sum over the drawn topmost nodes
+    node_contributions: float  # sum over the drawn n-grams or topmost nodes
     path_contributions: float  # sum over the drawn paths, from a word to the root
+    coverage: float  # the part of all absolute contributions of topmost nodes that is drawn
+    ngram: NGram | None = None  # whose nodes are drawn, if not those of the whole sentence
 
     @property
-    def share(self) -> float:
-        """The part of the logit that the drawn topmost nodes contribute."""
-        return self.node_contributions / self.logit if self.logit else 0.0
+    def has_ngrams(self) -> bool:
+        """Whether n-grams are drawn in place of single nodes."""
+        return isinstance(self.nodes[0], PictureNGram)
 
 
-def make_picture(
-    trace: Trace, of_class: int, top: int = TOP_NODES, edges: int = EDGES_PER_NODE
+def ngram_picture(
+    trace: Trace, of_class: int, coverage: float = COVERAGE, table: NGramTable | None = None
 ) -> Picture:
-    """The ``top`` topmost nodes and the ``edges`` edges into every node that contribute most."""
-    chosen = np.sort(attribution.strongest_nodes(trace, of_class, top))
+    """The n-grams that have ``coverage`` of all absolute contributions, the rest, and the biases.
+
+    ``table`` is that of the sentence and the class, where it is known.
+    """
+    table = table or ngram_table(trace, of_class)
+    count, words = table.covering(coverage), attribution.word_attributions(trace, of_class)
+    nodes, edges = [], []
+    for ngram, row in zip(table.ngrams[:count], table.shares, strict=False):
+        node = PictureNGram(
+            f"ngram:{'-'.join(map(str, ngram.positions))}", str(ngram), ngram.positions,
+            ngram.attribution, ngram.absolute, ngram.nodes,
+        )  # fmt: skip
+        nodes.append(node)
+        strongest = STRONG_WORD * np.abs(row).max()
+        drawn = set(np.flatnonzero(np.abs(row) >= strongest).tolist()).union(ngram.positions)
+        edges += [PictureEdge(f"word:{i}", node.id, float(row[i])) for i in sorted(drawn)]
+    shown = sum(node.contribution for node in nodes)
+    paths = sum(edge.contribution for edge in edges)
+    if rest := table.ngrams[count:]:
+        left = sum(one.attribution for one in rest), sum(one.absolute for one in rest)
+        text, n_nodes = f"{len(rest)} other n-grams", sum(one.nodes for one in rest)
+        nodes.append(PictureNGram(OTHERS, text, (), *left, n_nodes))
+    biases = float(trace.logits[of_class] - words.sum())
+    nodes.append(PictureNGram(BIASES, "biases", (), biases, abs(biases), 0))
+    edges += [PictureEdge(node.id, ROOT, node.contribution) for node in nodes]
+    return Picture(
+        trace=trace,
+        of_class=of_class,
+        attributions=tuple(words.tolist()),
+        nodes=tuple(nodes),
+        edges=tuple(edges),
+        node_contributions=shown,
+        path_contributions=paths,
+        coverage=table.coverage(count),
+    )
+
+
+def node_picture(
+    trace: Trace,
+    of_class: int,
+    top: int = TOP_NODES,
+    edges: int = EDGES_PER_NODE,
+    among: tuple[NGram, Ints] | None = None,
+) -> Picture:
+    """The ``top`` topmost nodes and the ``edges`` edges into every node that contribute most.
+
+    ``among`` is the n-gram whose nodes are drawn, and their numbers.
+    """
+    ngram, members = among or (None, None)
+    chosen = np.sort(attribution.strongest_nodes(trace, of_class, members)[:top])
+    every = np.abs(trace.contributions[of_class].astype(np.float64))
     weights = trace.head_weight[of_class, chosen].astype(np.float64)
     front = Coefficients(trace.depth, chosen, np.zeros_like(chosen), weights)
-    nodes = _picture_nodes(trace, front)
+    nodes: list[PictureNode | PictureNGram] = [*_picture_nodes(trace, front)]
     drawn = [PictureEdge(node.id, ROOT, node.contribution) for node in nodes]
     node_contributions = float(front.contributions(trace).sum())
     for layer in range(trace.depth, 0, -1):
@@ -122,6 +215,8 @@ def make_picture(
         edges=tuple(drawn),
         node_contributions=node_contributions,
         path_contributions=float(front.contributions(trace).sum()),
+        coverage=float(every[chosen].sum() / (every.sum() or 1.0)),
+        ngram=ngram,
     )
 
 
@@ -203,8 +298,20 @@ class PlacedNode:
 
 
 @dataclass(frozen=True)
+class PlacedNGram:
+    """An n-gram's box, with its text and contribution."""
+
+    ngram: PictureNGram
+    x: float
+    y: float
+    width: float
+    text: str
+    strength: float  # contribution over the largest one, -1 to 1
+
+
+@dataclass(frozen=True)
 class PlacedEdge:
-    """An edge's curve, vertical at both ends."""
+    """An edge's curve, which leaves and arrives at right angles to the words."""
 
     edge: PictureEdge
     start: tuple[float, float]
@@ -213,17 +320,30 @@ class PlacedEdge:
 
 
 @dataclass(frozen=True)
+class PlacedRoot:
+    """The root's box; in a picture of columns it is a bar, with its text from bottom to top."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    text_y: float  # middle of its text; in a tall picture near the top
+    text: tuple[str, str]
+
+
+@dataclass(frozen=True)
 class Layout:
     """A picture with coordinates."""
 
     width: float
     height: float
+    vertical: bool  # whether words are a column, on the left
     words: tuple[PlacedWord, ...]
     nodes: tuple[PlacedNode, ...]
+    ngrams: tuple[PlacedNGram, ...]
     edges: tuple[PlacedEdge, ...]
-    root: tuple[float, float]  # centre of its box
-    root_text: tuple[str, str]
-    layers: tuple[tuple[float, str], ...]  # heights and names
+    root: PlacedRoot
+    layers: tuple[tuple[float, float, str], ...]  # x, y and name
     caption: tuple[tuple[float, str], ...]  # heights and lines
 
 
@@ -237,40 +357,121 @@ def shortened(text: str, letters: int = LONGEST_WORD) -> str:
     return text if len(text) <= letters else text[: letters - 1] + "\u2026"
 
 
-def place(picture: Picture) -> Layout:
-    """Find the coordinates of everything."""
-    trace, depth = picture.trace, picture.trace.depth
-    height = [MARGIN + ROOT_HEIGHT / 2 + i * LAYER_HEIGHT for i in range(depth + 1, -1, -1)]
-    of_layer = {i: [node for node in picture.nodes if node.layer == i] for i in range(1, depth + 1)}
-    widest = max(map(len, of_layer.values())) * SPACING
-    words, inner = _place_words(picture, height[0], max(widest, 3 * ROOT_WIDTH))
-    x = {word.id: word.x for word in words}
+def place(picture: Picture, room: float = ROOM) -> Layout:
+    """Find the coordinates of everything, for a reader who has ``room`` pixels beside each other.
+
+    Words are a row where that fits, else a column.
+    """
+    row = _place(picture, room, vertical=False)
+    return row if row.width <= room else _place(picture, room, vertical=True)
+
+
+def _place(picture: Picture, room: float, *, vertical: bool) -> Layout:
+    """Coordinates along the words, and away from them towards the root, which are then turned."""
+    depth = max(node.layer for node in picture.nodes)
+    letters = LONGEST_WORD if not vertical or room > 600 else 12 if room > 420 else 8
+    words = _drawn_words(picture, letters)
+    widest = max(word.width for word in words)
+    # Away from the words: the middle and the half thickness of each layer, 0 is the words.
+    if vertical:
+        inside = room - NUMBER_WIDTH - widest - 2 * MARGIN / 2 - WORD_HEIGHT
+        box = min(LETTER * NGRAM_FONT * LONGEST_NGRAM + 16, inside - 2 * LEAST_GAP)
+        thick = [widest, *[box if picture.has_ngrams else 2 * LARGEST] * depth, WORD_HEIGHT]
+        gap = min(max((inside - sum(thick[1:-1])) / (depth + 1), LEAST_GAP), 1.5 * LAYER_HEIGHT)
+        ends = list(accumulate(size + gap for size in thick))
+        away = [MARGIN / 2 + NUMBER_WIDTH + end - gap - t / 2 for end, t in zip(ends, thick)]  # noqa: B905
+        start, bottom = MARGIN + 6.0, 0.0
+    else:
+        box = 0.0
+        thick = [WORD_HEIGHT, *[NGRAM_HEIGHT if picture.has_ngrams else 0] * depth, ROOT_HEIGHT]
+        away = [float(i * LAYER_HEIGHT) for i in range(depth + 2)]
+        start, bottom = float(LEFT), MARGIN + ROOT_HEIGHT / 2 + away[-1]
+    # Along the words: the size of everything.
+    sizes = {
+        word.id: WORD_HEIGHT + 4.0 if vertical else word.width + 6 for word in words if word.id
+    }
+    texts: dict[str, str] = {}
+    for node in picture.nodes:
+        sizes[node.id] = 2 * LARGEST + 3 if vertical else SPACING
+        if isinstance(node, PictureNGram):
+            letters = int((box - 14) / (LETTER * NGRAM_FONT)) if vertical else LONGEST_NGRAM
+            texts[node.id] = shortened(node.text, letters)
+            width = _width(texts[node.id], NGRAM_FONT) + 16
+            sizes[node.id] = NGRAM_HEIGHT + 8.0 if vertical else width
+    of_layer = [[node for node in picture.nodes if node.layer == i] for i in range(1, depth + 1)]
+    least = 0 if vertical else 3 * ROOT_WIDTH
+    inner = max(least, *(sum(sizes[node.id] for node in layer) for layer in of_layer))
+    row = [WORD_HEIGHT + 4.0 if word.id else WORD_HEIGHT / 2 for word in words]
+    own = row if vertical else [word.width + 6 for word in words]
+    used = sum(own)
+    inner = max(inner, used)
+    gap = min(24.0, (inner - used) / (len(own) + 1))  # spread out a little where there is room
+    before = start + (inner - used - gap * (len(own) - 1)) / 2
+    along: dict[str, float] = {}
+    middles = []
+    for word, size in zip(words, own, strict=True):
+        middles.append(before + size / 2)
+        before += size + gap
+        if word.id:
+            along[word.id] = middles[-1]
+    for layer in of_layer:
+        along |= _place_layer(picture, layer, along, sizes, (start, start + inner))
+    trace = picture.trace
+    share = (sigmoid if trace.multi_label else softmax)(trace.logits)[picture.of_class]
+    text = shortened(str(picture.label)), f"logit {picture.logit:+.2f}, {share:.1%}"
+    root_size, half = float(ROOT_WIDTH), _width(", ".join(text), NGRAM_FONT) / 2 + 10
+    if vertical:
+        inner = root_size = max(inner, 2 * half)
+    along[ROOT] = start + inner / 2
+
+    def turned(at: float, layer_at: float) -> tuple[float, float]:
+        return (layer_at, at) if vertical else (at, bottom - layer_at)
+
     largest = max(abs(node.contribution) for node in picture.nodes) or 1.0
-    nodes = []
-    for layer, drawn in of_layer.items():
-        x |= _place_layer(picture, drawn, x, inner)
-        for node in drawn:
+    discs, boxes = [], []
+    for node in picture.nodes:
+        x, y = turned(along[node.id], away[node.layer])
+        if isinstance(node, PictureNGram):
+            width, strength = box if vertical else sizes[node.id] - 10, node.contribution / largest
+            boxes.append(PlacedNGram(node, x, y, width, texts[node.id], strength))
+        else:
             radius = SMALLEST + (LARGEST - SMALLEST) * sqrt(abs(node.contribution) / largest)
-            nodes.append(PlacedNode(node, x[node.id], height[layer], radius))
-    x[ROOT] = LEFT + inner / 2
-    width = LEFT + inner + MARGIN
-    lines = [line for text in caption(picture) for line in textwrap.wrap(text, int(width / 6.8))]
-    below = height[0] + WORD_HEIGHT + MARGIN
-    probabilities = (sigmoid if trace.multi_label else softmax)(trace.logits)
+            discs.append(PlacedNode(node, x, y, radius))
+    layer_of = {node.id: node.layer for node in picture.nodes} | {ROOT: depth + 1}
+    spans = {name: size - 8 for name, size in sizes.items()} | {ROOT: root_size}
+
+    def end(name: str, side: int) -> tuple[float, float]:
+        """The span of the side, towards the root (1) or the words (-1), and how far it is."""
+        layer = layer_of.get(name, 0)
+        disc = layer and name != ROOT and not picture.has_ngrams
+        return (0.0, away[layer]) if disc else (spans[name], away[layer] + side * thick[layer] / 2)
+
+    edges = _place_edges(picture, along, end, turned)
+    x, y = turned(along[ROOT], away[-1])
+    width, height = (WORD_HEIGHT, root_size) if vertical else (root_size, ROOT_HEIGHT)
+    right = away[0] + widest / 2  # in a column, where all words end
+    placed = [
+        replace(word, x=right - word.width / 2, y=middle)
+        if vertical
+        else replace(word, x=middle, y=bottom)
+        for word, middle in zip(words, middles, strict=True)
+    ]
+    names = ["n-grams"] if picture.has_ngrams else [f"layer {i}" for i in range(1, depth + 1)]
+    where = [(at, MARGIN / 2 + 4) if vertical else (16.0, bottom - at - 6) for at in away]
+    full = away[-1] + WORD_HEIGHT / 2 + MARGIN / 2 if vertical else LEFT + inner + MARGIN
+    below = start + inner + MARGIN if vertical else bottom + WORD_HEIGHT + MARGIN
+    lines = [line for part in caption(picture) for line in textwrap.wrap(part, int(full / 6.8))]
     return Layout(
-        width=width,
+        width=full,
         height=below + len(lines) * CAPTION_LINE + 6,
-        words=tuple(words),
-        nodes=tuple(nodes),
-        edges=_place_edges(picture, x, {node.node.id: node.y for node in nodes}, words),
-        root=(x[ROOT], height[depth + 1]),
-        root_text=(
-            shortened(str(picture.label)),
-            f"logit {picture.logit:+.2f}, {probabilities[picture.of_class]:.1%}",
-        ),
-        layers=(
-            (height[0], f"{trace.unit}s"),
-            *((height[i], f"layer {i}") for i in range(1, depth + 1)),
+        vertical=vertical,
+        words=tuple(placed),
+        nodes=tuple(discs),
+        ngrams=tuple(boxes),
+        edges=edges,
+        root=PlacedRoot(x, y, width, height, min(y, start + half) if vertical else y, text),
+        layers=tuple(
+            (*at, name) for at, name in zip(where, [f"{trace.unit}s", *names], strict=False)
         ),
         caption=tuple((below + i * CAPTION_LINE, line) for i, line in enumerate(lines)),
     )
@@ -278,56 +479,66 @@ def place(picture: Picture) -> Layout:
 
 def caption(picture: Picture) -> tuple[str, str]:
     """Which part of the logit the picture shows, and how to read it."""
-    shown = sum(edge.target == ROOT for edge in picture.edges)
-    # With nodes for and against, some of them may be more than all of them, or have another sign.
-    share = f" ({picture.share:.0%})" if 0 <= picture.share <= 1 else ""
-    return (
-        f"The {shown} strongest of {picture.trace.head_weight.shape[1]} topmost nodes: "
-        f"{picture.node_contributions:+.2f} of the logit {picture.logit:+.2f}{share}; the paths "
-        f"drawn: {picture.path_contributions:+.2f}; biases, not drawn: {picture.biases:+.2f}.",
+    trace, total = picture.trace, picture.trace.head_weight.shape[1]
+    covered = f"{picture.coverage:.0%} of the absolute contributions of all {total} topmost nodes"
+    if picture.has_ngrams:
+        count = sum(bool(edge.target == ROOT) for edge in picture.edges)
+        extra = sum(node.id in (OTHERS, BIASES) for node in picture.nodes)
+        first = (
+            f"The {count - extra} n-grams drawn have {covered}. All boxes add up to the logit "
+            f"{picture.logit:+.2f}."
+        )
+    else:
+        shown = sum(edge.target == ROOT for edge in picture.edges)
+        of = f" of \u201c{shortened(str(picture.ngram), 40)}\u201d" if picture.ngram else ""
+        first = (
+            f"The {shown} strongest nodes{of} have {covered}: {picture.node_contributions:+.2f} of "
+            f"the logit {picture.logit:+.2f}; the paths drawn: {picture.path_contributions:+.2f}."
+        )
+    return first, (
         f"Blue is for {shortened(str(picture.label))}, red against. Width: contribution to the "
-        f"logit. Below a {picture.trace.unit}: its attribution.",
+        f"logit. Numbers at {trace.unit}s: attributions."
     )
 
 
-def _place_words(picture: Picture, y: float, least: float) -> tuple[list[PlacedWord], float]:
-    """The words in the middle of at least ``least`` pixels, and these pixels."""
+def _drawn_words(picture: Picture, letters: int) -> list[PlacedWord]:
+    """The words, not yet placed; of a long sentence or an n-gram, those that have a drawn edge."""
     words, unit = picture.trace.words, picture.trace.unit
     drawn = {edge.source for edge in picture.edges}
     largest = max(map(abs, picture.attributions)) or 1.0
-    placed: list[PlacedWord] = []
+    every = len(words) <= MANY_WORDS and picture.ngram is None
+    found: list[PlacedWord] = []
     for i, (word, amount) in enumerate(zip(words, picture.attributions, strict=True)):
-        if len(words) <= MANY_WORDS or node_id(picture.trace, 0, i) in drawn:
-            text, about, number = shortened(word), f"{word}: {amount:+.3f}", f"{amount:+.2f}"
-            one = PlacedWord(i, 0, y, _width(text), text, about, number, amount / largest)
-        elif placed and placed[-1].position is None:
-            continue
-        else:
-            one = PlacedWord(None, 0, y, _width("\u2026"), "\u2026", f"{unit}s left out", "", 0.0)
-        placed.append(one)
-    used = sum(word.width + 6 for word in placed) - 6
-    inner = max(used, least)
-    gap = min(24.0, (inner - used) / (len(placed) + 1))  # spread out a little where there is room
-    left = LEFT + (inner - used - gap * (len(placed) - 1)) / 2
-    for i, one in enumerate(placed):
-        placed[i] = replace(one, x=left + one.width / 2)
-        left += one.width + 6 + gap
-    return placed, inner
+        if every or f"word:{i}" in drawn:
+            text, about, number = (
+                shortened(word, letters),
+                f"{word}: {amount:+.3f}",
+                f"{amount:+.2f}",
+            )
+            found.append(PlacedWord(i, 0, 0, _width(text), text, about, number, amount / largest))
+        elif not found or found[-1].position is not None:
+            gap = "\u2026"
+            found.append(PlacedWord(None, 0, 0, _width(gap), gap, f"{unit}s left out", "", 0.0))
+    return found
 
 
-def _width(text: str) -> float:
-    """Of a word's box: East Asian wide letters are two letters wide, combining marks none."""
+def _width(text: str, font: float = FONT) -> float:
+    """Of a box: East Asian wide letters are two letters wide, combining marks none."""
     letters = sum(
         0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
         for c in text
     )
-    return max(letters, 4) * LETTER + 12
+    return max(letters, 4) * LETTER * font + 12
 
 
 def _place_layer(
-    picture: Picture, nodes: Sequence[PictureNode], below: dict[str, float], inner: float
+    picture: Picture,
+    nodes: Sequence[PictureNode | PictureNGram],
+    below: dict[str, float],
+    sizes: dict[str, float],
+    bounds: tuple[float, float],
 ) -> dict[str, float]:
-    """Each node above its sources, as near as the others allow."""
+    """Each node beside its sources, as near as the others allow; those without one at the end."""
     total: defaultdict[str, float] = defaultdict(float)
     weights: defaultdict[str, float] = defaultdict(float)
     for edge in picture.edges:
@@ -335,56 +546,60 @@ def _place_layer(
             weight = abs(edge.contribution) + 1e-9
             total[edge.target] += weight * below[edge.source]
             weights[edge.target] += weight
-    wanted = {node.id: total[node.id] / weights[node.id] for node in nodes}
+    wanted = {n.id: total[n.id] / weights[n.id] if weights[n.id] else bounds[1] for n in nodes}
     ordered = sorted(wanted, key=wanted.__getitem__)
-    places = spread([wanted[name] for name in ordered], SPACING, LEFT, LEFT + inner)
+    steps = [(sizes[a] + sizes[b]) / 2 for a, b in pairwise(ordered)]
+    low, high = bounds[0] + sizes[ordered[0]] / 2, bounds[1] - sizes[ordered[-1]] / 2
+    places = spread([wanted[name] for name in ordered], steps, low, high)
     return dict(zip(ordered, places, strict=True))
 
 
-def spread(wanted: Sequence[float], spacing: float, low: float, high: float) -> list[float]:
-    """Ascending coordinates, moved as little as possible (least squares) to be ``spacing`` apart.
+def spread(wanted: Sequence[float], steps: Sequence[float], low: float, high: float) -> list[float]:
+    """Ascending coordinates, moved as little as possible (least squares) to be ``steps`` apart.
 
-    With i * spacing subtracted, that is an isotonic regression: neighbours that would descend are
-    given their mean, until none do.
+    With the sum of the steps before each subtracted, that is an isotonic regression: neighbours
+    that would descend are given their mean, until none do.
     """
+    offsets = [0.0, *accumulate(steps)]
     blocks: list[tuple[float, int]] = []  # mean, size
-    for i, x in enumerate(wanted):
-        mean, size = x - i * spacing, 1
+    for x, offset in zip(wanted, offsets, strict=False):
+        mean, size = x - offset, 1
         while blocks and blocks[-1][0] > mean:
             before, others = blocks.pop()
             mean = (mean * size + before * others) / (size + others)
             size += others
         blocks.append((mean, size))
-    highest = max(low, high - (len(wanted) - 1) * spacing)
+    highest = max(low, high - offsets[-1])
     flat = [min(max(mean, low), highest) for mean, size in blocks for _ in range(size)]
-    return [x + i * spacing for i, x in enumerate(flat)]
+    return [x + offset for x, offset in zip(flat, offsets, strict=False)]
 
 
 def _place_edges(
-    picture: Picture, x: dict[str, float], y: dict[str, float], words: Sequence[PlacedWord]
+    picture: Picture,
+    along: dict[str, float],
+    end: Callable[[str, int], tuple[float, float]],
+    turned: Callable[[float, float], tuple[float, float]],
 ) -> tuple[PlacedEdge, ...]:
+    """Along a box the ends are side by side, in the order of where their edges go."""
     largest = max(abs(edge.contribution) for edge in picture.edges) or 1.0
-    boxes = {word.id: (word.width, word.y - WORD_HEIGHT / 2) for word in words}
-    boxes[ROOT] = (ROOT_WIDTH, MARGIN + ROOT_HEIGHT)
-    others: defaultdict[str, list[float]] = defaultdict(list)
+    leaving, arriving = defaultdict(list), defaultdict(list)
     for edge in picture.edges:
-        others[edge.source].append(x[edge.target])
-        others[edge.target].append(x[edge.source])
+        leaving[edge.source].append(along[edge.target])
+        arriving[edge.target].append(along[edge.source])
 
-    def end(here: str, other: str) -> tuple[float, float]:
-        if here not in boxes:
-            return x[here], y[here]
-        # Along a box the ends are side by side, in the order of where their edges go.
-        width, edge_y = boxes[here]
-        order = sorted(others[here])
-        step = min(THICKEST, 0.8 * width / len(order))
-        return x[here] + (order.index(x[other]) - (len(order) - 1) / 2) * step, edge_y
+    def at(name: str, side: int, other: str, others: Iterable[float]) -> tuple[float, float]:
+        (span, away), order = end(name, side), sorted(others)
+        if name == ROOT and turned(0, 1) == (1, 0):  # a bar beside all nodes
+            return turned(along[other], away)
+        step = min(THICKEST, 0.8 * span / len(order))
+        offset = (order.index(along[other]) - (len(order) - 1) / 2) * step
+        return turned(along[name] + offset, away)
 
     return tuple(
         PlacedEdge(
             edge=edge,
-            start=end(edge.source, edge.target),
-            end=end(edge.target, edge.source),
+            start=at(edge.source, 1, edge.target, leaving[edge.source]),
+            end=at(edge.target, -1, edge.source, arriving[edge.target]),
             width=max(0.7, THICKEST * abs(edge.contribution) / largest),
         )
         # The strongest are drawn last, above the others.

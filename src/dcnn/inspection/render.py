@@ -24,8 +24,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dcnn.errors import UserError, needs_extra
 from dcnn.inspection import picture as pictures
+from dcnn.inspection.attribution import ngram_table
 from dcnn.inspection.feature_graph import ROOT, FeatureGraph, build_graph, to_json, to_networkx
-from dcnn.inspection.picture import GREY, INK, Picture, make_picture, sign_colour
+from dcnn.inspection.picture import (
+    GREY,
+    INK,
+    Picture,
+    PlacedWord,
+    ngram_picture,
+    node_picture,
+    sign_colour,
+)
 from dcnn.inspection.trace import Trace
 
 if TYPE_CHECKING:
@@ -39,7 +48,8 @@ NEEDED_PACKAGES = {".png": "matplotlib", ".graphml": "networkx"}
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 Writer = TypeVar("Writer")
-GraphWriter = Callable[[Trace, int], bytes]  # of a sentence and the number of a class
+# Of a sentence, the number of a class, and the number of single nodes to draw, if not n-grams.
+GraphWriter = Callable[[Trace, int, int | None], bytes]
 ReportWriter = Callable[["DetectorIndex", Sequence["SelectedDetector"]], str]
 
 
@@ -80,17 +90,25 @@ def to_svg(picture: Picture) -> str:
         f'aria-label="Feature graph of: {sentence}">',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
-    for y, name in layout.layers:
-        parts += [
-            f'<line x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}" stroke="{pictures.LINE}"/>',
-            f'<text x="16" y="{y - 6:.1f}" font-size="12.5" fill="{GREY}">{name}</text>',
-        ]
+    for x, y, name in layout.layers:
+        anchor = ' text-anchor="middle"' if layout.vertical else ""
+        if not layout.vertical:
+            line = y + 6
+            parts.append(
+                f'<line x1="0" x2="{width}" y1="{line:.1f}" y2="{line:.1f}" '
+                f'stroke="{pictures.LINE}"/>'
+            )
+        parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="12.5" fill="{GREY}"{anchor}>{name}</text>'
+        )
     for placed in layout.edges:
         edge, (x1, y1), (x2, y2) = placed.edge, placed.start, placed.end
-        middle = (y1 + y2) / 2  # vertical at both ends
+        middle = (x1 + x2) / 2 if layout.vertical else (y1 + y2) / 2
+        bends = (middle, y1, middle, y2) if layout.vertical else (x1, middle, x2, middle)
+        numbers = [f"{number:.1f}" for number in (x1, y1, *bends, x2, y2)]
         parts.append(
             f'<path class="edge" data-from="{edge.source}" data-to="{edge.target}" '
-            f'd="M{x1:.1f} {y1:.1f}C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}" '
+            f'd="M{" ".join(numbers[:2])}C{" ".join(numbers[2:])}" '
             f'fill="none" stroke="{sign_colour(edge.contribution)}" '
             f'stroke-width="{placed.width:.2f}" stroke-opacity="0.55">'
             f"<title>contributes {edge.contribution:+.3f}</title></path>"
@@ -102,6 +120,15 @@ def to_svg(picture: Picture) -> str:
             f'r="{disc.radius:.1f}" fill="{sign_colour(node.contribution)}" stroke="#ffffff" '
             f'stroke-width="1.6"/><title>{node.description}</title></g>'
         )
+    for one in layout.ngrams:
+        box, colour = (one.x, one.y, one.width, pictures.NGRAM_HEIGHT, 8), sign_colour(one.strength)
+        parts += [
+            f'<g class="node" data-id="{one.ngram.id}">{_box(*box, "#ffffff")}',
+            _box(*box, colour, 0.06 + 0.34 * abs(one.strength), colour),
+            _text(one.x, one.y - 3, one.text, pictures.NGRAM_FONT, INK),
+            _text(one.x, one.y + 13, f"{one.ngram.contribution:+.2f}", 11.5),
+            f"<title>{escaped(one.ngram.description)}</title></g>",
+        ]
     for word in layout.words:
         identity = f' class="node" data-id="{word.id}"' if word.id else ""
         box = word.x, word.y, word.width, pictures.WORD_HEIGHT, 6
@@ -109,27 +136,51 @@ def to_svg(picture: Picture) -> str:
             f"<g{identity}>{_box(*box, '#ffffff')}",
             _box(*box, sign_colour(word.strength), word.opacity),
             _text(word.x, word.y + 5, word.text, pictures.FONT, INK),
-            _text(word.x, word.y + pictures.WORD_HEIGHT / 2 + 14, word.number, 11),
+            _number(word, layout.vertical),
             f"<title>{escaped(word.description)}</title></g>",
         ]
-    (x, y), (label, numbers) = layout.root, layout.root_text
+    root = layout.root
+    turn = f' transform="rotate(-90 {root.x:.1f} {root.text_y:.1f})"' if layout.vertical else ""
+    label, numbers_text = root.text
+    texts = (
+        [_text(root.x, root.text_y + 5, f"{label}, {numbers_text}", 12.5, "#ffffff", weight=600)]
+        if layout.vertical
+        else [
+            _text(root.x, root.y - 2, label, 16, "#ffffff", weight=600),
+            _text(root.x, root.y + 15, numbers_text, 11.5, "#cfd6de"),
+        ]
+    )
     parts += [
         f'<g class="node" data-id="{ROOT}">',
-        _box(x, y, pictures.ROOT_WIDTH, pictures.ROOT_HEIGHT, 10, INK),
-        _text(x, y - 2, label, 16, "#ffffff", weight=600),
-        f"{_text(x, y + 15, numbers, 11.5, '#cfd6de')}</g>",
+        _box(root.x, root.y, root.width, root.height, 10, INK),
+        f"<g{turn}>{''.join(texts)}</g></g>",
         *(_text(width / 2, y, line, pictures.CAPTION_FONT) for y, line in layout.caption),
     ]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def _number(word: PlacedWord, vertical: bool) -> str:
+    """The attribution of a word, below it or left of it."""
+    if vertical:
+        return _text(word.x - word.width / 2 - 22, word.y + 4, word.number, 11)
+    return _text(word.x, word.y + pictures.WORD_HEIGHT / 2 + 14, word.number, 11)
+
+
 def _box(
-    x: float, y: float, width: float, height: float, radius: float, fill: str, opacity: float = 1
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    radius: float,
+    fill: str,
+    opacity: float = 1,
+    stroke: str = "",
 ) -> str:
     """A rounded rectangle around a point."""
+    line = f' stroke="{stroke}" stroke-opacity="0.6"' if stroke else ""
     return (
         f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" '
-        f'height="{height}" rx="{radius}" fill="{fill}" fill-opacity="{opacity:.2f}"/>'
+        f'height="{height:.0f}" rx="{radius}" fill="{fill}" fill-opacity="{opacity:.2f}"{line}/>'
     )
 
 
@@ -152,8 +203,10 @@ def to_png(picture: Picture) -> bytes:
     figure = Figure(size, dpi=2 * PIXELS_PER_INCH, facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
     axes.axis("off")
+    turned = {text for group in root.iter() if "transform" in group.attrib for text in group}
     for order, element in enumerate(root.iter()):
-        _draw(axes, element.tag.rpartition("}")[2], element.attrib, element.text or "", order)
+        at = element.attrib | ({"rotate": "90"} if element in turned else {})
+        _draw(axes, element.tag.rpartition("}")[2], at, element.text or "", order)
     stream = io.BytesIO()
     with warnings.catch_warnings():
         # A font that lacks a letter draws a box: no reason to warn the user.
@@ -196,6 +249,7 @@ def _draw(axes: Any, tag: str, at: dict[str, str], text: str, order: int) -> Non
             "fontsize": number("font-size") * points,
             "weight": "bold" if number("font-weight") > 400 else "normal",
             "ha": "center" if "text-anchor" in at else "left",
+            "rotation": number("rotate"),
             "parse_math": False,  # a word such as $x$ is not a formula
             "zorder": order,
         }
@@ -221,10 +275,20 @@ def to_graphml(graph: FeatureGraph) -> bytes:
     return stream.getvalue()
 
 
-def to_html(picture: Picture) -> str:
-    """The picture as a page; pointing at a node leaves what it comes from and what it goes to."""
-    title = f"{escaped(str(picture.label))}: {escaped(' '.join(picture.trace.words))}"
-    return _page("graph.html", title=title, svg=to_svg(picture), unit=picture.trace.unit)
+def to_html(trace: Trace, of_class: int) -> str:
+    """The n-grams as a page; pointing at one leaves its paths, clicking it shows its nodes."""
+    table = ngram_table(trace, of_class)
+    picture = ngram_picture(trace, of_class, table=table)
+    title = f"{escaped(str(picture.label))}: {escaped(' '.join(trace.words))}"
+    figures = []
+    for node, among in zip(
+        picture.nodes, zip(table.ngrams, table.nodes, strict=True), strict=False
+    ):
+        if node.id.startswith("ngram:"):
+            svg = to_svg(node_picture(trace, of_class, among=among))
+            figures.append(f'<figure hidden data-of="{node.id}">\n{svg}</figure>')
+    svg, expanded = to_svg(picture), "\n".join(figures)
+    return _page("graph.html", title=title, svg=svg, expanded=expanded, unit=trace.unit)
 
 
 def _page(template: str, **values: str) -> str:
@@ -233,12 +297,18 @@ def _page(template: str, **values: str) -> str:
     return Template(text).substitute(values)
 
 
+def _picture(trace: Trace, of_class: int, nodes: int | None) -> Picture:
+    if nodes is None:
+        return ngram_picture(trace, of_class)
+    return node_picture(trace, of_class, nodes)
+
+
 GRAPH_WRITERS: dict[str, GraphWriter] = {
-    ".svg": lambda trace, of_class: to_svg(make_picture(trace, of_class)).encode(),
-    ".png": lambda trace, of_class: to_png(make_picture(trace, of_class)),
-    ".html": lambda trace, of_class: to_html(make_picture(trace, of_class)).encode(),
-    ".json": lambda trace, _: to_json(build_graph(trace)),
-    ".graphml": lambda trace, _: to_graphml(build_graph(trace)),
+    ".svg": lambda trace, of_class, nodes: to_svg(_picture(trace, of_class, nodes)).encode(),
+    ".png": lambda trace, of_class, nodes: to_png(_picture(trace, of_class, nodes)),
+    ".html": lambda trace, of_class, _: to_html(trace, of_class).encode(),
+    ".json": lambda trace, *_: to_json(build_graph(trace)),
+    ".graphml": lambda trace, *_: to_graphml(build_graph(trace)),
 }
 
 

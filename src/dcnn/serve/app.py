@@ -171,6 +171,10 @@ class Endpoints:
         model = self._model(query.model)
         return json_response(await self.slow.run(model.find_detectors, query))
 
+    async def model(self, query: Annotated[schemas.ModelQuery, Query()]) -> Response:
+        """The card of a model: its data, scores, settings and labels, and the texts it keeps."""
+        return json_response(self._model(query.model).card)
+
     async def models(self) -> Response:
         """The models that are served, and the limits."""
         models = [model.info() for model in self.served]
@@ -273,6 +277,8 @@ def _add_endpoints(app: FastAPI, ends: Endpoints) -> None:
     )
     kind: Any = schemas.DetectorsResponse
     add("GET", "/v1/detectors", ends.detectors, 401, 404, 422, 503, response_model=kind)
+    card: Any = schemas.ModelCard
+    add("GET", "/v1/model", ends.model, 401, 404, 422, 503, response_model=card)
     add("GET", "/v1/models", ends.models, 401, 503, response_model=schemas.ModelsResponse)
     add("GET", "/healthz", ends.health, response_model=schemas.Health)
     add("HEAD", "/healthz", ends.health, include_in_schema=False)  # some proxies use it

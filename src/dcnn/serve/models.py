@@ -8,22 +8,27 @@ as for the SVG. Colours are the page's own; the numbers are the network's.
 
 import io
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import cast
 
 import numpy as np
 from starlette.exceptions import HTTPException
 
+from dcnn.artifact import render_card
 from dcnn.config import DCNNConfig
-from dcnn.data.readers import Row, ShardReader, TableOptions
+from dcnn.data.columns import LABEL_NAMES
+from dcnn.data.readers import Row, ShardReader, TableOptions, open_table
 from dcnn.errors import DataError, UserError
 from dcnn.files import COMPRESSIONS
 from dcnn.inspection.attribution import node_word_contributions
 from dcnn.inspection.detector_ranking import Detector, Progress
 from dcnn.inspection.detectors import DetectorIndex, rank_detectors
 from dcnn.inspection.explanation import Explanation, compare, explain
-from dcnn.inspection.picture import make_picture, place
+from dcnn.inspection.picture import BIASES, OTHERS, Picture, PictureNode, place
+from dcnn.inspection.similar import SimilarText, TextIndex
 from dcnn.predictor import Prediction, Predictor
 from dcnn.serve import Limits, schemas
 from dcnn.serve.schemas import json_bytes, too_long
@@ -31,6 +36,7 @@ from dcnn.serve.schemas import json_bytes, too_long
 # The readers name options of the command line; here they are query parameters.
 _PARAMETERS = {
     "--text-column": "text_column",
+    "--label-column": "label_column",
     "--encoding ": "encoding=",
     "--no-header": "header=false",
 }
@@ -43,6 +49,7 @@ class ServedModel:
     name: str
     predictor: Predictor
     detectors: DetectorIndex | None = None  # with the n-grams of a corpus that activate them
+    index: TextIndex | None = None  # of the model folder, if it has one
 
     def info(self) -> schemas.ModelInfo:
         """Its entry in the response of ``/v1/models``."""
@@ -65,7 +72,30 @@ class ServedModel:
             "detectors": self.detectors is not None,
             "detectors_note": note,
             "abstention": self._threshold_info(),
+            "index": 0 if self.index is None else len(self.index),
         }
+
+    @cached_property
+    def card(self) -> bytes:
+        """The response of ``/v1/model``."""
+        artifact = self.predictor.artifact
+        metadata = dict(artifact.metadata)
+        counts = metadata.pop("label_counts", None) or {}
+        if "abstention" in metadata:
+            metadata["abstention"] = {**metadata["abstention"], "curve": None}
+        thresholds = artifact.thresholds or (None,) * len(artifact.classes)
+        response: schemas.ModelCard = {
+            "model": self.name,
+            "card": render_card(self.name, artifact),
+            "metadata": metadata,
+            "settings": artifact.config.to_flat(),
+            "labels": [
+                {"label": label, "count": counts.get(str(label)), "threshold": threshold}
+                for label, threshold in zip(artifact.classes, thresholds, strict=True)
+            ],
+            "examples": [{"text": text, "label": label} for text, label in artifact.examples],
+        }
+        return json_bytes(response)
 
     def _threshold_info(self) -> schemas.ThresholdInfo | None:
         stored = self.predictor.abstention
@@ -110,10 +140,11 @@ class ServedModel:
     def predict_rows(self, rows: Sequence[Row], options: schemas.PredictOptions) -> bytes:
         """Lines of the response of ``/v1/predict-file``: one JSON object per row."""
         predictions = self._predict([row.text for row in rows], options)
-        lines = [
-            json_bytes({"line": row.place.number, "text": row.text, **prediction}) + b"\n"
-            for row, prediction in zip(rows, predictions, strict=True)
-        ]
+        lines = []
+        for row, prediction in zip(rows, predictions, strict=True):
+            truth = {} if row.label is None else {"truth": row.label}
+            line = {"line": row.place.number, "text": row.text, **truth, **prediction}
+            lines.append(json_bytes(line) + b"\n")
         return b"".join(lines)
 
     def check_words(self, texts: Sequence[str], limits: Limits) -> None:
@@ -129,7 +160,11 @@ class ServedModel:
     def explain_text(self, text: str, request: schemas.ExplainRequest) -> bytes:
         """One of the explanations in the response of ``/v1/explain``."""
         explanation = explain(self.predictor, text, request.of_class)
-        return json_bytes(self._explanation_response(explanation, request))
+        picture = explanation.picture(request.nodes, request.edges, request.ngram, request.coverage)
+        similar: list[SimilarText] = []
+        if self.index is not None and request.similar:
+            similar = self.index.search(self.predictor, text, request.similar)
+        return json_bytes(self._explanation_response(explanation, request, picture, similar))
 
     def compare_texts(self, request: schemas.CompareRequest) -> bytes:
         """The response of ``/v1/compare``."""
@@ -146,25 +181,27 @@ class ServedModel:
             comparison = replace(comparison, changes=tuple(changes))
         response: schemas.CompareResponse = {
             "model": self.name,
-            "explanations": [self._explanation_response(one, request) for one in (before, after)],
+            "explanations": [
+                self._explanation_response(
+                    one, request, one.picture(request.nodes, request.edges, None, request.coverage)
+                )
+                for one in (before, after)
+            ],
             "comparison": comparison,
         }
         return json_bytes(response)
 
     def _explanation_response(
-        self, explanation: Explanation, request: schemas.GraphRequest
+        self,
+        explanation: Explanation,
+        request: schemas.GraphRequest,
+        picture: Picture,
+        similar: Sequence[SimilarText] = (),
     ) -> schemas.ExplanationResponse:
         prediction = explanation.prediction
         if request.abstain:
             (prediction,) = self.predictor.predict([prediction.text], abstain=True)
         trace = explanation.trace
-        picture = make_picture(trace, explanation.of_class, request.nodes, request.edges)
-        word_contributions: dict[str, list[float]] = {}
-        for layer in range(1, trace.depth + 1):
-            drawn = [node for node in picture.nodes if node.layer == layer]
-            numbers = np.array([node.number for node in drawn])
-            amounts = node_word_contributions(trace, layer, numbers).round(6).tolist()
-            word_contributions |= zip([node.id for node in drawn], amounts, strict=True)
         return {
             "text": prediction.text,
             **prediction_response(prediction, may_abstain=request.abstain),
@@ -175,10 +212,13 @@ class ServedModel:
             "words": explanation.described_words(),
             "ngrams": explanation.ngrams,
             "deletions": explanation.deletions,
+            "replacements": explanation.replacements,
+            "similar": list(similar),
             "graph": {
-                "layout": place(picture),
-                "word_contributions": word_contributions,
+                "layout": place(picture, request.width),
+                "word_contributions": _word_contributions(explanation, picture),
                 "top_nodes": trace.head_weight.shape[1],
+                "coverage": picture.coverage,
                 "node_contributions": picture.node_contributions,
                 "path_contributions": picture.path_contributions,
             },
@@ -211,6 +251,24 @@ class ServedModel:
         if node.layer == 1 and isinstance(config, DCNNConfig) and config.fold:
             return {node, replace(node, row=node.row + config.dim // 2)}
         return {node}
+
+
+def _word_contributions(explanation: Explanation, picture: Picture) -> dict[str, list[float]]:
+    """Of every word to the value of each drawn node; of an n-gram, to the logit."""
+    trace = explanation.trace
+    found: dict[str, list[float]] = {}
+    if picture.has_ngrams:
+        ids = [node.id for node in picture.nodes if node.id != BIASES]
+        shares = explanation.table.shares
+        rest = ids.index(OTHERS) if OTHERS in ids else len(ids)
+        rows = [*shares[:rest], *([shares[rest:].sum(axis=0)] if rest < len(ids) else [])]
+        return {name: row.round(6).tolist() for name, row in zip(ids, rows, strict=True)}
+    for layer in range(1, trace.depth + 1):
+        drawn = [n for n in picture.nodes if isinstance(n, PictureNode) and n.layer == layer]
+        numbers = np.array([node.number for node in drawn])
+        amounts = node_word_contributions(trace, layer, numbers).round(6).tolist()
+        found |= dict(zip([node.id for node in drawn], amounts, strict=True))
+    return found
 
 
 def prediction_response(
@@ -247,20 +305,42 @@ def read_upload(content: bytes, query: schemas.FileQuery, limits: Limits) -> lis
     path = Path("".join(c for c in last if c.isprintable())[-80:] or "the file")
     if path.suffix.lower() in COMPRESSIONS:
         raise UserError(f"{path}: compressed files are not accepted; decompress it first")
-    rows: list[Row] = []
-    options = TableOptions(query.text_column, encoding=query.encoding, header=query.header)
+    options = TableOptions(
+        query.text_column, query.label_column, encoding=query.encoding, header=query.header
+    )
     try:
-        for row in ShardReader(options, labels=False).rows(path, io.BytesIO(content)):
-            if len(row.text) > limits.characters:
-                raise too_long(f"{row.place}: the text", row.text, limits)
-            rows.append(row)
-            if len(rows) > limits.file_rows:
-                raise UserError(f"{path} has more than {limits.file_rows:,} texts; split the file")
+        if query.label_column is None:
+            guessed = _label_column(path, content, options)
+            # Where labels are missing or of several kinds, there is nothing to compare with.
+            with suppress(DataError):
+                if guessed is not None:
+                    return _rows(path, content, replace(options, label_column=guessed), limits)
+        return _rows(path, content, options, limits)
     except DataError as error:
         message = str(error)
         for option, parameter in _PARAMETERS.items():
             message = message.replace(option, parameter)
         raise UserError(message) from None
+
+
+def _label_column(path: Path, content: bytes, options: TableOptions) -> str | None:
+    """The first column with a usual name of labels; a text column may be named like that too."""
+    with open_table(path, options, io.BytesIO(content)) as table:
+        names = {name.lower(): name for name in table.columns if name != options.text_column}
+        return next((names[name] for name in LABEL_NAMES if name in names), None)
+
+
+def _rows(path: Path, content: bytes, options: TableOptions, limits: Limits) -> list[Row]:
+    rows: list[Row] = []
+    reader = ShardReader(options, labels=options.label_column is not None)
+    for row in reader.rows(path, io.BytesIO(content)):
+        if len(row.text) > limits.characters:
+            raise too_long(f"{row.place}: the text", row.text, limits)
+        if isinstance(row.label, dict):
+            row = row._replace(label=max(row.label, key=row.label.__getitem__))
+        rows.append(row)
+        if len(rows) > limits.file_rows:
+            raise UserError(f"{path} has more than {limits.file_rows:,} texts; split the file")
     return rows
 
 

@@ -14,10 +14,11 @@ from typing_extensions import TypedDict  # pydantic accepts that of typing from 
 
 from dcnn.artifact import Label
 from dcnn.errors import UserError
-from dcnn.inspection.attribution import NGram
+from dcnn.inspection.attribution import COVERAGE, NGram
 from dcnn.inspection.detectors import DetectorDescription
-from dcnn.inspection.explanation import Comparison, Deletion, DescribedWord
-from dcnn.inspection.picture import Layout
+from dcnn.inspection.explanation import Comparison, Deletion, DescribedWord, Replacement
+from dcnn.inspection.picture import ROOM, Layout
+from dcnn.inspection.similar import SimilarText
 from dcnn.serve import Limits
 
 LARGEST = 100_000  # layer, map or row: far above any network's
@@ -102,16 +103,24 @@ class FileQuery(PredictOptions):
 
     name: str = Field(description="Name of the file; its suffix gives the format.")
     text_column: str = _optional("Column of the texts; default: guessed.")
+    label_column: str = _optional(
+        "Column of the correct labels, which come back as `truth`; default: one with a usual name, "
+        "such as `label`, if there is one."
+    )
     encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252"] = Field(
         "utf-8", description="Encoding of the file."
     )
     header: bool = Field(True, description="Whether CSV and TSV start with the column names.")
 
 
-class DetectorsQuery(ModelRequest):
-    """The query of ``/v1/detectors``; what is omitted does not filter."""
+class ModelQuery(ModelRequest):
+    """The query of ``/v1/model``."""
 
     model_config = ConfigDict(strict=False)
+
+
+class DetectorsQuery(ModelQuery):
+    """The query of ``/v1/detectors``; what is omitted does not filter."""
 
     layer: int = _optional("Only this layer.", ge=1, le=LARGEST)
     map: int = _optional("Only this feature map.", ge=0, le=LARGEST)
@@ -128,12 +137,27 @@ class GraphRequest(AbstainRequest):
     """What is to be explained, and how much of the graph is drawn."""
 
     of_class: str = _optional("The label to explain; default: the predicted one.", alias="class")
-    nodes: int = Field(10, ge=1, le=60, description="Nodes of the last layer, strongest first.")
+    coverage: Annotated[float, Field(gt=0, le=1)] = Field(
+        COVERAGE, description="Share of all absolute contributions that the n-grams drawn have."
+    )
+    nodes: int = _optional(
+        "Draw this many single nodes of the last layer, strongest first, in place of n-grams.",
+        ge=1,
+        le=60,
+    )
     edges: int = Field(3, ge=1, le=8, description="Edges into every node, strongest first.")
+    width: int = Field(ROOM, ge=240, le=4000, description="Pixels that the drawing may be wide.")
 
 
 class ExplainRequest(GraphRequest, TextRequest):
     """The body of ``/v1/explain``."""
+
+    ngram: list[int] = _optional(
+        "Draw single nodes of this n-gram only: positions of its words.", max_length=1000
+    )
+    similar: int = Field(
+        0, ge=0, le=20, description="Number of similar texts to list, where the model has an index."
+    )
 
 
 class CompareRequest(GraphRequest):
@@ -240,11 +264,14 @@ class Drawing(TypedDict):
 
     layout: Layout
     word_contributions: dict[str, list[float]]
-    """Contribution of every word of the text to the value of each drawn node, by its id."""
+    """Contribution of every word of the text to the value of each drawn node, by its id; of an
+    n-gram, to the logit through its nodes."""
     top_nodes: int
     """Number of nodes in the last layer."""
+    coverage: float
+    """Share of the absolute contributions of all nodes of the last layer that is drawn."""
     node_contributions: float
-    """Contribution of the drawn nodes of the last layer to the logit."""
+    """Contribution of the drawn n-grams, or nodes of the last layer, to the logit."""
     path_contributions: float
     """Contribution of the drawn paths to the logit."""
 
@@ -263,7 +290,11 @@ class ExplanationResponse(PredictionResponse, _ExplainedClass):
     """Whether a word that is not in the vocabulary is known by its character n-grams."""
     words: list[DescribedWord]
     ngrams: Sequence[NGram]
+    """Of all nodes of the last layer; their attributions add up to those of the words."""
     deletions: Sequence[Deletion]
+    replacements: Sequence[Replacement]
+    similar: list[SimilarText]
+    """The most similar texts of the index; as many as `similar` asks for."""
     graph: Drawing
 
 
@@ -320,6 +351,39 @@ class ModelInfo(TypedDict):
     """If not, how to get them."""
     abstention: ThresholdInfo | None
     """What `abstain` uses; null if the model stores no threshold."""
+    index: int
+    """Number of texts among which `similar` searches; 0 if the model has no index."""
+
+
+class Example(TypedDict):
+    """A text of the data that the model folder keeps."""
+
+    text: str
+    label: str
+
+
+class LabelInfo(TypedDict):
+    """A label of a model."""
+
+    label: Label
+    count: int | None
+    """Training texts that have it, if that is known."""
+    threshold: float | None
+    """Probability from which it is given; multi-label models only."""
+
+
+class ModelCard(ModelResponse):
+    """What is known about a model."""
+
+    card: str
+    """The model card, in Markdown."""
+    metadata: dict[str, Any]
+    """Data, scores and time of the training."""
+    settings: dict[str, Any]
+    """All settings by name, such as `model.dim`."""
+    labels: list[LabelInfo]
+    examples: list[Example]
+    """Texts of the data that the model folder keeps; none unless it was trained so."""
 
 
 class ModelsResponse(Response):

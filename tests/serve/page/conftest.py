@@ -41,6 +41,7 @@ def opened(browser: "Browser", server: Running) -> "Iterator[Callable[..., Page]
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
+        page.opened_faults = faults
         page.set_default_timeout(8000)
         page.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: faults.append(str(error)))

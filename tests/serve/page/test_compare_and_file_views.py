@@ -22,7 +22,7 @@ def test_two_sentences_are_compared(opened):
     assert page.locator("#aligned .word small").all_text_contents() != before
     page.hover("h1")
     assert page.locator("#aligned .word small").all_text_contents() == before
-    expect(page.locator("#second-only")).to_contain_text("drawn only here")
+    expect(page.locator("#second-only")).to_contain_text("of the absolute contributions")
 
 
 def test_a_link_restores_a_comparison(opened):

@@ -19,6 +19,8 @@ def test_arrow_keys_switch_tabs(page):
     page.keyboard.press("ArrowRight")
     expect(page.locator("#drop")).to_be_visible()
     assert page.evaluate("document.activeElement.id") == "tab-file"
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#about-name")).to_have_text("first")
 
 
 def test_a_link_restores_the_state_of_the_page(page, opened):
@@ -26,6 +28,8 @@ def test_a_link_restores_the_state_of_the_page(page, opened):
     expect(page.locator("#words .word")).to_have_count(len(OTHER.split()))
     page.select_option("#class", "neg")
     page.locator("#strength").fill("10")
+    page.select_option("#nodes", "10")
+    expect(page.locator("#graph .disc-node").first).to_be_visible()
     page.click("#zoom-in")
     page.click("#graph .disc-node >> nth=2", force=True)
     expect(page.locator("#details .detector").first).to_be_visible()
@@ -60,10 +64,10 @@ def test_the_back_button_leads_to_the_previous_view(page):
     expect(page.locator("#text")).to_have_value(TEXT)
 
 
-@pytest.mark.parametrize("view", ["explain", "compare", "file"])
+@pytest.mark.parametrize("view", ["explain", "compare", "file", "model"])
 def test_the_page_fits_a_phone(opened, view):
     page = opened(f"#view={view}", viewport={"width": 390, "height": 844})
-    expect(page.locator(f"#{view}")).to_be_visible()
+    expect(page.locator(f"#tab-{view}[aria-selected=true]")).to_be_visible()
     page.wait_for_timeout(300)
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 390
 

@@ -2,21 +2,18 @@
 
 import { post } from "./api.js";
 import { axis, nodeName } from "./details.js";
-import { abstaining, byId, choices, make, percent, signed, strengths, verdict } from "./dom.js";
+import { abstaining, byId, choices, drawingWidth, make, percent, signed, strengths, verdict } from "./dom.js";
 import { Graph, detectorOf, withDrawing } from "./graph.js";
 import { latest } from "./latest.js";
 import { recolour, wordButtons } from "./words.js";
 
-const FIRST = "The acting is superb, and the plot is gripping.";
-const SECOND = "The acting is superb, but the plot is thin and tedious.";
-const BESIDE = 0.55; // smallest scale before a graph is cropped
 const SIDES = ["first", "second"];
 
 export class CompareView {
   constructor(changed) {
     this.changed = changed;
     this.of = "";
-    this.graphs = SIDES.map((name) => new Graph(byId(`${name}-graph`), {}, BESIDE));
+    this.graphs = SIDES.map((name) => new Graph(byId(`${name}-graph`)));
     this.send = latest((question) => this.#ask(question), (answer) => this.#show(answer), (error) => this.#fail(error));
     for (const name of SIDES) byId(name).addEventListener("input", () => this.refresh());
     byId("compare-class").addEventListener("change", () => {
@@ -26,8 +23,9 @@ export class CompareView {
     });
   }
 
-  use(model) {
+  use(model, examples) {
     if (this.model?.name !== model.name) this.of = "";
+    this.examples = examples;
     this.model = model;
     choices(byId("compare-class"), ["predicted", ...model.classes.map(String)], this.of || "predicted");
   }
@@ -35,7 +33,8 @@ export class CompareView {
   refresh() {
     this.changed();
     const texts = SIDES.map((name) => byId(name).value);
-    const question = { model: this.model.name, texts, ...abstaining(this.model) };
+    const width = drawingWidth("first-graph", "first");
+    const question = { model: this.model.name, texts, width, ...abstaining(this.model) };
     if (this.of) question.class = this.of;
     this.send(texts.every((text) => text.trim()) ? question : { empty: true });
   }
@@ -45,8 +44,7 @@ export class CompareView {
   }
 
   restore(state) {
-    byId("first").value = state.first ?? FIRST;
-    byId("second").value = state.second ?? SECOND;
+    SIDES.forEach((name, i) => (byId(name).value = state[name] ?? this.examples[i]?.text ?? ""));
     this.of = this.model.classes.map(String).includes(state.class) ? state.class : "";
     byId("compare-class").value = this.of || "predicted";
     this.refresh();
@@ -124,11 +122,9 @@ export class CompareView {
   }
 
   #graphs(answer) {
-    const drawn = answer.explanations.map((explanation) => new Set(explanation.graph.nodes.map(detectorOf)));
     answer.explanations.forEach((explanation, which) => {
-      const only = new Set([...drawn[which]].filter((name) => !drawn[1 - which].has(name)));
-      this.graphs[which].show(explanation, only);
-      byId(`${SIDES[which]}-only`).textContent = `${only.size} of ${drawn[which].size} detectors are drawn only here (outlined)`;
+      this.graphs[which].show(explanation);
+      byId(`${SIDES[which]}-only`).textContent = `${percent(explanation.graph.coverage)} of the absolute contributions`;
     });
   }
 }

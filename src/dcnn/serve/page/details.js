@@ -6,10 +6,10 @@ const MOST = 9; // words listed per node
 
 export function hint() {
   if (matchMedia("(hover: none)").matches) {
-    return [make("p", { class: "hint" }, "Tap a word to see its paths, or a node to see the words that contribute to it and what activates its detectors. Drag sideways to move the graph.")];
+    return [make("p", { class: "hint" }, "Tap a word to see its paths, or an n-gram or a node to see the words that contribute to it. An n-gram opens to its single nodes.")];
   }
   return [
-    make("p", { class: "hint" }, "Point at a word to see its paths, or at a node to see the words that contribute to it. Click a node for the n-grams that activate its detectors."),
+    make("p", { class: "hint" }, "Point at a word to see its paths, or at an n-gram to see the words that contribute to it. Click an n-gram to open its single nodes, and a node for what activates its detectors."),
     make("p", { class: "hint" }, make("kbd", {}, "Tab"), " enters the graph, ", make("kbd", {}, "\u2190 \u2191 \u2192 \u2193"), " move between nodes, ", make("kbd", {}, "Enter"), " pins a node, ", make("kbd", {}, "+ \u2212 0"), " zoom."),
   ];
 }
@@ -27,7 +27,24 @@ export function ofWord(explanation, position) {
       ["without it", `${deletion.label} ${percent(deletion.probability)}`],
     ]),
     make("h4", {}, paths.length ? "Contributions along the drawn paths" : "No drawn path starts here."),
-    bars(paths.slice(0, MOST).map(([id, flow]) => [nodeName(id), flow])),
+    bars(paths.slice(0, MOST).map(([id, flow]) => [explanation.graph.nodes.find((node) => node.id === id)?.full ?? nodeName(id), flow])),
+  ];
+}
+
+export function ofNGram(explanation, node, expand) {
+  const shares = node.word_contributions ?? [];
+  const listed = explanation.words.map((word, i) => [word.word, shares[i] ?? 0]).filter(([, amount]) => Math.abs(amount) > 0.0005);
+  listed.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  const amounts = [["contribution", `${signed(node.contribution, 3)} to the logit`]];
+  if (node.nodes) {
+    amounts.push(["nodes", `${node.nodes}: ${signed((node.absolute + node.contribution) / 2, 3)} for, ${signed((node.contribution - node.absolute) / 2, 3)} against`]);
+  }
+  return [
+    make("h3", {}, node.positions.length ? `\u201c${node.full}\u201d` : node.full),
+    fields(amounts),
+    ...(node.positions.length ? [make("p", {}, make("button", { type: "button", class: "expand", onclick: () => expand(node.positions) }, `Show its node${node.nodes > 1 ? "s" : ""}`))] : []),
+    ...(listed.length ? [make("h4", {}, "Contributions of the words through it"), bars([...listed.slice(0, MOST), ...others(listed.slice(MOST))])] : []),
+    ...(node.id === "biases" ? [make("p", { class: "hint" }, "What nodes and the class have without any word.")] : []),
   ];
 }
 

@@ -39,7 +39,7 @@ export const signed = (number, digits = 2) =>
   (number < 0 ? "\u2212" : "+") + Math.abs(number).toFixed(digits);
 
 export const percent = (share) => {
-  const digits = share > 0.9995 || share < 0.0005 ? 2 : 1;
+  const digits = share === 0 || share === 1 ? 0 : share > 0.9995 || share < 0.0005 ? 2 : 1;
   return `${(100 * share).toFixed(digits)} %`;
 };
 
@@ -50,6 +50,13 @@ export function strengths(amounts) {
   const largest = Math.max(...amounts.map(Math.abs), 1e-12);
   return amounts.map((amount) => Math.abs(amount) / largest);
 }
+
+// Pixels that a drawing has: those of its place, or while that is hidden of another element, less
+// what is beside it on a wide screen.
+export const drawingWidth = (id, other, beside = 0) => {
+  const hidden = byId(other).clientWidth - (matchMedia("(min-width: 981px)").matches ? beside : 0);
+  return Math.min(4000, Math.max(240, byId(id).clientWidth || hidden));
+};
 
 export function choices(select, values, chosen) {
   select.replaceChildren(...values.map((value) => make("option", { value }, value)));

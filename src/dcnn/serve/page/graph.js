@@ -1,21 +1,21 @@
 // The feature graph, drawn with the server's layout and explored by pointer and keyboard.
 //
-// Pointing at a word keeps the paths that start at it; pointing at a node keeps the paths through it
-// and colours the words by their contributions to the node.
+// It has n-grams, each with all nodes of the last layer that saw it, or single nodes. Pointing at a
+// word keeps the paths that start at it; pointing at an n-gram or a node keeps the paths through it
+// and colours the words by their contributions to it.
 
 import { draw, percent, side, signed, strengths } from "./dom.js";
 import { Zoom } from "./zoom.js";
 
 const ROOT = "root";
-const ROOT_WIDTH = 190;
-const ROOT_HEIGHT = 46;
 const WORD_HEIGHT = 30;
+const NGRAM_HEIGHT = 42;
 const MARGIN = 28; // below the words
 const HIT = 15; // radius in which a pointer hits a node
 
 export class Graph {
   // `events`: show(id or null), pin(id), moved(zoom).
-  constructor(container, events = {}, readable = undefined) {
+  constructor(container, events = {}) {
     this.container = container;
     this.events = events;
     this.pinned = null;
@@ -24,21 +24,21 @@ export class Graph {
     this.scene = draw("g");
     this.svg.append(this.scene);
     container.replaceChildren(this.svg);
-    this.zoom = new Zoom(this.svg, this.scene, () => events.moved?.(this.zoom.state()), readable);
+    this.zoom = new Zoom(this.svg, this.scene, () => events.moved?.(this.zoom.state()));
     this.svg.addEventListener("keydown", (event) => this.#key(event));
     this.svg.addEventListener("click", (event) => {
       if (event.target === this.svg) this.pin(null);
     });
   }
 
-  show(explanation, only = new Set()) {
+  show(explanation) {
     this.explanation = explanation;
     const graph = (this.drawing = explanation.graph);
     this.parts = new Map();
     this.svg.setAttribute("aria-label", `Feature graph of: ${explanation.text}. Use the arrow keys to move between nodes.`);
     const edges = graph.edges.map((edge) => this.#edge(edge));
-    const nodes = graph.nodes.map((node) => this.#node(node, only.has(detectorOf(node))));
-    const words = this.#words(graph.words);
+    const nodes = graph.nodes.map((node) => (node.nodes === undefined ? this.#node(node) : this.#ngram(node)));
+    const words = this.#words(graph.words, graph.vertical);
     const root = this.#root(graph.root, explanation);
     this.scene.replaceChildren(...this.#layers(graph), ...edges, ...nodes, ...words, root);
     this.zoom.size(graph.width, graph.height);
@@ -80,8 +80,8 @@ export class Graph {
       edge.element.classList.toggle("faint", Boolean(target) && !up && !down);
     }
     const node = this.drawing.nodes.find((other) => other.id === target);
-    this.#shade(node ? node.word_contributions : this.explanation.words.map((word) => word.attribution));
-    if (node) {
+    this.#shade(node?.word_contributions ?? this.explanation.words.map((word) => word.attribution));
+    if (node?.word_contributions) {
       // Words may contribute to a node along paths that are not drawn.
       const strong = strengths(node.word_contributions);
       for (const word of this.drawing.words) {
@@ -139,54 +139,69 @@ export class Graph {
   }
 
   #layers(graph) {
-    return graph.layers.map(([y, name]) =>
+    return graph.layers.map(([x, y, name]) =>
       draw("g", {},
-        draw("line", { class: "layer-line", x1: 0, x2: graph.width, y1: y, y2: y }),
-        draw("text", { class: "layer-name", x: 14, y: y - 7 }, name)),
+        graph.vertical ? null : draw("line", { class: "layer-line", x1: 0, x2: graph.width, y1: y + 6, y2: y + 6 }),
+        draw("text", { class: graph.vertical ? "layer-name middle" : "layer-name", x, y }, name)),
     );
   }
 
   #edge(edge) {
     const [[x1, y1], [x2, y2]] = [edge.start, edge.end];
-    const middle = (y1 + y2) / 2;
+    const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
+    const bends = this.drawing.vertical ? `${x} ${y1} ${x} ${y2}` : `${x1} ${y} ${x2} ${y}`;
     edge.element = draw("path", {
       class: `edge ${side(edge.contribution)}`,
-      d: `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`,
+      d: `M${x1} ${y1}C${bends} ${x2} ${y2}`,
       "stroke-width": edge.width,
     });
     return edge.element;
   }
 
-  #node(node, only) {
+  #node(node) {
     const about = `layer ${node.layer}, map ${node.map}, row ${node.row}: value ${signed(node.value, 3)}, contribution ${signed(node.contribution, 3)}`;
-    return this.#part(node.id, `node disc-node ${side(node.contribution)}${only ? " only" : ""}`, about, [
+    return this.#part(node.id, `node disc-node ${side(node.contribution)}`, about, [
       draw("circle", { class: "hit", cx: node.x, cy: node.y, r: Math.max(HIT, node.radius) }),
       draw("circle", { class: "halo", cx: node.x, cy: node.y, r: node.radius + 3 }),
       draw("circle", { class: "disc", cx: node.x, cy: node.y, r: node.radius }),
     ]);
   }
 
-  #words(words) {
+  #ngram(node) {
+    const box = { x: node.x - node.width / 2, y: node.y - NGRAM_HEIGHT / 2, width: node.width, height: NGRAM_HEIGHT, rx: 9 };
+    const about = `${node.full}: contribution ${signed(node.contribution, 3)}`;
+    return this.#part(node.id, `node ngram-node ${side(node.contribution)}`, about, [
+      draw("rect", { class: "box", ...box }),
+      draw("rect", { class: "shade", ...box, "--strength": Math.abs(node.strength).toFixed(3) }),
+      draw("text", { class: "ngram-text", x: node.x, y: node.y - 3 }, node.text),
+      draw("text", { class: "amount", x: node.x, y: node.y + 14 }, signed(node.contribution)),
+    ]);
+  }
+
+  #words(words, vertical) {
     return words.map((word) => {
       const box = { x: word.x - word.width / 2, y: word.y - WORD_HEIGHT / 2, width: word.width, height: WORD_HEIGHT, rx: 7 };
       const inside = [
         draw("rect", { class: "box", ...box }),
         draw("rect", { class: "shade", ...box }),
         draw("text", { class: "token", x: word.x, y: word.y + 5 }, word.text),
-        draw("text", { class: "amount", x: word.x, y: word.y + WORD_HEIGHT / 2 + 14 }),
+        vertical
+          ? draw("text", { class: "amount before", x: word.x - word.width / 2 - 6, y: word.y + 4 })
+          : draw("text", { class: "amount", x: word.x, y: word.y + WORD_HEIGHT / 2 + 14 }),
       ];
       if (!word.id) return draw("g", {}, inside[2]);
       return this.#part(word.id, "node word-node", `${word.text}: ${signed(word.attribution, 3)}`, inside);
     });
   }
 
-  #root([x, y], explanation) {
+  #root({ x, y, width, height, text_y: middle, text }, explanation) {
     const label = String(explanation.class);
-    const share = explanation.probabilities[label];
-    return this.#part(ROOT, "node root-node", `${label}, logit ${signed(explanation.logit)}`, [
-      draw("rect", { class: "top-box", x: x - ROOT_WIDTH / 2, y: y - ROOT_HEIGHT / 2, width: ROOT_WIDTH, height: ROOT_HEIGHT, rx: 11 }),
-      draw("text", { class: "top-label", x, y: y - 2 }, label.length > 20 ? `${label.slice(0, 19)}\u2026` : label),
-      draw("text", { class: "top-number", x, y: y + 15 }, `logit ${signed(explanation.logit)}, ${percent(share)}`),
+    const number = `logit ${signed(explanation.logit)}, ${percent(explanation.probabilities[label])}`;
+    const inside = this.drawing.vertical
+      ? [draw("text", { class: "top-bar", x, y: middle + 5, transform: `rotate(-90 ${x} ${middle})` }, draw("tspan", { class: "top-label" }, text[0]), `  ${number}`)]
+      : [draw("text", { class: "top-label", x, y: y - 2 }, text[0]), draw("text", { class: "top-number", x, y: y + 15 }, number)];
+    return this.#part(ROOT, "node root-node", `${label}, ${number}`, [
+      draw("rect", { class: "top-box", x: x - width / 2, y: y - height / 2, width, height, rx: 11 }), ...inside,
     ]);
   }
 
@@ -215,7 +230,9 @@ export class Graph {
 
   #key(event) {
     const here = document.activeElement?.dataset?.id;
-    const direction = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" }[event.key];
+    // In a column of words, the root is on the right.
+    const turns = this.drawing?.vertical ? ["down", "up", "left", "right"] : ["left", "right", "up", "down"];
+    const direction = turns[["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"].indexOf(event.key)];
     if (direction && here) this.#walk(here, direction);
     else if (event.key === "Enter" || event.key === " ") this.pin(here === ROOT ? null : here);
     else if (event.key === "Escape") this.pin(null);
@@ -228,7 +245,9 @@ export class Graph {
 
   #walk(here, direction) {
     const places = new Map([...this.drawing.nodes, ...this.drawing.words].map((part) => [part.id, part]));
-    places.set(ROOT, { x: this.drawing.root[0], y: this.drawing.root[1] });
+    places.set(ROOT, this.drawing.root);
+    const [along, away] = this.drawing.vertical ? ["y", "x"] : ["x", "y"];
+    const layer = (id) => (id.startsWith("word:") ? "word" : id.includes(":") && !id.startsWith("ngram:") ? id.split(":")[0] : "ngram");
     const at = places.get(here);
     let next = null;
     if (direction === "up" || direction === "down") {
@@ -238,8 +257,8 @@ export class Graph {
       next = edges[0]?.[to];
     } else {
       const sign = direction === "right" ? 1 : -1;
-      const beside = [...places].filter(([id, part]) => id && Math.abs(part.y - at.y) < 1 && sign * (part.x - at.x) > 0.01 && !this.parts.get(id).classList.contains("filtered"));
-      beside.sort(([, a], [, b]) => sign * (a.x - b.x));
+      const beside = [...places].filter(([id, part]) => id && (layer(id) === layer(here) || Math.abs(part[away] - at[away]) < 1) && sign * (part[along] - at[along]) > 0.01 && !this.parts.get(id).classList.contains("filtered"));
+      beside.sort(([, a], [, b]) => sign * (a[along] - b[along]));
       next = beside[0]?.[0];
     }
     if (next) {
@@ -253,13 +272,14 @@ export class Graph {
 export function withDrawing(explanation) {
   const { layout, ...graph } = explanation.graph;
   const nodes = layout.nodes.map(({ node, ...place }) => ({ ...node, ...place, word_contributions: graph.word_contributions[node.id] }));
+  nodes.push(...layout.ngrams.map(({ ngram, ...place }) => ({ ...ngram, ...place, full: ngram.text, word_contributions: graph.word_contributions[ngram.id] })));
   const edges = layout.edges.map(({ edge, ...place }) => ({ ...edge, ...place }));
   const words = layout.words.map((word) => ({
     ...word,
     id: word.position === null ? "" : `word:${word.position}`,
     attribution: explanation.words[word.position]?.attribution,
   }));
-  const height = layout.layers[0][0] + WORD_HEIGHT + MARGIN; // without the caption of the SVG
+  const height = layout.caption[0][0] - (layout.vertical ? MARGIN / 2 : 6); // without the caption of the SVG
   return { ...explanation, graph: { ...graph, ...layout, nodes, edges, words, height } };
 }
 

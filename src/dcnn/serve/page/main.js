@@ -6,12 +6,15 @@ import { byId, choices } from "./dom.js";
 import { ExplainView } from "./explain.js";
 import { FileView } from "./file.js";
 import * as link from "./link.js";
+import { ModelView } from "./model.js";
 import { startTheme } from "./theme.js";
 
-const VIEWS = ["explain", "compare", "file"];
+const VIEWS = ["explain", "compare", "file", "model"];
+const PANELS = { model: "about" }; // the others are named like their view
 const TOAST = 1800; // milliseconds
 
 let models = [];
+let cards = new Map(); // of models, by name
 let views = {};
 let current = "";
 let restoring = false;
@@ -29,10 +32,11 @@ async function begin() {
     explain: new ExplainView(remember),
     compare: new CompareView(remember),
     file: new FileView(answer.limits, explainText),
+    model: new ModelView(),
   };
   for (const id of ["text", "first", "second"]) byId(id).maxLength = answer.limits.characters;
   listen();
-  restore();
+  await restore();
 }
 
 function listen() {
@@ -45,8 +49,8 @@ function listen() {
       if (step) byId(`tab-${current}`).focus();
     });
   });
-  byId("model").addEventListener("change", () => {
-    use();
+  byId("model").addEventListener("change", async () => {
+    await use();
     views[current].refresh?.();
     remember();
   });
@@ -57,8 +61,11 @@ function listen() {
 
 const chosenModel = () => models.find((model) => model.name === byId("model").value);
 
-function use() {
-  for (const view of Object.values(views)) view.use(chosenModel());
+async function use() {
+  const model = chosenModel();
+  if (!cards.has(model.name)) cards.set(model.name, await ask(`/v1/model?${new URLSearchParams({ model: model.name })}`));
+  const card = cards.get(model.name);
+  if (model === chosenModel()) for (const view of Object.values(views)) view.use(model, card.examples, card);
 }
 
 function show(name, state = {}) {
@@ -69,7 +76,7 @@ function show(name, state = {}) {
   current = name;
   switching = true;
   for (const other of VIEWS) {
-    byId(other).hidden = other !== name;
+    byId(PANELS[other] ?? other).hidden = other !== name;
     byId(`tab-${other}`).setAttribute("aria-selected", String(other === name));
     byId(`tab-${other}`).tabIndex = other === name ? 0 : -1;
   }
@@ -81,11 +88,11 @@ function show(name, state = {}) {
   remember(Boolean(before));
 }
 
-function restore() {
+async function restore() {
   const state = link.read();
-  restoring = true;
   if (models.some((model) => model.name === state.model)) byId("model").value = state.model;
-  use();
+  await use();
+  restoring = true;
   current = "";
   for (const view of Object.values(views)) view.opened = false;
   show(VIEWS.includes(state.view) ? state.view : "explain", state);

@@ -2,13 +2,11 @@
 
 const SMALLEST = 0.2;
 const LARGEST = 4;
-const READABLE = 0.74; // below this scale words are hard to read, so a wide drawing is cropped
-const TALLEST = 620; // pixels
+const STRETCHED = 1.3; // of a small drawing
 const MOVED = 4; // pixels after which a press is a drag
 
 export class Zoom {
-  constructor(svg, scene, moved, readable = READABLE) {
-    this.readable = readable;
+  constructor(svg, scene, moved) {
     this.svg = svg;
     this.scene = scene;
     this.moved = moved;
@@ -39,7 +37,7 @@ export class Zoom {
   // Show the whole drawing.
   fit() {
     this.own = false;
-    this.#start(0);
+    this.#start();
     this.moved();
   }
 
@@ -63,14 +61,17 @@ export class Zoom {
     this.own = true;
   }
 
-  #start(smallest = this.readable) {
+  // The whole drawing, in the middle: nothing is cropped until the user zooms.
+  #start() {
     const room = this.svg.parentElement.clientWidth;
     if (!room || !this.width) return;
-    const fitting = Math.min(room / this.width, TALLEST / this.height, 1.3);
-    const scale = Math.max(fitting, smallest);
-    // A cropped drawing shows its centre, where the root is.
+    const scale = this.#fitting(room);
     this.view = { x: (room - this.width * scale) / 2, y: 0, scale };
     this.#apply();
+  }
+
+  #fitting(room) {
+    return Math.min(room / this.width, this.height > 600 ? 1 : STRETCHED);
   }
 
   #resized() {
@@ -90,8 +91,9 @@ export class Zoom {
     const { x, y, scale } = this.view;
     this.scene.setAttribute("transform", `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${scale.toFixed(4)})`);
     const room = this.svg.parentElement.clientWidth;
-    const base = Math.max(Math.min(room / this.width, TALLEST / this.height, 1.3), this.readable);
-    this.svg.setAttribute("height", Math.round(Math.min(this.height * base, TALLEST)));
+    const height = Math.round(this.height * this.#fitting(room));
+    this.svg.setAttribute("height", height);
+    this.svg.parentElement.parentElement.style.setProperty("--graph-height", `${height}px`);
   }
 
   #wheel(event) {
