@@ -28,6 +28,7 @@ COMMANDS = {
     "learning-curve": "Show what more labelled texts would bring.",
     "check": "Show what may be wrong with labelled texts.",
     "explain": "Show why a text gets its label.",
+    "suggest": "Choose the texts to label next.",
     "index": "Keep labelled texts in a model folder, to show the most similar ones.",
     "detectors": "Show which n-grams of a corpus the feature detectors react to.",
     "tune": "Search for better settings, and train with the best.",

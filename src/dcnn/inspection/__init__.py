@@ -25,7 +25,7 @@ from dcnn.inspection.explanation import (
 )
 from dcnn.inspection.feature_graph import FeatureGraph, build_graph, to_networkx
 from dcnn.inspection.mistakes import Mistake, find_mistakes
-from dcnn.inspection.similar import TextIndex
+from dcnn.inspection.similar import Suggestion, TextIndex, suggest
 from dcnn.inspection.trace import Trace, trace_sentence
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "NGramTable",
     "PoolingChoice",
     "Replacement",
+    "Suggestion",
     "TextIndex",
     "Trace",
     "build_graph",
@@ -48,6 +49,7 @@ __all__ = [
     "find_mistakes",
     "phrase_attribution",
     "rank_detectors",
+    "suggest",
     "to_networkx",
     "trace_sentence",
     "word_attributions",

@@ -26,6 +26,7 @@ from dcnn.predictor import Floats, Predictor
 MOST_TEXTS = 10_000  # by default; 15 MB at the default network's 768 features
 LONGEST_TEXT = 2000  # characters; longer ones are left out
 CHUNK = 2048  # texts whose features are float32 at once
+CANDIDATES_PER_TEXT = 10  # uncertain texts that are compared, for each that is suggested
 
 
 @dataclass(frozen=True)
@@ -146,3 +147,47 @@ def _unit_vectors(features: Floats) -> Floats:
     lengths = np.sqrt(np.square(features).sum(axis=1, keepdims=True))
     scaled: Floats = (features / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     return scaled
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A text that is worth a label."""
+
+    text: str
+    predicted: str  # the label that the model gives it; several are joined by commas
+    probability: float  # of the most probable label
+    uncertainty: float  # 0 to 1
+
+
+def suggest(predictor: Predictor, texts: Sequence[str], count: int) -> list[Suggestion]:
+    """The ``count`` texts to label next, which the model is unsure of and which differ.
+
+    Uncertainty is 1 minus the difference of the two highest probabilities; of a multi-label model,
+    how near the nearest probability is to its threshold. Of the ten times as many most uncertain
+    texts, the next one is that with the largest product of uncertainty and distance (1 minus the
+    cosine of the features) to the nearest one chosen before: similar texts teach the same thing.
+    Texts that occur twice count once.
+    """
+    distinct = list(dict.fromkeys(text for text in texts if text.strip()))
+    probabilities = predictor.probabilities(distinct)
+    if (thresholds := predictor.artifact.thresholds) is not None:
+        uncertainty = 1 - np.abs(probabilities - np.array(thresholds)).min(axis=1)
+    else:
+        best = np.sort(probabilities, axis=1)[:, -2:]
+        uncertainty = 1 - (best[:, 1] - best[:, 0])
+    pool = np.argsort(-uncertainty, kind="stable")[: CANDIDATES_PER_TEXT * count]
+    features = _unit_vectors(predictor.features([distinct[i] for i in pool]))
+    gain, nearest = uncertainty[pool], np.ones(len(pool))
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(pool)):
+        # Texts like a chosen one come last, and the most uncertain of these first.
+        score = gain * np.maximum(nearest, 1e-6)
+        score[chosen] = -1
+        place = int(score.argmax())
+        chosen.append(place)
+        nearest = np.minimum(nearest, 1 - features @ features[place])
+    found = predictor.predict([distinct[pool[place]] for place in chosen])
+    return [
+        Suggestion(one.text, ", ".join(map(str, one.labels)), one.probability, float(gain[place]))
+        for one, place in zip(found, chosen, strict=True)
+    ]

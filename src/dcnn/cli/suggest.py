@@ -1,0 +1,54 @@
+"""``dcnn suggest``: which texts to label next, as a file to fill in."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from dcnn.cli import console as cli
+from dcnn.data.readers import TableOptions, read_rows
+from dcnn.data.tables import check_table, write_table
+from dcnn.errors import DataError
+from dcnn.inspection.similar import suggest as suggest_texts
+from dcnn.predictor import Predictor
+
+
+def suggest(
+    model: cli.ModelFolder,
+    pool: Annotated[Path, Argument(metavar="POOL")],
+    out: Annotated[Path, Option(metavar="FILE")],
+    n: Annotated[int, Option("--n", min=1, max=100_000)] = 50,
+    text_column: str | None = None,
+    encoding: str = "utf-8",
+    no_header: cli.NoHeader = False,
+) -> None:
+    """Choose texts of a pool to label next: those that teach the model most.
+
+    The model is unsure of them, and they are unlike each other. FILE has a column `label` to fill
+    in, beside the label that the model predicts and its probability; train on it with `dcnn train
+    FILE --start-from MODEL`.
+    """
+    check_table("--out", out)
+    columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+    predictor = Predictor.load(model)
+    console = cli.make_console(stderr=True)
+    texts: list[str] = []
+    with cli.count_progress(console, "{count} texts") as report:
+        for row in read_rows(pool, columns, labels=False):
+            texts.append(row.text)
+            if len(texts) % 1000 == 0:
+                report(len(texts))
+    found = suggest_texts(predictor, texts, n)
+    if not found:
+        raise DataError(f"{pool} has no text that could be labelled; give texts, one per row")
+    table: dict[str, list[Any]] = {
+        "text": [one.text for one in found],
+        "label": [""] * len(found),
+        "predicted": [one.predicted for one in found],
+        "probability": [round(one.probability, 6) for one in found],
+    }
+    write_table(out, table)
+    console.print(
+        f"{len(found):,} of {len(texts):,} texts are in {out}; fill in the column label, then: "
+        f"dcnn train {out} --start-from {model} --out NEW"
+    )

@@ -1,0 +1,107 @@
+"""``dcnn suggest``: texts that the model is unsure of and that differ, as a file to fill in."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from dcnn.artifact import save
+from dcnn.inspection import suggest
+from dcnn.predictor import Predictor
+from untrained import VOCABULARY_TEXT, make_artifact
+
+WORDS = [word for word in VOCABULARY_TEXT.split() if word.isalpha()]
+RNG = np.random.default_rng(0)
+POOL = [" ".join(RNG.choice(WORDS, RNG.integers(1, 9))) for _ in range(300)]
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return Predictor(make_artifact(classes=("a", "b", "c")))
+
+
+def margins(predictor, texts):
+    best = np.sort(predictor.probabilities(texts), axis=1)
+    return 1 - (best[:, -1] - best[:, -2])
+
+
+def test_the_first_is_the_most_uncertain_and_none_is_certain_or_twice(predictor):
+    found = suggest(predictor, [*POOL, *POOL, " "], 20)
+    texts = [one.text for one in found]
+    assert len(set(texts)) == 20
+    distinct = list(dict.fromkeys(POOL))
+    uncertain = margins(predictor, distinct)
+    assert texts[0] == distinct[uncertain.argmax()]
+    assert min(one.uncertainty for one in found) >= np.sort(uncertain)[-200]
+    for one in found:
+        (expected,) = predictor.predict([one.text])
+        assert (one.predicted, one.probability) == (expected.label, expected.probability)
+
+
+def test_texts_differ_more_than_the_most_uncertain_ones_do(predictor):
+    def nearest(texts):
+        features = predictor.features(texts)
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        cosines = features @ features.T
+        np.fill_diagonal(cosines, -1)
+        return cosines.max(axis=1).mean()
+
+    distinct = list(dict.fromkeys(POOL))
+    most_uncertain = [distinct[i] for i in np.argsort(-margins(predictor, distinct))[:10]]
+    assert nearest([one.text for one in suggest(predictor, POOL, 10)]) < nearest(most_uncertain)
+
+
+def test_a_small_pool_is_suggested_whole_and_an_empty_one_not_at_all(predictor):
+    texts = ["good plot", "bad ending", "good plot", ""]
+    assert {one.text for one in suggest(predictor, texts, 9)} == {"good plot", "bad ending"}
+    assert suggest(predictor, ["", " "], 9) == []
+
+
+def test_of_a_multi_label_model_the_nearest_threshold_counts():
+    model = Predictor(make_artifact(classes=("a", "b"), thresholds=(0.3, 0.6)))
+    gaps = np.abs(model.probabilities(POOL) - [0.3, 0.6]).min(axis=1)
+    (found,) = suggest(model, POOL, 1)
+    assert found.text == POOL[gaps.argmin()]
+    assert found.uncertainty == pytest.approx(1 - gaps.min(), abs=1e-6)
+
+
+def test_the_file_has_a_column_to_fill_in(dcnn, tmp_path):
+    save(tmp_path / "m", make_artifact())
+    (tmp_path / "pool.csv").write_text("id,review\n" + "".join(f"1,{one}\n" for one in POOL))
+    done = dcnn("suggest", "m", "pool.csv", "--n", 5, "--out", "next.csv")
+    assert done.code == 0, done.err
+    assert "5 of 300 texts are in next.csv; fill in the column label, then: dcnn train" in done.err
+    with (tmp_path / "next.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["text", "label", "predicted", "probability"]
+    assert [row["label"] for row in rows] == [""] * 5
+    assert {row["text"] for row in rows} <= set(POOL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--out", "x.xlsx"],
+            "--out x.xlsx: the suffix '.xlsx' names no format that can be written",
+        ),
+        (["--out", "no/x.csv"], "no"),
+        (["--out", "x.csv", "--n", 0], "'--n': Input should be greater than or equal to 1"),
+        (["--out", "x.csv", "--text-column", "txt"], "txt"),
+    ],
+)
+def test_bad_options(dcnn, tmp_path, arguments, message):
+    save(tmp_path / "m", make_artifact())
+    (tmp_path / "pool.csv").write_text("id,review\n1,good\n")
+    done = dcnn("suggest", "m", "pool.csv", *arguments)
+    assert done.code == 2
+    assert message in " ".join(done.err.split())
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_a_pool_without_texts(dcnn, tmp_path):
+    save(tmp_path / "m", make_artifact())
+    (tmp_path / "pool.txt").write_text("\n\n")
+    done = dcnn("suggest", "m", "pool.txt", "--out", "x.csv")
+    assert done.code == 2
+    assert "pool.txt" in done.err
