@@ -16,7 +16,7 @@ import zstandard
 
 from dcnn import files
 from dcnn.config import read_toml
-from dcnn.errors import DataError, StorageError, UserError
+from dcnn.errors import ConfigError, DataError, StorageError, UserError
 from dcnn.files import (
     bare_suffix,
     file_lock,
@@ -108,7 +108,7 @@ def test_what_may_never_end_is_refused_before_it_is_opened(tmp_path):
             open_bytes(tmp_path / name),
         ):
             pass
-    with pytest.raises(DataError, match="is a pipe or a device"):
+    with pytest.raises(ConfigError, match="is a pipe or a device"):
         read_toml(tmp_path / "pipe.csv")
 
 

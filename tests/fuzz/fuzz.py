@@ -154,8 +154,7 @@ def use_text(content: bytes, _: Path) -> None:
     for encoder in ENCODERS:
         sentences = encoder.encode_all([text])
         assert len(sentences.ids)
-        again = encoder.tokenizer(" ".join(encoder.tokenizer(text)))
-        assert len(again) <= 4 * len(text) + 1
+        assert len(encoder.tokenizer(text)) <= 4 * len(text) + 1
     for predictor in PREDICTORS:
         sentences = predictor.artifact.encoder.encode_all([text])
         assert np.isfinite(predictor.probabilities([text])).all()
@@ -417,6 +416,7 @@ def _work(pipe: Any, cases: Iterator[tuple[str, bytes]]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.stdout = sys.stderr = io.StringIO()
+    use_request(b'{"method": "GET", "path": "/v1/models", "headers": {}, "body": ""}', HERE)  # warm
     for name, content in cases:
         pipe.send((name, content))
         started = time.perf_counter()

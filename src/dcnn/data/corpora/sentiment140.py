@@ -11,6 +11,7 @@ import csv
 import html
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -86,7 +87,9 @@ def iterate_sentiment140(path: Path, member: str = "") -> Iterator[tuple[str, in
 
 
 def _form_of(where: str, first: bytes) -> _Form:
-    fields = next(csv.reader([first.decode("latin-1")]), [])
+    fields: list[str] = []
+    with suppress(csv.Error):  # none of the two, then
+        fields = next(csv.reader([first.decode("latin-1")]), fields)
     for form in _FORMS:
         if len(fields) == form.columns and fields[0] in form.classes:
             return form
