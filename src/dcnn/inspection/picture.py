@@ -372,20 +372,9 @@ def _place(picture: Picture, room: float, *, vertical: bool) -> Layout:
     letters = LONGEST_WORD if not vertical or room > 600 else 12 if room > 420 else 8
     words = _drawn_words(picture, letters)
     widest = max(word.width for word in words)
-    # Away from the words: the middle and the half thickness of each layer, 0 is the words.
-    if vertical:
-        inside = room - NUMBER_WIDTH - widest - 2 * MARGIN / 2 - WORD_HEIGHT
-        box = min(LETTER * NGRAM_FONT * LONGEST_NGRAM + 16, inside - 2 * LEAST_GAP)
-        thick = [widest, *[box if picture.has_ngrams else 2 * LARGEST] * depth, WORD_HEIGHT]
-        gap = min(max((inside - sum(thick[1:-1])) / (depth + 1), LEAST_GAP), 1.5 * LAYER_HEIGHT)
-        ends = list(accumulate(size + gap for size in thick))
-        away = [MARGIN / 2 + NUMBER_WIDTH + end - gap - t / 2 for end, t in zip(ends, thick)]  # noqa: B905
-        start, bottom = MARGIN + 6.0, 0.0
-    else:
-        box = 0.0
-        thick = [WORD_HEIGHT, *[NGRAM_HEIGHT if picture.has_ngrams else 0] * depth, ROOT_HEIGHT]
-        away = [float(i * LAYER_HEIGHT) for i in range(depth + 2)]
-        start, bottom = float(LEFT), MARGIN + ROOT_HEIGHT / 2 + away[-1]
+    away, thick, box = _layers(picture, room, widest, depth, vertical=vertical)
+    start = MARGIN + 6.0 if vertical else float(LEFT)
+    bottom = 0.0 if vertical else MARGIN + ROOT_HEIGHT / 2 + away[-1]
     # Along the words: the size of everything.
     sizes = {
         word.id: WORD_HEIGHT + 4.0 if vertical else word.width + 6 for word in words if word.id
@@ -403,17 +392,9 @@ def _place(picture: Picture, room: float, *, vertical: bool) -> Layout:
     inner = max(least, *(sum(sizes[node.id] for node in layer) for layer in of_layer))
     row = [WORD_HEIGHT + 4.0 if word.id else WORD_HEIGHT / 2 for word in words]
     own = row if vertical else [word.width + 6 for word in words]
-    used = sum(own)
-    inner = max(inner, used)
-    gap = min(24.0, (inner - used) / (len(own) + 1))  # spread out a little where there is room
-    before = start + (inner - used - gap * (len(own) - 1)) / 2
-    along: dict[str, float] = {}
-    middles = []
-    for word, size in zip(words, own, strict=True):
-        middles.append(before + size / 2)
-        before += size + gap
-        if word.id:
-            along[word.id] = middles[-1]
+    inner = max(inner, sum(own))
+    middles = _in_the_middle(own, start, inner)
+    along = {word.id: middle for word, middle in zip(words, middles, strict=True) if word.id}
     for layer in of_layer:
         along |= _place_layer(picture, layer, along, sizes, (start, start + inner))
     trace = picture.trace
@@ -427,16 +408,12 @@ def _place(picture: Picture, room: float, *, vertical: bool) -> Layout:
     def turned(at: float, layer_at: float) -> tuple[float, float]:
         return (layer_at, at) if vertical else (at, bottom - layer_at)
 
-    largest = max(abs(node.contribution) for node in picture.nodes) or 1.0
-    discs, boxes = [], []
-    for node in picture.nodes:
-        x, y = turned(along[node.id], away[node.layer])
-        if isinstance(node, PictureNGram):
-            width, strength = box if vertical else sizes[node.id] - 10, node.contribution / largest
-            boxes.append(PlacedNGram(node, x, y, width, texts[node.id], strength))
-        else:
-            radius = SMALLEST + (LARGEST - SMALLEST) * sqrt(abs(node.contribution) / largest)
-            discs.append(PlacedNode(node, x, y, radius))
+    discs, boxes = _place_nodes(
+        picture,
+        texts,
+        lambda name, layer: turned(along[name], away[layer]),
+        lambda name: box if vertical else sizes[name] - 10,
+    )
     layer_of = {node.id: node.layer for node in picture.nodes} | {ROOT: depth + 1}
     spans = {name: size - 8 for name, size in sizes.items()} | {ROOT: root_size}
 
@@ -475,6 +452,50 @@ def _place(picture: Picture, room: float, *, vertical: bool) -> Layout:
         ),
         caption=tuple((below + i * CAPTION_LINE, line) for i, line in enumerate(lines)),
     )
+
+
+def _layers(
+    picture: Picture, room: float, widest: float, depth: int, *, vertical: bool
+) -> tuple[list[float], list[float], float]:
+    """Away from the words: middle and thickness of each layer, words first; width of a column."""
+    if not vertical:
+        between = NGRAM_HEIGHT if picture.has_ngrams else 0
+        away = [float(i * LAYER_HEIGHT) for i in range(depth + 2)]
+        return away, [WORD_HEIGHT, *[between] * depth, ROOT_HEIGHT], 0.0
+    inside = room - NUMBER_WIDTH - widest - MARGIN - WORD_HEIGHT
+    box = min(LETTER * NGRAM_FONT * LONGEST_NGRAM + 16, inside - 2 * LEAST_GAP)
+    thick = [widest, *[box if picture.has_ngrams else 2 * LARGEST] * depth, WORD_HEIGHT]
+    gap = min(max((inside - sum(thick[1:-1])) / (depth + 1), LEAST_GAP), 1.5 * LAYER_HEIGHT)
+    steps = [(a + b) / 2 + gap for a, b in pairwise(thick)]
+    first = MARGIN / 2 + NUMBER_WIDTH + widest / 2
+    return [first + step for step in accumulate(steps, initial=0.0)], thick, box
+
+
+def _in_the_middle(sizes: Sequence[float], start: float, inner: float) -> list[float]:
+    """Middles of things of some sizes, spread out a little where there is room."""
+    gap = min(24.0, (inner - sum(sizes)) / (len(sizes) + 1))
+    before = start + (inner - sum(sizes) - gap * (len(sizes) - 1)) / 2
+    starts = accumulate((size + gap for size in sizes), initial=before)
+    return [at + size / 2 for at, size in zip(starts, sizes, strict=False)]
+
+
+def _place_nodes(
+    picture: Picture,
+    texts: dict[str, str],
+    at: Callable[[str, int], tuple[float, float]],
+    width: Callable[[str], float],
+) -> tuple[list[PlacedNode], list[PlacedNGram]]:
+    """Discs of single nodes, or boxes of n-grams."""
+    largest = max(abs(node.contribution) for node in picture.nodes) or 1.0
+    discs, boxes = [], []
+    for node in picture.nodes:
+        place, amount = at(node.id, node.layer), node.contribution / largest
+        if isinstance(node, PictureNGram):
+            boxes.append(PlacedNGram(node, *place, width(node.id), texts[node.id], amount))
+        else:
+            radius = SMALLEST + (LARGEST - SMALLEST) * sqrt(abs(amount))
+            discs.append(PlacedNode(node, *place, radius))
+    return discs, boxes
 
 
 def caption(picture: Picture) -> tuple[str, str]:
