@@ -11,8 +11,8 @@ from dcnn.cli import app
 _INTRODUCTION = """# Commands
 
 What `dcnn COMMAND --help` says. A command ends with exit code 0 when it is done, 1 when the work
-failed, 2 when the input is wrong (one sentence says what, where and how to fix it) and 130 when it
-was stopped.
+failed (or `dcnn check` found an error in the data), 2 when the input is wrong (one sentence says
+what, where and how to fix it) and 130 when it was stopped.
 """
 
 

@@ -19,6 +19,9 @@ def write(path, count=60, start=0):
 
 def test_folds_mean_and_spread_are_those_of_the_predictions(dcnn, tmp_path):
     write(tmp_path / "d.csv")
+    text = (tmp_path / "d.csv").read_text()
+    wrong = text.replace("film 7,good", "film 7,bad").replace("film 18,bad", "film 18,good")
+    (tmp_path / "d.csv").write_text(wrong)  # two errors, so that the folds differ
     done = dcnn("cv", "d.csv", "--folds", 3, "--out-of-fold", "o.csv", "--json", *QUICK)
     assert done.code == 0, done.err
     assert "fold 3/3: accuracy" in done.err
@@ -34,6 +37,7 @@ def test_folds_mean_and_spread_are_those_of_the_predictions(dcnn, tmp_path):
     accuracies = [fold["accuracy"] for fold in found["folds"]]
     assert found["mean"]["accuracy"] == pytest.approx(fmean(accuracies))
     assert found["standard_deviation"]["accuracy"] == pytest.approx(stdev(accuracies))
+    assert len(set(accuracies)) > 1
     low, high = found["intervals"]["accuracy"]
     assert low <= found["accuracy"] <= high
     for row in rows:

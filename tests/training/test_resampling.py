@@ -113,8 +113,22 @@ def test_a_curve_has_a_point_for_each_size_and_draw():
         (64, 1),
     ]
     assert all(point.accuracy > 0.8 for point in points if point.examples == 64)
-    held_out = learning_curve(examples, QUICK.with_training(epochs=1), steps=2, draws=1)
-    assert [point.examples for point in held_out] == [26, 52]  # a fifth of each label is held out
+
+
+def test_smaller_trainings_learn_parts_of_larger_ones_and_nothing_held_out(monkeypatch):
+    examples, learned, train = learnable(64), [], resampling._train
+
+    def noted(chosen, *others):
+        learned.append(set(chosen.texts))
+        assert len(learned[-1]) == len(chosen)  # none twice
+        return train(chosen, *others)
+
+    monkeypatch.setattr(resampling, "_train", noted)
+    points = learning_curve(examples, QUICK.with_training(epochs=1), steps=2, draws=2)
+    assert [point.examples for point in points] == [26, 52] * 2  # a fifth is held out
+    assert [len(texts) for texts in learned] == [26, 52] * 2
+    assert learned[0] < learned[1]
+    assert learned[2] < learned[3] != learned[1]
 
 
 def points_of(*gains, before=0.8):
