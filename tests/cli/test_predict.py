@@ -427,7 +427,7 @@ def test_columns_that_cannot_be_kept_are_one_sentence(
         ("train", "an existing model or unfinished run."),
         ("distill", "an existing model or unfinished run."),
         ("tune", "an existing model or search."),
-        ("export", "an existing file or model folder."),
+        ("export", "existing files or an existing model folder."),
         ("pull", "an existing model folder."),
     ],
 )

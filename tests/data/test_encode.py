@@ -350,6 +350,7 @@ def test_a_missing_source_is_named(corpus):
 
 
 @pytest.mark.corpora
+@pytest.mark.scale
 def test_the_tweets_of_the_paper_are_encoded_and_stored(corpora, tmp_path):
     source = corpora / "twitter" / "sentiment140.train.csv.xz"
     config = TextConfig(tokenizer="tweet", max_size=76_642)

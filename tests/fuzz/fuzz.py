@@ -44,7 +44,7 @@ from dcnn.data.corpora.trec import read_trec
 from dcnn.data.readers import TableOptions, read_labelled, read_rows
 from dcnn.errors import DcnnError
 from dcnn.experiments.results import commit, hardware, versions
-from dcnn.export import decided_by_rounding
+from dcnn.export.onnx import decided_by_rounding
 from dcnn.files import write_atomically
 from dcnn.ops import reference
 from dcnn.predictor import Predictor
