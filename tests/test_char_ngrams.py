@@ -111,7 +111,9 @@ def model_with_ngrams(config, scale=10.0):
 def test_the_table_of_the_network_is_that_of_the_reference():
     model, bags = model_with_ngrams(NBoWConfig(dim=6))
     tables = model.embeddings.detach(), model.ngrams.detach()
-    expected = reference.compose(np.arange(6), bags, *(one.numpy() for one in tables))
+    every = model.all_ngrams(tables[1])
+    assert every.shape == (50, 6)
+    expected = reference.compose(np.arange(6), bags, tables[0].numpy(), every.numpy())
     torch.testing.assert_close(model.table(*tables), torch.from_numpy(expected))
 
 

@@ -112,11 +112,21 @@ class SentenceModel(nn.Module):
         """Let a word's embedding be its own vector plus those of its character n-grams.
 
         See ``dcnn.text.vocabulary``. Word i, of the vocabulary or beyond it a new word, has those
-        in ``buckets[offsets[i]:offsets[i + 1]]``.
+        in ``buckets[offsets[i]:offsets[i + 1]]``. The parameter has rows for the buckets that occur
+        alone, often few of all: a step of the optimiser goes through all of its rows.
         """
+        every = torch.cat([buckets.new_zeros(1), buckets])  # one at least
+        self.used_buckets, numbers = torch.unique(every, return_inverse=True)
+        self.n_buckets = n_buckets
         self.bag_offsets: Tensor | None = offsets
-        self.bag_buckets: Tensor | None = buckets
-        self.ngrams = nn.Parameter(torch.empty(n_buckets, self.embeddings.shape[1]))
+        self.bag_buckets: Tensor | None = numbers[1:].to(buckets.dtype)
+        self.ngrams = nn.Parameter(torch.empty(len(self.used_buckets), self.embeddings.shape[1]))
+
+    def all_ngrams(self, ngrams: Tensor) -> Tensor:
+        """The vectors of all buckets, zero where none occurs: (used, d) -> (n_buckets, d)."""
+        table = ngrams.new_zeros(self.n_buckets, ngrams.shape[1])
+        table[self.used_buckets.to(ngrams.device).long()] = ngrams
+        return table
 
     def _products(self, offsets: Tensor, buckets: Tensor, n_buckets: int) -> list[Tensor]:
         """All words at once: a sparse matrix, and its transpose for the gradients.
@@ -139,7 +149,7 @@ class SentenceModel(nn.Module):
     def table(
         self, embeddings: Tensor, ngrams: Tensor | None, words: Tensor | None = None
     ) -> Tensor:
-        """The vectors of ``words``, or of all, new ones too: (vocabulary, d), (n_buckets, d)."""
+        """The vectors of ``words``, or of all, new ones too: (vocabulary, d), (used, d)."""
         if ngrams is None or self.bag_offsets is None or self.bag_buckets is None:
             return embeddings if words is None else embeddings[words]
         bags, count = (self.bag_offsets, self.bag_buckets), len(self.bag_offsets) - 1

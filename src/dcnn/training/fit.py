@@ -238,6 +238,11 @@ def fit(
     if options.workers is not None:
         metadata["processes"] = options.workers.size
     artifact = replace(artifact, metadata=metadata)
+    if start is not None and NGRAMS in artifact.weights:  # those of words that did not occur again
+        ngrams = start.weights[NGRAMS].copy()
+        used = model.used_buckets.numpy()
+        ngrams[used] = artifact.weights[NGRAMS][used]
+        artifact = replace(artifact, weights=artifact.weights | {NGRAMS: ngrams})
     if artifact.thresholds is not None and start is not None and start.thresholds is not None:
         kept = start.thresholds  # until dev says otherwise
         artifact = replace(artifact, thresholds=kept + artifact.thresholds[len(kept) :])
@@ -374,7 +379,7 @@ def _load_weights(model: SentenceModel, start: Artifact) -> None:
             parameter.copy_(weights[name])
         own = weights[EMBEDDINGS]
         if model.ngrams is not None:  # a stored vector has those of its n-grams added
-            model.ngrams.copy_(weights[NGRAMS])
+            model.ngrams.copy_(weights[NGRAMS][model.used_buckets.long()])
             spelled = model.table(torch.zeros_like(model.embeddings), model.ngrams)
             own = own - spelled[:words]
         model.embeddings[:words] = own

@@ -540,8 +540,10 @@ class Trainer:
         """The kept weights of one run, as a plain network has them."""
         weights = {name: value[run].clone() for name, value in self.kept.items()}
         known = torch.arange(len(weights["embeddings"]), device=self.device)
-        ngrams = {name: weights[name] for name in ("ngrams",) if name in weights}  # of new words
-        return self.model.merged(weights, known) | ngrams
+        merged = self.model.merged(weights, known)
+        if "ngrams" in weights:  # for words that training never saw
+            merged["ngrams"] = self.model.all_ngrams(weights["ngrams"])
+        return merged
 
     def _tensors(self) -> Weights:
         """What changes from step to step, by the names that a checkpoint has."""
