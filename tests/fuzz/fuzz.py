@@ -56,6 +56,7 @@ from untrained import VOCABULARY_TEXT, make_artifact
 CASES = HERE / "cases"
 REPORT = HERE.parents[1] / "results" / "fuzz.json"
 SECONDS, MEMORY = 20.0, 4 << 30  # of a case; address space of the process that tries it
+START = 60  # seconds until the process that tries cases has imported what they need
 PER_PROCESS = 400  # cases; a fresh process has a fresh peak of memory
 
 TEXT = "the plot is not dull , but good\u0301 \U0001f44d\U0001f3fd \u0e2a\u0e27\u0e31 \u4f60\u597d"
@@ -413,7 +414,9 @@ def try_case(name: str, content: bytes) -> str:
 
 
 def _work(pipe: Any, cases: Iterator[tuple[str, bytes]]) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    # Beyond what the parent has mapped: without room for its stack, a thread never starts.
+    limit = MEMORY + int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.stdout = sys.stderr = io.StringIO()
     use_request(b'{"method": "GET", "path": "/v1/models", "headers": {}, "body": ""}', HERE)  # warm
@@ -434,6 +437,8 @@ def run_cases(cases: Iterator[tuple[str, bytes]]) -> Iterator[tuple[str, bytes, 
     process.start()
     theirs.close()
     try:
+        if not ours.poll(START):
+            raise TimeoutError(f"the process that tries cases did not start within {START} s")
         while (case := ours.recv()) is not None:
             if not ours.poll(SECONDS):
                 yield (*case, f"no end within {SECONDS:g} s", SECONDS, 0.0)

@@ -35,7 +35,7 @@ def registry() -> dict[str, ServedModel]:
     return {model.name: model for model in models}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def client_with(registry: dict[str, ServedModel]) -> Callable[..., TestClient]:
     """Make a client of a server with other limits or a key."""
 
@@ -45,7 +45,7 @@ def client_with(registry: dict[str, ServedModel]) -> Callable[..., TestClient]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")  # an app takes half a second to make
 def client(client_with) -> TestClient:
     return client_with()
 
@@ -56,7 +56,7 @@ def multi_label() -> Predictor:
     return Predictor(make_artifact(classes=("dull", "good", "plot"), thresholds=(0.3, 0.5, 0.7)))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def multi_label_client(multi_label) -> TestClient:
     return TestClient(make_app([ServedModel("multi", multi_label)]))
 

@@ -138,7 +138,7 @@ def test_a_failure_inside_fastapi_is_answered_and_counted(client, monkeypatch, c
     assert 'route="/v1/explain",status="500"} 1' in client.get("/metrics").text
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def local(registry) -> TestClient:
     """A server on 127.0.0.1 that a proxy offers as app.example."""
     return TestClient(
