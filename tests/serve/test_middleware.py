@@ -233,7 +233,9 @@ def test_too_many_headers_are_refused(client):
     assert client.get("/v1/models", headers=headers[:50]).status_code == 200
 
 
-def test_a_client_that_disconnected_gets_no_response(client):
+def test_a_client_that_disconnected_gets_no_response(client_with):
+    client = client_with()
+
     async def receive():
         return {"type": "http.disconnect"}
 
@@ -245,7 +247,8 @@ def test_a_client_that_disconnected_gets_no_response(client):
     assert 'route="/v1/predict",status="499"} 1' in client.get("/metrics").text
 
 
-def test_metrics_are_in_the_format_of_prometheus(client):
+def test_metrics_are_in_the_format_of_prometheus(client_with):
+    client = client_with()  # one that has answered nothing yet
     client.post("/v1/predict", json={"texts": ["good", "bad"]})
     client.post("/v1/predict", content=b"not json")
     families = {
