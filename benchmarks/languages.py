@@ -98,6 +98,12 @@ def network(model: str, data: ComparisonData, seed: int, folder: Path) -> Fitted
     return fit_network(*data.split(config), config, folder)
 
 
+def former_default(data: ComparisonData, seed: int, folder: Path) -> Fitted:
+    """A DCNN as it was trained before."""
+    config = DEFAULT.with_settings(FORMER_SETTINGS).with_training(seed=seed)
+    return fit_network(*data.split(config), config, folder)
+
+
 def logistic_regression(
     features: Callable[[], TfidfVectorizer],
     data: ComparisonData,
@@ -134,6 +140,13 @@ BASELINES: dict[str, Fit] = {
 MODELS: dict[str, Fit] = {
     name: partial(network, name) for name in (f"dcnn-{tokens}" for tokens in TOKENS)
 } | BASELINES
+# What the default was before words had their spelling, to compare its costs with today's.
+FORMER = "former default"
+FORMER_SETTINGS = (
+    *("text.char_ngrams=[]", "text.min_count=1", "model.dropout=0.5"),
+    *("training.epochs=12", "training.schedule=constant", "training.keep=best"),
+    *("training.word_dropout=0.1", "training.patience=5", "training.dev_fraction=0.1"),
+)
 SEEDED = [name for name in MODELS if settings_of(name) is not None or name == "fasttext"]
 
 
@@ -258,14 +271,15 @@ def measure_costs(corpora: Sequence[str], folder: Path, models: Sequence[str]) -
     """Seconds to train, bytes and latency: means over the corpora, into the file of the costs."""
     path = RESULTS / COSTS
     costs = read_json(path) if path.exists() else {}
-    found: dict[str, list[tuple[float, ...]]] = {model: [] for model in models}
+    fits = MODELS | {FORMER: former_default}
+    found: dict[str, list[tuple[float, ...]]] = {model: [] for model in (*models, FORMER)}
     warm_up()
     for corpus in corpora:
         data = load(corpus, folder)
         with tempfile.TemporaryDirectory() as place:
-            for model in models:
+            for model in found:
                 started = time.process_time()
-                fitted = MODELS[model](data, 0, Path(place) / model)
+                fitted = fits[model](data, 0, Path(place) / model)
                 seconds = time.process_time() - started
                 upcoming = cycle(data.test.texts)  # another one each time, so that no cache helps
                 call = TimedCall(model, partial(_one_text, fitted, upcoming))
@@ -281,7 +295,7 @@ def measure_costs(corpora: Sequence[str], folder: Path, models: Sequence[str]) -
             "corpora": len(corpora),
             **provenance(),
         }
-    write_json(path, {model: costs[model] for model in MODELS if model in costs})
+    write_json(path, {model: costs[model] for model in (*MODELS, FORMER) if model in costs})
 
 
 def _one_text(fitted: Fitted, texts: "cycle[str]") -> object:
@@ -320,19 +334,19 @@ def score_table(reports: Sequence[Report], key: str) -> str:
 
 def cost_table(costs: Mapping[str, Mapping[str, Any]]) -> str:
     """What each model costs, and on which machine that was measured."""
-    rows = []
+    rows, columns = [], (*MODELS, FORMER)
     for title, key, shown in (
         ("training, seconds", "train_cpu_seconds", lambda value: f"{value:.1f}"),
         ("size, MB", "bytes", lambda value: f"{value / 1e6:.2f}"),
         ("latency of a text, us", "latency_cpu_us", lambda value: f"{value:.0f}"),
     ):
-        cells = (shown(costs[model][key]) if model in costs else NOTHING for model in MODELS)
+        cells = (shown(costs[model][key]) if model in costs else NOTHING for model in columns)
         rows.append((title, *cells))
     machines: dict[str, list[str]] = {}
     for model, cost in costs.items():
         machines.setdefault(cost["hardware"], []).append(model)
     measured = "\n".join(f"{', '.join(models)}: {place}." for place, models in machines.items())
-    return f"{markdown_table(('', *MODELS), rows)}\n\n{measured}"
+    return f"{markdown_table(('', *columns), rows)}\n\n{measured}"
 
 
 def tables() -> dict[str, str]:

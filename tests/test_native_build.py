@@ -84,6 +84,7 @@ def test_without_a_compiler_a_model_is_trained_and_used(no_compiler, tmp_path):
     assert predicted.stdout.split()[0] in ("pos", "neg")
 
 
+@pytest.mark.scale
 def test_without_a_compiler_the_tests_of_the_native_backend_pass_or_are_skipped(no_compiler):
     names = ["ops", "training/test_adagrad.py", "training/test_backends.py"]
     # Of the others only a few: that all pass is what the whole suite shows on such a machine.

@@ -124,7 +124,10 @@ def is_model_folder(path: Path) -> bool:
     """Whether ``path`` holds the files of a model folder and nothing else."""
     if not path.is_dir() or not (path / CONFIG).is_file():
         return False
-    foreign = {entry.name for entry in path.iterdir()} - {*FILES, *WITH_TEXTS}
+    ours = {*FILES, *WITH_TEXTS}
+    # A killed writer leaves its lock and what it had written.
+    ours |= {f".{name}{end}" for name in ours for end in (".lock", ".tmp")}
+    foreign = {entry.name for entry in path.iterdir()} - ours
     return not foreign and b'"format_version"' in (path / CONFIG).read_bytes()
 
 

@@ -25,6 +25,7 @@ from dcnn.config import (
     TextConfig,
     TrainingConfig,
     settings_of,
+    to_plain,
 )
 from dcnn.data.columns import Columns, Frame, is_frame, shown, shown_names
 from dcnn.data.labels import LabelledTexts, label_texts
@@ -66,7 +67,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     multi-label; ``predict`` then gives such a matrix, in the order of ``classes_``.
 
     Attributes:
-        classes_: the labels, sorted; the columns' numbers where ``y`` is a matrix.
+        classes_: the labels, sorted, with those of later ``partial_fit`` after them; the columns'
+            numbers where ``y`` is a matrix.
         thresholds_: the lowest probability at which each label is predicted, chosen on dev; none
             where a text has one label.
         n_epochs_: epochs trained.
@@ -306,21 +308,35 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         more, columns = _read("X", X, y, text_column, label_column)
         more = _with_weights(more, sample_weight)
+        if isinstance(self.class_weight, Mapping):
+            more = _weighted(more, self.class_weight)
         if not len(more):
             raise DataError("X has no texts; give at least one")
         wanted = [] if classes is None else np.asarray(classes).tolist()
         known = list(self.classes_.tolist()) if hasattr(self, "predictor_") else []
-        labels = sorted({*known, *wanted, *more.classes}, key=lambda one: (str(type(one)), one))
+        start = None
         if not known:
+            labels = sorted({*wanted, *more.classes}, key=lambda one: (str(type(one)), one))
             if len(labels) < 2:
                 raise DataError(
                     f"y has one class only, {labels}; pass all labels as classes, or give two"
                 )
-            config = self.config.with_training(dev_fraction=0.0, folds=0, calibrate=False)
-            start, train = None, more.with_classes(labels)
+            if replay is not None:
+                raise DataError("replay is for a model that has learned something; pass it as X")
+            config = self.config.with_training(dev_fraction=0.0, folds=0)
+            train = more.with_classes(labels)
         else:
+            if list(more.classes) == list(range(len(known))) and getattr(y, "ndim", 1) == 2:
+                more = replace(more, classes=known)  # a matrix has a column per label
             start = self.predictor_.artifact
-            config = warm_start.config_of(start, seed=self.config.training.seed, dev_fraction=0.0)
+            given, used = self.config.training, start.config.training
+            changed = {
+                name: value
+                for name, value in to_plain(given).items()
+                if value not in (to_plain(DEFAULT.training)[name], to_plain(used)[name])
+            }
+            changed |= {"dev_fraction": 0.0, "folds": 0, "seed": given.seed}
+            config = warm_start.config_of(start, **changed)
             old = None if replay is None else _read_pair("replay", replay, columns)
             train = warm_start.join(start, more, None, old, config.training, wanted).train
         options = RunOptions(device=self.device, threads=self._threads(), start_from=start)

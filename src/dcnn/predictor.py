@@ -229,7 +229,13 @@ class Predictor:
 
     def features(self, texts: Iterable[str]) -> Floats:
         """(texts, features) what the output layer reads: the network's representation of texts."""
-        sentences = self.artifact.encoder.encode_all(checked_texts(texts))
+        encoder, checked = self.artifact.encoder, checked_texts(texts)
+        parts = in_parts(map(encoder.tokenizer, checked), len(checked))
+        found = [self._features_of(encoder.encode_words(part)) for part in parts]
+        none = np.empty((0, self.artifact.weights["head.weight"].shape[1]), np.float32)
+        return np.concatenate([none, *found])
+
+    def _features_of(self, sentences: Sentences) -> Floats:
         if self._network is not None:
             new_words = [marked(word) for word in sentences.new_words]
             places = sentences.ids, sentences.offsets

@@ -83,6 +83,7 @@ def write_umsab(folder, language):
         (place / f"{part}_labels.txt").write_text("0\n1\n" * 20, "utf-8")
 
 
+@pytest.mark.scale
 def test_runs_of_several_processes_get_into_their_files_and_one_that_fails_stops_no_other(
     folder, monkeypatch, capsys
 ):

@@ -35,7 +35,7 @@ def test_the_first_is_the_most_uncertain_and_none_is_certain_or_twice(predictor)
     assert min(one.uncertainty for one in found) >= np.sort(uncertain)[-200]
     for one in found:
         (expected,) = predictor.predict([one.text])
-        assert (one.predicted, one.probability) == (expected.label, expected.probability)
+        assert (one.predicted, one.probability) == ((expected.label,), expected.probability)
 
 
 def test_texts_differ_more_than_the_most_uncertain_ones_do(predictor):
@@ -86,6 +86,10 @@ def test_the_file_has_a_column_to_fill_in(dcnn, tmp_path):
             "--out x.xlsx: the suffix '.xlsx' names no format that can be written",
         ),
         (["--out", "no/x.csv"], "no"),
+        (
+            ["--out", "pool.csv"],
+            "--out pool.csv is a file of pool.csv, which is read; name another",
+        ),
         (["--out", "x.csv", "--n", 0], "'--n': Input should be greater than or equal to 1"),
         (["--out", "x.csv", "--text-column", "txt"], "txt"),
     ],
@@ -97,6 +101,7 @@ def test_bad_options(dcnn, tmp_path, arguments, message):
     assert done.code == 2
     assert message in " ".join(done.err.split())
     assert not (tmp_path / "x.csv").exists()
+    assert (tmp_path / "pool.csv").read_text() == "id,review\n1,good\n"
 
 
 def test_a_pool_without_texts(dcnn, tmp_path):

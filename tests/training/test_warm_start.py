@@ -92,8 +92,34 @@ def test_labels_of_a_file_get_the_type_of_the_model(start):
     model, _ = fit(numbers, None, NETWORKS["default"], CPU)
     growth, _ = go_on(model, number_labels(["rain now", "a good end"] * 4, ["2", "1"] * 4))
     assert growth.train.classes == (0, 1, 2)
-    with pytest.raises(DataError, match="the new label 'wet' is a string, where those of the mod"):
-        go_on(model, number_labels(["rain now"] * 4, ["wet"] * 4))
+    same = number_labels(["rain", "sun", "a good end"], [1.0, 0.0, 2.0])
+    assert go_on(model, same, dev_fraction=0)[0].train.classes == (0, 1, 2)
+    for label, kind in (("wet", "str"), (1.5, "float")):
+        message = f"the new label {label!r} is of the type {kind}, where those of the model are of"
+        with pytest.raises(DataError, match=message):
+            go_on(model, number_labels(["rain now"] * 4, [label] * 4))
+
+
+def test_settings_of_the_model_stay_however_often_it_goes_on(start):
+    once = go_on(start, NEW)[1]
+    twice = go_on(once, NEW)[1]
+    rates = [one.config.training.learning_rate for one in (start, once, twice)]
+    assert rates == [0.1] * 3
+    with pytest.raises(
+        ConfigError, match=r"training\.folds=3 must be 0 with a model to start from"
+    ):
+        warm_start.config_of(start, ["training.folds=3"])
+
+
+def test_few_dev_examples_decide_neither_temperature_nor_thresholds(start, monkeypatch):
+    growth, after = go_on(start, NEW, OLD)
+    assert growth.dev is None
+    assert set(growth.parts) == {"new", "old"}
+    assert "calibration" not in after.metadata
+    monkeypatch.setattr(warm_start, "FEWEST_DECIDING", 3)
+    growth, after = go_on(start, NEW, OLD)
+    assert len(growth.dev) == 3
+    assert "calibration" in after.metadata
 
 
 def test_a_multi_label_model_goes_on_with_its_thresholds():
@@ -140,6 +166,9 @@ def test_the_command_line_reports_both_models(dcnn, tmp_path):
     assert "On 1 new examples that were held out: accuracy 0.00 % before, 100.00 % af" in done.err
     assert "On 2 old examples that were held out: accuracy 100.00 % before, 100.00 % a" in done.err
     assert load(tmp_path / "m2").metadata["start_from"]["model"] == "m"
+    again = dcnn("train", "missing.csv", "--start-from", "m", "--out", "x/y/z")
+    assert again.code == 2
+    assert not (tmp_path / "x").exists()
     done = dcnn("train", "new.csv", "--start-from", "m", "--out", "m3", "--test", "old.csv")
     assert done.code == 0, done.err
     assert "What was forgotten is not known: --replay FILE gives old examples" in done.err
@@ -181,7 +210,19 @@ def test_partial_fit_goes_on_with_new_labels_and_keeps_those_it_was_told_of():
     assert trained_on == len(NEW) + len(OLD)
     with pytest.raises(DataError, match="X has no texts; give at least one"):
         model.partial_fit([], [])
+    assert model.predictor_.artifact.config.training.calibrate
+    model.set_params(epochs=2).partial_fit(OLD.texts, OLD.labels)
+    assert model.n_epochs_ == 2
+    with pytest.raises(DataError, match="replay is for a model that has learned something"):
+        DCNNClassifier().partial_fit(OLD.texts, OLD.labels, replay=(OLD.texts, OLD.labels))
     with pytest.raises(DataError, match="replay=1 must be a pair of texts and labels, or a frame"):
         model.partial_fit(["a"], ["pos"], replay=1)
     with pytest.raises(DataError, match=r"y has one class only, \['pos'\]; pass all labels as cla"):
         DCNNClassifier().partial_fit(["a"], ["pos"])
+
+
+def test_a_matrix_has_a_column_per_label_of_the_model():
+    sets = [["pos", "film"] if "film" in text else ["pos"] for text in OLD.texts]
+    model = DCNNClassifier(dim=16, epochs=5).fit(OLD.texts, sets)
+    model.partial_fit(OLD.texts, np.array([[0, 1]] * 16))
+    assert model.classes_.tolist() == ["film", "pos"]

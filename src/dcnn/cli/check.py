@@ -17,7 +17,7 @@ from dcnn.data.check import ERROR, LEVELS, Finding
 from dcnn.data.columns import shown
 from dcnn.data.labels import LabelledTexts, check_form
 from dcnn.data.readers import TableOptions, read_evaluation_set, read_labelled
-from dcnn.data.tables import check_table, write_table
+from dcnn.data.tables import write_table
 from dcnn.errors import UserError, needs_extra
 from dcnn.predictor import Predictor
 
@@ -55,7 +55,7 @@ def check(
     conflicting labels, leakage, a single label, or labels that TRAIN (or the model) does not have.
     """
     if out is not None:
-        check_table("--out", out)
+        cli.check_output_table("--out", out, data, test)
     if folds == 1:
         raise UserError("--folds 1 trains on nothing; take 2 or more, or 0 to leave it out")
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)

@@ -98,6 +98,19 @@ def read_config(
     return config.with_training(**{k: value for k, value in training.items() if value is not None})
 
 
+def check_output_table(option: str, path: Path, *sources: Path | None) -> None:
+    """Check before any work is done that a table can be written, and over none of ``sources``."""
+    from dcnn.data.readers import is_shard
+    from dcnn.data.tables import check_table
+
+    check_table(option, path)
+    for source in filter(None, sources):
+        if is_shard(source, path):
+            raise UserError(
+                f"{option} {path} is a file of {source}, which is read; name another one"
+            )
+
+
 def read_out_of_scope(path: Path | None, columns: "readers.TableOptions") -> list[str]:
     """The texts of ``--out-of-scope-file``; those of a file without columns need no name."""
     from dcnn.data.readers import TableOptions, read_rows

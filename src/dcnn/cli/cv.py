@@ -10,7 +10,7 @@ from typer import Option
 
 from dcnn.cli import console as cli
 from dcnn.data.readers import TableOptions
-from dcnn.data.tables import check_table, write_table
+from dcnn.data.tables import write_table
 from dcnn.errors import UserError, needs_extra
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def cv(
     is in none. Each model is trained as by `dcnn train`, with a dev set of its own.
     """
     if out_of_fold is not None:
-        check_table("--out-of-fold", out_of_fold)
+        cli.check_output_table("--out-of-fold", out_of_fold, data)
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
     columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
     run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)

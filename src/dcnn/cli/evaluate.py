@@ -19,7 +19,7 @@ from dcnn.cli import console as cli
 from dcnn.data.columns import did_you_mean, shown, shown_names
 from dcnn.data.labels import LabelledTexts, check_form
 from dcnn.data.readers import TableOptions, read_labelled
-from dcnn.data.tables import check_table, write_table
+from dcnn.data.tables import write_table
 from dcnn.errors import DataError, UserError
 from dcnn.files import check_place, write_atomically
 from dcnn.inspection.mistakes import find_mistakes
@@ -75,7 +75,7 @@ def evaluate(
     if confusion is not None:
         check_picture("--confusion", confusion)
     if errors is not None:
-        check_table("--errors", errors)
+        cli.check_output_table("--errors", errors, data)
     if store_threshold and target_precision is None:
         raise UserError("--store-threshold stores what --target-precision chooses; give both")
     columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)

@@ -153,6 +153,8 @@ def predict(
         while chunk := list(islice(rows, CHUNK)):
             n_abstained += write(chunk)
             n_texts += len(chunk)
+        if not n_texts:
+            write([])  # a table without rows has its columns all the same
     if form.abstain_below is not None:
         summary = abstention_summary(n_abstained, n_texts, form.abstain_below, predictor)
         cli.note(f"dcnn: {summary}")

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from dcnn.batch_predict.lines import OutputFormat
 from dcnn.cli import console as cli
 from dcnn.data.readers import TableOptions, read_rows
-from dcnn.data.tables import check_table, write_table
+from dcnn.data.tables import write_table
 from dcnn.errors import DataError
 from dcnn.inspection.similar import suggest as suggest_texts
 from dcnn.predictor import Predictor
@@ -17,7 +18,7 @@ def suggest(
     model: cli.ModelFolder,
     pool: Annotated[Path, Argument(metavar="POOL")],
     out: Annotated[Path, Option(metavar="FILE")],
-    n: Annotated[int, Option("--n", min=1, max=100_000)] = 50,
+    n: Annotated[int, Option("--n", min=1, max=2000)] = 50,
     text_column: str | None = None,
     encoding: str = "utf-8",
     no_header: cli.NoHeader = False,
@@ -28,7 +29,7 @@ def suggest(
     in, beside the label that the model predicts and its probability; train on it with `dcnn train
     FILE --start-from MODEL`.
     """
-    check_table("--out", out)
+    cli.check_output_table("--out", out, pool)
     columns = TableOptions(text_column, encoding=encoding, header=not no_header)
     predictor = Predictor.load(model)
     console = cli.make_console(stderr=True)
@@ -44,11 +45,12 @@ def suggest(
     table: dict[str, list[Any]] = {
         "text": [one.text for one in found],
         "label": [""] * len(found),
-        "predicted": [one.predicted for one in found],
+        "predicted": [OutputFormat.separator.join(map(str, one.predicted)) for one in found],
         "probability": [round(one.probability, 6) for one in found],
     }
     write_table(out, table)
+    several = f" --labels-separator '{OutputFormat.separator}'" if predictor.multi_label else ""
     console.print(
         f"{len(found):,} of {len(texts):,} texts are in {out}; fill in the column label, then: "
-        f"dcnn train {out} --start-from {model} --out NEW"
+        f"dcnn train {out} --start-from {model} --out NEW{several}"
     )

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import wraps
 from itertools import chain, islice, zip_longest
@@ -57,9 +57,15 @@ def only_run(command: Callable[..., None]) -> Callable[..., None]:
         if not place.name or not is_first():  # the root folder is refused for its own reason
             command(data, out, **options)
             return
+        missing = [folder for folder in place.parents if not folder.exists()]
         make_folder(place.parent)
-        with only_writer(place.with_name(f"{place.name}.run"), str(out)):
-            command(data, out, **options)
+        try:
+            with only_writer(place.with_name(f"{place.name}.run"), str(out)):
+                command(data, out, **options)
+        finally:
+            for folder in missing:  # nothing is left of a command that failed
+                with suppress(OSError):
+                    folder.rmdir()
 
     return run
 
@@ -160,7 +166,8 @@ def train(
                         old = None if replay is None else read_labelled(replay, columns)
                         growth = warm_start.join(start, more, dev_set, old, run_config.training)
                         train_set, dev_set = growth.train, growth.dev
-                        test_set = test_set and test_set.with_classes(train_set.classes)
+                        if test_set is not None:
+                            test_set = warm_start.numbered(test_set, start, train_set.classes)
                     else:
                         train_set, dev_set, test_set = read_examples(
                             data, dev, test, columns, multi_label=True
@@ -195,8 +202,9 @@ def train(
             metadata = artifact.metadata | cli.run_metadata(data, dev, test)
             if start is not None:
                 scores = warm_start.compare(growth, artifact)
-                metadata["start_from"] = {"model": str(start_from), "scores": scores}
-                print_growth(console, scores, artifact.multi_label)
+                name = "" if start_from is None else start_from.resolve().name
+                metadata["start_from"] = {"model": name, "scores": scores}
+                print_growth(console, scores, artifact.multi_label, replay is not None)
             metadata["label_counts"] = count_labels(train_set)
             if test_set is not None:
                 metadata |= _test(console, artifact, test_set)
@@ -218,10 +226,18 @@ def read_start(model: Path, config: Path | None, stream: bool | None) -> "Artifa
         )
     if stream:
         raise UserError("--start-from trains in memory; leave out --stream")
-    return load(model)
+    start = load(model)
+    if "threshold" in start.metadata.get("abstention", {}):
+        logging.getLogger("dcnn").info(
+            "the threshold of abstention of %s is not kept; choose one with --target-precision",
+            model,
+        )
+    return start
 
 
-def print_growth(console: "Console", scores: "Sequence[dict[str, Any]]", multi_label: bool) -> None:
+def print_growth(
+    console: "Console", scores: "Sequence[dict[str, Any]]", multi_label: bool, replayed: bool
+) -> None:
     """Print how a model and the one it went on from do on new and on old examples."""
     measure = "micro F1" if multi_label else "accuracy"
     for score in scores:
@@ -230,7 +246,7 @@ def print_growth(console: "Console", scores: "Sequence[dict[str, Any]]", multi_l
             f"On {score['number']:,} {score['examples']} examples that were held out: {measure} "
             f"{before} before, {after} after"
         )
-    if "old" not in {score["examples"] for score in scores}:
+    if not replayed:
         console.print("What was forgotten is not known: --replay FILE gives old examples")
 
 

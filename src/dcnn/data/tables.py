@@ -7,6 +7,7 @@ text. In TSV, tabs and line breaks become spaces; CSV quotes them.
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,11 @@ def cell(value: object) -> str:
     return json.dumps(value, default=str) if isinstance(value, bool | list | dict) else str(value)
 
 
+def _finite(value: object) -> object:
+    """None for a number that JSON has no word for."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def escape_formula(text: str) -> str:
     """``text`` after an apostrophe if a spreadsheet would run it; numbers stay numbers."""
     runs = _FORMULA.match(text) and not _NUMBER.fullmatch(text)
@@ -94,7 +100,8 @@ def table_writer(
         rows = zip(*columns.values(), strict=True)
         if separator is None:
             for row in rows:
-                print(json.dumps(dict(zip(columns, row, strict=True)), default=str), file=lines)
+                values = dict(zip(columns, map(_finite, row), strict=True))
+                print(json.dumps(values, default=str), file=lines)
             return
         fields = [cells(row) for row in rows]
         fields = fields if started else [cells(list(columns)), *fields]

@@ -18,7 +18,7 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from dcnn.artifact import INDEX, Artifact
+from dcnn.artifact import INDEX, Artifact, Label
 from dcnn.errors import DataError, ModelFolderError
 from dcnn.files import write_atomically
 from dcnn.predictor import Floats, Predictor
@@ -154,7 +154,7 @@ class Suggestion:
     """A text that is worth a label."""
 
     text: str
-    predicted: str  # the label that the model gives it; several are joined by commas
+    predicted: tuple[Label, ...]  # what the model gives it: one label, or any number if multi-label
     probability: float  # of the most probable label
     uncertainty: float  # 0 to 1
 
@@ -188,6 +188,6 @@ def suggest(predictor: Predictor, texts: Sequence[str], count: int) -> list[Sugg
         nearest = np.minimum(nearest, 1 - features @ features[place])
     found = predictor.predict([distinct[pool[place]] for place in chosen])
     return [
-        Suggestion(one.text, ", ".join(map(str, one.labels)), one.probability, float(gain[place]))
+        Suggestion(one.text, one.labels, one.probability, float(gain[place]))
         for one, place in zip(found, chosen, strict=True)
     ]

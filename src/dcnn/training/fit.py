@@ -1,6 +1,7 @@
 """From labelled texts to a trained model: encoder, network, initial weights, trainer, artifact.
 
-Initial weights are drawn from the seed, or come from pretrained word vectors.
+Initial weights are drawn from the seed, come from pretrained word vectors, or are those of a model
+to go on from.
 """
 
 import hashlib
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dcnn")
 
+# Adagrad's sums are not part of a model, and start from zero again when training goes on from one:
+# with the usual learning rate the first steps would be as large as those of a new network.
+WARM_START_RATE = 0.3
 LARGEST_MODEL = 2**30  # weights; with the optimiser's state and the best weights, 16 GB
 
 
@@ -199,11 +203,14 @@ def fit(
         if options.workers is not None:
             digest = hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
             options.workers.require_agreement("their files or settings", digest)
+    schedule = config.training
+    if start is not None:
+        schedule = replace(schedule, learning_rate=WARM_START_RATE * schedule.learning_rate)
     with _threads(options.threads):
         trainer = Trainer(
             model,
             examples,
-            [RunSpec(config.training)],
+            [RunSpec(schedule)],
             dev_examples,
             device=place,
             callback=options.callback,
@@ -446,7 +453,7 @@ def _decided_on_dev(
         metadata["dev_accuracy"] = scores.subset_accuracy
     else:
         label, classes = options.out_of_scope, artifact.classes
-        number = OUT_OF_SCOPE if label is None else classes.index(label)
+        number = OUT_OF_SCOPE if label is None else list(map(str, classes)).index(str(label))
         truth = np.full(sum(map(len, logits)), OUT_OF_SCOPE)
         truth[: len(targets)] = targets.argmax(axis=1)
         curve = metrics.risk_coverage(truth, softmax(np.concatenate(logits)), number)

@@ -26,10 +26,9 @@ from dcnn.data.split import hold_out
 from dcnn.errors import ConfigError, DataError
 from dcnn.predictor import Predictor
 
-# Adagrad's sums are not part of a model, and start from zero again: with the usual learning rate
-# the first steps would be as large as those of a new network.
-RATE_FACTOR = 0.3
 DEV_FRACTION = 0.1  # of new and of old examples, however few, to measure what is forgotten
+# Fewer dev examples decide nothing: the model keeps its temperature and its thresholds.
+FEWEST_DECIDING = 100
 
 
 def config_of(start: Artifact, settings: Sequence[str] = (), **training: object) -> Config:
@@ -44,18 +43,16 @@ def config_of(start: Artifact, settings: Sequence[str] = (), **training: object)
                 "training.* can be set"
             )
     text = replace(start.config.text, vectors="", vectors_projection=0.0, vectors_words=0)
-    before = start.config.training
     auto = tuple(
         name for name in TrainingConfig.may_be_auto if name not in ("dev_fraction", "folds")
     )
-    plan = replace(
-        before,
-        learning_rate=RATE_FACTOR * before.learning_rate,
-        dev_fraction=DEV_FRACTION,
-        folds=0,
-        auto=auto,
-    )
-    config = replace(start.config, text=text, training=plan).with_settings(settings)
+    before = replace(start.config.training, dev_fraction=DEV_FRACTION, folds=0, auto=auto)
+    config = replace(start.config, text=text, training=before).with_settings(settings)
+    if config.training.folds:
+        raise ConfigError(
+            f"training.folds={config.training.folds} must be 0 with a model to start from: folds "
+            "would be trained from nothing; leave it out, or give a dev set"
+        )
     return config.with_training(**{k: value for k, value in training.items() if value is not None})
 
 
@@ -65,7 +62,7 @@ class Growth:
 
     start: Artifact
     train: LabelledTexts  # new examples, then those of the replay
-    dev: LabelledTexts | None  # of both
+    dev: LabelledTexts | None  # of both, if they are enough to decide anything
     parts: dict[str, LabelledTexts]  # the dev examples by kind, "new" and "old"
 
 
@@ -85,43 +82,49 @@ def join(
     given = [part for part in (more, dev, replay) if part is not None]
     for part in given:
         check_form(part, multi_label=start.multi_label, of="the model to start from")
-    known = {str(label): label for label in start.classes}
     found = (label for labels in (classes, *(part.classes for part in given)) for label in labels)
-    new = {str(label): _typed(label, start.classes) for label in found if str(label) not in known}
-    all_classes = (*start.classes, *new.values())
-
-    def numbered(part: LabelledTexts) -> LabelledTexts:
-        typed = [(known | new)[str(label)] for label in part.classes]
-        return replace(part, classes=typed).with_classes(all_classes)
-
+    all_classes = list(dict.fromkeys((*start.classes, *(_typed(one, start) for one in found))))
     train, parts = [], {}
     for name, examples, held_out in (("new", more, dev), ("old", replay, None)):
         if examples is None:
             continue
-        kept = numbered(examples)
+        kept = numbered(examples, start, all_classes)
         if held_out is not None:
-            parts[name] = numbered(held_out)
+            parts[name] = numbered(held_out, start, all_classes)
         elif training.dev_fraction:
             # One example of every label: all of them are needed.
             with suppress(DataError):
                 kept, parts[name] = hold_out(kept, training.dev_fraction, training.seed)
         train.append(kept)
     held = list(parts.values())
-    return Growth(start, _concatenate(train), _concatenate(held) if held else None, parts)
+    decides = sum(map(len, held)) >= FEWEST_DECIDING
+    return Growth(start, _concatenate(train), _concatenate(held) if decides else None, parts)
 
 
-def _typed(label: Label, classes: Sequence[Label]) -> Label:
-    """A new label as the model's are: files have strings, where a model may have numbers."""
-    kind = type(classes[0])
-    if isinstance(label, kind):
-        return label
+def numbered(examples: LabelledTexts, start: Artifact, classes: Sequence[Label]) -> LabelledTexts:
+    """The examples with labels as the model's are, numbered by ``classes``."""
+    typed = [_typed(label, start) for label in examples.classes]
+    return replace(examples, classes=typed).with_classes(classes)
+
+
+def _typed(label: Label, start: Artifact) -> Label:
+    """A label as the model's are: files have strings, where a model may have numbers."""
+    known = {str(one): one for one in start.classes}
+    kind = type(start.classes[0])
+    if str(label) in known or type(label) is kind:
+        return known.get(str(label), label)
     try:
-        return kind(label)
+        if kind is bool:
+            raise ValueError  # noqa: TRY301
+        typed = kind(label)
+        if not isinstance(label, str) and typed != label:
+            raise ValueError  # noqa: TRY301
     except ValueError:
         raise DataError(
-            f"the new label {shown(label)} is a string, where those of the model are of the type "
-            f"{kind.__name__}; write it like them"
+            f"the new label {shown(label)} is of the type {type(label).__name__}, where those of "
+            f"the model are of the type {kind.__name__}; write it like them"
         ) from None
+    return known.get(str(typed), typed)
 
 
 def _concatenate(parts: Sequence[LabelledTexts]) -> LabelledTexts:

@@ -194,7 +194,7 @@ class Model {
     const order = [...trace.probabilities.keys()].sort((a, b) => trace.probabilities[b] - trace.probabilities[a] || a - b);
     const best = order[0];
     const { threshold, out_of_scope: outside } = this.abstention;
-    const abstained = !this.multiLabel && (trace.probabilities[best] < (threshold ?? 0) || (outside !== null && String(this.classes[best]) === String(outside)));
+    const abstained = !this.multiLabel && threshold != null && (trace.probabilities[best] < threshold || (outside !== null && String(this.classes[best]) === String(outside)));
     const over = (i) => (this.multiLabel ? Math.fround(trace.probabilities[i]) >= this.thresholds[i] : i === best && !abstained);
     const ranked = order.map((i) => ({ number: i, label: this.classes[i], probability: trace.probabilities[i], given: over(i) }));
     return { tokens, trace, ranked, abstained, best, labels: ranked.filter((one) => one.given).map((one) => one.label) };
