@@ -146,7 +146,7 @@ def test_costs_of_models_that_are_not_installed_are_kept_with_their_machine(fold
     table = languages.cost_table(costs)
     assert rows_of(table.split("\n\n")[0])["latency of a text, us"]["fasttext"] == "36"
     assert "fasttext: an old one." in table
-    assert re.search(r"^svm: .*cores", table, re.MULTILINE)
+    assert re.search(r"^svm, former default: .*cores", table, re.MULTILINE)
 
 
 def test_what_is_not_installed_is_left_out(monkeypatch, capsys):
