@@ -28,6 +28,7 @@ are rounded.
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -536,6 +537,8 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
         sections += ["## Thresholds", _table(("label", "threshold"), dict(rows))]
     left_out = ("distillation", "label_counts")
     others = {key: value for key, value in artifact.metadata.items() if key not in left_out}
+    with suppress(LookupError, TypeError, ValueError):  # a damaged entry is shown as it is
+        others |= _growth(**others["start_from"])
     if abstention := others.pop("abstention", None):
         others["abstention"] = {key: v for key, v in abstention.items() if key != "curve"}
     if "distillation" in artifact.metadata:
@@ -549,6 +552,15 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
     card = "\n\n".join(sections) + "\n"
     # The metadata has names of files, which may be anything.
     return UNPRINTABLE.sub(lambda sign: "\n" if sign[0] == "\n" else "\ufffd", card)
+
+
+def _growth(model: str, scores: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The model that training went on from, and the scores of both, as rows of the card."""
+    rows = {"start_from": str(model)}
+    for one in scores:
+        before, after = (f"{100 * one[when]:.2f} %" for when in ("before", "after"))
+        rows[f"{one['number']:,} {one['examples']} examples"] = f"{before} before, {after} after"
+    return rows
 
 
 def compare_with_teacher(artifact: Artifact) -> tuple[list[list[str]], list[str]]:

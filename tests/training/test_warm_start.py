@@ -166,6 +166,8 @@ def test_the_command_line_reports_both_models(dcnn, tmp_path):
     assert "On 1 new examples that were held out: accuracy 0.00 % before, 100.00 % af" in done.err
     assert "On 2 old examples that were held out: accuracy 100.00 % before, 100.00 % a" in done.err
     assert load(tmp_path / "m2").metadata["start_from"]["model"] == "m"
+    card = (tmp_path / "m2" / "README.md").read_text()
+    assert "| 2 old examples | 100.00 % before, 100.00 % after |" in card
     again = dcnn("train", "missing.csv", "--start-from", "m", "--out", "x/y/z")
     assert again.code == 2
     assert not (tmp_path / "x").exists()

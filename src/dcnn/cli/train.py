@@ -272,8 +272,8 @@ def choose_examples(
         name = ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
         if text.strip() and len(text) <= LONGEST_EXAMPLE:
             by_label.setdefault(name, []).append(text)
-    turns = zip_longest(*([(text, name) for text in found] for name, found in by_label.items()))
-    return tuple(islice(filter(None, chain.from_iterable(turns)), count))
+    rounds = zip_longest(*([(text, name) for text in found] for name, found in by_label.items()))
+    return tuple(islice(filter(None, chain.from_iterable(rounds)), count))
 
 
 def count_labels(train: "LabelledTexts | Corpus") -> dict[str, int]:
