@@ -502,7 +502,7 @@ def test_an_encoder_is_named_after_its_place_on_the_hub_or_on_the_disk(
     config = json.loads((folder / "config.json").read_text("utf-8"))
     for origin, name in (
         ("microsoft/mpnet-base", "mpnet/model (from microsoft/mpnet-base)"),
-        ("/root/cache/mpnet", "mpnet/model"),
+        ("/models/mpnet", "mpnet/model"),
     ):
         (folder / "config.json").write_text(json.dumps(config | {"_name_or_path": origin}), "utf-8")
         assert encoder_name(str(folder)) == name

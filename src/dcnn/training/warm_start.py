@@ -124,7 +124,7 @@ def _typed(label: Label, start: Artifact) -> Label:
             f"the new label {shown(label)} is of the type {type(label).__name__}, where those of "
             f"the model are of the type {kind.__name__}; write it like them"
         ) from None
-    return known.get(str(typed), typed)
+    return typed  # equal to a known label where it is one
 
 
 def _concatenate(parts: Sequence[LabelledTexts]) -> LabelledTexts:
