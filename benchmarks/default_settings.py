@@ -12,8 +12,8 @@ held out. The score of every corpus, setting and seed, accuracy or what ``measur
 JSON file of the same name in ``results/sweeps/``, with linear models on n-grams for comparison.
 ``--write`` renders that file into a page, if the TOML file has names for its settings.
 
-DIR holds the corpora as ``benchmarks/small_corpora.py`` says. TREC is found as everywhere
-(``DCNN_DATA``), and the built-in opinions need no file.
+DIR holds the corpora as ``benchmarks/small_corpora.py`` says. TREC, SST and the tweets are found as
+everywhere (``DCNN_DATA``), and the built-in opinions need no file.
 """
 
 import multiprocessing
@@ -29,9 +29,12 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 import small_corpora
-from dcnn.compare import char_svm, tfidf_lr
+from dcnn.compare import char_lr, char_svm, tfidf_lr
 from dcnn.config import Config
 from dcnn.data.corpora.opinions import read_opinions
+from dcnn.data.corpora.registry import data_folder, find_corpus
+from dcnn.data.corpora.sentiment140 import read_sentiment140
+from dcnn.data.corpora.sst import NEUTRAL, read_trees
 from dcnn.data.corpora.trec import read_trec
 from dcnn.data.labels import number_labels
 from dcnn.data.split import split_dev, stratified_split
@@ -42,7 +45,7 @@ from results import ROOT, make_parser, provenance, read_json, render_block, writ
 
 RESULTS = ROOT / "results" / "sweeps"
 LINEAR = ("svm", "maxent")
-TFIDF = {"char-svm": char_svm, "tfidf-lr": tfidf_lr}
+TFIDF = {"char-lr": char_lr, "char-svm": char_svm, "tfidf-lr": tfidf_lr}
 Corpus = tuple[list[str], list[str]]  # texts and labels
 
 
@@ -55,6 +58,15 @@ def load(name: str, corpora: Path) -> Corpus:
         case "trec":
             questions = read_trec(Path(os.environ["DCNN_DATA"]) / "trec" / "train_5500.label")
             return questions.texts, questions.labels
+        case "sst2":  # whole sentences that are not neutral
+            roots = [
+                tree[0] for tree in read_trees(find_corpus("sst", data_folder())["train"].path)
+            ]
+            kept = [root for root in roots if root.label != NEUTRAL]
+            return [" ".join(root.words) for root in kept], [str(r.label > NEUTRAL) for r in kept]
+        case "twitter":
+            tweets = read_sentiment140(*find_corpus("twitter", data_folder())["train"])
+            return tweets.texts, tweets.labels
     train = small_corpora.load(name, corpora).train
     return train.texts, train.labels
 

@@ -105,9 +105,12 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="on a CPU")
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--teacher", help="the folder of the encoder of a distilled recipe")
     options = parser.parse_args()
     spec = tomllib.loads(options.file.read_text())
     start = load_recipe(spec["experiment"], spec["recipe"], spec.get("model", "dcnn"))
+    if options.teacher is not None:
+        start = with_settings(start, [f"distillation.encoder={options.teacher}"])
     recipes = [with_settings(start, settings) for settings in spec["settings"]]
     device = choose_device(options.device).type
     setting = ExperimentEnv(
