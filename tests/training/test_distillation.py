@@ -605,6 +605,18 @@ def test_unlabelled_texts_that_have_a_label_are_counted(caplog: pytest.LogCaptur
     assert f"in dev or test and {labels.repeated} that occur in the labelled texts" in remarks[1]
 
 
+def test_the_time_of_labelling_grows_in_proportion_to_the_texts() -> None:
+    def seconds(count: int) -> float:
+        own, others = ([f"{name} {i}" for i in range(count)] for name in ("a", "b"))
+        train = LabelledTexts(own, np.arange(count) % 2, CLASSES)
+        started = time.process_time()
+        pseudo_label(Counted(), train, DEV, None, others, copies=0)
+        return time.process_time() - started
+
+    seconds(2_000)
+    assert seconds(32_000) < 40 * seconds(2_000)  # in proportion 16 times, quadratic 256 times
+
+
 def test_a_cache_that_cannot_be_made_is_done_without(
     encoder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -377,12 +377,12 @@ def pseudo_label(
         report: called with the stage, how much is done, of how much, and a remark.
     """
     held_out = {_normalized(text) for part in (dev, test) if part for text in part.texts}
-    labelled = {_normalized(text) for text in train.texts}
+    labelled = {_normalized(text) for text in train.texts} - held_out
     known = held_out | labelled
     normalized = {text: _normalized(text) for text in unlabelled}
     extra = [text for text, form in normalized.items() if form not in known]
     excluded = sum(form in held_out for form in normalized.values())
-    repeated = sum(form in labelled - held_out for form in normalized.values())
+    repeated = sum(form in labelled for form in normalized.values())
     dev_texts = [] if dev is None else dev.texts
     if dev is None:
         order = np.random.default_rng(seed).permutation(len(extra))
