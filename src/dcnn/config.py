@@ -295,9 +295,10 @@ MODEL_KINDS: dict[str, type[ModelConfig]] = {
 
 
 FEW_EXAMPLES = 5000  # below that, a tenth more to learn from is worth more than a dev set
-MIN_UPDATES = 120
-UPDATES_PER_CLASS = 5  # at least, too
-EPOCHS = 8  # where the learning rate decays
+# Where the learning rate decays: batch size and epochs, of few examples and of more.
+FEW_BATCHES, BATCHES = (16, 5), (32, 8)
+MIN_TRAINED = 3840  # examples in all epochs,
+MIN_TRAINED_PER_CLASS = 160  # and per class
 MIN_PATIENCE = 40  # in updates
 FOLDS = 5
 ENOUGH_SCORED = 500  # examples: further folds would hardly change the temperature
@@ -347,6 +348,7 @@ class TrainingConfig(Section):
 
     may_be_auto: ClassVar[tuple[str, ...]] = (
         "epochs",
+        "batch_size",
         "schedule",
         "word_dropout",
         "keep",
@@ -396,10 +398,14 @@ class TrainingConfig(Section):
             or ("keep" not in self.auto and self.keep == "best")
             or ("patience" not in self.auto and self.patience > 0)
         )
-        steps = math.ceil(max(train, 1) / self.batch_size)  # per epoch
-        few, updates = train + dev < FEW_EXAMPLES, max(MIN_UPDATES, UPDATES_PER_CLASS * classes)
+        few = train + dev < FEW_EXAMPLES
+        batch_size, epochs = FEW_BATCHES if few and not dev_decides else BATCHES
+        batch_size = batch_size if "batch_size" in self.auto else self.batch_size
+        steps = math.ceil(max(train, 1) / batch_size)  # per epoch
+        trained = max(MIN_TRAINED, MIN_TRAINED_PER_CLASS * classes)
         values: dict[str, Any] = {
-            "epochs": max(self.epochs if dev_decides else EPOCHS, math.ceil(updates / steps)),
+            "epochs": max(self.epochs if dev_decides else epochs, math.ceil(trained / max(train, 1))),
+            "batch_size": batch_size,
             "schedule": "constant" if dev_decides else "linear",
             "word_dropout": self.word_dropout if dev_decides else 0.0,
             "keep": "best" if dev_decides else "last",
