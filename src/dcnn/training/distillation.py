@@ -305,8 +305,9 @@ class Distillation(StudentTexts):
     def added_to(self, artifact: Artifact) -> Artifact:
         """The artifact, with this in its metadata."""
         metadata = artifact.metadata | {"distillation": asdict(self)}
-        if self.dev_from_teacher:  # precision would be that of agreeing with the teacher
-            metadata.pop("abstention", None)
+        if self.dev_from_teacher:  # these would be scores of agreeing with the teacher
+            for name in ("abstention", "dev_accuracy", "dev_micro_f1", "dev_macro_f1"):
+                metadata.pop(name, None)
         return replace(artifact, metadata=metadata)
 
 
