@@ -33,7 +33,7 @@ def test_a_script_without_spaces_is_split_at_characters() -> None:
 
 
 def test_words_are_replaced_texts_spliced_and_n_grams_taken() -> None:
-    first, second = "a b c d e f g h".split(), "s t u v w".split()
+    first, second = list("abcdefgh"), list("stuvw")
     found = [text.split() for text in augment([" ".join(first), " ".join(second)], 200)]
     spans = [text for text in found if " ".join(text) in " ".join(first)]
     splices = [
