@@ -577,14 +577,14 @@ def compare_with_teacher(artifact: Artifact) -> tuple[list[list[str]], list[str]
 
 def _teacher_and_student(artifact: Artifact, n_bytes: int) -> tuple[list[list[str]], list[str]]:
     record = artifact.metadata["distillation"]
-    measure = "micro F1" if artifact.multi_label else "accuracy"
+    measure, labels = ("micro F1", "the labels of ") if artifact.multi_label else ("accuracy", "")
     sets = {name: record[name] for name in _SPLITS if record[name] is not None}
     on_dev = ""
     if record.get("dev_from_teacher"):  # on which the teacher is always right
         alike = sets.pop("dev")
         on_dev = (
-            f" They agree on {100 * alike['agreement']:.2f} % of {alike['examples']:,} unlabelled "
-            "texts, on which the student was selected."
+            f" They agree on {100 * alike['agreement']:.2f} % of {labels}{alike['examples']:,} "
+            "unlabelled texts, on which the student was selected."
         )
     table = [["", *(f"{name} {measure}" for name in sets), "time per text", "size"]]
     for who, device, size in (
@@ -595,8 +595,10 @@ def _teacher_and_student(artifact: Artifact, n_bytes: int) -> tuple[list[list[st
         seconds, where = record[f"{who}_seconds_per_text"], f" ({device})" if device else ""
         took = "unknown" if seconds is None else f"{1e6 * seconds:,.0f} us{where}"
         table.append([who, *scores, took, "unknown" if size is None else show_size(size)])
-    unit = "labels" if artifact.multi_label else "texts"
-    shares = (f"{100 * s['agreement']:.2f} % of the {unit} of {name}" for name, s in sets.items())
+    shares = (
+        f"{100 * score['agreement']:.2f} % of {labels or 'the texts of '}{name}"
+        for name, score in sets.items()
+    )
     counts = {"dev or test": record.get("excluded"), "the labelled texts": record.get("repeated")}
     absent = [f"{count:,} that occur in {where}" for where, count in counts.items() if count]
     left_out = f"; {' and '.join(absent)} were left out" if absent else ""

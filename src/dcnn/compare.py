@@ -135,42 +135,28 @@ def all_candidates(teacher: str = "", setfit_base: str = SETFIT_BASE) -> dict[st
         teacher: a pretrained encoder, by folder or name, of those that need one.
         setfit_base: the encoder that SetFit fine-tunes.
     """
-    found = [
-        Candidate(kind, "default settings, stopped by dev", partial(_network, kind))
-        for kind in MODEL_KINDS
-    ]
-    linear: dict[str, tuple[str, Callable[[], Pipeline]]] = {
-        name: (
-            "unigrams" if model.longest == 1 else "uni- and bigrams",
-            partial(ngram_classifier, name),
-        )
-        for name, model in NGRAM_MODELS.items()
-    }
-    linear |= {
-        "tfidf-lr": ("TF-IDF of uni- and bigrams, logistic regression", tfidf_lr),
-        "char-svm": ("TF-IDF of 1 to 5 characters, linear SVM", char_svm),
-        "char-lr": ("TF-IDF of 1 to 5 characters, logistic regression", char_lr),
-    }
-    found += [
-        Candidate(name, recipe, partial(fit_pipeline, make), seeded=False)
-        for name, (recipe, make) in linear.items()
-    ]
+    stopped = "default settings, stopped by dev"
+    found = [Candidate(kind, stopped, partial(_network, kind)) for kind in MODEL_KINDS]
+    linear: dict[str, tuple[str, Callable[[], Pipeline]]] = {}
+    for name, model in NGRAM_MODELS.items():
+        recipe = "unigrams" if model.longest == 1 else "uni- and bigrams"
+        linear[name] = recipe, partial(ngram_classifier, name)
+    for name, (recipe, make) in (linear | TFIDF_MODELS).items():
+        found.append(Candidate(name, recipe, partial(fit_pipeline, make), seeded=False))
     recipe, install = "bigrams, 25 epochs, as its tutorial", f"pip install {FASTTEXT}"
     found.append(Candidate("fasttext", recipe, _fasttext, True, install, ("fasttext",)))
     recipe, install = f"{SETFIT_EXAMPLES} examples per class", "pip install setfit"
-    found.append(
-        Candidate("setfit", recipe, partial(_setfit, setfit_base), True, install, ("setfit",))
-    )
-    recipe, install = "distilled from the teacher", "pip install 'model2vec[distill,train]'"
-    modules = ("model2vec", "skeletoken", "datasets")
-    static = partial(_model2vec, teacher)
-    found.append(Candidate("model2vec", recipe, static, True, install, modules, True))
-    recipe, install = "frozen encoder, logistic regression", "pip install 'dcnn[distill]'"
-    head = partial(_teacher, teacher)
-    found.append(Candidate("teacher", recipe, head, True, install, ("transformers",), True))
-    recipe = "dcnn taught by the teacher"
-    student = partial(_distilled, teacher)
-    found.append(Candidate("distilled", recipe, student, True, install, ("transformers",), True))
+    tuned = partial(_setfit, setfit_base)
+    found.append(Candidate("setfit", recipe, tuned, True, install, ("setfit",)))
+    model2vec = "pip install 'model2vec[distill,train]'", ("model2vec", "skeletoken", "datasets")
+    own = "pip install 'dcnn[distill]'", ("transformers",)
+    for name, recipe, learn, (install, modules) in (
+        ("model2vec", "distilled from the teacher", _model2vec, model2vec),
+        ("teacher", "frozen encoder, logistic regression", _teacher, own),
+        ("distilled", "dcnn taught by the teacher", _distilled, own),
+    ):
+        start = partial(learn, teacher)
+        found.append(Candidate(name, recipe, start, True, install, modules, True))
     return {candidate.name: candidate for candidate in found}
 
 
@@ -218,25 +204,31 @@ def _saved(artifact: Artifact, folder: Path) -> Fitted:
     return Fitted(Predictor.load(folder).probabilities, size_on_disk(folder), n_ensemble)
 
 
-def tfidf_lr() -> Pipeline:
-    """Logistic regression on words and pairs of words."""
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    return make_pipeline(words, LogisticRegression(C=10.0, max_iter=1000))
-
-
 def character_ngrams() -> TfidfVectorizer:
     """TF-IDF of characters inside words."""
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 5), sublinear_tf=True)
 
 
-def char_svm() -> Pipeline:
-    """A linear SVM on characters."""
-    return make_pipeline(character_ngrams(), LinearSVC())
+def _tfidf(features: Callable[[], TfidfVectorizer], model: Callable[[], Any]) -> Pipeline:
+    return make_pipeline(features(), model())
 
 
-def char_lr() -> Pipeline:
-    """Logistic regression on characters."""
-    return make_pipeline(character_ngrams(), LogisticRegression(C=10.0, max_iter=1000))
+_WORDS = partial(TfidfVectorizer, ngram_range=(1, 2), sublinear_tf=True)
+_LOGISTIC = partial(LogisticRegression, C=10.0, max_iter=1000)
+TFIDF_MODELS = {
+    "tfidf-lr": (
+        "TF-IDF of uni- and bigrams, logistic regression",
+        partial(_tfidf, _WORDS, _LOGISTIC),
+    ),
+    "char-svm": (
+        "TF-IDF of 1 to 5 characters, linear SVM",
+        partial(_tfidf, character_ngrams, LinearSVC),
+    ),
+    "char-lr": (
+        "TF-IDF of 1 to 5 characters, logistic regression",
+        partial(_tfidf, character_ngrams, _LOGISTIC),
+    ),
+}
 
 
 def fit_pipeline(

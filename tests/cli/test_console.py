@@ -1,11 +1,16 @@
 """What the commands share: names in an option, and the settings that a user gives."""
 
+from io import StringIO
+
+import numpy as np
 import pytest
+from rich.console import Console
 
 from dcnn import artifact as model_folder
 from dcnn.cli import COMMANDS
-from dcnn.cli.console import read_config, split_names
+from dcnn.cli.console import print_sizes, read_config, split_names
 from dcnn.config import DEFAULT, Config
+from dcnn.data.labels import LabelledTexts
 from dcnn.errors import ConfigError, UserError
 from untrained import make_artifact
 
@@ -94,3 +99,19 @@ def test_a_quiet_training_prints_nothing_but_warnings(dcnn, tmp_path):
     settings = ("--set", "model.dim=8", "--epochs", 1)
     done = dcnn("train", "d.csv", "--out", "m", *settings, "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("targets", "multi_label", "hinted"),
+    [
+        ([[0.3, 0.7], [1.0, 0.0]], True, True),
+        ([[0.3, 0.7], [1.0, 0.7]], True, False),
+        ([[0.0, 1.0], [1.0, 0.0]], True, False),
+        ([[0.3, 0.7], [1.0, 0.0]], False, False),
+    ],
+)
+def test_columns_of_probabilities_that_sum_to_one_are_pointed_out(targets, multi_label, hinted):
+    stream = StringIO()
+    examples = LabelledTexts(["a", "b"], np.array(targets), ("x", "y"), multi_label=multi_label)
+    print_sizes(Console(file=stream, width=200), examples, 0)
+    assert ("if each has one label, pass --single-label" in stream.getvalue()) == hinted

@@ -1,6 +1,7 @@
 """``dcnn distill`` as a user runs it: a teacher, texts, a model folder or one clear sentence."""
 
 import csv
+import io
 import json
 import re
 import signal
@@ -10,8 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from dcnn.artifact import load
+from dcnn.cli.distill import _stages
 from tiny_encoder import save_encoder
 
 SMALL = (
@@ -128,6 +132,18 @@ def test_a_saved_teacher_teaches_again(dcnn, files):
     assert "m exists and does not hold this teacher, so it is left alone" in done.err
 
 
+def test_a_stage_shows_its_rate_and_the_time_left_while_it_runs():
+    stream = io.StringIO()
+    with _stages(Console(file=stream, force_terminal=True, width=100)) as report:
+        report("label", 100, 1000, "texts")
+        time.sleep(0.2)
+        report("label", 104, 1000, "texts")
+        time.sleep(0.2)
+    plain = Text.from_ansi(stream.getvalue()).plain
+    shown = re.search(r"104/1,000 texts (\d+(\.\d)?)/s \d:\d\d:\d\d", plain)
+    assert 1 < float(shown[1]) <= 20
+
+
 def test_models_teach_a_student(dcnn, files):
     for name in ("first", "second"):
         assert dcnn("train", "train.csv", "--out", name, *SMALL).code == 0
@@ -152,7 +168,10 @@ def test_models_teach_a_student(dcnn, files):
         (("--teacher", "m2", "--save-teacher", "t"), "m2 is a dcnn model, so no encoder is tr"),
         ((*COMMAND, "--teacher-mode", "frozen"), "--teacher-mode frozen: a command is used as it"),
         (("--teacher", "m4", "--teacher-mode", "frozen"), "the teacher m4 is a trained one and"),
-        (("--teacher", "m2"), "the teacher m2 has the labels"),
+        (
+            ("--teacher", "m2"),
+            "the teacher m2 and the training data must have the same labels; only the",
+        ),
         (
             ("--teacher", "m3"),
             "the teacher m3 is multi-label, and the training data is single-label",

@@ -30,3 +30,22 @@ def test_a_script_without_spaces_is_split_at_characters() -> None:
     found = augment(["今日は良い天気です", "明日は雨が降るでしょう"], 20)
     assert found
     assert not any(" " in text for text in found)
+
+
+def test_words_are_replaced_texts_spliced_and_n_grams_taken() -> None:
+    first, second = list("abcdefgh"), list("stuvw")
+    found = [text.split() for text in augment([" ".join(first), " ".join(second)], 200)]
+    spans = [text for text in found if " ".join(text) in " ".join(first)]
+    splices = [
+        text
+        for text in found
+        if any(text == first[:cut] + second[cut:] for cut in range(1, len(second)))
+    ]
+    replaced = [
+        text
+        for text in found
+        if len(text) == len(first) and 0 < sum(map(str.__eq__, text, first)) < len(first)
+    ]
+    assert {text[0] for text in spans} >= {"a", "b", "c"}
+    assert len(splices) == len(second) - 1
+    assert len(replaced) > 20

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from dcnn.artifact import Artifact, compare_with_teacher
+from dcnn.artifact import Artifact, compare_with_teacher, render_card
 from dcnn.classifier import DCNNClassifier
 from dcnn.config import DEFAULT, Config
 from dcnn.data.labels import LabelledTexts
@@ -123,7 +123,10 @@ def test_few_labels_all_go_to_the_teacher_and_the_student_is_selected_on_unlabel
     assert not labels.student_config(CONFIG).training.calibrate
     artifact, _ = fit(labels.examples, chosen, labels.student_config(ONE_EPOCH), RunOptions("cpu"))
     record = compare(artifact, labels, TEST)
-    table, remarks = compare_with_teacher(record.added_to(artifact))
+    assert "dev_accuracy" in artifact.metadata
+    artifact = record.added_to(artifact)
+    assert "split: dev" not in render_card("m", artifact)  # it is no accuracy
+    table, remarks = compare_with_teacher(artifact)
     assert table[0] == ["", "test accuracy", "time per text", "size"]
     assert f"of {len(chosen):,} unlabelled texts, on which the student was selected" in remarks[0]
 

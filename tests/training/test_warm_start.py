@@ -1,5 +1,7 @@
 """Going on from a model: what it keeps, what it learns, and what it reports."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -132,6 +134,13 @@ def test_a_multi_label_model_goes_on_with_its_thresholds():
     assert after.thresholds == (*model.thresholds, 0.5)
     growth, after = go_on(model, more, old)
     assert warm_start.compare(growth, after)[0]["before"] == 0.0
+    unlikely = [np.where(part.targets > 0, part.targets, 0.1) for part in growth.parts.values()]
+    soft = {
+        name: replace(part, targets=targets)
+        for (name, part), targets in zip(growth.parts.items(), unlikely, strict=True)
+    }  # a label of 10 % is none
+    found = warm_start.compare(replace(growth, parts=soft), after)
+    assert found == warm_start.compare(growth, after)
     with pytest.raises(DataError, match="has one label per row, where the model to start from is"):
         go_on(model, NEW)
 

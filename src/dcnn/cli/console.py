@@ -250,3 +250,8 @@ def print_sizes(
     classes = f"{len(train.classes)} labels"
     kind = ", multi-label" if getattr(train, "multi_label", False) else ""
     console.print(f"{len(train):,} training and {n_dev:,} dev examples, {classes}{kind}")
+    targets: Any = getattr(train, "targets", None)
+    if kind and (targets % 1).any() and (abs(targets.sum(axis=1) - 1) < 0.01).all():
+        console.print(
+            "The probabilities of each text sum to 1: if each has one label, pass --single-label"
+        )

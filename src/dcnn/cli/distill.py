@@ -202,25 +202,26 @@ def _stages(console: "Console") -> "Iterator[Report]":
     """A bar per stage, with its rate and the time left, and a line when it is done."""
     from rich.progress import TimeRemainingColumn
 
-    columns = "{task.completed:,.0f}/{task.total:,.0f} {task.fields[remark]}", TimeRemainingColumn()
+    amount = "{task.completed:,.0f}/{task.total:,.0f} {task.fields[remark]}"
+    columns = amount, "{task.fields[rate]}", TimeRemainingColumn()
     bar = cli.progress_bar(console, "{task.description}", *columns)
-    tasks: dict[str, Any] = {}
-    starts: dict[str, tuple[float, int]] = {}
+    tasks: dict[str, tuple[Any, float, int]] = {}  # with the start of each, and what was done then
 
     def report(stage: str, done: int, total: int, remark: str) -> None:
         if stage not in tasks:
-            tasks[stage] = bar.add_task(stage, total=total, remark=remark)
-            starts[stage] = time.monotonic(), done
-        bar.update(tasks[stage], completed=done, remark=remark)
+            task = bar.add_task(stage, total=total, remark=remark, rate="")
+            tasks[stage] = task, time.monotonic(), done
+        task, started, before = tasks[stage]
+        seconds, number = time.monotonic() - started, done - before
+        per_second = number / max(seconds, 1e-9)
+        rate = f"{per_second:,.{0 if per_second >= 10 else 1}f}/s"
+        bar.update(task, completed=done, remark=remark, rate=rate)
         if remark.startswith("dev"):
             console.print(f"{stage} {done:,}/{total:,} steps: {remark} %")
         if done == total:
-            started, before = starts.pop(stage)
-            seconds = time.monotonic() - started
-            bar.remove_task(tasks.pop(stage))
-            if done > before:
-                rate = (done - before) / max(seconds, 1e-9)
-                console.print(f"{stage}: {done - before:,} in {seconds:.1f} s ({rate:,.0f}/s)")
+            bar.remove_task(tasks.pop(stage)[0])
+            if number:
+                console.print(f"{stage}: {number:,} in {seconds:.1f} s ({rate})")
 
     with bar:
         yield report

@@ -16,7 +16,7 @@ import logging
 import time
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -102,14 +102,19 @@ class LabelCache:
                 make_folder(folder)
             except StorageError as error:
                 self._give_up(error)
-        self._load()
+        self._hold(self._read())
 
-    def _load(self) -> None:
-        """Forget what is in memory, and read the files."""
-        self._keys, self._values, self._times = self._keys[:0], self._values[:0], {}
-        self._new = list(self._read())
-        for block in self._new:
-            self._count(block)
+    def _hold(self, blocks: Iterable[_Block]) -> None:
+        """Forget what is in memory, and keep ``blocks`` there."""
+        self._keys, self._values = self._keys[:0], self._values[:0]
+        self._new, self._times = [], {}
+        for block in blocks:
+            self._append(block)
+
+    def _append(self, block: _Block) -> None:
+        self._new.append(block)
+        texts, seconds = self._times.get(block.device, (0, 0.0))
+        self._times[block.device] = texts + len(block.keys), seconds + block.seconds
 
     def _give_up(self, error: StorageError) -> None:
         if self._is_kept:
@@ -129,7 +134,7 @@ class LabelCache:
             except StorageError as error:
                 self._give_up(error)
             else:
-                self._load()
+                self._hold(self._read())
         return held
 
     def find(self, texts: Sequence[str]) -> tuple[Probabilities, NDArray[np.int64]]:
@@ -154,8 +159,7 @@ class LabelCache:
                 block.write(self.folder)
             except StorageError as error:
                 self._give_up(error)
-        self._new.append(block)
-        self._count(block)
+        self._append(block)
 
     def clear(self) -> None:
         """Forget all labels, on disk too."""
@@ -165,18 +169,13 @@ class LabelCache:
                     path.unlink(missing_ok=True)
         except OSError as error:  # nothing is added to the labels of another network
             self._give_up(StorageError(f"{self.folder} cannot be cleared ({error.strerror})"))
-        self._keys, self._values = self._keys[:0], self._values[:0]
-        self._new, self._times = [], {}
+        self._hold(())
 
     def time_per_text(self) -> tuple[float | None, str]:
         """Seconds, and the device on which the teacher labelled most of the texts."""
         device = max(self._times, key=lambda name: self._times[name][0], default="")
         texts, seconds = self._times.get(device, (0, 0.0))
         return (seconds / texts if seconds else None), device
-
-    def _count(self, block: _Block) -> None:
-        texts, seconds = self._times.get(block.device, (0, 0.0))
-        self._times[block.device] = texts + len(block.keys), seconds + block.seconds
 
     def _sort(self) -> None:
         if self._new:
@@ -305,8 +304,9 @@ class Distillation(StudentTexts):
     def added_to(self, artifact: Artifact) -> Artifact:
         """The artifact, with this in its metadata."""
         metadata = artifact.metadata | {"distillation": asdict(self)}
-        if self.dev_from_teacher:  # precision would be that of agreeing with the teacher
-            metadata.pop("abstention", None)
+        if self.dev_from_teacher:  # these would be scores of agreeing with the teacher
+            for name in ("abstention", "dev_accuracy", "dev_micro_f1", "dev_macro_f1"):
+                metadata.pop(name, None)
         return replace(artifact, metadata=metadata)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,11 +54,8 @@ class OutOfFold:
 
     def scores(self, chosen: Ints) -> Evaluation | LabelEvaluation:
         """The scores of some examples."""
-        targets, classes = self.examples.targets[chosen], self.examples.classes
-        probabilities = self.probabilities[chosen]
-        if self.thresholds is None:
-            return metrics.evaluate(targets, probabilities, classes)
-        return metrics.evaluate_labels(targets, probabilities, self.thresholds[chosen], classes)
+        thresholds = None if self.thresholds is None else self.thresholds[chosen]
+        return _scores(self.examples.select(chosen), self.probabilities[chosen], thresholds)
 
     def intervals(self) -> dict[str, tuple[float, float]]:
         """95 % intervals of the scores of all examples; see ``metrics.bootstrap_intervals``."""
@@ -98,8 +94,7 @@ def cross_validation(
         limits = predictor.artifact.thresholds or [0.5] * n_classes
         done += 1
         if report is not None:
-            truth = held_out.with_hard_labels().targets
-            report(done, _scores(predictor, truth, found))
+            report(done, _scores(held_out, found, predictor.artifact.thresholds))
         return np.stack([found, np.broadcast_to(np.array(limits, np.float32), found.shape)], axis=1)
 
     with _logged_once():
@@ -156,10 +151,10 @@ def learning_curve(
                 )
             order = _stratified_order(train, seed)
             drawn = config.with_training(seed=seed)
-            truth = held_out.with_hard_labels().targets
             for size in curve_sizes(len(train), len(examples.classes), steps):
                 predictor = _train(train.select(np.sort(order[:size])), drawn, options)
-                scores = _scores(predictor, truth, predictor.probabilities(held_out.texts))
+                found = predictor.probabilities(held_out.texts)
+                scores = _scores(held_out, found, predictor.artifact.thresholds)
                 single = isinstance(scores, Evaluation)
                 first = scores.accuracy if single else scores.micro_f1  # type: ignore[union-attr]
                 points.append(CurvePoint(size, draw, first, scores.macro_f1))
@@ -208,9 +203,11 @@ def _train(examples: LabelledTexts, config: Config, options: RunOptions) -> Pred
 
 
 def _scores(
-    predictor: Predictor, truth: NDArray[Any], probabilities: NDArray[np.float32]
+    examples: LabelledTexts,
+    probabilities: NDArray[np.float32],
+    thresholds: metrics.Thresholds | None,
 ) -> Evaluation | LabelEvaluation:
-    thresholds, classes = predictor.artifact.thresholds, predictor.classes
+    truth, classes = examples.with_hard_labels().targets, examples.classes
     if thresholds is None:
         return metrics.evaluate(truth, probabilities, classes)
     return metrics.evaluate_labels(truth, probabilities, thresholds, classes)

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dcnn.data.columns import shown, shown_names
 from dcnn.data.labels import Label
 from dcnn.errors import DataError, DcnnError, UserError
 from dcnn.files import file_sha256
@@ -87,12 +88,14 @@ def check_probabilities(
         given = f"an array of shape {found.shape}" if found.ndim else reprlib.repr(values)
         raise DataError(
             f"{where(0)}: the teacher gave {given}; it must give each text one probability for "
-            f"each of the {len(classes)} labels {', '.join(map(str, classes))}"
+            f"each of the {len(classes)} labels {_names(classes)}"
         )
     odd = ~((found >= 0) & (found <= 1)).all(axis=1)
     if odd.any():
         row = int(odd.argmax())
-        raise DataError(f"{where(row)}: probabilities must be from 0 to 1; got {found[row]}")
+        raise DataError(
+            f"{where(row)}: probabilities must be from 0 to 1; got {_listed(found[row])}"
+        )
     if multi_label:
         return found
     sums = found.sum(axis=1)
@@ -100,7 +103,7 @@ def check_probabilities(
     if odd.any():
         row = int(odd.argmax())
         raise DataError(
-            f"{where(row)}: the probabilities {found[row]} sum to {sums[row]:.3g}; "
+            f"{where(row)}: the probabilities {_listed(found[row])} sum to {sums[row]:.3g}; "
             "those of one label per text must sum to 1"
         )
     normalized: Probabilities = found / sums[:, None]
@@ -179,15 +182,29 @@ def _of_outputs(given: Any, outputs: Sequence[Any]) -> Any:
     )
 
 
+def _names(labels: Sequence[Any]) -> str:
+    return shown_names(list(map(str, labels)))
+
+
+def _listed(values: Probabilities) -> str:
+    return reprlib.repr([float(f"{value:.3g}") for value in values])
+
+
 def columns_of(name: str, own: Sequence[Any], classes: Sequence[Label]) -> list[int]:
     """Where a teacher's labels ``own`` have those of the student, which must be the same."""
     places = {str(label): place for place, label in enumerate(own)}
-    if set(places) != set(map(str, classes)):
+    wanted = dict.fromkeys(map(str, classes))
+    if places.keys() != wanted.keys():
+        only = {
+            "the teacher": [label for label in places if label not in wanted],
+            "the training data": [label for label in wanted if label not in places],
+        }
+        which = (f"only {who} has {shown_names(labels)}" for who, labels in only.items() if labels)
         raise UserError(
-            f"the teacher {name} has the labels {', '.join(map(str, own))}, and the training data "
-            f"{', '.join(map(str, classes))}; they must be the same"
+            f"the teacher {name} and the training data must have the same labels; "
+            f"{', and '.join(which)}"
         )
-    return [places[str(label)] for label in classes]
+    return [places[label] for label in wanted]
 
 
 def check_multi_label(name: str, own: bool, multi_label: bool) -> None:
@@ -340,15 +357,17 @@ class CommandTeacher(Teacher):
         if failure is not None:
             raise failure
         if done < len(texts):
+            remedy = "their labels are kept, and the same command continues with the others"
+            if not done:
+                remedy = """try it with one line, such as {"text": "a text"}"""
             raise DcnnError(
                 f"the command {self.name!r} ended with exit code {process.wait()} after {done} of "
-                f"{len(texts)} texts; their labels are kept, and the same command continues with "
-                "the others"
+                f"{len(texts)} texts; {remedy}"
             )
 
     def _parse(self, line: str, texts: Sequence[str], index: int) -> Probabilities:
         """(1, classes) of a line."""
-        where = f"the output of the command, line {index + 1}, for the text {texts[index]!r:.60}"
+        where = f"the output of the command, line {index + 1}, for the text {shown(texts[index])}"
         try:
             given = json.loads(line)
         except ValueError:
@@ -360,8 +379,8 @@ class CommandTeacher(Teacher):
         unknown = set(given) - set(map(str, self._classes))
         if unknown:
             raise DataError(
-                f"{where}: the label {min(unknown)!r} is not in the training data, which has "
-                f"{', '.join(map(str, self._classes))}"
+                f"{where}: the label {shown(min(unknown))} is not in the training data, which has "
+                f"{_names(self._classes)}"
             )
         try:
             values = [[float(given.get(str(label), 0)) for label in self._classes]]

@@ -25,6 +25,7 @@ from dcnn.data.labels import LabelledTexts, check_form
 from dcnn.data.split import hold_out
 from dcnn.errors import ConfigError, DataError
 from dcnn.predictor import Predictor
+from dcnn.training.objective import target_distributions
 
 DEV_FRACTION = 0.1  # of new and of old examples, however few, to measure what is forgotten
 # Fewer dev examples decide nothing: the model keeps its temperature and its thresholds.
@@ -133,18 +134,13 @@ def _concatenate(parts: Sequence[LabelledTexts]) -> LabelledTexts:
         return parts[0]
     first, classes = parts[0], len(parts[0].classes)
     soft = any(part.targets.ndim == 2 for part in parts)
-    targets = [
-        np.eye(classes, dtype=np.float32)[part.targets] if soft and part.targets.ndim == 1
-        else part.targets
-        for part in parts
-    ]  # fmt: skip
+    targets = [part.targets for part in parts]
+    if soft:
+        targets = [target_distributions(own, classes) for own in targets]
     weights = None
     if any(part.weights is not None for part in parts):
-        one = [
-            np.ones(len(part), np.float32) if part.weights is None else part.weights
-            for part in parts
-        ]
-        weights = np.concatenate(one)
+        own = ((len(part), part.weights) for part in parts)
+        weights = np.concatenate([np.ones(n, np.float32) if w is None else w for n, w in own])
     texts = [text for part in parts for text in part.texts]
     return replace(
         first, texts=texts, targets=np.concatenate(targets), weights=weights, places=None
@@ -167,7 +163,6 @@ def _score(predictor: Predictor, examples: LabelledTexts) -> float:
     probabilities = np.pad(probabilities, ((0, 0), (0, missing)))
     if (thresholds := predictor.artifact.thresholds) is not None:
         padded = (*thresholds, *[1.0] * missing)
-        return metrics.evaluate_labels(
-            examples.targets, probabilities, padded, examples.classes
-        ).micro_f1
+        truth = examples.with_hard_labels().targets > 0
+        return metrics.micro_f1(truth, metrics.apply_thresholds(probabilities, padded))
     return float((probabilities.argmax(axis=1) == examples.class_numbers).mean())
