@@ -18,9 +18,9 @@ also learns from texts made of all these texts where these are few, as by `dcnn 
 Every method has a file in ``results/few-labels/`` with a line for each run. Lines of networks that
 had other settings than today's default are dropped and their runs made again, and with ``--rerun``
 also those of another commit, as code may change what the same settings do. The teacher is frozen,
-so its vectors are computed once per corpus, into ``--cache``. With ``--device cuda`` they, SetFit
-in ``--gpu-workers`` processes and the students of all labels run on the GPU, and all else on the
-CPU, in ``--workers`` processes of one thread each.
+so its vectors are computed once per corpus, into ``--cache``. With ``--device cuda`` they and, in
+``--gpu-workers`` processes, SetFit run on the GPU, and all else on the CPU, in ``--workers``
+processes of one thread each.
 """
 
 import argparse
@@ -219,12 +219,12 @@ def fit_method(cell: Cell, data: ComparisonData, options: Options, folder: Path)
             return Fitted(partial(probabilities, teacher), size_on_disk_of(options))
         case "distilled":
             teacher, data = teach(cell, data, options)
+            copies = None if cell.labels == "all" else 0  # then `teach` has added some
             labels = distillation.pseudo_label(
-                teacher, data.train, data.dev, data.test, data.unlabelled
+                teacher, data.train, data.dev, data.test, data.unlabelled, copies=copies
             )
             config = DEFAULT.with_training(seed=cell.draw)
-            device = options.device if cell.labels == "all" else "cpu"
-            return compare.fit_student(labels, data.test, config, folder, device)
+            return compare.fit_student(labels, data.test, config, folder, "cpu")
     return compare.all_candidates()[cell.method].fit(data, cell.draw, folder)
 
 
@@ -299,12 +299,8 @@ def run_cell(cell: Cell, options: Options) -> dict[str, object]:
 
 
 def pool_of(cell: Cell, options: Options) -> int:
-    """Which processes make a run: of the CPU, of SetFit or of the students on the GPU."""
-    if options.device == "cuda" and cell.method == "setfit":
-        return 1
-    if options.device == "cuda" and cell.method == "distilled" and cell.labels == "all":
-        return 2
-    return 0
+    """Which processes make a run: those of the CPU, or of SetFit on the GPU."""
+    return int(options.device == "cuda" and cell.method == "setfit")
 
 
 def cells_of(
@@ -429,7 +425,7 @@ def run_all(
     A line is written as soon as its run is done, and after ``minutes`` the others are given up.
     """
     ends = time.monotonic() + 60 * minutes
-    records = [describe(device) for device in ("cpu", options.device, options.device)]
+    records = [describe(device) for device in ("cpu", options.device)]
     os.environ |= ONE_THREAD  # of the processes that start from here
     pools = [ProcessPoolExecutor(n, get_context("spawn"), start_worker) for n in workers]
     lock, futures, failed = Lock(), [], []
@@ -690,7 +686,7 @@ def main() -> None:
         time_all(given.sets, options, given.out)
         return
     drop(cells, given.out)
-    if not run_all(cells, options, given.out, (given.workers, given.gpu_workers, 2), given.minutes):
+    if not run_all(cells, options, given.out, (given.workers, given.gpu_workers), given.minutes):
         sys.exit(1)
 
 

@@ -64,7 +64,7 @@ def test_impossible_training_is_refused(settings, message):
     [
         ("training.epoch=3", "unknown setting 'epoch'; did you mean epochs?"),
         ("training.epochs=many", "epochs='many' must be a whole number or auto"),
-        ("training.batch_size=auto", "batch_size='auto' must be a whole number"),
+        ("training.learning_rate=auto", "learning_rate='auto' must be a number"),
         ("training.epochs=2.5", "epochs=2.5 must be a whole number"),
         ("training.epochs=true", "epochs=True must be a whole number"),
         ("training.learning_rate=nan", "learning_rate=nan must be a finite number"),
@@ -137,11 +137,20 @@ def test_few_examples_get_more_epochs_and_folds_in_place_of_dev():
     many = DEFAULT.training.for_examples(4500, dev=500)
     assert (many.epochs, many.patience, many.dev_fraction, many.folds) == (8, 5, 0.1, 0)
     assert DEFAULT.training.for_examples(24, dev=8).folds == 0
-    updates = [-(-n // 32) * DEFAULT.training.for_examples(n).epochs for n in (1, 33, 100, 4999)]
-    assert min(updates) >= MIN_UPDATES
+    for n in (1, 33, 100, 999, 1000, 4999):
+        found = DEFAULT.training.for_examples(n)
+        assert -(-n // found.batch_size) * found.epochs >= MIN_UPDATES
     many_classes = DEFAULT.training.for_examples(616, classes=77)
     assert many_classes.epochs * 20 == 400  # five updates per class, in whole epochs
     assert few.auto == many.auto == ()
+
+
+def test_small_corpora_get_smaller_batches_and_fewer_epochs():
+    sizes = {n: DEFAULT.training.for_examples(n) for n in (999, 1000, 4999, 5000)}
+    found = [(one.batch_size, one.epochs) for one in sizes.values()]
+    assert found == [(32, 8), (16, 5), (16, 5), (32, 8)]
+    own = DEFAULT.with_training(keep="best").training.for_examples(1000)  # dev decides
+    assert (own.batch_size, own.epochs) == (32, 12)
 
 
 def test_a_value_that_was_set_is_not_decided_by_the_number_of_examples():

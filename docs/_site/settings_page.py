@@ -51,7 +51,9 @@ set yourself is never changed. An update is a step on one batch.
 
 | setting | value |
 | --- | --- |
-| `epochs` | {epochs}, or as many as make {updates} updates and {per_class} per class |
+| `epochs` | {epochs}, from {small:,} to {few:,} examples {small_epochs}; at least {updates} updates, \
+and {per_class} per class |
+| `batch_size` | {batch_size}, from {small:,} to {few:,} examples {small_batch_size} |
 | `schedule` | `linear` |
 | `word_dropout` | 0 |
 | `keep` | `last` |
@@ -93,6 +95,10 @@ def settings_page() -> str:
                 patience_updates=config.MIN_PATIENCE,
                 folds=config.FOLDS,
                 epochs=config.EPOCHS,
+                batch_size=config.BATCH_SIZE,
+                small=config.SMALL_CORPUS,
+                small_epochs=config.SMALL_EPOCHS,
+                small_batch_size=config.SMALL_BATCH_SIZE,
                 usual=TrainingConfig.epochs,
                 patience=TrainingConfig.patience,
                 dev_fraction=TrainingConfig.dev_fraction,

@@ -103,7 +103,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     vectors_words: int = DEFAULT.text.vectors_words
     n_ensemble: int = DEFAULT.training.n_ensemble
     epochs: int | str = AUTO
-    batch_size: int = DEFAULT.training.batch_size
+    batch_size: int | str = AUTO
     learning_rate: float = DEFAULT.training.learning_rate
     schedule: str = AUTO
     eps: float = DEFAULT.training.eps

@@ -295,10 +295,11 @@ MODEL_KINDS: dict[str, type[ModelConfig]] = {
 
 
 FEW_EXAMPLES = 5000  # below that, a tenth more to learn from is worth more than a dev set
-# Where the learning rate decays: batch size and epochs, of few examples and of more.
-FEW_BATCHES, BATCHES = (16, 5), (32, 8)
-MIN_TRAINED = 3840  # examples in all epochs,
-MIN_TRAINED_PER_CLASS = 160  # and per class
+BATCH_SIZE, EPOCHS = 32, 8  # where the learning rate decays
+# From 1,000 examples to those few: chosen on corpora of such sizes (docs/languages.md).
+SMALL_CORPUS, SMALL_BATCH_SIZE, SMALL_EPOCHS = 1000, 16, 5
+MIN_UPDATES = 120
+UPDATES_PER_CLASS = 5  # at least, too
 MIN_PATIENCE = 40  # in updates
 FOLDS = 5
 ENOUGH_SCORED = 500  # examples: further folds would hardly change the temperature
@@ -391,7 +392,8 @@ class TrainingConfig(Section):
 
         An epoch of few examples is few updates, and a tenth of them is too small a dev set to
         decide anything. So there are more epochs, all examples are trained on, and
-        cross-validation takes the place of dev.
+        cross-validation takes the place of dev. From 1,000 examples on, smaller batches in fewer
+        epochs fit them less closely.
         """
         dev_decides = (
             ("schedule" not in self.auto and self.schedule == "constant")
@@ -399,12 +401,15 @@ class TrainingConfig(Section):
             or ("patience" not in self.auto and self.patience > 0)
         )
         few = train + dev < FEW_EXAMPLES
-        batch_size, epochs = FEW_BATCHES if few and not dev_decides else BATCHES
-        batch_size = batch_size if "batch_size" in self.auto else self.batch_size
+        small = few and train + dev >= SMALL_CORPUS and not dev_decides
+        epochs = SMALL_EPOCHS if small else EPOCHS
+        batch_size = self.batch_size
+        if "batch_size" in self.auto:
+            batch_size = SMALL_BATCH_SIZE if small else BATCH_SIZE
         steps = math.ceil(max(train, 1) / batch_size)  # per epoch
-        trained = max(MIN_TRAINED, MIN_TRAINED_PER_CLASS * classes)
+        updates = max(MIN_UPDATES, UPDATES_PER_CLASS * classes)
         values: dict[str, Any] = {
-            "epochs": max(self.epochs if dev_decides else epochs, math.ceil(trained / max(train, 1))),
+            "epochs": max(self.epochs if dev_decides else epochs, math.ceil(updates / steps)),
             "batch_size": batch_size,
             "schedule": "constant" if dev_decides else "linear",
             "word_dropout": self.word_dropout if dev_decides else 0.0,
