@@ -51,8 +51,8 @@ set yourself is never changed. An update is a step on one batch.
 
 | setting | value |
 | --- | --- |
-| `epochs` | {epochs}, from {small:,} to {few:,} examples {small_epochs}; at least {updates} updates, \
-and {per_class} per class |
+| `epochs` | {epochs}, from {small:,} to {few:,} examples {small_epochs}; \
+at least {updates} updates, and {per_class} per class |
 | `batch_size` | {batch_size}, from {small:,} to {few:,} examples {small_batch_size} |
 | `schedule` | `linear` |
 | `word_dropout` | 0 |
