@@ -29,7 +29,7 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 import small_corpora
-from dcnn.compare import char_lr, char_svm, tfidf_lr
+from dcnn.compare import TFIDF_MODELS
 from dcnn.config import Config
 from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.corpora.registry import data_folder, find_corpus
@@ -45,7 +45,6 @@ from results import ROOT, make_parser, provenance, read_json, render_block, writ
 
 RESULTS = ROOT / "results" / "sweeps"
 LINEAR = ("svm", "maxent")
-TFIDF = {"char-lr": char_lr, "char-svm": char_svm, "tfidf-lr": tfidf_lr}
 Corpus = tuple[list[str], list[str]]  # texts and labels
 
 
@@ -87,7 +86,8 @@ def judge(job: tuple[str, Path, tuple[str, ...] | str, int, str]) -> float:
         return [texts[i] for i in indices], [labels[i] for i in indices]
 
     if isinstance(setting, str):
-        model = TFIDF[setting]() if setting in TFIDF else ngram_classifier(setting)
+        known = setting in TFIDF_MODELS
+        model = TFIDF_MODELS[setting][1]() if known else ngram_classifier(setting)
         predicted = model.fit(*part(rest)).predict(part(judged)[0])
     else:
         config = Config().with_settings(setting).with_training(seed=seed)
