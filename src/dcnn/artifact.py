@@ -64,6 +64,7 @@ LARGEST_WEIGHT = 1e15
 _MAX_INT8 = 127  # symmetric: -128 is not used
 
 Label = str | int | float | bool
+Example = tuple[str, str | tuple[str, ...]]  # a text with its label; its labels if multi-label
 Floats = NDArray[np.float32]
 Ints = NDArray[np.integer[Any]]
 Weights = dict[str, Floats]
@@ -83,7 +84,7 @@ class Artifact:
     dtype: StoredDtype = "float32"  # of the stored weights; in memory they are float32
     # Of a multi-label model, the probability from which each label is assigned.
     thresholds: tuple[float, ...] | None = None
-    examples: tuple[tuple[str, str], ...] = ()  # texts of the data that are kept, with their labels
+    examples: tuple[Example, ...] = ()  # texts of the data that are kept
 
     @property
     def multi_label(self) -> bool:
@@ -256,18 +257,19 @@ def load(path: Path) -> Artifact:
     return Artifact(encoder=encoder, weights=named, examples=examples, **values)
 
 
-def _kept_examples(text: str) -> tuple[tuple[str, str], ...]:
+def _kept_examples(text: str) -> tuple[Example, ...]:
     values = json.loads(text)
     if not isinstance(values, list) or len(values) > MOST_EXAMPLES:
         raise ValueError(f"it must hold a list of at most {MOST_EXAMPLES:,} examples")
-    pairs: list[Any] = [
-        (one.get("text"), one.get("label")) for one in values if isinstance(one, dict)
-    ]
-    if len(pairs) < len(values) or not all(
-        isinstance(part, str) for pair in pairs for part in pair
-    ):
-        raise ValueError("every example must be an object with the strings text and label")
-    return tuple(pairs)
+    found: list[Example] = []
+    for one in values:
+        words, label = (one.get("text"), one.get("label")) if isinstance(one, dict) else (0, 0)
+        label = tuple(label) if isinstance(label, list) else label
+        names = label if isinstance(label, tuple) else (label,)
+        if not all(isinstance(part, str) for part in (words, *names)):
+            raise ValueError("every example must be an object with the strings text and label")
+        found.append((words, label))
+    return tuple(found)
 
 
 def _parse(parser: Callable[[str], Any], path: Path) -> Any:
@@ -526,7 +528,7 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
     if artifact.examples:
         sections.append(
             f"The folder holds {len(artifact.examples)} texts of the data it was trained and "
-            f"evaluated with, in `{EXAMPLES}`."
+            f"evaluated with, in `{EXAMPLES}`, with their labels."
         )
     if artifact.dtype in _ROUNDED:
         sections.append(f"{_ROUNDED[artifact.dtype]} {_SCORES_OF_ROUNDED}")
@@ -554,9 +556,11 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
     return UNPRINTABLE.sub(lambda sign: "\n" if sign[0] == "\n" else "\ufffd", card)
 
 
-def _growth(model: str, scores: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The model that training went on from, and the scores of both, as rows of the card."""
-    rows = {"start_from": str(model)}
+def _growth(
+    model: str, scores: Sequence[Mapping[str, Any]], replay: str = "none"
+) -> dict[str, str]:
+    """The model that training continued from, and the scores of both, as rows of the card."""
+    rows = {"start_from": str(model), "replay": str(replay)}
     for one in scores:
         before, after = (f"{100 * one[when]:.2f} %" for when in ("before", "after"))
         rows[f"{one['number']:,} {one['examples']} examples"] = f"{before} before, {after} after"

@@ -29,7 +29,7 @@ from dcnn.config import (
 )
 from dcnn.data.columns import Columns, Frame, is_frame, shown, shown_names
 from dcnn.data.labels import LabelledTexts, label_texts
-from dcnn.data.split import split_dev
+from dcnn.data.split import choose_examples, split_dev
 from dcnn.errors import ConfigError, DataError, MissingExtraError, needs_extra
 from dcnn.inspection import Explanation, explain
 from dcnn.metrics import apply_thresholds, stored_curve
@@ -62,6 +62,9 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: whether to draw a progress bar.
         target_precision: the share of answers that should be correct; ``fit`` then chooses the
             threshold of abstention on dev, for ``predict`` with ``abstain``.
+        keep_examples: how many texts of dev, or of ``X`` if there is no dev, ``save`` writes into
+            the model folder with their labels: examples for the page, which ``partial_fit``
+            learns again; 0 by default, since texts may be private.
 
     Where ``y`` is an indicator matrix of 0 and 1, or has a list of labels per text, the model is
     multi-label; ``predict`` then gives such a matrix, in the order of ``classes_``.
@@ -129,6 +132,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_jobs: int | None = None
     verbose: bool = False
     target_precision: float | None = None
+    keep_examples: int = 0
 
     def __new__(cls, *_: Any, **parameters: Any) -> Self:
         """Refuse names of settings that scikit-learn names otherwise."""
@@ -244,6 +248,9 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             train, dev, config = labels.examples, labels.dev_set, labels.student_config(config)
         elif dev is None:
             train, dev = split_dev(train, config.training)
+        kept = choose_examples(
+            train if dev is None else dev, self.keep_examples, config.training.seed
+        )
         with TrainingBar() if self.verbose else nullcontext() as callback:
             options = RunOptions(
                 device=self.device,
@@ -257,6 +264,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if labels is not None:
             self.distillation_ = distillation.compare(artifact, labels)
             artifact = self.distillation_.added_to(artifact)
+        artifact = replace(artifact, examples=kept)
         self.history_ = summary.history
         self.text_column_ = None if columns is None else columns.text
         self._learned(artifact, classes, summary.epochs, summary.dev_accuracy)
@@ -284,7 +292,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         text_column: str | None = None,
         label_column: str | None = None,
     ) -> Self:
-        """Go on from the model with new examples, which may have new words and new labels.
+        """Continue training with new examples, which may have new words and new labels.
 
         All examples are trained on; nothing is held out or calibrated. A model that is not fitted
         yet starts from nothing. ``epochs``, ``schedule`` and such are decided by the number of
@@ -296,7 +304,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes: labels that the model should know, if they are not in ``y`` yet.
             sample_weight: N weights, or none.
             replay: texts and labels, or a frame like ``X``, of old examples to learn again, so that
-                they are not forgotten.
+                they are not forgotten; by default those of ``keep_examples``, if there are any.
             text_column: as for ``fit``.
             label_column: as for ``fit``.
         """
@@ -341,6 +349,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             train = warm_start.join(start, more, None, old, config.training, wanted).train
         options = RunOptions(device=self.device, threads=self._threads(), start_from=start)
         artifact, summary = fit(train, None, config, options)
+        kept = choose_examples(train, self.keep_examples, config.training.seed)
+        artifact = replace(artifact, examples=kept)
         self.history_ = summary.history
         if columns is not None or not hasattr(self, "text_column_"):
             self.text_column_ = None if columns is None else columns.text
@@ -479,7 +489,11 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         target = artifact.metadata.get("abstention", {}).get("target_precision")
         seed = settings.pop("seed")
         classifier = cls(
-            random_state=seed, class_weight=weight, target_precision=target, **settings
+            random_state=seed,
+            class_weight=weight,
+            target_precision=target,
+            keep_examples=len(artifact.examples),
+            **settings,
         )
         epochs, accuracy = (artifact.metadata.get(name) for name in ("epochs", "dev_accuracy"))
         return classifier._learned(artifact, np.array(artifact.classes), epochs or 0, accuracy)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from typer import Option
 
+from dcnn.batch_predict.lines import probability_columns
 from dcnn.cli import console as cli
 from dcnn.data.readers import TableOptions
 from dcnn.data.tables import write_table
@@ -115,17 +116,18 @@ def _values(scores: "Evaluation | LabelEvaluation") -> dict[str, float]:
 def _columns(found: "OutOfFold") -> dict[str, list[Any]]:
     """The out-of-fold predictions as a table; a text that is in no fold is left out."""
     examples, chosen = found.examples, found.scored
-    shares = found.probabilities[chosen].astype(float).round(6)
+    probabilities = found.probabilities[chosen]
+    shares = probabilities.astype(float).round(6)
     labels = [str(label) for label in examples.classes]
     if found.thresholds is None:
-        numbers = shares.argmax(axis=1)
+        numbers = probabilities.argmax(axis=1)  # rounded, two may be equal
         predicted = {
             "predicted": [labels[number] for number in numbers],
             "probability": shares.max(axis=1).tolist(),
         }
         true = [str(examples.labels[index]) for index in chosen]
     else:
-        over = found.probabilities[chosen] >= found.thresholds[chosen]
+        over = probabilities >= found.thresholds[chosen]
         predicted = {
             "predicted": ["|".join(labels[n] for n in np.flatnonzero(row)) for row in over]
         }
@@ -136,5 +138,5 @@ def _columns(found: "OutOfFold") -> dict[str, list[Any]]:
         "label": true,
         **predicted,
         "fold": (found.folds[chosen] + 1).tolist(),
-        **{f"probability_of_{label}": shares[:, n].tolist() for n, label in enumerate(labels)},
+        **dict(zip(probability_columns(labels), shares.T.tolist(), strict=True)),
     }

@@ -85,6 +85,7 @@ def tune(
     cli.print_sizes(console, train_set, len(dev_set))
     with needs_extra("Tuning", "tune"):
         from dcnn.training.fit import choose_device
+        from dcnn.training.resampling import logged_once
         from dcnn.tuning.evaluation import Evaluation, choose_folds
     place, name = choose_device(device).type, out.resolve().name
     chosen_folds = choose_folds(train_set, dev_set, folds)
@@ -118,7 +119,8 @@ def tune(
             f"{out} is finished already; raise --minutes or --trials to continue the search."
         )
         return
-    _run(console, search, evaluation)
+    with logged_once():
+        _run(console, search, evaluation)
     given_dev = f" --dev {dev}" if dev else ""
     about = report.SearchSummary(
         data=data.name,
@@ -130,7 +132,8 @@ def tune(
         start=name_of_start,
         gain=report.gain_over_start(search.records, evaluation.examples),
     )
-    best, artifact = _refit(console, search, evaluation, about)
+    with logged_once():
+        best, artifact = _refit(console, search, evaluation, about)
     if best.number == 0 and about.gain is not None:  # after a refit that was worse, too
         about = replace(about, gain=replace(about.gain, best=0, points=0.0, p=1.0))
     report.write_report(paths.report, search, about, best)

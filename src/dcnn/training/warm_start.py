@@ -1,4 +1,4 @@
-"""Going on from a trained model with new examples, new words and new labels (warm start).
+"""Continuing a trained model with new examples, new words and new labels (warm start).
 
 ``fit`` with ``RunOptions.start_from`` keeps all weights of the model. A word that it did not know
 starts where the model had it: at the vector of the unknown word, plus those of its character
@@ -10,6 +10,7 @@ of that, and ``compare`` shows how much was forgotten: the scores of both models
 either kind that neither of them was trained on here.
 """
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from dcnn import metrics
 from dcnn.artifact import Artifact, Label
 from dcnn.config import Config, TrainingConfig
 from dcnn.data.columns import shown
-from dcnn.data.labels import LabelledTexts, check_form
+from dcnn.data.labels import LabelledTexts, check_form, number_labels
 from dcnn.data.split import hold_out
 from dcnn.errors import ConfigError, DataError
 from dcnn.predictor import Predictor
@@ -32,7 +33,7 @@ FEWEST_DECIDING = 100
 
 
 def config_of(start: Artifact, settings: Sequence[str] = (), **training: object) -> Config:
-    """Settings to go on with: those of the model, for the number of new examples.
+    """Settings to continue with: those of the model, for the number of new examples.
 
     The text and the network are the model's own. Pretrained vectors are part of its weights.
     """
@@ -58,12 +59,13 @@ def config_of(start: Artifact, settings: Sequence[str] = (), **training: object)
 
 @dataclass(frozen=True)
 class Growth:
-    """What a model that goes on is trained on and selected on: the new examples and the old."""
+    """What a continued model is trained on and selected on: the new examples and the old."""
 
     start: Artifact
-    train: LabelledTexts  # new examples, then those of the replay
+    train: LabelledTexts  # new examples, then the old ones
     dev: LabelledTexts | None  # of both, if they are enough to decide anything
     parts: dict[str, LabelledTexts]  # the dev examples by kind, "new" and "old"
+    replay: str  # where the old ones come from
 
 
 def join(
@@ -76,9 +78,15 @@ def join(
 ) -> Growth:
     """Number the labels as the model does, new ones after its own, and hold out dev examples.
 
-    ``dev`` is of the new examples, of which a part is held out if it is none. ``classes`` are
-    labels that the model should know even if no example has them yet.
+    ``dev`` is of the new examples, of which a part is held out if it is none. Without ``replay``
+    the old examples are those that the model folder keeps, if any. ``classes`` are labels that the
+    model should know even if no example has them yet.
     """
+    if replay is None and start.examples:
+        texts, labels = zip(*start.examples, strict=True)
+        source = f"{len(texts):,} examples kept in the model folder"
+        replay = number_labels(texts, labels, multi_label=start.multi_label, source=source)
+        logging.getLogger("dcnn").info("rehearsing the %s", source)
     given = [part for part in (more, dev, replay) if part is not None]
     for part in given:
         check_form(part, multi_label=start.multi_label, of="the model to start from")
@@ -98,7 +106,9 @@ def join(
         train.append(kept)
     held = list(parts.values())
     decides = sum(map(len, held)) >= FEWEST_DECIDING
-    return Growth(start, _concatenate(train), _concatenate(held) if decides else None, parts)
+    source = "none" if replay is None else replay.source
+    both = _concatenate(held) if decides else None
+    return Growth(start, _concatenate(train), both, parts, source)
 
 
 def numbered(examples: LabelledTexts, start: Artifact, classes: Sequence[Label]) -> LabelledTexts:
