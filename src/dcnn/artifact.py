@@ -421,14 +421,19 @@ def _check_form(path: Path, found: Form, expected: Form) -> None:
     _require(not unknown, f"{path}: unknown weights {unknown}")
 
 
-def pack(weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype) -> Stored:
-    """``weights`` as a file of this dtype stores them; float16 must be able to represent them."""
+def pack(
+    weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype, ngram_steps: int = _MAX_INT8
+) -> Stored:
+    """``weights`` as a file of this dtype stores them; float16 must be able to represent them.
+
+    The vectors of n-grams get values from ``-ngram_steps`` to ``ngram_steps``.
+    """
     packed: Stored = {}
     for name, values in weights.items():
         if name == NGRAMS:
             used = np.asarray(values.any(axis=1))
             packed[NGRAMS_USED] = used
-            packed[name], packed[NGRAM_SCALES] = _quantize(name, values[used])
+            packed[name], packed[NGRAM_SCALES] = _quantize(name, values[used], ngram_steps)
         elif dtype == "float32":
             packed[name] = values
         elif dtype == "int8" and name == EMBEDDINGS:
@@ -481,17 +486,17 @@ def _to_float16(name: str, values: NDArray[np.float32]) -> NDArray[np.float16]:
 
 
 def _quantize(
-    name: str, values: NDArray[np.float32]
+    name: str, values: NDArray[np.float32], largest_step: int = _MAX_INT8
 ) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
     """(words, d) -> int8 values (words, d) and scales (words,), within half a scale each."""
     largest = np.abs(values).max(axis=1, initial=0).astype(np.float64)
-    scales = _to_float16(f"{name} / {_MAX_INT8}", (largest / _MAX_INT8).astype(np.float32))
+    scales = _to_float16(f"{name} / {largest_step}", (largest / largest_step).astype(np.float32))
     # Near float16's smallest numbers the rounded scale can be so much too small that 127 of them
     # do not reach the largest value; the next float16 does.
-    too_small = largest > (_MAX_INT8 + 0.5) * scales.astype(np.float64)
+    too_small = largest > (largest_step + 0.5) * scales.astype(np.float64)
     scales = np.where(too_small, np.nextafter(scales, np.float16(np.inf)), scales)
     steps = np.where(scales > 0, scales, 1).astype(np.float64)
-    numbers = np.rint(values / steps[:, None]).clip(-_MAX_INT8, _MAX_INT8)
+    numbers = np.rint(values / steps[:, None]).clip(-largest_step, largest_step)
     return numbers.astype(np.int8), scales
 
 

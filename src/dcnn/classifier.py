@@ -29,7 +29,7 @@ from dcnn.config import (
 )
 from dcnn.data.columns import Columns, Frame, is_frame, shown, shown_names
 from dcnn.data.labels import LabelledTexts, label_texts
-from dcnn.data.split import choose_examples, split_dev
+from dcnn.data.split import split_dev
 from dcnn.errors import ConfigError, DataError, MissingExtraError, needs_extra
 from dcnn.inspection import Explanation, explain
 from dcnn.metrics import apply_thresholds, stored_curve
@@ -211,6 +211,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             from dcnn.training.callbacks import TrainingBar
             from dcnn.training.fit import RunOptions, fit
+            from dcnn.training.warm_start import choose_examples
         except ImportError:
             raise MissingExtraError("Training", "train") from None
 
@@ -349,7 +350,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             train = warm_start.join(start, more, None, old, config.training, wanted).train
         options = RunOptions(device=self.device, threads=self._threads(), start_from=start)
         artifact, summary = fit(train, None, config, options)
-        kept = choose_examples(train, self.keep_examples, config.training.seed)
+        kept = warm_start.choose_examples(train, self.keep_examples, config.training.seed)
         artifact = replace(artifact, examples=kept)
         self.history_ = summary.history
         if columns is not None or not hasattr(self, "text_column_"):

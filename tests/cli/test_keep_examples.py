@@ -8,9 +8,9 @@ from dcnn import artifact as model_folder
 from dcnn.artifact import EXAMPLES
 from dcnn.cli.train import count_labels
 from dcnn.data.labels import number_labels
-from dcnn.data.split import choose_examples
 from dcnn.errors import ConfigError, ModelFolderError, UserError
 from dcnn.hub import push
+from dcnn.training.warm_start import choose_examples
 from untrained import make_artifact
 
 SMALL = (

@@ -256,7 +256,7 @@ def kept_examples(
 ) -> "tuple[Example, ...]":
     """Texts to keep in the model folder: of dev, or of the training set where there is none."""
     from dcnn.data.labels import LabelledTexts
-    from dcnn.data.split import choose_examples
+    from dcnn.training.warm_start import choose_examples
 
     texts = train if dev is None else dev
     if isinstance(texts, LabelledTexts):

@@ -8,19 +8,16 @@ corpus on disk, in bounded memory.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice, zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.artifact import MOST_EXAMPLES, Example
 from dcnn.config import TrainingConfig
 from dcnn.data.labels import LabelledTexts
-from dcnn.errors import ConfigError, DataError
+from dcnn.errors import DataError
 from dcnn.text.vocabulary import Ints
 
-LONGEST_EXAMPLE = 500  # characters of a text that is kept
 MAX_DEV = 50_000  # of a corpus on disk: measures accuracies to a few tenths of a per cent
 
 
@@ -50,23 +47,6 @@ def split_dev(
     """Training examples and the dev set held out of them; none where they are too few for one."""
     fraction = training.for_examples(len(examples)).dev_fraction
     return hold_out(examples, fraction, training.seed) if fraction else (examples, None)
-
-
-def choose_examples(examples: LabelledTexts, count: int, seed: int) -> tuple[Example, ...]:
-    """A random sample of the short texts with their labels, of each label in turn."""
-    if not 0 <= count <= MOST_EXAMPLES:
-        raise ConfigError(f"keep_examples={count} must be from 0 to {MOST_EXAMPLES:,}")
-    if count == 0:
-        return ()
-    by_label: dict[Hashable, list[Example]] = defaultdict(list)
-    labels = examples.labels
-    for index in np.random.default_rng(seed).permutation(len(examples)):
-        text, label = examples.texts[index], labels[index]
-        named = tuple(map(str, label)) if isinstance(label, tuple) else str(label)
-        if text.strip() and len(text) <= LONGEST_EXAMPLE:
-            by_label[named].append((text, named))
-    rounds = zip_longest(*(by_label[named] for named in sorted(by_label)))
-    return tuple(islice(filter(None, chain.from_iterable(rounds)), count))
 
 
 def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> tuple[Ints, Ints]:

@@ -11,15 +11,17 @@ either kind that neither of them was trained on here.
 """
 
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 import numpy as np
 
 from dcnn import metrics
-from dcnn.artifact import Artifact, Label
+from dcnn.artifact import MOST_EXAMPLES, Artifact, Example, Label
 from dcnn.config import Config, TrainingConfig
 from dcnn.data.columns import shown
 from dcnn.data.labels import LabelledTexts, check_form, number_labels
@@ -27,6 +29,7 @@ from dcnn.data.split import hold_out
 from dcnn.errors import ConfigError, DataError
 from dcnn.predictor import Predictor
 
+LONGEST_EXAMPLE = 500  # characters of a text that is kept
 DEV_FRACTION = 0.1  # of new and of old examples, however few, to measure what is forgotten
 # Fewer dev examples decide nothing: the model keeps its temperature and its thresholds.
 FEWEST_DECIDING = 100
@@ -66,6 +69,23 @@ class Growth:
     dev: LabelledTexts | None  # of both, if they are enough to decide anything
     parts: dict[str, LabelledTexts]  # the dev examples by kind, "new" and "old"
     replay: str  # where the old ones come from
+
+
+def choose_examples(examples: LabelledTexts, count: int, seed: int) -> tuple[Example, ...]:
+    """A random sample of the short texts with their labels, of each label in turn."""
+    if not 0 <= count <= MOST_EXAMPLES:
+        raise ConfigError(f"keep_examples={count} must be from 0 to {MOST_EXAMPLES:,}")
+    if count == 0:
+        return ()
+    by_label: dict[Hashable, list[Example]] = defaultdict(list)
+    labels = examples.labels
+    for index in np.random.default_rng(seed).permutation(len(examples)):
+        text, label = examples.texts[index], labels[index]
+        named = tuple(map(str, label)) if isinstance(label, tuple) else str(label)
+        if text.strip() and len(text) <= LONGEST_EXAMPLE:
+            by_label[named].append((text, named))
+    rounds = zip_longest(*(by_label[named] for named in sorted(by_label)))
+    return tuple(islice(filter(None, chain.from_iterable(rounds)), count))
 
 
 def join(
