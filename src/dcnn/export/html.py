@@ -6,7 +6,7 @@ text as ``dcnn.text.tokenizer`` does, with its patterns; ``network.js`` computes
 ``page.js`` shows it. The page requests nothing.
 
 Weights are those of a model folder of the same dtype. With ``int8``, though, the vectors of
-n-grams, which only new words use and most of the file would be, have seven values each: -3 to 3
+n-grams, which only new words use and most of the file would be, have eleven values each: -5 to 5
 times a scale. All weights are compressed, by Huffman codes alone since they never repeat, and
 written in base 85.
 """
@@ -29,7 +29,7 @@ from dcnn.text import tokenizer as splitting
 
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("tokenizer.js", "network.js", "page.js")
-_NGRAM_STEPS = 3
+_NGRAM_STEPS = 5
 
 
 def html_text(artifact: Artifact, name: str) -> str:
