@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import safetensors
@@ -261,7 +261,7 @@ def _kept_examples(text: str) -> tuple[Example, ...]:
     values = json.loads(text)
     if not isinstance(values, list) or len(values) > MOST_EXAMPLES:
         raise ValueError(f"it must hold a list of at most {MOST_EXAMPLES:,} examples")
-    found: list[Example] = []
+    found = []
     for one in values:
         words, label = (one.get("text"), one.get("label")) if isinstance(one, dict) else (0, 0)
         label = tuple(label) if isinstance(label, list) else label
@@ -269,7 +269,7 @@ def _kept_examples(text: str) -> tuple[Example, ...]:
         if not all(isinstance(part, str) for part in (words, *names)):
             raise ValueError("every example must be an object with the strings text and label")
         found.append((words, label))
-    return tuple(found)
+    return cast("tuple[Example, ...]", tuple(found))
 
 
 def _parse(parser: Callable[[str], Any], path: Path) -> Any:

@@ -10,7 +10,6 @@ from typer import Option
 
 from dcnn.batch_predict.lines import probability_columns
 from dcnn.cli import console as cli
-from dcnn.data.readers import TableOptions
 from dcnn.data.tables import write_table
 from dcnn.errors import UserError, needs_extra
 
@@ -21,21 +20,14 @@ if TYPE_CHECKING:
 SCORES = ("accuracy", "micro_f1", "macro_f1", "subset_accuracy")
 
 
+@cli.grouped
 def cv(
     data: cli.TrainFile,
+    reading: cli.LabelTable,
+    run: cli.RunConfig,
     folds: Annotated[int, Option(min=2)] = 5,
     out_of_fold: Annotated[Path | None, Option(metavar="FILE")] = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    labels_separator: cli.LabelsSeparator = None,
-    label_columns: cli.LabelColumns = None,
-    multi_label: cli.MultiLabel = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
-    config: Path | None = None,
-    settings: cli.Settings = None,
     epochs: int | None = None,
-    seed: int | None = None,
     device: cli.Device = "auto",
     threads: cli.Count = 1,
     as_json: cli.Json = False,
@@ -48,9 +40,8 @@ def cv(
     """
     if out_of_fold is not None:
         cli.check_output_table("--out-of-fold", out_of_fold, data)
-    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
-    columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
-    run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
+    columns = reading()
+    run_config = run(epochs=epochs)
     examples = cli.read_for_resampling(data, columns)
     if folds > len(examples):
         raise UserError(

@@ -69,20 +69,15 @@ def only_run(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+@cli.grouped
 @only_run
 def train(
     data: cli.TrainFile,
     out: cli.NewModelFolder,
+    reading: cli.LabelTable,
     dev: Path | None = None,
     test: Path | None = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    labels_separator: cli.LabelsSeparator = None,
-    label_columns: cli.LabelColumns = None,
-    multi_label: cli.MultiLabel = None,
     weight_column: str | None = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
     config: Path | None = None,
     settings: cli.Settings = None,
     epochs: int | None = None,
@@ -118,7 +113,7 @@ def train(
     examples are printed.
     """
     from dcnn.artifact import is_model_folder, save
-    from dcnn.data.readers import TableOptions, read_examples, read_labelled
+    from dcnn.data.readers import read_examples, read_labelled
     from dcnn.data.split import split_dev
 
     if not is_first():
@@ -131,8 +126,7 @@ def train(
     with first_reports(UserError):
         checkpoint, replaces = run_of(out, resume, overwrite)
         log_folder = _log_folder(tensorboard, out)
-        columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
-        columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
+        columns = reading(weight_column=weight_column)
         start = None if start_from is None else read_start(start_from, config, stream)
         if start is not None:
             from dcnn.training import warm_start

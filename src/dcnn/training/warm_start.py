@@ -12,7 +12,7 @@ either kind that neither of them was trained on here.
 
 import logging
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
@@ -77,7 +77,7 @@ def choose_examples(examples: LabelledTexts, count: int, seed: int) -> tuple[Exa
         raise ConfigError(f"keep_examples={count} must be from 0 to {MOST_EXAMPLES:,}")
     if count == 0:
         return ()
-    by_label: dict[Hashable, list[Example]] = defaultdict(list)
+    by_label: dict[Any, list[Example]] = defaultdict(list)
     labels = examples.labels
     for index in np.random.default_rng(seed).permutation(len(examples)):
         text, label = examples.texts[index], labels[index]
