@@ -1,3 +1,5 @@
+import logging
+
 import numpy as np
 
 from dcnn.compare import (
@@ -77,13 +79,14 @@ def test_all_are_timed_on_one_core(tmp_path):
 
         return Fitted(probabilities, 1)
 
-    before = torch.get_num_threads()
+    before, level = torch.get_num_threads(), logging.getLogger("dcnn").level
     torch.set_num_threads(2)
     data = number_labels(["x", "y", "z"], ["a", "b", "a"])
     candidates = [Candidate("one", "none", fitted, seeded=False)]
     try:
         measure(candidates, ComparisonData(data, None, data), 1, tmp_path, print)
         assert torch.get_num_threads() == 2
+        assert logging.getLogger("dcnn").level == level
     finally:
         torch.set_num_threads(before)
     scored, *timed = threads

@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import safetensors
@@ -64,6 +64,7 @@ LARGEST_WEIGHT = 1e15
 _MAX_INT8 = 127  # symmetric: -128 is not used
 
 Label = str | int | float | bool
+Example = tuple[str, str | tuple[str, ...]]  # a text with its label; its labels if multi-label
 Floats = NDArray[np.float32]
 Ints = NDArray[np.integer[Any]]
 Weights = dict[str, Floats]
@@ -83,7 +84,7 @@ class Artifact:
     dtype: StoredDtype = "float32"  # of the stored weights; in memory they are float32
     # Of a multi-label model, the probability from which each label is assigned.
     thresholds: tuple[float, ...] | None = None
-    examples: tuple[tuple[str, str], ...] = ()  # texts of the data that are kept, with their labels
+    examples: tuple[Example, ...] = ()  # texts of the data that are kept
 
     @property
     def multi_label(self) -> bool:
@@ -256,18 +257,19 @@ def load(path: Path) -> Artifact:
     return Artifact(encoder=encoder, weights=named, examples=examples, **values)
 
 
-def _kept_examples(text: str) -> tuple[tuple[str, str], ...]:
+def _kept_examples(text: str) -> tuple[Example, ...]:
     values = json.loads(text)
     if not isinstance(values, list) or len(values) > MOST_EXAMPLES:
         raise ValueError(f"it must hold a list of at most {MOST_EXAMPLES:,} examples")
-    pairs: list[Any] = [
-        (one.get("text"), one.get("label")) for one in values if isinstance(one, dict)
-    ]
-    if len(pairs) < len(values) or not all(
-        isinstance(part, str) for pair in pairs for part in pair
-    ):
-        raise ValueError("every example must be an object with the strings text and label")
-    return tuple(pairs)
+    found = []
+    for one in values:
+        words, label = (one.get("text"), one.get("label")) if isinstance(one, dict) else (0, 0)
+        label = tuple(label) if isinstance(label, list) else label
+        names = label if isinstance(label, tuple) else (label,)
+        if not all(isinstance(part, str) for part in (words, *names)):
+            raise ValueError("every example must be an object with the strings text and label")
+        found.append((words, label))
+    return cast("tuple[Example, ...]", tuple(found))
 
 
 def _parse(parser: Callable[[str], Any], path: Path) -> Any:
@@ -419,14 +421,19 @@ def _check_form(path: Path, found: Form, expected: Form) -> None:
     _require(not unknown, f"{path}: unknown weights {unknown}")
 
 
-def pack(weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype) -> Stored:
-    """``weights`` as a file of this dtype stores them; float16 must be able to represent them."""
+def pack(
+    weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype, ngram_steps: int = _MAX_INT8
+) -> Stored:
+    """``weights`` as a file of this dtype stores them; float16 must be able to represent them.
+
+    The vectors of n-grams get values from ``-ngram_steps`` to ``ngram_steps``.
+    """
     packed: Stored = {}
     for name, values in weights.items():
         if name == NGRAMS:
             used = np.asarray(values.any(axis=1))
             packed[NGRAMS_USED] = used
-            packed[name], packed[NGRAM_SCALES] = _quantize(name, values[used])
+            packed[name], packed[NGRAM_SCALES] = _quantize(name, values[used], ngram_steps)
         elif dtype == "float32":
             packed[name] = values
         elif dtype == "int8" and name == EMBEDDINGS:
@@ -479,17 +486,17 @@ def _to_float16(name: str, values: NDArray[np.float32]) -> NDArray[np.float16]:
 
 
 def _quantize(
-    name: str, values: NDArray[np.float32]
+    name: str, values: NDArray[np.float32], largest_step: int = _MAX_INT8
 ) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
     """(words, d) -> int8 values (words, d) and scales (words,), within half a scale each."""
     largest = np.abs(values).max(axis=1, initial=0).astype(np.float64)
-    scales = _to_float16(f"{name} / {_MAX_INT8}", (largest / _MAX_INT8).astype(np.float32))
+    scales = _to_float16(f"{name} / {largest_step}", (largest / largest_step).astype(np.float32))
     # Near float16's smallest numbers the rounded scale can be so much too small that 127 of them
     # do not reach the largest value; the next float16 does.
-    too_small = largest > (_MAX_INT8 + 0.5) * scales.astype(np.float64)
+    too_small = largest > (largest_step + 0.5) * scales.astype(np.float64)
     scales = np.where(too_small, np.nextafter(scales, np.float16(np.inf)), scales)
     steps = np.where(scales > 0, scales, 1).astype(np.float64)
-    numbers = np.rint(values / steps[:, None]).clip(-_MAX_INT8, _MAX_INT8)
+    numbers = np.rint(values / steps[:, None]).clip(-largest_step, largest_step)
     return numbers.astype(np.int8), scales
 
 
@@ -526,7 +533,7 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
     if artifact.examples:
         sections.append(
             f"The folder holds {len(artifact.examples)} texts of the data it was trained and "
-            f"evaluated with, in `{EXAMPLES}`."
+            f"evaluated with, in `{EXAMPLES}`, with their labels."
         )
     if artifact.dtype in _ROUNDED:
         sections.append(f"{_ROUNDED[artifact.dtype]} {_SCORES_OF_ROUNDED}")
@@ -554,9 +561,11 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
     return UNPRINTABLE.sub(lambda sign: "\n" if sign[0] == "\n" else "\ufffd", card)
 
 
-def _growth(model: str, scores: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The model that training went on from, and the scores of both, as rows of the card."""
-    rows = {"start_from": str(model)}
+def _growth(
+    model: str, scores: Sequence[Mapping[str, Any]], replay: str = "none"
+) -> dict[str, str]:
+    """The model that training continued from, and the scores of both, as rows of the card."""
+    rows = {"start_from": str(model), "replay": str(replay)}
     for one in scores:
         before, after = (f"{100 * one[when]:.2f} %" for when in ("before", "after"))
         rows[f"{one['number']:,} {one['examples']} examples"] = f"{before} before, {after} after"

@@ -62,6 +62,9 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: whether to draw a progress bar.
         target_precision: the share of answers that should be correct; ``fit`` then chooses the
             threshold of abstention on dev, for ``predict`` with ``abstain``.
+        keep_examples: how many texts of dev, or of ``X`` if there is no dev, ``save`` writes into
+            the model folder with their labels: examples for the page, which ``partial_fit``
+            learns again; 0 by default, since texts may be private.
 
     Where ``y`` is an indicator matrix of 0 and 1, or has a list of labels per text, the model is
     multi-label; ``predict`` then gives such a matrix, in the order of ``classes_``.
@@ -129,6 +132,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_jobs: int | None = None
     verbose: bool = False
     target_precision: float | None = None
+    keep_examples: int = 0
 
     def __new__(cls, *_: Any, **parameters: Any) -> Self:
         """Refuse names of settings that scikit-learn names otherwise."""
@@ -207,6 +211,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             from dcnn.training.callbacks import TrainingBar
             from dcnn.training.fit import RunOptions, fit
+            from dcnn.training.warm_start import choose_examples
         except ImportError:
             raise MissingExtraError("Training", "train") from None
 
@@ -244,6 +249,9 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             train, dev, config = labels.examples, labels.dev_set, labels.student_config(config)
         elif dev is None:
             train, dev = split_dev(train, config.training)
+        kept = choose_examples(
+            train if dev is None else dev, self.keep_examples, config.training.seed
+        )
         with TrainingBar() if self.verbose else nullcontext() as callback:
             options = RunOptions(
                 device=self.device,
@@ -257,6 +265,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if labels is not None:
             self.distillation_ = distillation.compare(artifact, labels)
             artifact = self.distillation_.added_to(artifact)
+        artifact = replace(artifact, examples=kept)
         self.history_ = summary.history
         self.text_column_ = None if columns is None else columns.text
         self._learned(artifact, classes, summary.epochs, summary.dev_accuracy)
@@ -284,7 +293,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         text_column: str | None = None,
         label_column: str | None = None,
     ) -> Self:
-        """Go on from the model with new examples, which may have new words and new labels.
+        """Continue training with new examples, which may have new words and new labels.
 
         All examples are trained on; nothing is held out or calibrated. A model that is not fitted
         yet starts from nothing. ``epochs``, ``schedule`` and such are decided by the number of
@@ -296,7 +305,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes: labels that the model should know, if they are not in ``y`` yet.
             sample_weight: N weights, or none.
             replay: texts and labels, or a frame like ``X``, of old examples to learn again, so that
-                they are not forgotten.
+                they are not forgotten; by default those of ``keep_examples``, if there are any.
             text_column: as for ``fit``.
             label_column: as for ``fit``.
         """
@@ -341,6 +350,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             train = warm_start.join(start, more, None, old, config.training, wanted).train
         options = RunOptions(device=self.device, threads=self._threads(), start_from=start)
         artifact, summary = fit(train, None, config, options)
+        kept = warm_start.choose_examples(train, self.keep_examples, config.training.seed)
+        artifact = replace(artifact, examples=kept)
         self.history_ = summary.history
         if columns is not None or not hasattr(self, "text_column_"):
             self.text_column_ = None if columns is None else columns.text
@@ -479,7 +490,11 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         target = artifact.metadata.get("abstention", {}).get("target_precision")
         seed = settings.pop("seed")
         classifier = cls(
-            random_state=seed, class_weight=weight, target_precision=target, **settings
+            random_state=seed,
+            class_weight=weight,
+            target_precision=target,
+            keep_examples=len(artifact.examples),
+            **settings,
         )
         epochs, accuracy = (artifact.metadata.get(name) for name in ("epochs", "dev_accuracy"))
         return classifier._learned(artifact, np.array(artifact.classes), epochs or 0, accuracy)

@@ -9,7 +9,6 @@ that other load on the machine slows all candidates alike.
 
 import importlib.util
 import io
-import logging
 import pickle
 import random
 import tempfile
@@ -45,6 +44,7 @@ from dcnn.text.tokenizer import Tokenizer
 from dcnn.training import distillation
 from dcnn.training.encoders import choose_teacher
 from dcnn.training.fit import RunOptions, fit
+from dcnn.training.resampling import logged_once
 
 Probabilities = NDArray[Any]  # (texts, classes)
 
@@ -161,14 +161,10 @@ def all_candidates(teacher: str = "", setfit_base: str = SETFIT_BASE) -> dict[st
 
 
 def warm_up() -> None:
-    """Train on two texts: torch loads some of itself at its first step.
-
-    It also logs the backend, once and not for every run.
-    """
+    """Train on two texts: torch loads some of itself at its first step."""
     two = number_labels(["a", "b"], ["a", "b"])
     config = Config(model=NBoWConfig(dim=2)).with_training(epochs=1)
     fit(two, two, config, RunOptions(device="cpu"))
-    logging.getLogger("dcnn").setLevel(logging.WARNING)
 
 
 @contextmanager
@@ -460,6 +456,7 @@ class Score:
         )
 
 
+@logged_once()
 def measure(
     candidates: Sequence[Candidate],
     data: ComparisonData,

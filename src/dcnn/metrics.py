@@ -38,6 +38,7 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 OUT_OF_SCOPE = -1  # the class number of a text that should get no label
 Z_95 = 1.6448536269514722  # 95 % of a normal distribution are below
 RESAMPLES = 1000  # of a bootstrap
+SMALLEST_PROBABILITY = 1e-12  # of which a logarithm is taken, so that it is finite
 STORED_POINTS = 50  # of a curve of risk and coverage, in a model folder
 STORED_COLUMNS = {  # there, and of ``RiskCoverage``
     "threshold": "thresholds",

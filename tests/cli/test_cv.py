@@ -4,7 +4,12 @@ import csv
 import json
 from statistics import fmean, stdev
 
+import numpy as np
 import pytest
+
+from dcnn.cli.cv import _columns
+from dcnn.data.labels import number_labels
+from dcnn.training.resampling import OutOfFold
 
 SETTINGS = ("--set", "model.dim=8", "--set", "model.widths=[3]", "--set", "model.maps=[2]", "--set")
 SETTINGS += ("model.k_top=2", "--set", "text.min_count=1", "--set", "training.n_ensemble=1")
@@ -89,3 +94,11 @@ def test_mistakes_are_one_sentence(dcnn, tmp_path, arguments, message):
     assert done.code == 2
     assert message in done.err
     assert "Traceback" not in done.err
+
+
+def test_the_label_is_that_of_the_probabilities_before_they_are_rounded():
+    examples = number_labels(["x", "y"], ["a", "b"])
+    close = np.array([[0.4999998, 0.5000002], [0.9, 0.1]], np.float32)
+    found = _columns(OutOfFold(examples, np.zeros(2, np.int64), close, None))
+    assert found["predicted"] == ["b", "a"]
+    assert found["probability_of_a"] == [0.5, 0.9]

@@ -6,10 +6,11 @@ import pytest
 
 from dcnn import artifact as model_folder
 from dcnn.artifact import EXAMPLES
-from dcnn.cli.train import choose_examples, count_labels
+from dcnn.cli.train import count_labels
 from dcnn.data.labels import number_labels
-from dcnn.errors import ModelFolderError, UserError
+from dcnn.errors import ConfigError, ModelFolderError, UserError
 from dcnn.hub import push
+from dcnn.training.warm_start import choose_examples
 from untrained import make_artifact
 
 SMALL = (
@@ -37,8 +38,8 @@ def test_texts_of_dev_are_kept_on_request_only(dcnn, tmp_path, data):
     assert {f"{text},{label}" for text, label in model.examples} <= set(data)
     card = (tmp_path / "with" / "README.md").read_text()
     assert (
-        f"The folder holds 4 texts of the data it was trained and evaluated with, in `{EXAMPLES}`"
-        in card
+        f"The folder holds 4 texts of the data it was trained and evaluated with, in `{EXAMPLES}`,"
+        " with their labels." in card
     )
     counts = model.metadata["label_counts"]
     assert sum(counts.values()) == model.metadata["examples"]["train"]
@@ -47,7 +48,7 @@ def test_texts_of_dev_are_kept_on_request_only(dcnn, tmp_path, data):
 
 def test_the_folder_with_texts_is_a_model_folder_and_push_leaves_them_out(tmp_path):
     artifact = make_artifact()
-    kept = (("a <b>good</b> plot", "pos"), ("電影\n", "neg"))
+    kept = (("a <b>good</b> plot", "pos"), ("電影\n", "neg"), ("both", ("pos", "neg")))
     model_folder.save(tmp_path / "m", artifact.__class__(**{**vars(artifact), "examples": kept}))
     assert model_folder.load(tmp_path / "m").examples == kept
     assert model_folder.is_model_folder(tmp_path / "m")
@@ -60,7 +61,16 @@ def test_the_folder_with_texts_is_a_model_folder_and_push_leaves_them_out(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "{}", "[1]", '[{"text": "a"}]', '[{"text": 1, "label": "a"}]', "[{}]"]
+    "content",
+    [
+        "{",
+        "{}",
+        "[1]",
+        '[{"text": "a"}]',
+        '[{"text": 1, "label": "a"}]',
+        "[{}]",
+        '[{"text": "a", "label": [1]}]',
+    ],
 )
 def test_damaged_examples_are_refused(tmp_path, content):
     model_folder.save(tmp_path / "m", make_artifact())
@@ -73,9 +83,16 @@ def test_examples_take_turns_by_label_and_are_short():
     labels = ["a", "a", "a", "b", "b", "c"]
     texts = ["one", "two", "three", "x" * 501, "four", " "]
     examples = number_labels(texts, labels, classes=("a", "b", "c"))
-    assert choose_examples(examples, None, 3) == (("one", "a"), ("four", "b"), ("two", "a"))
-    assert choose_examples(examples, examples.select([1]), 3) == (("two", "a"),)
-    assert choose_examples(examples, None, 0) == ()
+    (first, *_), second, third = found = choose_examples(examples, 3, seed=0)
+    assert [label for _, label in found] == ["a", "b", "a"]
+    assert second == ("four", "b")
+    assert {first, third[0]} < {"one", "two", "three"}
+    assert len({choose_examples(examples, 1, seed) for seed in range(20)}) == 3  # a random sample
+    assert choose_examples(examples.select([1]), 3, seed=0) == (("two", "a"),)
+    assert choose_examples(examples, 0, seed=0) == ()
+    for count in (-1, 1001):
+        with pytest.raises(ConfigError, match=f"keep_examples={count} must be from 0 to 1,000"):
+            choose_examples(examples, count, seed=0)
     assert count_labels(examples) == {"a": 3, "b": 2, "c": 1}
 
 
@@ -83,7 +100,8 @@ def test_labels_of_multi_label_texts_are_counted_and_named():
     sets = [("a", "b"), (), ("b",)]
     examples = number_labels(["x", "y", "z"], sets, classes=("a", "b"), multi_label=True)
     assert count_labels(examples) == {"a": 1, "b": 2}
-    assert choose_examples(examples, None, 9) == (("x", "a, b"), ("y", ""), ("z", "b"))
+    found = choose_examples(examples, 9, seed=0)
+    assert found == (("y", ()), ("x", ("a", "b")), ("z", ("b",)))
 
 
 def test_a_corpus_on_disk_keeps_none_of_its_own(dcnn, tmp_path, data):

@@ -12,7 +12,7 @@ from dcnn.artifact import STORED_DTYPES, pack, unpack
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TextConfig
 from dcnn.errors import UserError
 from dcnn.export import export
-from dcnn.export.html import _described
+from dcnn.export.html import _described, stored_weights
 from dcnn.export.onnx import decided_by_rounding
 from dcnn.inspection import explain
 from dcnn.predictor import Predictor
@@ -21,8 +21,8 @@ from dcnn.text.tokenizer import LEARNED, PRESETS
 from strings import random_texts
 from untrained import VOCABULARY_TEXT, make_artifact
 
-COMPUTE = """([described, texts, classes]) => {
-  const model = new Model(described);
+COMPUTE = """async ([described, texts, classes]) => {
+  const model = await Model.read(described);
   return texts.map((text, i) => {
     const { tokens, trace, labels, attributions, logit } = model.explain(text, classes[i]);
     return { tokens, labels, attributions, logit, probabilities: trace.probabilities };
@@ -65,6 +65,7 @@ def opened(browser, tmp_path):
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: asked.add(request.url))
         page.goto(path.as_uri())
+        page.evaluate("ready")
         return page
 
     yield open_page
@@ -99,10 +100,11 @@ def networks():
 
 def assert_same(scripts, artifact, dtype, texts):
     """Probabilities to 1e-5, labels, and attributions by the definition of `dcnn explain`."""
-    artifact = replace(artifact, weights=unpack(pack(artifact.weights, dtype)), dtype=dtype)
+    artifact = replace(artifact, dtype=dtype)
+    described = json.loads(json.dumps(_described(artifact, "m")))
+    artifact = replace(artifact, weights=unpack(stored_weights(artifact)))
     predictor = Predictor(artifact)
     classes = [i % len(artifact.classes) for i in range(len(texts))]
-    described = json.loads(json.dumps(_described(artifact, "m")))
     answers = scripts.evaluate(COMPUTE, [described, texts, classes])
     expected = zip(predictor.probabilities(texts), predictor.predict(texts), strict=True)
     for text, number, answer, (probabilities, prediction) in zip(
@@ -210,7 +212,8 @@ def test_the_page_shows_label_probabilities_and_words(opened):
 
 
 def rounded(artifact):
-    return vars(artifact) | {"weights": unpack(pack(artifact.weights, "int8"))}
+    stored = replace(artifact, weights=unpack(pack(artifact.weights, "int8")), dtype="int8")
+    return vars(artifact) | {"weights": unpack(stored_weights(stored))}
 
 
 def test_the_page_of_a_multi_label_model_shows_its_thresholds(opened):
@@ -250,6 +253,23 @@ def test_a_model_without_a_graph_is_not_explained(opened):
     page.fill("#text", "the plot")
     assert page.locator("#bars li").count() == 2
     assert page.locator("#why").is_hidden()
+
+
+def test_a_browser_that_cannot_read_the_weights_is_told_so(browser, tmp_path):
+    export(make_artifact(), tmp_path / "m.html")
+    page = browser.new_page()
+    page.add_init_script("delete globalThis.DecompressionStream")
+    page.goto((tmp_path / "m.html").as_uri())
+    page.evaluate("ready")
+    assert "takes a browser of 2023 or later" in page.locator("#hint").inner_text()
+    page.close()
+
+
+def test_ngrams_of_a_small_page_have_eleven_values():
+    artifact = replace(make_artifact(char_ngrams=(3, 5)), dtype="int8")
+    assert set(np.unique(stored_weights(artifact)["ngrams"])) == set(range(-5, 6))
+    exact = stored_weights(replace(artifact, dtype="float32"))["ngrams"]
+    assert exact.max() == 127
 
 
 def test_the_size_of_a_page_is_limited(tmp_path):

@@ -40,6 +40,13 @@ def test_the_predicted_class_is_explained_by_default(predictor):
     assert to_networkx(found.graph).number_of_nodes() == len(found.graph.nodes) + 1
 
 
+def test_what_takes_long_is_computed_when_asked_for(predictor):
+    found = explain(predictor, TEXT)
+    assert found.described_words()
+    assert not vars(found).keys() & {"graph", "table", "deletions", "replacements"}
+    assert found.table is found.table
+
+
 @pytest.mark.parametrize("of_class", ["bad", "good", 3, "3"])
 def test_any_class_can_be_explained(predictor, of_class):
     found = explain(predictor, TEXT, of_class)

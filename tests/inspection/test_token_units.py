@@ -64,7 +64,8 @@ def test_an_explanation_names_the_unit(unit, predictor):
     # As if every deletion changed the label, more of them than are shown.
     changed = [replace(deletion, changes=True) for deletion in found.deletions]
     console = Console(file=io.StringIO(), width=1000)
-    print_explanation(console, replace(found, deletions=tuple(changed * 12)))
+    vars(found)["deletions"] = tuple(changed * 12)
+    print_explanation(console, found)
     printed = console.file.getvalue()
     check(printed, unit)
     for part in (f"= {unit}s ", f"Deleting one {unit} changes", f"({unit} 1)", f"other {unit}s;"):

@@ -8,8 +8,9 @@ from dcnn.errors import ConfigError, TrainingStoppedError
 from dcnn.metrics import evaluate
 from dcnn.ops.select import for_training
 from dcnn.predictor import Predictor
+from dcnn.text.encoder import Encoder
 from dcnn.training.callbacks import Callback
-from dcnn.training.fit import RunOptions, fit
+from dcnn.training.fit import RunOptions, fit, make_model
 
 NETWORK = DCNNConfig(dim=4, widths=(4, 3), maps=(2, 2), k_top=2)
 DATA = number_labels(["good film", "bad film"] * 4, ["pos", "neg"] * 4)
@@ -165,3 +166,9 @@ def test_a_cross_validation_stops_when_asked_to():
     with pytest.raises(TrainingStoppedError):
         fit(SIXTEEN, None, DEFAULT, RunOptions(device="cpu", callback=callback))
     assert callback.reports == MIN_UPDATES  # none of a fold
+
+
+def test_only_the_buckets_that_occur_count_as_weights():
+    config = DEFAULT.with_settings(["model.dim=1000", "text.n_buckets=2000000"])
+    encoder, _ = Encoder.learn(["good film", "bad film"], config.text)
+    assert make_model(config, encoder, 2).ngrams.shape[0] < 100

@@ -1,4 +1,6 @@
-"""Going on from a model: what it keeps, what it learns, and what it reports."""
+"""Continuing a model: what it keeps, what it learns, and what it reports."""
+
+from dataclasses import replace
 
 from dataclasses import replace
 
@@ -7,7 +9,7 @@ import pytest
 
 from dcnn import DCNNClassifier
 from dcnn.artifact import load, save
-from dcnn.config import DEFAULT, Config
+from dcnn.config import DEFAULT, Config, TextConfig
 from dcnn.data.labels import number_labels
 from dcnn.errors import ConfigError, DataError
 from dcnn.predictor import Predictor
@@ -81,6 +83,32 @@ def test_without_old_examples_they_are_forgotten_and_with_them_they_are_not(star
         _, after = go_on(start, turned, replay, epochs=30, learning_rate=0.1)
         answers = [one.label for one in Predictor(after).predict(asked)]
         assert (answers == truth) == remembers
+
+
+def test_examples_kept_in_the_folder_are_rehearsed_without_a_replay(start):
+    """Of any number, with the labels of the model; a replay takes their place."""
+    kept = replace(start, examples=tuple(zip(OLD.texts, OLD.labels, strict=True)))
+    growth, after = go_on(kept, NEW)
+    assert growth.replay == "16 examples kept in the model folder"
+    assert len(growth.train) == 7 + 14
+    assert [one["examples"] for one in warm_start.compare(growth, after)] == ["new", "old"]
+    assert len(go_on(kept, NEW, OLD.select([0, 1]))[0].train) == 7 + 2
+    sets = tuple((text, ("pos", "neg")) for text in OLD.texts)
+    several = replace(start, examples=sets, thresholds=(0.5, 0.5))
+    more = number_labels(NEW.texts, [("other",)] * 8, multi_label=True)
+    config = warm_start.config_of(several, ["training.dev_fraction=0"]).training
+    train = warm_start.join(several, more, None, None, config).train
+    assert train.targets.tolist() == [[0, 0, 1]] * 8 + [[1, 1, 0]] * 16
+
+
+def test_the_largest_vocabulary_has_the_words_of_all_trainings(start):
+    old = start.encoder.vocabulary.words
+    for largest, size in ((len(old) + 2, len(old) + 2), (3, len(old)), (0, len(old) + 4)):
+        config = TextConfig(min_count=1, max_size=largest)
+        words = start.encoder.extended(["rain over over the end now"], config).vocabulary.words
+        assert len(words) == size
+        assert words[: len(old)] == old
+        assert "over" in words or size == len(old)
 
 
 def test_dev_examples_of_the_user_are_the_new_ones(start):
@@ -183,12 +211,20 @@ def test_the_command_line_reports_both_models(dcnn, tmp_path):
     done = dcnn("train", "new.csv", "--start-from", "m", "--out", "m3", "--test", "old.csv")
     assert done.code == 0, done.err
     assert "What was forgotten is not known: --replay FILE gives old examples" in done.err
+    small += ["--keep-examples", "16", "--overwrite"]
+    assert dcnn("train", "old.csv", "--out", "m", *small).code == 0
+    done = dcnn("train", "new.csv", "--start-from", "m", "--out", "m4")
+    assert "rehearsing the 16 examples kept in the model folder" in done.err
+    assert "On 2 old examples that were held out: accuracy 100.00 % before" in done.err
+    card = (tmp_path / "m4" / "README.md").read_text()
+    assert "| replay | 16 examples kept in the model folder |" in card
+    assert load(tmp_path / "m4").examples == ()  # as always, only on request
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--replay", "new.csv"], "--replay has examples of the model to go on from; add --start"),
+        (["--replay", "new.csv"], "--replay has examples that a model was trained on; add --start"),
         (["--start-from", "nothing"], "nothing: no such model folder"),
         (["--start-from", "m", "--stream"], "--start-from trains in memory; leave out --stream"),
         (
@@ -230,6 +266,17 @@ def test_partial_fit_goes_on_with_new_labels_and_keeps_those_it_was_told_of():
         model.partial_fit(["a"], ["pos"], replay=1)
     with pytest.raises(DataError, match=r"y has one class only, \['pos'\]; pass all labels as cla"):
         DCNNClassifier().partial_fit(["a"], ["pos"])
+
+
+def test_partial_fit_rehearses_the_examples_that_the_classifier_keeps(tmp_path):
+    model = DCNNClassifier(dim=16, epochs=20, keep_examples=6).fit(OLD.texts, OLD.labels)
+    model.save(tmp_path / "m")
+    loaded = DCNNClassifier.load(tmp_path / "m")
+    assert loaded.keep_examples == len(loaded.predictor_.artifact.examples) == 6
+    loaded.partial_fit(NEW.texts, NEW.labels)
+    assert loaded.predictor_.artifact.metadata["examples"]["train"] == len(NEW) + 6
+    labels = {label for _, label in loaded.predictor_.artifact.examples}
+    assert labels == {"neg", "pos", "other"}
 
 
 def test_a_matrix_has_a_column_per_label_of_the_model():

@@ -14,6 +14,11 @@ from dcnn.files import CONTROLS
 from dcnn.predictor import Prediction, Predictor
 
 
+def probability_columns(classes: Sequence[Label]) -> list[str]:
+    """The names of the columns that hold the probability of each class."""
+    return [f"probability_of_{label}" for label in classes]
+
+
 def abstention_summary(abstained: int, texts: int, below: float, predictor: Predictor) -> str:
     """One sentence on how many texts got no label."""
     label = predictor.abstention.get("out_of_scope")
@@ -61,7 +66,7 @@ class OutputFormat:
 
     def columns(self, predictor: Predictor) -> list[str]:
         """The names of the columns of a prediction: labels and probabilities in turn."""
-        every = [f"probability_of_{label}" for label in predictor.classes] * self.all_labels
+        every = probability_columns(predictor.classes) * self.all_labels
         if predictor.multi_label:
             return ["labels", "probabilities", *every]
         count = min(self.top, len(predictor.classes))

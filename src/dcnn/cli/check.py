@@ -16,7 +16,7 @@ from dcnn.data import check as checks
 from dcnn.data.check import ERROR, LEVELS, Finding
 from dcnn.data.columns import shown
 from dcnn.data.labels import LabelledTexts, check_form
-from dcnn.data.readers import TableOptions, read_evaluation_set, read_labelled
+from dcnn.data.readers import read_evaluation_set, read_labelled
 from dcnn.data.tables import write_table
 from dcnn.errors import UserError, needs_extra
 from dcnn.predictor import Predictor
@@ -26,22 +26,15 @@ LABELS = 10  # printed
 LONGEST = 60  # characters of a text
 
 
+@cli.grouped
 def check(
     data: cli.TrainFile,
+    reading: cli.LabelTable,
+    run: cli.RunConfig,
     test: Path | None = None,
     model: Annotated[Path | None, Option(metavar="MODEL")] = None,
     folds: Annotated[int, Option(min=0)] = 5,
     out: Annotated[Path | None, Option(metavar="FILE")] = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    labels_separator: cli.LabelsSeparator = None,
-    label_columns: cli.LabelColumns = None,
-    multi_label: cli.MultiLabel = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
-    config: Path | None = None,
-    settings: cli.Settings = None,
-    seed: int | None = None,
     device: cli.Device = "auto",
     as_json: cli.Json = False,
 ) -> None:
@@ -58,9 +51,8 @@ def check(
         cli.check_output_table("--out", out, data, test)
     if folds == 1:
         raise UserError("--folds 1 trains on nothing; take 2 or more, or 0 to leave it out")
-    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
-    columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
-    run_config = cli.read_config(config, settings, seed=seed)
+    columns = reading()
+    run_config = run()
     predictor = None if model is None else Predictor.load(model)
     train = read_labelled(data, columns)
     test_set = read_evaluation_set(test, columns)

@@ -10,26 +10,26 @@ from typer import Option
 
 from dcnn.cli import console as cli
 from dcnn.cli.distill import read_unlabelled
-from dcnn.data.readers import TableOptions, read_examples
+from dcnn.data.readers import read_examples
 from dcnn.errors import MissingExtraError, UserError, needs_extra
 from dcnn.files import make_folder, write_atomically
 
 JSON, TABLE, PLOT = "comparison.json", "comparison.md", "comparison.svg"
 
 
+@cli.grouped
 def compare(
     data: cli.TrainFile,
     test: Annotated[Path, Option()],
+    reading: Annotated[
+        cli.ReadTable, cli.table_options, "text_column label_column encoding no_header"
+    ],
     dev: Path | None = None,
     models: str | None = None,
     teacher: Annotated[str | None, Option(metavar="ENCODER")] = None,
     unlabelled: list[Path] | None = None,
     setfit_base: Annotated[str | None, Option(metavar="ENCODER")] = None,
     seeds: Annotated[int, Option(min=1, max=100)] = 1,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
     as_json: cli.Json = False,
     out: Path | None = None,
 ) -> None:
@@ -75,7 +75,7 @@ def compare(
         console.print(missing["line"])
     if not candidates:
         raise UserError("--models: none of them is installed; add one of ours, such as dcnn")
-    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
+    columns = reading()
     train, dev_set, test_set = read_examples(data, dev, test, columns)
     assert test_set is not None  # noqa: S101
     texts = read_unlabelled(unlabelled or (), columns)

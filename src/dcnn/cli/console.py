@@ -5,13 +5,14 @@ An option that several commands take is declared here once, unless its type says
 
 import csv
 import datetime
+import inspect
 import logging
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,21 +65,62 @@ def split_names(option: str, names: str | None) -> tuple[str, ...]:
     return found
 
 
-def with_labels(
-    columns: "readers.TableOptions",
-    labels_separator: str | None,
-    label_columns: str | None,
-    multi_label: bool | None,
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take groups of options, after its own.
+
+    A parameter that is annotated with a function is that function with its options given, so that
+    the command decides when they are checked.
+    """
+    own, groups = [], {}
+    for parameter in inspect.signature(command).parameters.values():
+        function, *names = getattr(parameter.annotation, "__metadata__", (None,))
+        if inspect.isfunction(function):
+            known = inspect.signature(function).parameters
+            groups[parameter.name] = function, [known[name] for name in names[0].split()]
+        else:
+            own.append(parameter)
+
+    every = [*own, *(option for _, options in groups.values() for option in options)]
+    signature = inspect.Signature(every)
+
+    @wraps(command)
+    def run(*arguments: Any, **named: Any) -> None:
+        given = signature.bind(*arguments, **named).arguments
+        for group, (function, options) in groups.items():
+            chosen = {one.name: given.pop(one.name) for one in options if one.name in given}
+            given[group] = partial(function, **chosen)
+        command(**given)
+
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in every}
+    return run
+
+
+def table_options(
+    text_column: str | None = None,
+    label_column: str | None = None,
+    labels_separator: LabelsSeparator = None,
+    label_columns: LabelColumns = None,
+    multi_label: MultiLabel = None,
+    weight_column: str | None = None,
+    encoding: str = "utf-8",
+    no_header: NoHeader = False,
 ) -> "readers.TableOptions":
-    """``columns``, and how multi-label data and probabilities of labels are written."""
+    """How texts, and labels of any form, are read."""
+    from dcnn.data.readers import TableOptions
+
     names = split_names("--label-columns", label_columns)
-    return replace(
-        columns, labels_separator=labels_separator, label_columns=names, multi_label=multi_label
+    return TableOptions(
+        *(text_column, label_column, weight_column, encoding, not no_header),
+        *(labels_separator, names, multi_label),
     )
 
 
 def read_config(
-    path: Path | None, settings: Sequence[str] | None, **training: int | None
+    config: Path | None = None,
+    settings: Settings = None,
+    seed: int | None = None,
+    **training: int | None,
 ) -> "Config":
     """The settings of a TOML file, overridden by ``--set key=value``, and by ``--epochs`` and such.
 
@@ -87,15 +129,27 @@ def read_config(
     """
     from dcnn.config import DEFAULT, TextConfig, load_toml
 
-    config = (load_toml(path) if path else DEFAULT).with_settings(settings or ())
-    text = config.text
+    found = (load_toml(config) if config else DEFAULT).with_settings(settings or ())
+    text = found.text
     if text.n_subwords != TextConfig.n_subwords and text.tokenizer not in ("bpe", "unigram"):
         raise ConfigError(
             f"text.n_subwords={text.n_subwords} is the number of subwords that bpe and unigram "
             f"learn, and text.tokenizer={text.tokenizer} learns none; set text.tokenizer to bpe or "
             "unigram, or leave text.n_subwords out"
         )
-    return config.with_training(**{k: value for k, value in training.items() if value is not None})
+    training |= {"seed": seed}
+    return found.with_training(**{k: value for k, value in training.items() if value is not None})
+
+
+# Groups of options: the function that takes them, and which of them a command has.
+ReadTable = Callable[..., "readers.TableOptions"]
+TextTable = Annotated[ReadTable, table_options, "text_column encoding no_header"]
+LabelTable = Annotated[
+    ReadTable,
+    table_options,
+    "text_column label_column labels_separator label_columns multi_label encoding no_header",
+]
+RunConfig = Annotated[Callable[..., "Config"], read_config, "config settings seed"]
 
 
 def check_output_table(option: str, path: Path, *sources: Path | None) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from typer import Option
 
+from dcnn.batch_predict.lines import probability_columns
 from dcnn.cli import console as cli
-from dcnn.data.readers import TableOptions
 from dcnn.data.tables import write_table
 from dcnn.errors import UserError, needs_extra
 
@@ -20,21 +20,14 @@ if TYPE_CHECKING:
 SCORES = ("accuracy", "micro_f1", "macro_f1", "subset_accuracy")
 
 
+@cli.grouped
 def cv(
     data: cli.TrainFile,
+    reading: cli.LabelTable,
+    run: cli.RunConfig,
     folds: Annotated[int, Option(min=2)] = 5,
     out_of_fold: Annotated[Path | None, Option(metavar="FILE")] = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    labels_separator: cli.LabelsSeparator = None,
-    label_columns: cli.LabelColumns = None,
-    multi_label: cli.MultiLabel = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
-    config: Path | None = None,
-    settings: cli.Settings = None,
     epochs: int | None = None,
-    seed: int | None = None,
     device: cli.Device = "auto",
     threads: cli.Count = 1,
     as_json: cli.Json = False,
@@ -47,9 +40,8 @@ def cv(
     """
     if out_of_fold is not None:
         cli.check_output_table("--out-of-fold", out_of_fold, data)
-    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
-    columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
-    run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
+    columns = reading()
+    run_config = run(epochs=epochs)
     examples = cli.read_for_resampling(data, columns)
     if folds > len(examples):
         raise UserError(
@@ -115,17 +107,18 @@ def _values(scores: "Evaluation | LabelEvaluation") -> dict[str, float]:
 def _columns(found: "OutOfFold") -> dict[str, list[Any]]:
     """The out-of-fold predictions as a table; a text that is in no fold is left out."""
     examples, chosen = found.examples, found.scored
-    shares = found.probabilities[chosen].astype(float).round(6)
+    probabilities = found.probabilities[chosen]
+    shares = probabilities.astype(float).round(6)
     labels = [str(label) for label in examples.classes]
     if found.thresholds is None:
-        numbers = shares.argmax(axis=1)
+        numbers = probabilities.argmax(axis=1)  # rounded, two may be equal
         predicted = {
             "predicted": [labels[number] for number in numbers],
             "probability": shares.max(axis=1).tolist(),
         }
         true = [str(examples.labels[index]) for index in chosen]
     else:
-        over = found.probabilities[chosen] >= found.thresholds[chosen]
+        over = probabilities >= found.thresholds[chosen]
         predicted = {
             "predicted": ["|".join(labels[n] for n in np.flatnonzero(row)) for row in over]
         }
@@ -136,5 +129,5 @@ def _columns(found: "OutOfFold") -> dict[str, list[Any]]:
         "label": true,
         **predicted,
         "fold": (found.folds[chosen] + 1).tolist(),
-        **{f"probability_of_{label}": shares[:, n].tolist() for n, label in enumerate(labels)},
+        **dict(zip(probability_columns(labels), shares.T.tolist(), strict=True)),
     }

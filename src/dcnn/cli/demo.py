@@ -11,7 +11,7 @@ import numpy as np
 
 from dcnn import artifact as model_folder
 from dcnn.cli.console import make_console, make_table
-from dcnn.cli.train import choose_examples, count_labels
+from dcnn.cli.train import count_labels
 from dcnn.config import default_of
 from dcnn.data.corpora.opinions import read_opinions
 from dcnn.data.labels import number_labels
@@ -56,6 +56,7 @@ def demo(
         from dcnn.experiments.ngrams import ngram_classifier
         from dcnn.training.callbacks import TrainingBar
         from dcnn.training.fit import RunOptions, fit
+        from dcnn.training.warm_start import choose_examples
 
     predicted, seconds, models = {}, {}, {}
     for name, kind in NETWORKS.items():
@@ -103,7 +104,7 @@ def demo(
         "test_accuracy": float(correct["DCNN"].mean()),
         "label_counts": count_labels(train),
     }
-    examples = choose_examples(train, dev, EXAMPLES)  # of a corpus that everyone has
+    examples = choose_examples(dev, EXAMPLES, seed)  # of a corpus that everyone has
     kept = replace(models["DCNN"], metadata=metadata, examples=examples)
     model_folder.save(out, kept, overwrite=True)
     # `make demo` does not activate the environment.

@@ -9,7 +9,7 @@ from rich.text import Text
 from typer import Option
 
 from dcnn.cli import console as cli
-from dcnn.data.readers import TableOptions, read_rows
+from dcnn.data.readers import read_rows
 from dcnn.errors import UserError
 from dcnn.files import check_place, standard_output, write_atomically
 from dcnn.inspection import render
@@ -21,12 +21,11 @@ from dcnn.predictor import Predictor
 FEW = 10  # detectors shown in the terminal by default
 
 
+@cli.grouped
 def detectors(
     model: cli.ModelFolder,
     corpus: Annotated[Path, Option()],
-    text_column: str | None = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
+    reading: cli.TextTable,
     layer: cli.OptionalCount = None,
     top: Annotated[int, Option(min=1, max=200)] = 5,
     find: Annotated[str | None, Option(metavar="WORD")] = None,
@@ -64,7 +63,7 @@ def detectors(
     if of_class is not None:
         class_number(predictor, of_class)
 
-    columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+    columns = reading()
     stderr = cli.make_console(stderr=True)
     with cli.count_progress(stderr, "reading the corpus: {count} texts") as report:
         texts = (row.text for row in read_rows(corpus, columns, labels=False))

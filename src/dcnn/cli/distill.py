@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from dcnn.training.teachers import Report, Teacher
 
 
+@cli.grouped
 @only_run
 def distill(
     data: cli.TrainFile,
     out: cli.NewModelFolder,
+    reading: cli.LabelTable,
+    run: cli.RunConfig,
     teacher: list[str] | None = None,
     teacher_command: Annotated[str | None, Option(metavar="CMD")] = None,
     teacher_mode: Literal["auto", "finetune", "frozen"] = "auto",
@@ -34,17 +37,7 @@ def distill(
     save_teacher: Annotated[Path | None, Option(metavar="DIR")] = None,
     dev: Path | None = None,
     test: Path | None = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    labels_separator: cli.LabelsSeparator = None,
-    label_columns: cli.LabelColumns = None,
-    multi_label: cli.MultiLabel = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
-    config: Path | None = None,
-    settings: cli.Settings = None,
     epochs: int | None = None,
-    seed: int | None = None,
     device: cli.Device = "auto",
     resume: cli.Resume = False,
     overwrite: cli.Overwrite = False,
@@ -59,7 +52,7 @@ def distill(
     an interrupted labelling. An encoder needs the extra `distill`.
     """
     from dcnn.artifact import is_model_folder, save
-    from dcnn.data.readers import TableOptions, read_examples
+    from dcnn.data.readers import read_examples
     from dcnn.files import show_size
 
     console = cli.make_console(stderr=True)
@@ -76,9 +69,8 @@ def distill(
         )
     if teacher_mode != "auto" and teacher_command is not None:
         raise UserError(f"--teacher-mode {teacher_mode}: a command is used as it is; leave it out")
-    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
-    columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
-    run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
+    columns = reading()
+    run_config = run(epochs=epochs)
     train_set, dev_set, test_set = read_examples(data, dev, test, columns, multi_label=True)
     texts = read_unlabelled(unlabelled or (), replace(columns, label_columns=()))
     with needs_extra("Distillation", "train"):

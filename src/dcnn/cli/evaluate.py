@@ -18,7 +18,7 @@ from dcnn.batch_predict.lines import OutputFormat
 from dcnn.cli import console as cli
 from dcnn.data.columns import did_you_mean, shown, shown_names
 from dcnn.data.labels import LabelledTexts, check_form
-from dcnn.data.readers import TableOptions, read_labelled
+from dcnn.data.readers import read_labelled
 from dcnn.data.tables import write_table
 from dcnn.errors import DataError, UserError
 from dcnn.files import check_place, write_atomically
@@ -34,17 +34,12 @@ SCORES = ("accuracy", "micro_f1", "macro_f1", "subset_accuracy", "calibration_er
 COVERAGES = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)  # of the table of risk and coverage
 
 
+@cli.grouped
 def evaluate(
     model: cli.ModelFolder,
     data: Annotated[Path, Argument(metavar="FILE")],
+    reading: cli.LabelTable,
     as_json: cli.Json = False,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    labels_separator: cli.LabelsSeparator = None,
-    label_columns: cli.LabelColumns = None,
-    multi_label: cli.MultiLabel = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
     abstain_below: cli.Probability = None,
     diagram: Annotated[Path | None, Option("--reliability", metavar="FILE.svg")] = None,
     curve_picture: Annotated[Path | None, Option("--risk-coverage", metavar="FILE.svg")] = None,
@@ -78,8 +73,7 @@ def evaluate(
         cli.check_output_table("--errors", errors, data)
     if store_threshold and target_precision is None:
         raise UserError("--store-threshold stores what --target-precision chooses; give both")
-    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
-    columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
+    columns = reading()
     predictor = Predictor.load(model)
     thresholds, multi_label = predictor.artifact.thresholds, predictor.multi_label
     for option, value in (

@@ -7,21 +7,22 @@ from typing import Annotated
 from typer import Argument, Option
 
 from dcnn.cli import console as cli
-from dcnn.data.readers import Row, TableOptions, read_rows
+from dcnn.data.readers import Row, read_rows
 from dcnn.files import show_size
 from dcnn.inspection.similar import LONGEST_TEXT, MOST_TEXTS, TextIndex
 from dcnn.predictor import Predictor
 
 
+@cli.grouped
 def index(
     model: cli.ModelFolder,
     file: Annotated[Path, Argument(metavar="FILE")],
+    reading: Annotated[
+        cli.ReadTable,
+        cli.table_options,
+        "text_column label_column labels_separator encoding no_header",
+    ],
     limit: Annotated[int, Option(min=1, max=1_000_000)] = MOST_TEXTS,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    labels_separator: cli.LabelsSeparator = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
 ) -> None:
     """Keep texts in a model folder, so that explanations name the most similar ones.
 
@@ -31,8 +32,7 @@ def index(
     the server and the page use it.
     """
     predictor = Predictor.load(model)
-    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
-    columns = cli.with_labels(columns, labels_separator, None, None)
+    columns = reading()
     console, chance = cli.make_console(stderr=True), random.Random(0)  # noqa: S311
     kept: list[Row] = []
     with cli.count_progress(console, "{count} texts") as report:

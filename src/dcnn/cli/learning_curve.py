@@ -10,7 +10,7 @@ from typer import Option
 
 from dcnn.cli import console as cli
 from dcnn.data.labels import check_form
-from dcnn.data.readers import TableOptions, read_evaluation_set
+from dcnn.data.readers import read_evaluation_set
 from dcnn.errors import needs_extra
 from dcnn.files import write_atomically
 from dcnn.plots import check_picture, draw_learning_curve
@@ -19,23 +19,16 @@ if TYPE_CHECKING:
     from dcnn.training.resampling import CurvePoint
 
 
+@cli.grouped
 def learning_curve(
     data: cli.TrainFile,
+    reading: cli.LabelTable,
+    run: cli.RunConfig,
     test: Path | None = None,
     steps: Annotated[int, Option(min=2, max=20)] = 5,
     draws: Annotated[int, Option(min=1, max=100)] = 5,
     plot: Annotated[Path | None, Option(metavar="FILE.svg|FILE.png")] = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    labels_separator: cli.LabelsSeparator = None,
-    label_columns: cli.LabelColumns = None,
-    multi_label: cli.MultiLabel = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
-    config: Path | None = None,
-    settings: cli.Settings = None,
     epochs: int | None = None,
-    seed: int | None = None,
     device: cli.Device = "auto",
     threads: cli.Count = 1,
     as_json: cli.Json = False,
@@ -47,9 +40,8 @@ def learning_curve(
     """
     if plot is not None:
         check_picture("--plot", plot)
-    columns = TableOptions(text_column, label_column, encoding=encoding, header=not no_header)
-    columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
-    run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
+    columns = reading()
+    run_config = run(epochs=epochs)
     examples = cli.read_for_resampling(data, columns)
     test_set = read_evaluation_set(test, columns)
     if test_set is not None:

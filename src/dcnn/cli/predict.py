@@ -32,8 +32,10 @@ ENGINES = ("local", "ray")
 LINES = ("", PLAIN)  # suffixes of files that have the lines of standard output
 
 
+@cli.grouped
 def predict(
     model: cli.ModelFolder,
+    reading: cli.TextTable,
     texts: Annotated[list[str] | None, Argument(metavar="TEXT")] = None,
     source: Annotated[Path | None, Option("--input")] = None,
     output: Path | None = None,
@@ -47,9 +49,6 @@ def predict(
     abstain: Annotated[bool, Option("--abstain")] = False,
     target_precision: cli.Probability = None,
     labels_separator: Annotated[str, Option(metavar="S")] = OutputFormat.separator,
-    text_column: str | None = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
     engine: Annotated[str | None, Option(metavar="local|ray")] = None,
     workers: cli.OptionalCount = None,
     ray_address: str | None = None,
@@ -77,7 +76,7 @@ def predict(
             f"{option} and --abstain-below both give the threshold; leave out one of them"
         )
     stored = abstain or target_precision is not None
-    columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+    columns = reading()
     form = OutputFormat(as_json, top, abstain_below, labels_separator, all_labels)
     if keep is not None and (source is None or output is None):
         option = "--keep" if keep else "--no-keep"
@@ -148,7 +147,7 @@ def predict(
         if source is not None:
             rows = _rows_of_files(source, columns, skip_bad_shards, bad, kept)
         else:
-            given = iter(texts) if texts else _lines_on_stdin(encoding)
+            given = iter(texts) if texts else _lines_on_stdin(columns.encoding)
             rows = (Row(text, None, None, Place("", 0)) for text in given)
         while chunk := list(islice(rows, CHUNK)):
             n_abstained += write(chunk)

@@ -11,22 +11,21 @@ from typer import Argument, Option
 
 from dcnn.cli import QUIET
 from dcnn.cli import console as cli
-from dcnn.data.readers import TableOptions, read_rows
+from dcnn.data.readers import read_rows
 from dcnn.errors import needs_extra
 from dcnn.inspection.similar import TextIndex
 from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 
 
+@cli.grouped
 def serve(
     models: Annotated[list[str], Argument(metavar="MODEL")],
+    reading: cli.TextTable,
     host: str = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535)] = 8000,
     workers: Annotated[int, Option(min=1, max=64)] = 1,
     corpus: Path | None = None,
-    text_column: str | None = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
     api_key: Annotated[str, Option(envvar="DCNN_API_KEY", show_default=False)] = "",
     allow_host: Annotated[list[str] | None, Option(metavar="NAME")] = None,
     max_body: cli.Count = Limits.body_bytes,
@@ -64,7 +63,7 @@ def serve(
         model = ServedModel(name, predictor, index=TextIndex.load(folder, predictor.artifact))
         if corpus is None or not model.info()["explainable"]:
             return model
-        columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+        columns = reading()
         texts = (row.text for row in read_rows(corpus, columns, labels=False))
         console = cli.make_console(stderr=True)
         console.print(f"{name}: ranking its feature detectors over {corpus}")

@@ -7,21 +7,20 @@ from typer import Argument, Option
 
 from dcnn.batch_predict.lines import OutputFormat
 from dcnn.cli import console as cli
-from dcnn.data.readers import TableOptions, read_rows
+from dcnn.data.readers import read_rows
 from dcnn.data.tables import write_table
 from dcnn.errors import DataError
 from dcnn.inspection.similar import suggest as suggest_texts
 from dcnn.predictor import Predictor
 
 
+@cli.grouped
 def suggest(
     model: cli.ModelFolder,
     pool: Annotated[Path, Argument(metavar="POOL")],
     out: Annotated[Path, Option(metavar="FILE")],
+    reading: cli.TextTable,
     n: Annotated[int, Option("--n", min=1, max=2000)] = 50,
-    text_column: str | None = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
 ) -> None:
     """Choose texts of a pool to label next: those that teach the model most.
 
@@ -30,7 +29,7 @@ def suggest(
     FILE --start-from MODEL`.
     """
     cli.check_output_table("--out", out, pool)
-    columns = TableOptions(text_column, encoding=encoding, header=not no_header)
+    columns = reading()
     predictor = Predictor.load(model)
     console = cli.make_console(stderr=True)
     texts: list[str] = []

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import wraps
-from itertools import chain, islice, zip_longest
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +29,7 @@ from dcnn.errors import DcnnError, TrainingError, TrainingStoppedError, UserErro
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dcnn.artifact import Artifact
+    from dcnn.artifact import Artifact, Example
     from dcnn.config import Config
     from dcnn.data.encode import FileEncoder
     from dcnn.data.labels import LabelledTexts
@@ -43,7 +43,6 @@ LARGEST_IN_MEMORY = 512 << 20
 _COMPRESSED, _COLUMNAR = 3, 2
 # Seconds: once a process has ended, torchrun ends the others well within this time.
 WAIT_FOR_FIRST = 3.0
-LONGEST_EXAMPLE = 500  # characters of a text that is kept
 
 
 def only_run(command: Callable[..., None]) -> Callable[..., None]:
@@ -70,20 +69,15 @@ def only_run(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+@cli.grouped
 @only_run
 def train(
     data: cli.TrainFile,
     out: cli.NewModelFolder,
+    reading: cli.LabelTable,
     dev: Path | None = None,
     test: Path | None = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    labels_separator: cli.LabelsSeparator = None,
-    label_columns: cli.LabelColumns = None,
-    multi_label: cli.MultiLabel = None,
     weight_column: str | None = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
     config: Path | None = None,
     settings: cli.Settings = None,
     epochs: int | None = None,
@@ -100,7 +94,7 @@ def train(
     out_of_scope_file: cli.OutOfScopeFile = None,
     start_from: Annotated[Path | None, Option(metavar="MODEL")] = None,
     replay: Annotated[Path | None, Option(metavar="FILE")] = None,
-    keep_examples: Annotated[int, Option(metavar="N", min=0, max=1000)] = 0,
+    keep_examples: Annotated[int, Option(metavar="N", min=0)] = 0,
 ) -> None:
     """Train a classifier on labelled texts.
 
@@ -113,12 +107,13 @@ def train(
     With --target-precision, dev also gives the threshold of abstention, which `dcnn predict
     --abstain`, the server and the page use.
 
-    With --start-from, training goes on from a model: TRAIN may have new words and new labels, and
-    --replay has old examples, so that the model does not forget them. The scores of both models on
-    new and old examples are printed.
+    With --start-from, training continues from a model: TRAIN may have new words and new labels, and
+    --replay has old examples, so that the model does not forget them; without it, those that
+    --keep-examples left in the model folder are taken. The scores of both models on new and old
+    examples are printed.
     """
     from dcnn.artifact import is_model_folder, save
-    from dcnn.data.readers import TableOptions, read_examples, read_labelled
+    from dcnn.data.readers import read_examples, read_labelled
     from dcnn.data.split import split_dev
 
     if not is_first():
@@ -131,8 +126,7 @@ def train(
     with first_reports(UserError):
         checkpoint, replaces = run_of(out, resume, overwrite)
         log_folder = _log_folder(tensorboard, out)
-        columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
-        columns = cli.with_labels(columns, labels_separator, label_columns, multi_label)
+        columns = reading(weight_column=weight_column)
         start = None if start_from is None else read_start(start_from, config, stream)
         if start is not None:
             from dcnn.training import warm_start
@@ -141,7 +135,7 @@ def train(
             stream = False
         elif replay is not None:
             raise UserError(
-                "--replay has examples of the model to go on from; add --start-from MODEL"
+                "--replay has examples that a model was trained on; add --start-from MODEL"
             )
         else:
             run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
@@ -179,7 +173,7 @@ def train(
                 check_abstention(train_set, out_of_scope)
             with needs_extra("Training", "train"):
                 from dcnn.training.fit import RunOptions, fit
-            examples = choose_examples(train_set, dev_set, keep_examples)
+            examples = kept_examples(train_set, dev_set, keep_examples, run_config)
             with training_callbacks(
                 console, log_folder, run_config, patient=workers is not None
             ) as callback:
@@ -202,9 +196,12 @@ def train(
             metadata = artifact.metadata | cli.run_metadata(data, dev, test)
             if start is not None:
                 scores = warm_start.compare(growth, artifact)
-                name = "" if start_from is None else start_from.resolve().name
-                metadata["start_from"] = {"model": name, "scores": scores}
-                print_growth(console, scores, artifact.multi_label, replay is not None)
+                metadata["start_from"] = {
+                    "model": start_from.resolve().name if start_from else "",
+                    "replay": growth.replay if replay is None else replay.name,
+                    "scores": scores,
+                }
+                print_growth(console, scores, artifact.multi_label)
             metadata["label_counts"] = count_labels(train_set)
             if test_set is not None:
                 metadata |= _test(console, artifact, test_set)
@@ -216,7 +213,7 @@ def train(
 
 
 def read_start(model: Path, config: Path | None, stream: bool | None) -> "Artifact":
-    """The model to go on from, of --start-from."""
+    """The model to continue, of --start-from."""
     from dcnn.artifact import load
 
     if config is not None:
@@ -235,10 +232,8 @@ def read_start(model: Path, config: Path | None, stream: bool | None) -> "Artifa
     return start
 
 
-def print_growth(
-    console: "Console", scores: "Sequence[dict[str, Any]]", multi_label: bool, replayed: bool
-) -> None:
-    """Print how a model and the one it went on from do on new and on old examples."""
+def print_growth(console: "Console", scores: "Sequence[dict[str, Any]]", multi_label: bool) -> None:
+    """Print how a model and the one it continues do on new and on old examples."""
     measure = "micro F1" if multi_label else "accuracy"
     for score in scores:
         before, after = (f"{100 * score[when]:.2f} %" for when in ("before", "after"))
@@ -246,34 +241,26 @@ def print_growth(
             f"On {score['number']:,} {score['examples']} examples that were held out: {measure} "
             f"{before} before, {after} after"
         )
-    if not replayed:
+    if all(score["examples"] != "old" for score in scores):
         console.print("What was forgotten is not known: --replay FILE gives old examples")
 
 
-def choose_examples(
-    train: "LabelledTexts | Corpus", dev: "LabelledTexts | None", count: int
-) -> tuple[tuple[str, str], ...]:
-    """Texts to keep in the model folder, of each label in turn, with their labels.
-
-    Those of dev; of the training set where there is none.
-    """
+def kept_examples(
+    train: "LabelledTexts | Corpus", dev: "LabelledTexts | None", count: int, config: "Config"
+) -> "tuple[Example, ...]":
+    """Texts to keep in the model folder: of dev, or of the training set where there is none."""
     from dcnn.data.labels import LabelledTexts
+    from dcnn.training.warm_start import choose_examples
 
     texts = train if dev is None else dev
-    if count == 0:
-        return ()
-    if not isinstance(texts, LabelledTexts):
+    if isinstance(texts, LabelledTexts):
+        return choose_examples(texts, count, config.training.seed)
+    if count:
         raise UserError(
             f"--keep-examples {count} takes texts of dev, and a corpus on disk holds none of its "
             "own; give --dev, or pass --no-stream"
         )
-    by_label: dict[str, list[str]] = {}
-    for text, label in zip(texts.texts, texts.labels, strict=True):
-        name = ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-        if text.strip() and len(text) <= LONGEST_EXAMPLE:
-            by_label.setdefault(name, []).append(text)
-    rounds = zip_longest(*([(text, name) for text in found] for name, found in by_label.items()))
-    return tuple(islice(filter(None, chain.from_iterable(rounds)), count))
+    return ()
 
 
 def count_labels(train: "LabelledTexts | Corpus") -> dict[str, int]:

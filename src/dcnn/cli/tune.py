@@ -14,7 +14,7 @@ from dcnn import artifact as model_folder
 from dcnn.cli import console as cli
 from dcnn.cli.train import only_run
 from dcnn.config import DEFAULT, Config, parse_setting
-from dcnn.data.readers import TableOptions, read_examples
+from dcnn.data.readers import read_examples
 from dcnn.data.split import hold_out
 from dcnn.errors import DcnnError, TrainingError, TrainingStoppedError, UserError, needs_extra
 from dcnn.files import make_folder, parse_size, show_size
@@ -31,21 +31,22 @@ if TYPE_CHECKING:
 DEFAULT_MINUTES = 10.0
 
 
+@cli.grouped
 @only_run
 def tune(
     data: cli.TrainFile,
     out: cli.NewModelFolder,
+    reading: Annotated[
+        cli.ReadTable,
+        cli.table_options,
+        "text_column label_column weight_column encoding no_header",
+    ],
     dev: Path | None = None,
     minutes: Annotated[float | None, Option(min=0.01)] = None,
     trials: cli.OptionalCount = None,
     max_size: Annotated[str | None, Option(metavar="SIZE")] = None,
     jobs: cli.Count = 1,
     folds: cli.OptionalCount = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    weight_column: str | None = None,
-    encoding: str = "utf-8",
-    no_header: cli.NoHeader = False,
     config: Path | None = None,
     settings: cli.Settings = None,
     seed: int | None = None,
@@ -67,10 +68,10 @@ def tune(
     """
     console = cli.make_console(stderr=True)
     paths = _Paths.check(out, study, resume, overwrite)
-    start = cli.read_config(config, settings, seed=seed)
+    start = cli.read_config(config, settings, seed)
     is_default = start == DEFAULT.with_training(seed=start.training.seed)
     name_of_start = "the default settings" if is_default else "the given settings"
-    columns = TableOptions(text_column, label_column, weight_column, encoding, not no_header)
+    columns = reading()
     with needs_extra("Tuning", "tune"):
         from dcnn.tuning import report
         from dcnn.tuning import search as tuning
@@ -85,6 +86,7 @@ def tune(
     cli.print_sizes(console, train_set, len(dev_set))
     with needs_extra("Tuning", "tune"):
         from dcnn.training.fit import choose_device
+        from dcnn.training.resampling import logged_once
         from dcnn.tuning.evaluation import Evaluation, choose_folds
     place, name = choose_device(device).type, out.resolve().name
     chosen_folds = choose_folds(train_set, dev_set, folds)
@@ -118,7 +120,8 @@ def tune(
             f"{out} is finished already; raise --minutes or --trials to continue the search."
         )
         return
-    _run(console, search, evaluation)
+    with logged_once():
+        _run(console, search, evaluation)
     given_dev = f" --dev {dev}" if dev else ""
     about = report.SearchSummary(
         data=data.name,
@@ -130,7 +133,8 @@ def tune(
         start=name_of_start,
         gain=report.gain_over_start(search.records, evaluation.examples),
     )
-    best, artifact = _refit(console, search, evaluation, about)
+    with logged_once():
+        best, artifact = _refit(console, search, evaluation, about)
     if best.number == 0 and about.gain is not None:  # after a refit that was worse, too
         about = replace(about, gain=replace(about.gain, best=0, points=0.0, p=1.0))
     report.write_report(paths.report, search, about, best)

@@ -1,14 +1,19 @@
 """A model as one HTML file that classifies and explains in a browser, without a server.
 
-The file holds the encoder, the weights as a model folder of the same dtype stores them (base64),
-and three scripts of ``page/``: ``tokenizer.js`` splits a text as ``dcnn.text.tokenizer`` does, with
-its patterns; ``network.js`` computes what ``dcnn.ops.reference`` and
-``dcnn.inspection.attribution`` compute, under their names, in float64; ``page.js`` shows it. The
-page requests nothing.
+The file holds the encoder, the weights and three scripts of ``page/``: ``tokenizer.js`` splits a
+text as ``dcnn.text.tokenizer`` does, with its patterns; ``network.js`` computes what
+``dcnn.ops.reference`` and ``dcnn.inspection.attribution`` compute, under their names, in float64;
+``page.js`` shows it. The page requests nothing.
+
+Weights are those of a model folder of the same dtype. With ``int8``, though, the vectors of
+n-grams, which only new words use and most of the file would be, have eleven values each: -5 to 5
+times a scale. All weights are compressed, by Huffman codes alone since they never repeat, and
+written in base 85.
 """
 
 import base64
 import json
+import zlib
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -24,6 +29,7 @@ from dcnn.text import tokenizer as splitting
 
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("tokenizer.js", "network.js", "page.js")
+_NGRAM_STEPS = 5
 
 
 def html_text(artifact: Artifact, name: str) -> str:
@@ -57,14 +63,30 @@ def _described(artifact: Artifact, name: str) -> dict[str, Any]:
         "network": network,
         "encoder": json.loads(artifact.encoder.to_json()),
         "patterns": _patterns(artifact.encoder.tokenizer.preset),
-        "weights": {
-            key: {
-                "dtype": str(values.dtype),
-                "shape": values.shape,
-                "base64": base64.b64encode(_bytes(values)).decode(),
-            }
-            for key, values in model_folder.pack(artifact.weights, artifact.dtype).items()
-        },
+        **_weights(stored_weights(artifact)),
+    }
+
+
+def stored_weights(artifact: Artifact) -> model_folder.Stored:
+    """The weights as the page has them."""
+    if artifact.dtype == "int8":
+        return model_folder.pack(artifact.weights, artifact.dtype, _NGRAM_STEPS)
+    return model_folder.pack(artifact.weights, artifact.dtype)
+
+
+def _weights(stored: model_folder.Stored) -> dict[str, Any]:
+    """Tensors as one text: their bytes one after the other, compressed and in base 85."""
+    deflate = zlib.compressobj(9, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
+    compressed = b"".join(deflate.compress(_bytes(values)) for values in stored.values())
+    compressed += deflate.flush()
+    return {
+        "tensors": [
+            {"name": name, "dtype": str(values.dtype), "shape": values.shape}
+            for name, values in stored.items()
+        ],
+        "n_bytes": len(compressed),
+        # In a script "<" would have to be escaped; a comma is no digit.
+        "base85": base64.b85encode(compressed, pad=True).decode().replace("<", ","),
     }
 
 

@@ -300,19 +300,25 @@ def ngram_table(trace: Trace, of_class: int) -> NGramTable:
 def _by_ngram(
     trace: Trace, words: Doubles, nodes: Ints, ngrams: Sequence[tuple[int, ...]]
 ) -> NGramTable:
-    members: dict[tuple[int, ...], list[int]] = {}
-    for row, positions in enumerate(ngrams):
-        members.setdefault(positions, []).append(row)
-    amounts = words.sum(axis=1)
-    found = []
-    for positions, rows in members.items():
-        spelled, own = tuple(trace.words[i] for i in positions), amounts[rows]
-        size = float(np.abs(own).sum())
-        found.append(NGram(positions, spelled, float(own.sum()), size, len(rows)))
-    found.sort(key=lambda ngram: -ngram.absolute)
-    rows_of = [members[ngram.positions] for ngram in found]
-    shares = np.array([words[rows].sum(axis=0) for rows in rows_of]).reshape(-1, len(trace.words))
-    return NGramTable(tuple(found), tuple(nodes[rows] for rows in rows_of), shares)
+    known: dict[tuple[int, ...], int] = {}
+    group = np.array([known.setdefault(one, len(known)) for one in ngrams], np.int64)
+    own = words.sum(axis=1)
+    absolute = np.bincount(group, np.abs(own))
+    largest_first = np.argsort(-absolute, kind="stable")
+    rank = np.argsort(largest_first)[group]  # of every node's n-gram
+    order = np.argsort(rank, kind="stable")
+    starts = np.searchsorted(rank[order], np.arange(len(known)))
+    positions = list(known)
+    amounts = zip(
+        (positions[i] for i in largest_first),
+        np.bincount(rank, own).tolist(),
+        absolute[largest_first].tolist(),
+        np.bincount(rank).tolist(),
+        strict=True,
+    )
+    found = tuple(NGram(at, tuple(trace.words[i] for i in at), *rest) for at, *rest in amounts)
+    shares = np.add.reduceat(words[order], starts, axis=0)  # (n-grams, s)
+    return NGramTable(found, tuple(np.split(nodes[order], starts)[1:]), shares)
 
 
 def fewest_words(contributions: Doubles) -> list[tuple[int, ...]]:

@@ -8,7 +8,7 @@ maps), of the differences of their contributions: the bias of the root is the sa
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import zip_longest
@@ -112,12 +112,14 @@ class DescribedWord:
 
 @dataclass(frozen=True)
 class Explanation(ExplainedClass):
-    """The explanation of one class of one text."""
+    """The explanation of one class of one text.
 
+    Words have been attributed; graph, n-grams, deletions and replacements are computed when they
+    are asked for.
+    """
+
+    predictor: Predictor = field(repr=False)
     prediction: Prediction
-    table: NGramTable  # contributions of every word through every n-gram
-    deletions: tuple[Deletion, ...]  # of every word
-    replacements: tuple[Replacement, ...]  # of the strongest words, those that change most first
     unknown: tuple[int, ...]  # positions of the words outside the vocabulary
     spelled: tuple[str, ...]  # what each word adds to a text, with the space before it
 
@@ -125,6 +127,21 @@ class Explanation(ExplainedClass):
     def graph(self) -> FeatureGraph:
         """The feature graph."""
         return build_graph(self.trace)
+
+    @cached_property
+    def table(self) -> NGramTable:
+        """The contributions of every word through every n-gram."""
+        return ngram_table(self.trace, self.of_class)
+
+    @cached_property
+    def deletions(self) -> tuple[Deletion, ...]:
+        """The sentence without each of its words."""
+        return tuple(deletions(self.predictor, self.words, self.of_class))
+
+    @cached_property
+    def replacements(self) -> tuple[Replacement, ...]:
+        """Other words in place of the strongest ones; those that change most first."""
+        return tuple(replacements(self.predictor, self.trace, self.of_class))
 
     @property
     def ngrams(self) -> list[NGram]:
@@ -258,10 +275,8 @@ def explain(predictor: Predictor, text: str, of_class: Label | None = None) -> E
         prediction=prediction,
         of_class=number,
         trace=trace,
+        predictor=predictor,
         attributions=tuple(attribution.word_attributions(trace, number).tolist()),
-        table=ngram_table(trace, number),
-        deletions=tuple(deletions(predictor, words, number)),
-        replacements=tuple(replacements(predictor, trace, number)),
         unknown=tuple(i for i, id_ in enumerate(encoder.vocabulary.ids(words)) if id_ == UNKNOWN),
         spelled=tuple(map(encoder.tokenizer.spell, words)),
     )

@@ -189,8 +189,8 @@ def node_picture(
 
     ``among`` is the n-gram whose nodes are drawn, and their numbers.
     """
-    ngram, members = among or (None, None)
-    chosen = np.sort(attribution.strongest_nodes(trace, of_class, members)[:top])
+    ngram, numbers = among or (None, None)
+    chosen = np.sort(attribution.strongest_nodes(trace, of_class, numbers)[:top])
     every = np.abs(trace.contributions[of_class].astype(np.float64))
     weights = trace.head_weight[of_class, chosen].astype(np.float64)
     front = Coefficients(trace.depth, chosen, np.zeros_like(chosen), weights)

@@ -93,7 +93,10 @@ class ServedModel:
                 {"label": label, "count": counts.get(str(label)), "threshold": threshold}
                 for label, threshold in zip(artifact.classes, thresholds, strict=True)
             ],
-            "examples": [{"text": text, "label": label} for text, label in artifact.examples],
+            "examples": [
+                {"text": text, "label": label if isinstance(label, str) else ", ".join(label)}
+                for text, label in artifact.examples
+            ],
         }
         return json_bytes(response)
 

@@ -185,11 +185,16 @@ class Encoder:
         return None if self.char_ngrams is None else NewWords(self.vocabulary, words)
 
     def extended(self, texts: Sequence[str], config: TextConfig) -> Self:
-        """One that also knows the words ``texts`` have often enough; the ids of its own stay."""
+        """One that also knows the words ``texts`` have often enough; the ids of its own stay.
+
+        With its own words they are at most ``config.max_size``.
+        """
         tokenized = tokenize_texts(self.tokenizer, texts)
-        found = Vocabulary.most_frequent(tokenized.words, tokenized.counts, config)
-        words = dict.fromkeys((*self.vocabulary.words, *found.words))
-        return replace(self, vocabulary=Vocabulary(list(words)))
+        every = replace(config, max_size=0)
+        found = Vocabulary.most_frequent(tokenized.words, tokenized.counts, every)
+        words = list(dict.fromkeys((*self.vocabulary.words, *found.words)))
+        most = max(config.max_size, len(self.vocabulary.words)) if config.max_size else None
+        return replace(self, vocabulary=Vocabulary(words[:most]))
 
     def encode_all(self, texts: Sequence[str], new_words: Sequence[str] = ()) -> Sentences:
         """Ids of many texts; an empty text is one unknown word.

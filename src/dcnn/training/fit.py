@@ -1,7 +1,7 @@
 """From labelled texts to a trained model: encoder, network, initial weights, trainer, artifact.
 
 Initial weights are drawn from the seed, come from pretrained word vectors, or are those of a model
-to go on from.
+to continue.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dcnn")
 
-# Adagrad's sums are not part of a model, and start from zero again when training goes on from one:
+# Adagrad's sums are not part of a model, and start from zero again when it is trained further:
 # with the usual learning rate the first steps would be as large as those of a new network.
 WARM_START_RATE = 0.3
 LARGEST_MODEL = 2**30  # weights; with the optimiser's state and the best weights, 16 GB
@@ -69,8 +69,9 @@ def make_model(
     vocabulary = len(encoder.vocabulary)
     shapes = config.model.parameter_shapes(vocabulary, classes)
     parameters = sum(math.prod(shape) for shape in shapes.values())
-    if encoder.char_ngrams is not None:
-        parameters += encoder.char_ngrams.n_buckets * config.model.dim
+    if (ngrams := encoder.char_ngrams) is not None:
+        offsets, buckets = find_bags(ngrams, ["", *encoder.vocabulary.words, *new_words])
+        parameters += len(np.unique(buckets)) * config.model.dim
     if parameters > LARGEST_MODEL:
         raise ConfigError(
             f"this network would have {parameters:,} weights, above {LARGEST_MODEL:,}; "
@@ -85,8 +86,7 @@ def make_model(
         table = torch.zeros(vocabulary + len(new_words), values.shape[1])
         table[torch.from_numpy(vectors.ids)] = torch.from_numpy(values)
         model.project(table)
-    if (ngrams := encoder.char_ngrams) is not None:
-        offsets, buckets = find_bags(ngrams, ["", *encoder.vocabulary.words, *new_words])
+    if ngrams is not None:
         model.add_ngrams(torch.from_numpy(offsets), torch.from_numpy(buckets), ngrams.n_buckets)
     return model
 
@@ -134,7 +134,7 @@ class RunOptions:
     target_precision: float | None = None  # of the answers; chooses the threshold of abstention
     out_of_scope: Label | None = None  # the class whose texts should get no label
     out_of_scope_texts: Sequence[str] = ()  # other texts that should get none
-    start_from: Artifact | None = None  # the model to go on from; its classes are the first
+    start_from: Artifact | None = None  # the model to continue; its classes are the first
 
 
 def fit(

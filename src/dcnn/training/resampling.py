@@ -35,7 +35,6 @@ TEST_SHARE = 0.2  # held out of the data for a learning curve without a test set
 MIN_EXAMPLES = 16  # of a learning curve's first point
 WORTH = 0.005  # a gain by doubling the examples that is worth the labelling
 _OPTIONS = RunOptions()
-_SMALLEST = 1e-12  # probability, so that its logarithm is finite
 
 
 @dataclass(frozen=True)
@@ -97,14 +96,14 @@ def cross_validation(
             report(done, _scores(held_out, found, predictor.artifact.thresholds))
         return np.stack([found, np.broadcast_to(np.array(limits, np.float32), found.shape)], axis=1)
 
-    with _logged_once():
+    with logged_once():
         outputs = cross_validate(examples, numbers, outputs_of)
     probabilities, thresholds = outputs[:, 0], outputs[:, 1]
     if examples.multi_label:
         return OutOfFold(hard, numbers, probabilities, thresholds)
     if not calibrated and config.training.calibrate:
         scored = numbers >= 0
-        logits = np.log(np.maximum(probabilities, _SMALLEST))
+        logits = np.log(np.maximum(probabilities, metrics.SMALLEST_PROBABILITY))
         truth = np.eye(n_classes)[hard.targets[scored]]
         temperature = metrics.calibrate(logits[scored], truth).temperature
         probabilities = softmax(logits / np.float32(temperature))
@@ -136,7 +135,7 @@ def learning_curve(
     label; without ``test`` it also holds out its own test set.
     """
     points = []
-    with _logged_once():
+    with logged_once():
         for draw in range(draws):
             seed = config.training.seed + draw
             train, held_out = examples, test
@@ -225,7 +224,7 @@ def _stratified_order(examples: LabelledTexts, seed: int) -> Ints:
 
 
 @contextmanager
-def _logged_once() -> Iterator[None]:
+def logged_once() -> Iterator[None]:
     """What every training logs alike, such as its backend, is logged by the first one only."""
     log = logging.getLogger("dcnn")
     seen: set[str] = set()

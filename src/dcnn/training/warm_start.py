@@ -1,4 +1,4 @@
-"""Going on from a trained model with new examples, new words and new labels (warm start).
+"""Continuing a trained model with new examples, new words and new labels (warm start).
 
 ``fit`` with ``RunOptions.start_from`` keeps all weights of the model. A word that it did not know
 starts where the model had it: at the vector of the unknown word, plus those of its character
@@ -10,30 +10,34 @@ of that, and ``compare`` shows how much was forgotten: the scores of both models
 either kind that neither of them was trained on here.
 """
 
+import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 import numpy as np
 
 from dcnn import metrics
-from dcnn.artifact import Artifact, Label
+from dcnn.artifact import MOST_EXAMPLES, Artifact, Example, Label
 from dcnn.config import Config, TrainingConfig
 from dcnn.data.columns import shown
-from dcnn.data.labels import LabelledTexts, check_form
+from dcnn.data.labels import LabelledTexts, check_form, number_labels
 from dcnn.data.split import hold_out
 from dcnn.errors import ConfigError, DataError
 from dcnn.predictor import Predictor
 from dcnn.training.objective import target_distributions
 
+LONGEST_EXAMPLE = 500  # characters of a text that is kept
 DEV_FRACTION = 0.1  # of new and of old examples, however few, to measure what is forgotten
 # Fewer dev examples decide nothing: the model keeps its temperature and its thresholds.
 FEWEST_DECIDING = 100
 
 
 def config_of(start: Artifact, settings: Sequence[str] = (), **training: object) -> Config:
-    """Settings to go on with: those of the model, for the number of new examples.
+    """Settings to continue with: those of the model, for the number of new examples.
 
     The text and the network are the model's own. Pretrained vectors are part of its weights.
     """
@@ -59,12 +63,30 @@ def config_of(start: Artifact, settings: Sequence[str] = (), **training: object)
 
 @dataclass(frozen=True)
 class Growth:
-    """What a model that goes on is trained on and selected on: the new examples and the old."""
+    """What a continued model is trained on and selected on: the new examples and the old."""
 
     start: Artifact
-    train: LabelledTexts  # new examples, then those of the replay
+    train: LabelledTexts  # new examples, then the old ones
     dev: LabelledTexts | None  # of both, if they are enough to decide anything
     parts: dict[str, LabelledTexts]  # the dev examples by kind, "new" and "old"
+    replay: str  # where the old ones come from
+
+
+def choose_examples(examples: LabelledTexts, count: int, seed: int) -> tuple[Example, ...]:
+    """A random sample of the short texts with their labels, of each label in turn."""
+    if not 0 <= count <= MOST_EXAMPLES:
+        raise ConfigError(f"keep_examples={count} must be from 0 to {MOST_EXAMPLES:,}")
+    if count == 0:
+        return ()
+    by_label: dict[Any, list[Example]] = defaultdict(list)
+    labels = examples.labels
+    for index in np.random.default_rng(seed).permutation(len(examples)):
+        text, label = examples.texts[index], labels[index]
+        named = tuple(map(str, label)) if isinstance(label, tuple) else str(label)
+        if text.strip() and len(text) <= LONGEST_EXAMPLE:
+            by_label[named].append((text, named))
+    rounds = zip_longest(*(by_label[named] for named in sorted(by_label)))
+    return tuple(islice(filter(None, chain.from_iterable(rounds)), count))
 
 
 def join(
@@ -77,9 +99,15 @@ def join(
 ) -> Growth:
     """Number the labels as the model does, new ones after its own, and hold out dev examples.
 
-    ``dev`` is of the new examples, of which a part is held out if it is none. ``classes`` are
-    labels that the model should know even if no example has them yet.
+    ``dev`` is of the new examples, of which a part is held out if it is none. Without ``replay``
+    the old examples are those that the model folder keeps, if any. ``classes`` are labels that the
+    model should know even if no example has them yet.
     """
+    if replay is None and start.examples:
+        texts, labels = zip(*start.examples, strict=True)
+        source = f"{len(texts):,} examples kept in the model folder"
+        replay = number_labels(texts, labels, multi_label=start.multi_label, source=source)
+        logging.getLogger("dcnn").info("rehearsing the %s", source)
     given = [part for part in (more, dev, replay) if part is not None]
     for part in given:
         check_form(part, multi_label=start.multi_label, of="the model to start from")
@@ -99,7 +127,9 @@ def join(
         train.append(kept)
     held = list(parts.values())
     decides = sum(map(len, held)) >= FEWEST_DECIDING
-    return Growth(start, _concatenate(train), _concatenate(held) if decides else None, parts)
+    source = "none" if replay is None else replay.source
+    both = _concatenate(held) if decides else None
+    return Growth(start, _concatenate(train), both, parts, source)
 
 
 def numbered(examples: LabelledTexts, start: Artifact, classes: Sequence[Label]) -> LabelledTexts:

@@ -6,7 +6,6 @@ stratified cross-validation on the training examples, which are usually nine tim
 still decides when each training stops, as in ``dcnn train``.
 """
 
-import logging
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +16,7 @@ from dcnn.artifact import Artifact, folder_size
 from dcnn.config import Config
 from dcnn.data.labels import LabelledTexts
 from dcnn.data.split import cross_validate, fold_numbers
+from dcnn.metrics import SMALLEST_PROBABILITY
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Ints
 from dcnn.training.callbacks import Callback, EvaluationRecord, Progress
@@ -25,7 +25,6 @@ from dcnn.tuning.search import Trained
 
 MIN_DEV = 500  # with fewer dev examples trials are cross-validated
 FOLDS = 5
-_SMALLEST = 1e-12  # probability, so that its logarithm is finite
 
 
 def choose_folds(train: LabelledTexts, dev: LabelledTexts, asked: int | None = None) -> int:
@@ -87,8 +86,6 @@ class Evaluation:
         """
         options = RunOptions(self.device, callback=callback)
         artifact, summary = fit(self.train if train is None else train, self.dev, config, options)
-        # All trainings use the same backend: it is logged once.
-        logging.getLogger("dcnn").setLevel(logging.WARNING)
         return artifact, summary.epochs
 
     @staticmethod
@@ -122,5 +119,5 @@ def score(artifact: Artifact, examples: LabelledTexts) -> NDArray[np.float64]:
     probabilities = Predictor(artifact).probabilities(examples.texts).astype(np.float64)
     truth = examples.class_numbers
     of_truth = probabilities[np.arange(len(truth)), truth]
-    losses = -np.log(np.maximum(of_truth, _SMALLEST))
+    losses = -np.log(np.maximum(of_truth, SMALLEST_PROBABILITY))
     return np.column_stack([probabilities.argmax(axis=1) == truth, losses])

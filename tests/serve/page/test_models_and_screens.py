@@ -98,7 +98,7 @@ def test_many_classes_are_searched_and_scrolled(show):
 
 def test_the_model_tab_shows_scores_settings_and_labels(show):
     page = show("#view=model&model=kept")
-    expect(page.locator("#facts")).to_contain_text("test accuracy75.0 %")
+    expect(page.locator("#metadata")).to_contain_text("test accuracy75.0 %")
     expect(page.locator("#labels .bar")).to_have_text(["neg30", "pos10"])
     page.click("#settings-card summary")
     expect(page.locator("#settings")).to_contain_text("model.dim8")

@@ -85,11 +85,12 @@ function softmax(logits) {
 
 const sigmoid = (logits) => logits.map((logit) => (logit < 0 ? Math.exp(logit) / (1 + Math.exp(logit)) : 1 / (1 + Math.exp(-logit))));
 
+// Bytes per value, and the values of bytes.
 const READERS = {
-  float32: (bytes) => new Float32Array(bytes.buffer),
-  float16: (bytes) => Float32Array.from(new Uint16Array(bytes.buffer), fromHalf),
-  int8: (bytes) => new Int8Array(bytes.buffer),
-  bool: (bytes, size) => Float32Array.from({ length: size }, (_, i) => (bytes[i >> 3] >> (i & 7)) & 1),
+  float32: [4, (bytes) => new Float32Array(bytes.buffer)],
+  float16: [2, (bytes) => Float32Array.from(new Uint16Array(bytes.buffer), fromHalf)],
+  int8: [1, (bytes) => new Int8Array(bytes.buffer)],
+  bool: [1 / 8, (bytes, size) => Float32Array.from({ length: size }, (_, i) => (bytes[i >> 3] >> (i & 7)) & 1)],
 };
 
 function fromHalf(bits) {
@@ -99,22 +100,45 @@ function fromHalf(bits) {
   return bits & 0x8000 ? -size : size;
 }
 
-function readTensor({ dtype, shape, base64 }) {
-  const text = atob(base64);
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-  return { data: READERS[dtype](bytes, shape.reduce((a, b) => a * b, 1)), shape };
+// The digits of Python's base64.b85encode, with a comma for "<"; five of them are four bytes.
+const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
+
+function fromBase85(text) {
+  const valueOf = new Uint8Array(128);
+  for (let i = 0; i < DIGITS.length; i++) valueOf[DIGITS.charCodeAt(i)] = i;
+  const bytes = new DataView(new ArrayBuffer((text.length / 5) * 4));
+  for (let i = 0; i < text.length; i += 5) {
+    let number = 0;
+    for (let j = i; j < i + 5; j++) number = 85 * number + valueOf[text.charCodeAt(j)];
+    bytes.setUint32((i / 5) * 4, number);
+  }
+  return new Uint8Array(bytes.buffer);
+}
+
+async function readTensors({ tensors, n_bytes, base85 }) {
+  const compressed = new Blob([fromBase85(base85).subarray(0, n_bytes)]);
+  const inflated = compressed.stream().pipeThrough(new DecompressionStream("deflate"));
+  const bytes = new Uint8Array(await new Response(inflated).arrayBuffer());
+  let start = 0;
+  return Object.fromEntries(tensors.map(({ name, dtype, shape }) => {
+    const [width, read] = READERS[dtype];
+    const size = shape.reduce((a, b) => a * b, 1);
+    const own = bytes.slice(start, (start += Math.ceil(width * size)));
+    return [name, { data: read(own, size), shape }];
+  }));
 }
 
 // A trained model: predict and explain take a text.
 class Model {
+  static async read({ tensors, n_bytes, base85, ...described }) {
+    return new Model({ ...described, tensors: await readTensors({ tensors, n_bytes, base85 }) });
+  }
+
   constructor(described) {
     Object.assign(this, described);
     this.multiLabel = this.thresholds !== null;
     this.tokenizer = new Tokenizer(this.encoder, this.patterns);
     this.ids = new Map(this.encoder.vocabulary.map((word, i) => [word, i + 1]));
-    this.tensors = Object.fromEntries(Object.entries(this.weights).map(([name, stored]) => [name, readTensor(stored)]));
-    delete this.weights;
     this.explainable = this.network.kind === "dcnn";
     const used = this.tensors["ngrams.used"];
     if (used) { // which row a bucket has; those that training never reached have none

@@ -5,8 +5,7 @@ const SHOWN = 8; // labels before "show all"
 const MOST_WORDS = 1000; // that are coloured; a longer text is only classified
 const MINUS = "\u2212";
 
-const model = new Model(JSON.parse(document.getElementById("model").textContent));
-globalThis.model = model; // model.predict(text) and model.explain(text, number), for other scripts
+let model = null;
 
 const byId = (id) => document.getElementById(id);
 const signed = (number) => (number < 0 ? MINUS : "+") + Math.abs(number).toFixed(2);
@@ -98,7 +97,15 @@ function showWords({ tokens, known, attributions, number, logit, biases }, long)
 
 const unknownNote = () => (model.encoder.char_ngrams ? "; not in the vocabulary, known by its spelling" : "; not in the vocabulary");
 
-byId("about").textContent = `A sentence classifier with ${model.classes.length} labels${model.multiLabel ? ", any number per text" : ""}`;
-byId("text").addEventListener("input", () => { explained = null; refresh(); });
-byId("more").addEventListener("click", () => { showAll = !showAll; refresh(); });
-refresh();
+// For other scripts: after `await ready`, model.predict(text) and model.explain(text, number).
+globalThis.ready = Model.read(JSON.parse(byId("model").textContent)).then(start, (error) => {
+  byId("hint").textContent = `The model cannot be read, which takes a browser of 2023 or later (${error.message}).`;
+});
+
+function start(read) {
+  globalThis.model = model = read;
+  byId("about").textContent = `A sentence classifier with ${model.classes.length} labels${model.multiLabel ? ", any number per text" : ""}`;
+  byId("text").addEventListener("input", () => { explained = null; refresh(); });
+  byId("more").addEventListener("click", () => { showAll = !showAll; refresh(); });
+  refresh();
+}

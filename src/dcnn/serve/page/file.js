@@ -163,14 +163,14 @@ export class FileView {
     const f1 = ([hits, predicted, actual]) => (predicted + actual ? (2 * hits) / (predicted + actual) : 0);
     const sums = [...counts.values()].reduce((sum, one) => sum.map((value, i) => value + one[i]), [0, 0, 0]);
     const actual = [...counts.values()].filter((one) => one[2]);
-    const facts = [
+    const fields = [
       [several ? "label sets correct" : "accuracy", `${percent(right / rows.length)} (${right.toLocaleString()} of ${rows.length.toLocaleString()})`],
       ...(several ? [["micro F1", percent(f1(sums))]] : []),
       ["macro F1", percent(actual.reduce((sum, one) => sum + f1(one), 0) / (actual.length || 1))],
       ["errors", (rows.length - right).toLocaleString()],
       ...(strange.size ? [["labels the model does not know", [...strange].slice(0, LISTED).join(", ") + (strange.size > LISTED ? ` and ${strange.size - LISTED} more` : "")]] : []),
     ];
-    byId("score").replaceChildren(...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+    byId("score").replaceChildren(...fields.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
     byId("confusion").parentElement.hidden = several;
     if (!several) this.#confusion(pairs, counts);
   }

@@ -23,15 +23,15 @@ export class ModelView {
   }
 
   refresh() {
-    const facts = flatten(this.card.metadata);
-    const record = (names) => names.map((name) => [NAMES[name] ?? name.replaceAll("_", " "), shown(name, facts.get(name))]);
+    const metadata = flatten(this.card.metadata);
+    const record = (names) => names.map((name) => [NAMES[name] ?? name.replaceAll("_", " "), shown(name, metadata.get(name))]);
     const about = [
       ["kind", this.model.kind], ["labels", this.card.labels.length], ["vocabulary", this.model.vocabulary_size.toLocaleString()], ["backend", this.model.backend],
       ["index", this.model.index ? `${this.model.index.toLocaleString()} texts` : "none"], ["examples kept", this.card.examples.length || "none"],
     ];
     byId("about-name").textContent = this.model.name;
-    fill("facts", [...record(Object.keys(NAMES).filter((name) => facts.has(name))), ...about]);
-    fill("record", record([...facts.keys()].filter((name) => !(name in NAMES))));
+    fill("metadata", [...record(Object.keys(NAMES).filter((name) => metadata.has(name))), ...about]);
+    fill("record", record([...metadata.keys()].filter((name) => !(name in NAMES))));
     fill("settings", Object.entries(this.card.settings).map(([name, value]) => [name, shown(name, value)]));
     byId("card-text").textContent = this.card.card;
     this.#labels();
