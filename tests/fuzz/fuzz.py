@@ -11,6 +11,7 @@ results/fuzz.json, also has the number to go on from.
 
 import argparse
 import csv
+import datetime
 import hashlib
 import io
 import json
@@ -198,6 +199,9 @@ def _files() -> dict[str, bytes]:
         {
             "text": [text for text, _ in LABELLED] * 9,
             "label": pa.array([label for _, label in LABELLED] * 9).dictionary_encode(),
+            "when": pa.array([datetime.datetime(2014, 6, 23)] * 36),
+            "tags": [["a", "b"], [], None] * 12,
+            "scores": [{"pos": 0.5}, None] * 18,
         }
     )
     for suffix, write in (
@@ -252,7 +256,7 @@ def use_file(content: bytes, folder: Path) -> None:
         return
     for options in (TableOptions(), TableOptions(header=False), TableOptions(labels_separator="|")):
         with suppress(DcnnError):
-            for _row in read_rows(path, options, labels=False):
+            for _row in read_rows(path, options, labels=False, keep={}):
                 pass
         with suppress(DcnnError):
             read_labelled(path, options)
