@@ -6,7 +6,7 @@ A case follows from the seed and its number alone. Each is expected to be used o
 one of ``dcnn.errors``; anything else is a finding: another exception, a crash, more than
 ``SECONDS`` or ``MEMORY``, an answer of status 500, or a backend that differs from the reference.
 The input of a finding is written to tests/fuzz/cases, which later runs try first. The report,
-results/fuzz.json, also has the number to go on from.
+results/fuzz.json, also has the number to go on from, and the cases and CPU time since a finding.
 """
 
 import argparse
@@ -476,7 +476,7 @@ def main() -> int:
     before: dict[str, Any] = {}
     with suppress(OSError, ValueError):
         before = json.loads(options.out.read_text(encoding="utf-8"))
-    goes_on = before.get("seed") == options.seed and options.start is None
+    goes_on = before.get("seed") == options.seed and options.start is None and "clean" in before
     first = number = before["next"] if goes_on else options.start or 0
     worst = {name: {"seconds": 0.0, "megabytes": 0.0} for name in TARGETS}
     counts: Counter[str] = Counter()
@@ -504,6 +504,10 @@ def main() -> int:
         else:
             number += tried
     seconds = time.monotonic() - started
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    clean = {"cases": sum(counts.values()), "cpu_seconds": used.ru_utime + used.ru_stime}
+    if goes_on and not findings:
+        clean = {name: value + before["clean"][name] for name, value in clean.items()}
     report = {
         "seed": options.seed,
         "next": number,
@@ -511,6 +515,7 @@ def main() -> int:
         "cases_before": first,
         "seconds": round(seconds, 1),
         "cases_per_second": round(sum(counts.values()) / seconds, 1),
+        "clean": {name: round(value) * (not findings) for name, value in clean.items()},
         "worst": worst,
         "findings": findings,
         "limits": {"seconds": SECONDS, "address_space_bytes": MEMORY},
