@@ -6,7 +6,7 @@ process exits with 0.
 Workers are forked from a process that has loaded everything, so the models are in memory once.
 (uvicorn's own supervisor spawns its workers: each would load the models again.) Each worker has its
 own socket on the same port. One that dies is replaced, after a pause if it lived for a moment only;
-the server gives up when several in a row die before they are ready.
+the server gives up when several in a row die before any is ready.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ CONNECTIONS = 1000  # per worker
 HEAD_SECONDS = 10.0  # for the head of a request (its first line and headers) to arrive
 HEAD_BYTES = 65_536  # of a request's head
 RESTART_SECONDS = 1.0  # a worker that lives less than this is replaced only after a pause
-FAILURES = 5  # in a row, of workers that were never ready, end the server
+FAILURES = 5  # in a row, while no worker is ready, are the most; one more ends the server
 # Not every system has SIGHUP, which a terminal sends when it is closed.
 STOP_SIGNALS = [one for one in signal.Signals if one.name in ("SIGINT", "SIGTERM", "SIGHUP")]
 
@@ -185,7 +185,6 @@ def run_workers(
             process.terminate()
 
     def start(number: int) -> None:
-        is_ready[number] = False
         # A daemon is stopped with this process, even if that fails.
         process = fork.Process(target=run, args=(number,), daemon=True)
         process.start()
@@ -216,9 +215,12 @@ def run_workers(
                 process.join()
                 if stopping:
                     continue
-                failures = 0 if is_ready[number] else failures + 1
-                may_pass = number in replaced or process.exitcode < 0  # by a signal
-                if failures > may_pass * FAILURES:
+                failures = 0 if any(is_ready[:]) else failures + 1  # one that serves is enough
+                is_broken = (
+                    not is_ready[number] and number not in replaced and process.exitcode >= 0
+                )
+                is_ready[number] = False
+                if is_broken or failures > FAILURES:
                     stop()
                     raise DcnnError(
                         f"worker {number} failed as soon as it started (exit code "
