@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized fuzz lint format typecheck default-recipe languages few-labels experiments bench bench-gpu map figures wheel docs docs-serve clean
+.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized fuzz soak lint format typecheck default-recipe languages few-labels experiments bench bench-gpu map figures wheel docs docs-serve clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ test-scale: setup  ## Run the tests that start many processes: torchrun and Ray,
 FUZZ_SECONDS ?= 60
 fuzz: setup  ## Try hostile texts, files, model folders and requests for FUZZ_SECONDS; goes on where it ended
 	$(BIN)/python tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
+
+SOAK_MINUTES ?= 5
+soak: setup  ## Kill processes, fill disks and hold connections while the server, training, tuning and scoring work
+	$(BIN)/python tests/soak/soak.py --minutes $(SOAK_MINUTES)
 
 # The interpreter is not instrumented, so the sanitizers must be loaded before it.
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1

@@ -87,10 +87,11 @@ def serve(
         f"Serving {', '.join(folders)} on {address} (docs: {address}docs); Ctrl-C ends.", flush=True
     )
 
+    app = make_app(served, limits, metrics, api_key, log_requests, hosts)
+
     def work(number: int, listener: socket.socket, *supervised: Any) -> None:
         metrics.worker = number
         metrics.reset_in_flight()
-        app = make_app(served, limits, metrics, api_key, log_requests, hosts)
         serve(app, listener, *supervised)
 
     if workers == 1:
