@@ -289,7 +289,7 @@ def stop_server(soak: Soak, server: Running, body: bytes) -> None:
 
 
 def serve(soak: Soak, until: float) -> None:
-    """Servers one after the other: the first is left alone, the workers of the others are killed."""
+    """One server after the other; the workers of all but the first are killed."""
     model_folder.save(soak.folder / "m", make_artifact())
     asked = requests(random.Random(0))
     truth: dict[str, tuple[int, bytes]] = {}
