@@ -136,7 +136,9 @@ wheel: setup  ## Build a manylinux wheel, a source distribution and their bill o
 	$(WHEEL)/tools/bin/python -m build --outdir $(WHEEL) .
 	PATH="$(CURDIR)/$(WHEEL)/tools/bin:$$PATH" auditwheel repair --wheel-dir dist $(WHEEL)/*.whl
 	cp $(WHEEL)/*.tar.gz dist
-	$(PYTHON) -m venv $(WHEEL)/installed && $(WHEEL)/installed/bin/python -m pip install --quiet --find-links dist --only-binary dcnn dcnn
+	$(PYTHON) -m venv --without-pip $(WHEEL)/installed
+	$(WHEEL)/tools/bin/python -m pip --python $(WHEEL)/installed install --quiet --no-index --no-deps --find-links dist dcnn
+	$(WHEEL)/tools/bin/python -m pip --python $(WHEEL)/installed install --quiet dcnn
 	$(WHEEL)/tools/bin/cyclonedx-py environment --output-reproducible --output-file dist/$$(basename dist/*.tar.gz .tar.gz).cdx.json $(WHEEL)/installed/bin/python
 	$(BIN)/pytest -m wheel tests/test_wheel.py
 
