@@ -43,6 +43,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 
 from dcnn import artifact as model_folder
+from dcnn.errors import DcnnError
 from dcnn.experiments.results import commit, hardware, versions
 from dcnn.files import write_atomically
 from dcnn.serve.server import HEAD_SECONDS
@@ -74,9 +75,6 @@ class Soak:
         if not holds:
             self.faults.append(fault)
             print(fault, flush=True)
-
-
-# --- processes
 
 
 def start(folder: Path, arguments: Sequence[object], **options: Any) -> subprocess.Popen[str]:
@@ -134,9 +132,6 @@ def write_examples(path: Path, rng: random.Random, rows: int) -> Path:
             good = rng.random() < 0.5
             writer.writerow((f"{words} {'good' if good else 'bad'} {number}", "np"[good]))
     return path
-
-
-# --- the server
 
 
 def requests(rng: random.Random) -> dict[str, tuple[str, str, bytes, dict[str, str]]]:
@@ -346,9 +341,6 @@ def serve(soak: Soak, until: float) -> None:
     }
 
 
-# --- commands that are killed
-
-
 @dataclass
 class Killable:
     """A command that goes on where it was killed, and what says that it saves."""
@@ -357,6 +349,9 @@ class Killable:
     again: Sequence[object]
     saves: Callable[[], bool]
     result: Callable[[], dict[str, str]]
+    is_whole: Callable[[], bool] = lambda: (
+        True
+    )  # whether what was there before is there, or the new
 
 
 def until_it_ends(soak: Soak, name: str, command: Killable, seconds: float) -> None:
@@ -385,6 +380,7 @@ def until_it_ends(soak: Soak, name: str, command: Killable, seconds: float) -> N
             soak.check(attempt < 4, f"{name}: exit code {process.returncode}: {out[-1000:]}")
             if attempt == 4:
                 return
+        soak.check(command.is_whole(), f"{name}: neither the old output nor the new one is there")
         arguments = command.again
         soak.counts["resumed"] += 1
 
@@ -435,13 +431,17 @@ def _train(launcher: Sequence[str]) -> Callable[[Soak, str], Killable]:
         temporary = [out.with_name(f".{name}{end}.tmp") for end in (".checkpoint", "")]
         choice = soak.rng.choice(temporary)
 
-        def saves() -> bool:
-            here = weights(out) if choice.exists() else None
-            if here is not None and here != before and choice == temporary[0]:
-                soak.check(False, f"train: the old model was lost before the new one: {here}")
-            return here is not None
+        def is_whole() -> bool:
+            if weights(out) == before:
+                return True
+            replaced = out.with_name(f".{name}.old")  # for a moment, until the next run at most
+            with suppress(DcnnError):
+                return bool(model_folder.load(out if out.exists() else replaced).weights)
+            return False
 
-        return Killable(command, [*command, "--resume"], saves, lambda: weights(out))
+        return Killable(
+            command, [*command, "--resume"], choice.exists, lambda: weights(out), is_whole
+        )
 
     return make
 
@@ -501,9 +501,6 @@ def _shards(soak: Soak, name: str) -> Killable:
         return digests(soak.folder / name)
 
     return Killable(command, command, saves, result)
-
-
-# --- full disks
 
 
 @contextmanager
