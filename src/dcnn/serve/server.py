@@ -205,7 +205,8 @@ def run_workers(
         for number in range(len(sockets)):
             start(number)
         replaced: set[int] = set()
-        failures, due = 0, {}  # by number, when to start another worker
+        failures = 0
+        due: dict[int, float] = {}  # when to start another worker, by number
         while workers or (due and not stopping):
             sentinels = {worker.sentinel: number for number, (worker, _) in workers.items()}
             # Without a worker to wait for, a signal does not end the wait.
