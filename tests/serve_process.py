@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ADDRESS = re.compile(r"on (http://\S+?)/ ")
 
@@ -27,12 +28,12 @@ class Running:
         return self.process.returncode, err
 
 
-def start_server(folder: Path, *arguments: object) -> Running:
+def start_server(folder: Path, *arguments: object, stderr: Any = subprocess.PIPE) -> Running:
     process = subprocess.Popen(
         [sys.executable, "-m", "dcnn", "serve", *map(str, arguments)],
         cwd=folder,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
     assert process.stdout is not None

@@ -5,11 +5,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from dcnn.errors import MissingExtraError
 
 ROOT = Path(__file__).parent.parent
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 SOURCES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in (ROOT / "src").rglob("*.py")
@@ -63,3 +66,24 @@ def test_all_is_every_extra_that_is_of_use_on_one_machine():
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"dev", "bench", "docs"}))
 def test_the_readme_says_how_to_install_it(extra):
     assert f"pip install '.[{extra}]'" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_what_ci_installs_by_hash_is_within_the_ranges_of_the_extras():
+    lines = (ROOT / "requirements-ci.txt").read_text().splitlines()[1:]
+    locked = {}
+    for line in lines:
+        name, version = re.fullmatch(r"(\S+)==(\S+) --hash=sha256:[0-9a-f]{64}", line).groups()
+        locked[canonicalize_name(name)] = version
+    extras = [
+        one for name, needed in EXTRAS.items() if name not in NOT_OF_ALL - {"dev"} for one in needed
+    ]
+    pins = [*PROJECT["dependencies"], *extras, *(ROOT / "constraints.txt").read_text().splitlines()]
+    needed = [Requirement(one) for one in pins if not one.startswith(("#", "dcnn"))]
+    stale = {
+        str(one)
+        for one in needed
+        if one.name != "torch"
+        and not one.specifier.contains(locked.get(canonicalize_name(one.name), "0"))
+    }
+    assert not stale, "run `make lock`"
+    assert "torch" not in locked

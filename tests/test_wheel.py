@@ -1,5 +1,6 @@
 """What `make wheel` has built, installed in environments that have nothing else."""
 
+import json
 import os
 import platform
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dcnn import __version__
 from dcnn import artifact as model_folder
 from dcnn.ops import native
 from dcnn.predictor import Predictor
@@ -71,6 +73,17 @@ def test_the_wheel_runs_on_many_systems_and_has_the_native_library_inside(clean,
     check_prediction(program, tmp_path, "native")
     program("dcnn", "export", tmp_path / "model", "--out", tmp_path / "m.html")
     assert (tmp_path / "m.html").stat().st_size > 20_000
+
+
+def test_the_bill_of_materials_has_the_package_and_what_it_needs():
+    content = only("*.cdx.json").read_text()
+    bill = json.loads(content)
+    found = {one["name"]: one["version"] for one in bill["components"]}
+    assert bill["bomFormat"] == "CycloneDX"
+    assert found["dcnn"] == __version__
+    assert {"numpy", "rich", "safetensors", "typer"} <= found.keys()
+    assert not {"pip", "torch"} & found.keys()
+    assert str(DIST.parent) not in content
 
 
 @pytest.mark.parametrize("compiler", ["c++", "no-such-compiler"])

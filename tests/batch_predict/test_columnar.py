@@ -105,7 +105,7 @@ def test_a_scored_shard_is_not_scored_again(tmp_path, model, corpus, capsys):
     assert len(rows_of(output)) == 131
 
 
-@pytest.mark.parametrize("change", ["input", "model", "top", "damage"])
+@pytest.mark.parametrize("change", ["input", "model", "top", "damage", "a name"])
 def test_a_shard_of_another_input_or_model_is_scored_again(tmp_path, model, corpus, change):
     output, top = tmp_path / "out", 1
     score(model, corpus, output)
@@ -120,6 +120,9 @@ def test_a_shard_of_another_input_or_model_is_scored_again(tmp_path, model, corp
         case "damage":
             whole = output / "00002-a.parquet"
             whole.write_bytes(whole.read_bytes()[:-5])
+        case "a name":
+            whole = output / "00002-a.parquet"
+            whole.write_bytes(whole.read_bytes().replace(b"text", b"t\xffxt"))
     score(model, corpus, output, top=top)
     score(model, corpus, tmp_path / "fresh", top=top)
     assert contents(output) == contents(tmp_path / "fresh")

@@ -239,6 +239,55 @@ def test_a_column_name_that_is_not_valid_utf_8_is_found(tmp_path: Path) -> None:
             list(read_rows(path, labels=True))
 
 
+REPEATED = pa.array(["x" * 1000])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.DictionaryArray.from_arrays(pa.array([0] * 400, pa.int16()), REPEATED),
+        pa.array(["x" * 1000] * 400, pa.string_view()),
+        pa.RunEndEncodedArray.from_arrays(pa.array([400], pa.int32()), REPEATED),
+        pa.array([["x" * 500] * 2] * 400),
+        pa.array([[("k", "x" * 1000)]] * 400, pa.map_(pa.string(), pa.string())),
+        pa.array([{"a": "x" * 1000}] * 400),
+    ],
+    ids=lambda column: str(column.type).partition("<")[0],
+)
+def test_large_values_are_converted_a_few_at_a_time(monkeypatch, column: pa.Array) -> None:
+    monkeypatch.setattr(arrow_files, "BATCH_BYTES", 10_000)
+    batch = pa.record_batch({"x": column})
+    parts = list(arrow_files._bounded(Path("a.arrow"), batch, 0))
+    assert 40 <= len(parts) <= 60
+    assert sum(part.num_rows for part in parts) == 400
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.null()), pa.list_(pa.null(), 1 << 27)], ids=str)
+def test_a_row_that_no_memory_holds_is_refused(tmp_path: Path, kind: pa.DataType) -> None:
+    nulls = pa.nulls(1 << 27)  # takes no room in the file
+    values = (
+        pa.ListArray.from_arrays(pa.array([0, 0, 1 << 27], pa.int32()), nulls)
+        if kind == pa.list_(pa.null())
+        else pa.FixedSizeListArray.from_arrays(nulls, type=kind)
+    )
+    row = len(values)
+    table = pa.table({"text": ["a"] * row, "label": values})
+    path = write_columns(tmp_path / "file.arrow", table)
+    assert path.stat().st_size < 2000
+    with pytest.raises(
+        DataError, match=rf"row {row}: 1,073,741,\d+ bytes of values, and a row has"
+    ):
+        list(read_rows(path, labels=False, keep={}))
+
+
+def test_a_value_that_python_has_no_type_for_is_named_with_its_column(tmp_path: Path) -> None:
+    table = pa.table({"text": ["a"], "when": pa.array([10**12], pa.timestamp("s"))})
+    path = write_columns(tmp_path / "file.arrow", table)
+    with pytest.raises(DataError, match=r"'when' of the type 'timestamp\[s\]' holds a .*--no-keep"):
+        list(read_rows(path, labels=False, keep={}))
+    assert texts(path) == ["a"]
+
+
 def test_only_the_columns_that_are_needed_are_read(tmp_path: Path) -> None:
     columns = {"text": ["a"], "label": ["x"], "vector": [[0.5] * 8]}
     for name in ARROW_NAMES:

@@ -6,11 +6,12 @@ A case follows from the seed and its number alone. Each is expected to be used o
 one of ``dcnn.errors``; anything else is a finding: another exception, a crash, more than
 ``SECONDS`` or ``MEMORY``, an answer of status 500, or a backend that differs from the reference.
 The input of a finding is written to tests/fuzz/cases, which later runs try first. The report,
-results/fuzz.json, also has the number to go on from.
+results/fuzz.json, also has the number to go on from, and the cases and CPU time since a finding.
 """
 
 import argparse
 import csv
+import datetime
 import hashlib
 import io
 import json
@@ -198,6 +199,9 @@ def _files() -> dict[str, bytes]:
         {
             "text": [text for text, _ in LABELLED] * 9,
             "label": pa.array([label for _, label in LABELLED] * 9).dictionary_encode(),
+            "when": pa.array([datetime.datetime(2014, 6, 23)] * 36),
+            "tags": [["a", "b"], [], None] * 12,
+            "scores": [{"pos": 0.5}, None] * 18,
         }
     )
     for suffix, write in (
@@ -252,7 +256,7 @@ def use_file(content: bytes, folder: Path) -> None:
         return
     for options in (TableOptions(), TableOptions(header=False), TableOptions(labels_separator="|")):
         with suppress(DcnnError):
-            for _row in read_rows(path, options, labels=False):
+            for _row in read_rows(path, options, labels=False, keep={}):
                 pass
         with suppress(DcnnError):
             read_labelled(path, options)
@@ -472,7 +476,7 @@ def main() -> int:
     before: dict[str, Any] = {}
     with suppress(OSError, ValueError):
         before = json.loads(options.out.read_text(encoding="utf-8"))
-    goes_on = before.get("seed") == options.seed and options.start is None
+    goes_on = before.get("seed") == options.seed and options.start is None and "clean" in before
     first = number = before["next"] if goes_on else options.start or 0
     worst = {name: {"seconds": 0.0, "megabytes": 0.0} for name in TARGETS}
     counts: Counter[str] = Counter()
@@ -500,6 +504,10 @@ def main() -> int:
         else:
             number += tried
     seconds = time.monotonic() - started
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    clean = {"cases": sum(counts.values()), "cpu_seconds": used.ru_utime + used.ru_stime}
+    if goes_on and not findings:
+        clean = {name: value + before["clean"][name] for name, value in clean.items()}
     report = {
         "seed": options.seed,
         "next": number,
@@ -507,6 +515,7 @@ def main() -> int:
         "cases_before": first,
         "seconds": round(seconds, 1),
         "cases_per_second": round(sum(counts.values()) / seconds, 1),
+        "clean": {name: round(value) * (not findings) for name, value in clean.items()},
         "worst": worst,
         "findings": findings,
         "limits": {"seconds": SECONDS, "address_space_bytes": MEMORY},

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import mmap
 import multiprocessing
 import os
 import signal
@@ -11,14 +12,15 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from dcnn.errors import UserError
+from dcnn.errors import DcnnError
 from dcnn.serve import server as server_module
 from dcnn.serve.app import make_app
-from dcnn.serve.server import HEAD_BYTES, bind, run_workers, serve
+from dcnn.serve.server import FAILURES, HEAD_BYTES, bind, run_workers, serve
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 BODY = json.dumps({"text": "the plot is not dull"}).encode()
@@ -207,13 +209,38 @@ def test_workers_end_when_their_supervisor_is_killed(running):
     wait_until(lambda: not any(Path(f"/proc/{orphan}").exists() for orphan in orphans))
 
 
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_the_server_ends_only_if_workers_die_while_none_is_ready(monkeypatch, is_ready):
+    monkeypatch.setattr(server_module, "RESTART_SECONDS", 0.01)
+    lives = mmap.mmap(-1, 1)
+
+    def work(number, listener, alive, ready):
+        if number == 1:
+            lives[0] += 1
+            if lives[0] > FAILURES + 2:
+                os.kill(os.getppid(), signal.SIGTERM)
+                time.sleep(30)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if is_ready:
+            ready()
+        time.sleep(30)
+
+    with (
+        nullcontext() if is_ready else pytest.raises(DcnnError, match=r"code -9, 6 in a row\); see")
+    ):
+        run_workers(work, bind("127.0.0.1", 0, 2))
+    assert lives[0] == (FAILURES + 3 if is_ready else FAILURES + 1)
+
+
 def test_a_worker_that_fails_at_once_stops_the_others(capfd):
-    def work(number, listener, alive):
+    def work(number, listener, alive, ready):
         if number == 1:
             raise RuntimeError("no such luck")
         time.sleep(30)
 
-    with pytest.raises(UserError, match="worker 1 failed as soon as it started; see above"):
+    with pytest.raises(
+        DcnnError, match=r"worker 1 failed as soon as it started \(exit code 1, 1 in"
+    ):
         run_workers(work, bind("127.0.0.1", 0, 2))
     for child in multiprocessing.active_children():
         child.join(10)

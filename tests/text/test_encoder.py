@@ -57,6 +57,7 @@ def test_an_empty_text_is_one_unknown_word():
         ('{"preset": "bytes"}', "preset='bytes' must be one of words, tweet, whitespace"),
         ('{"preset": "words", "lowercase": 1}', "lowercase=1 must be true or false"),
         ('{"preset": "words", "lowercase": true, "vocabulary": [1]}', "must be a list of strings"),
+        (r'{"preset": "words", "lowercase": true, "vocabulary": ["\ud83d"]}', "surrogates not all"),
         ('{"preset": "words", "lowercase": true, "vocabulary": ["a", "a"]}', "twice"),
         ("{", "Expecting"),
     ],

@@ -3,6 +3,7 @@
 import statistics
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import optuna
@@ -277,6 +278,23 @@ def test_a_stop_keeps_what_several_processes_have_finished():
     assert 2 in [record.number for record in search.records]
     assert len(search.records) < 6
     assert len(finished(search.study)) == len(search.records)
+
+
+def test_what_a_killed_search_leaves_of_a_record_and_of_a_lock_is_no_obstacle(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("tune").mkdir()
+    path = Path("tune") / "study.journal"
+    make_search(open_study(path, {}), FakeTraining(), trials=3).run()
+    whole = finished(open_study(path, {}))
+    with path.open("ab") as stream:
+        stream.write(b'{"op_code":8,"worker_id":"x","tri')
+    Path("tune/study.journal.lock").symlink_to(path)  # as Optuna's own lock is left
+    resumed = make_search(open_study(path, {}), FakeTraining(), trials=5)
+    resumed.run()
+    assert len(whole) == 3
+    assert len(finished(open_study(path, {}))) == 5
 
 
 def test_a_killed_process_is_reported_with_the_remedy():

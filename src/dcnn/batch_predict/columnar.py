@@ -277,7 +277,8 @@ def _rows_of(target: Path, made_from: str) -> int | None:
     """The number of rows of a scored shard that was made from the same; else None."""
     from pyarrow import ArrowException, parquet
 
-    with suppress(OSError, ArrowException), parquet.ParquetFile(target) as file:
+    # A column name of a damaged file may be no UTF-8, which is a ValueError.
+    with suppress(OSError, ArrowException, ValueError), parquet.ParquetFile(target) as file:
         metadata = file.schema_arrow.metadata or {}
         if metadata.get(MADE_FROM.encode()) == made_from.encode():
             return int(file.metadata.num_rows)

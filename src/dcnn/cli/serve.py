@@ -5,7 +5,7 @@ import socket
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -86,11 +86,12 @@ def serve(
         f"Serving {', '.join(folders)} on {address} (docs: {address}docs); Ctrl-C ends.", flush=True
     )
 
-    def work(number: int, listener: socket.socket, alive: int | None = None) -> None:
+    app = make_app(served, limits, metrics, api_key, log_requests, hosts)
+
+    def work(number: int, listener: socket.socket, *supervised: Any) -> None:
         metrics.worker = number
         metrics.reset_in_flight()
-        app = make_app(served, limits, metrics, api_key, log_requests, hosts)
-        serve(app, listener, alive)
+        serve(app, listener, *supervised)
 
     if workers == 1:
         work(0, sockets[0])

@@ -12,6 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dcnn.data.columns import SAMPLED_ROWS, Columns, check_unique, shown
 from dcnn.data.labels import Place
 from dcnn.data.records import NoRowsError, Record
@@ -21,6 +23,8 @@ PARQUET = ".parquet"
 ARROW = (PARQUET, ".arrow", ".feather")
 
 BATCH_ROWS = 4096  # decoded, and converted to Python's values, together
+BATCH_BYTES = 1 << 26  # of values that are converted together, if they are more than one row
+ROW_BYTES = 1 << 28
 
 _FILE_MAGIC, _OLD_FEATHER_MAGIC = b"ARROW1", b"FEA1"
 _LONGEST_FAULT = 120
@@ -64,7 +68,7 @@ class ArrowTable:
     def _values(self, names: list[str]) -> Iterator[dict[str, object]]:
         with _named_damage(self.path):
             for batch in _batches(self.path, self.schema, names):
-                columns = [batch.column(name).to_pylist() for name in names]
+                columns = [_as_python(self.path, name, batch.column(name)) for name in names]
                 for row in zip(*columns, strict=True):
                     yield dict(zip(names, row, strict=True))
 
@@ -128,8 +132,66 @@ def _batches(path: Path, schema: Any, names: Sequence[str]) -> Iterator[Any]:
         for column in batch.columns:
             _validate(path, column, before)
         for start in range(0, batch.num_rows, BATCH_ROWS):
-            yield batch.slice(start, BATCH_ROWS)
+            yield from _bounded(path, batch.slice(start, BATCH_ROWS), before + start)
         before += batch.num_rows
+
+
+def _bounded(path: Path, batch: Any, before: int) -> Iterator[Any]:
+    """Parts of a batch that stay small in Python: a kilobyte of Arrow may repeat one value."""
+    row_bytes = sum(map(_largest, batch.columns))
+    together = max(1, BATCH_BYTES // row_bytes)
+    if batch.num_rows > together:
+        for start in range(0, batch.num_rows, together):
+            yield from _bounded(path, batch.slice(start, together), before + start)
+    elif row_bytes > ROW_BYTES:
+        raise DataError(
+            f"{path}, row {before + 1}: {row_bytes:,} bytes of values, and a row has at most "
+            f"{ROW_BYTES:,}; leave the row or its longest column out"
+        )
+    else:
+        yield batch
+
+
+def _largest(column: Any) -> int:
+    """The bytes of the largest value of a column, at most."""
+    import pyarrow
+    from pyarrow import compute, types
+
+    kind = column.type
+    if isinstance(column, pyarrow.ExtensionArray):
+        return _largest(column.storage)
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _largest(column.dictionary if types.is_dictionary(kind) else column.values)
+    if types.is_struct(kind):
+        return 8 + sum(map(_largest, column.flatten()))
+    if types.is_union(kind):
+        return 8 + sum(_largest(column.field(place)) for place in range(kind.num_fields))
+    if _is_any(kind, "string_view", "binary_view"):  # views of 16 bytes, which start with a length
+        views = np.frombuffer(column.buffers()[1], np.uint32)[4 * column.offset :: 4]
+        return 8 + int(views[: len(column)].max(initial=0))
+    if _is_any(kind, "string", "large_string", "binary", "large_binary"):
+        return 8 + (compute.max(compute.binary_length(column)).as_py() or 0)
+    if types.is_map(kind):
+        longest = int(np.diff(column.offsets.to_numpy()).max(initial=0))
+        return 8 + longest * _largest(column.values)
+    if types.is_nested(kind):  # a list; `flatten` of a slice has the slice alone
+        longest = compute.max(compute.list_value_length(column)).as_py() or 0
+        is_view = _is_any(kind, "list_view", "large_list_view")
+        return 8 + longest * _largest(column.values if is_view else column.flatten())
+    return 8
+
+
+def _as_python(path: Path, name: str, column: Any) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise DataError(
+            f"{path}: the column {shown(name)} of the type {shown(str(column.type))} holds a value "
+            f"that Python has no type for ({error!s:.{_LONGEST_FAULT}}); leave the column out, or "
+            "pass --no-keep"
+        ) from error
 
 
 def _raw_batches(path: Path, schema: Any, names: Sequence[str]) -> Iterator[Any]:

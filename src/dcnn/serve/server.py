@@ -5,11 +5,13 @@ process exits with 0.
 
 Workers are forked from a process that has loaded everything, so the models are in memory once.
 (uvicorn's own supervisor spawns its workers: each would load the models again.) Each worker has its
-own socket on the same port. One that dies is replaced.
+own socket on the same port. One that dies is replaced, after a pause if it lived for a moment only;
+the server gives up when several in a row die before any is ready.
 """
 
 import asyncio
 import logging
+import mmap
 import multiprocessing
 import multiprocessing.connection
 import signal
@@ -24,7 +26,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dcnn.errors import UserError
+from dcnn.errors import DcnnError, UserError
 from dcnn.serve.middleware import ApiMiddleware
 
 _log = logging.getLogger("dcnn.serve")
@@ -33,7 +35,8 @@ BACKLOG = 512  # connections that wait to be accepted
 CONNECTIONS = 1000  # per worker
 HEAD_SECONDS = 10.0  # for the head of a request (its first line and headers) to arrive
 HEAD_BYTES = 65_536  # of a request's head
-RESTART_SECONDS = 1.0  # a worker that lives less than this is restarted only after a pause
+RESTART_SECONDS = 1.0  # a worker that lives less than this is replaced only after a pause
+FAILURES = 5  # in a row, while no worker is ready, are the most; one more ends the server
 # Not every system has SIGHUP, which a terminal sends when it is closed.
 STOP_SIGNALS = [one for one in signal.Signals if one.name in ("SIGINT", "SIGTERM", "SIGHUP")]
 
@@ -117,7 +120,12 @@ def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterato
             signal.signal(number, previous)
 
 
-def serve(app: ApiMiddleware, listener: socket.socket, alive: int | None = None) -> None:
+def serve(
+    app: ApiMiddleware,
+    listener: socket.socket,
+    alive: int | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
     """Serve on a bound socket until stopped by a signal, or until the pipe ``alive`` is closed."""
     sys.setswitchinterval(0.0005)  # so that a thread that explains yields to one that predicts
     server = _Server(
@@ -145,6 +153,7 @@ def serve(app: ApiMiddleware, listener: socket.socket, alive: int | None = None)
     async def run() -> None:
         if alive is not None:
             asyncio.get_running_loop().add_reader(alive, stop, alive)
+        ready()
         await server.serve([listener])
 
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
@@ -152,16 +161,19 @@ def serve(app: ApiMiddleware, listener: socket.socket, alive: int | None = None)
 
 
 def run_workers(
-    work: Callable[[int, socket.socket, int], None], sockets: Sequence[socket.socket]
+    work: Callable[[int, socket.socket, int, Callable[[], None]], None],
+    sockets: Sequence[socket.socket],
 ) -> None:
-    """Run ``work(number, socket, alive)`` in one process per socket until stopped by a signal.
+    """Run ``work(number, socket, alive, ready)`` in a process per socket until stopped by a signal.
 
-    ``work`` serves until SIGTERM, or until the pipe ``alive`` is closed: this process is gone then.
+    ``work`` calls ``ready`` and serves until SIGTERM, or until the pipe ``alive`` is closed: this
+    process is gone then.
     """
     if "fork" not in multiprocessing.get_all_start_methods():
         raise UserError("this system cannot fork, so there is one worker only: pass --workers 1")
     fork = multiprocessing.get_context("fork")
     workers: dict[int, tuple[Any, float]] = {}  # process and start time by number
+    is_ready = mmap.mmap(-1, len(sockets))  # shared with the workers
     stopping = False
 
     def stop(*_: object) -> None:
@@ -187,28 +199,44 @@ def run_workers(
             if other is not sockets[number]:
                 other.close()
         parent: Any = multiprocessing.parent_process()
-        work(number, sockets[number], parent.sentinel)
+        work(number, sockets[number], parent.sentinel, lambda: is_ready.__setitem__(number, True))
 
     with _handle_signals(stop) as handled:
         for number in range(len(sockets)):
             start(number)
         replaced: set[int] = set()
-        while workers:
-            ended = multiprocessing.connection.wait(w.sentinel for w, _ in workers.values())
-            number = next(n for n, (worker, _) in workers.items() if worker.sentinel in ended)
-            process, started = workers.pop(number)
-            process.join()
-            if stopping:
-                continue
-            if time.monotonic() - started < RESTART_SECONDS:
-                if process.exitcode >= 0 and number not in replaced:
+        failures = 0
+        due: dict[int, float] = {}  # when to start another worker, by number
+        while workers or (due and not stopping):
+            sentinels = {worker.sentinel: number for number, (worker, _) in workers.items()}
+            # Without a worker to wait for, a signal does not end the wait.
+            ended = multiprocessing.connection.wait(sentinels, 0.2 if due else None)
+            for number in [sentinels[one] for one in ended]:
+                process, started = workers.pop(number)
+                process.join()
+                if stopping:
+                    continue
+                failures = 0 if any(is_ready[:]) else failures + 1  # one that serves is enough
+                is_broken = (
+                    not is_ready[number] and number not in replaced and process.exitcode >= 0
+                )
+                is_ready[number] = False
+                if is_broken or failures > FAILURES:
                     stop()
-                    raise UserError(f"worker {number} failed as soon as it started; see above")
-                time.sleep(RESTART_SECONDS)
-            if not stopping:
+                    raise DcnnError(
+                        f"worker {number} failed as soon as it started (exit code "
+                        f"{process.exitcode}, {failures} in a row); see above, and pass fewer "
+                        "--workers if there is not enough memory"
+                    )
+                lived = time.monotonic() - started
+                pause = 0 if lived > RESTART_SECONDS else RESTART_SECONDS * 2 ** min(failures, 3)
+                due[number] = time.monotonic() + pause
                 _log.warning("worker %d ended (%d); starting another", number, process.exitcode)
+            for number in [n for n, when in due.items() if when <= time.monotonic()]:
+                del due[number]
                 replaced.add(number)
-                start(number)
+                if not stopping:
+                    start(number)
 
 
 def bind(host: str, port: int, count: int = 1) -> list[socket.socket]:

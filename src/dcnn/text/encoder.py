@@ -234,6 +234,8 @@ class Encoder:
         tokenizer, words = read_tokenizer(values), values.get("vocabulary")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("vocabulary must be a list of strings")
+        if "\\ud" in text or "\\uD" in text:  # such an escape may be half of a character
+            json.dumps(values, ensure_ascii=False).encode()
         return cls(tokenizer, Vocabulary(words), _read_char_ngrams(values.get("char_ngrams")))
 
 

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -29,12 +29,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import optuna
 from optuna import Study, Trial
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
 from dcnn.config import Config
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DcnnError, TrainingError, TrainingStoppedError, UserError
+from dcnn.files import file_lock
 from dcnn.text.vocabulary import worker_pool
 from dcnn.training.callbacks import Callback, EvaluationRecord, Progress
 from dcnn.tuning.space import SearchSpace, space_digest
@@ -85,13 +86,35 @@ def is_study(path: Path) -> bool:
     return not first or b'"op_code"' in first
 
 
+class _JournalLock(JournalFileOpenLock):
+    """A lock that the system releases; a killed process would leave Optuna's own for ever."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path, self._held = path, ExitStack()
+
+    def acquire(self) -> bool:
+        self._held.enter_context(file_lock(self._path, lambda: None))
+        return True
+
+    def release(self) -> None:
+        self._held.close()
+
+
 def open_study(path: Path, identity: dict[str, Any]) -> Study:
     """The study in ``path``, or a new one."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     identity = json.loads(json.dumps(identity))
+    with file_lock(path, lambda: None):
+        content = path.read_bytes()
+        if is_study(path) and not content.endswith(
+            b"\n"
+        ):  # of a process that was killed, or had no room
+            os.truncate(path, content.rfind(b"\n") + 1)
     try:
+        backend = JournalFileBackend(str(path), _JournalLock(path))
         study = optuna.create_study(
-            storage=optuna.storages.JournalStorage(JournalFileBackend(str(path))),
+            storage=optuna.storages.JournalStorage(backend),
             study_name="dcnn",
             direction="maximize",
             load_if_exists=True,
