@@ -15,6 +15,7 @@ import logging
 import os
 import platform
 import sys
+from array import array
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate
@@ -27,9 +28,10 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-ABI = 6
+ABI = 7
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
+LOGITS, SOFTMAX, SIGMOID = range(3)  # dcnn_output of the C interface
 _STATUSES: dict[int, tuple[type[Exception], str]] = {
     1: (MemoryError, "the native backend ran out of memory"),
     2: (ValueError, "a word id lies outside the embeddings"),
@@ -54,6 +56,11 @@ _SIGNATURES = {
     "dcnn_network_new": "P qPPP qqP qPP qqqP",
     "dcnn_network_free": "x P",
     "dcnn_network_logits": "i PqPPqPPP i",
+    "dcnn_network_texts": "i PPPPiP i",
+    "dcnn_unicode": "x PPq",
+    "dcnn_tokenizer_new": "P iii PPPP d",
+    "dcnn_tokenizer_free": "x P",
+    "dcnn_tokenize": "q PPPPPPP",
     "dcnn_training_forward": "i PPPPPP i",
     "dcnn_training_backward": "i PPPPPPPPP i",
     "dcnn_cross_entropy": "f qq PPPP",
@@ -76,6 +83,23 @@ class LayerSizes(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_int64) for name in ("maps_below", "rows_below", "maps", "width", "fold")
     ]
+
+
+class Strings(ctypes.Structure):
+    """``dcnn_strings`` of the C interface, from strings."""
+
+    _fields_ = [("count", ctypes.c_int64), ("text", ctypes.c_char_p), ("ends", ctypes.c_void_p)]
+
+    def __init__(self, strings: Sequence[str]) -> None:
+        joined = "".join(strings)
+        if joined.isascii():
+            text, sizes = joined.encode(), map(len, strings)
+        else:
+            encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+            text, sizes = b"".join(encoded), map(len, encoded)
+        self.size = len(text)
+        self._ends = array("q", accumulate(sizes))  # must outlive the call
+        super().__init__(len(strings), text, self._ends.buffer_info()[0])
 
 
 class BagsOfNgrams(ctypes.Structure):
@@ -295,6 +319,7 @@ class Network:
         if not self._handle:
             raise MemoryError("the native backend ran out of memory")
         self._logits, self._free = lib.dcnn_network_logits, lib.dcnn_network_free
+        self._texts = lib.dcnn_network_texts
 
     def logits(
         self, ids: Array, offsets: Array, threads: int = 1, new_words: Sequence[str] = ()
@@ -317,9 +342,71 @@ class Network:
         check(status)
         return result
 
+    def texts(
+        self,
+        tokenizer: "TextTokenizer",
+        texts: Sequence[str],
+        ready: bytes | None,
+        output: int,
+        threads: int = 1,
+    ) -> Floats:
+        """(texts, classes) logits or probabilities of texts as ``TextTokenizer`` wants them."""
+        result: Floats = np.empty((len(texts), self.classes), np.float32)
+        given = ctypes.byref(Strings(texts)), ready, output, address(result), threads
+        check(self._texts(self._handle, tokenizer.handle, *given))
+        return result
+
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._free(self._handle)
+
+
+class TextTokenizer:
+    """A tokenizer that knows some words; see ``dcnn.text.native``, which prepares its texts."""
+
+    def __init__(
+        self,
+        preset: int,
+        lowercase: bool,
+        runs: bool,
+        words: Sequence[str] = (),
+        left: Sequence[str] = (),
+        right: Sequence[str] = (),
+        scores: Sequence[float] = (),
+        unknown: float = 0.0,
+    ) -> None:
+        lib = library()
+        self._tokenize, self._free = lib.dcnn_tokenize, lib.dcnn_tokenizer_free
+        strings = (ctypes.byref(Strings(some)) for some in (words, left, right))
+        numbers = np.array(scores, np.float64)
+        self.handle = lib.dcnn_tokenizer_new(
+            preset, lowercase, runs, *strings, address(numbers), unknown
+        )
+        if not self.handle:
+            raise MemoryError("the native backend ran out of memory")
+
+    def tokenize(
+        self, texts: Sequence[str], ready: bytes | None = None
+    ) -> tuple[list[str], Array, Array]:
+        """Distinct tokens in the order of first occurrence, their places, and tokens per text.
+
+        ``ready`` has a byte per text, which is not 0 for tokens that are separated by spaces.
+        """
+        strings = Strings(texts)
+        ids, lengths = np.empty(strings.size, np.int32), np.empty(len(texts), np.int32)
+        letters, size = np.empty(6 * strings.size + 64, np.uint8), ctypes.c_int64()
+        count = self._tokenize(
+            *(self.handle, ctypes.byref(strings), ready, address(ids), address(lengths)),
+            *(address(letters), ctypes.byref(size)),
+        )
+        if count < 0:
+            raise MemoryError("the native backend ran out of memory")
+        words = letters[: size.value].tobytes().decode().split("\n")[:-1]
+        return words, ids[:count].copy(), lengths
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self._free(self.handle)
 
 
 def char_ngrams(
