@@ -96,8 +96,8 @@ enum dcnn_output : int32_t { DCNN_LOGITS = 0, DCNN_SOFTMAX = 1, DCNN_SIGMOID = 2
 
 // Texts to (texts, classes) in one call; an empty text is one unknown word. A word that is not known to
 // the tokenizer has the vector of its n-grams where the network has any.
-DCNN_API int32_t dcnn_network_texts(const void* network, const void* tokenizer,
-                                    const dcnn_strings* texts, const uint8_t* ready,
+DCNN_API int32_t dcnn_network_texts(const void* network, const void* tokenizer, int64_t count,
+                                    const char* text, const int64_t* ends, const uint8_t* ready,
                                     int32_t output, float* result, int32_t threads);
 
 // The network in training. Its weights, or the gradients of them, by place; shapes as above. The

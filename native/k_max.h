@@ -5,6 +5,8 @@
 #ifndef DCNN_K_MAX_H
 #define DCNN_K_MAX_H
 
+#include <utility>
+
 #include "vectors.h"
 
 namespace {
@@ -66,6 +68,76 @@ inline Ints kth_key(const Ints* keys, int64_t columns, int32_t k) {
         threshold = count_at_least(keys, columns, higher) >= wanted ? higher : threshold;
     }
     return threshold;
+}
+
+// Batcher's odd-even merge sort of N: which pairs are compared. Of a network for a power of two, the
+// pairs with a place from N on are left out.
+template <int N>
+struct Network {
+    int count = 0;
+    int low[N * 7] = {}, high[N * 7] = {};
+
+    constexpr Network() {
+        for (int p = 1; p < N; p *= 2)
+            for (int k = p; k >= 1; k /= 2)
+                for (int j = k % p; j + k < N; j += 2 * k)
+                    for (int i = 0; i < k && i + j + k < N; ++i)
+                        if ((i + j) / (2 * p) == (i + j + k) / (2 * p)) {
+                            low[count] = i + j;
+                            high[count++] = i + j + k;
+                        }
+    }
+};
+
+template <int N>
+constexpr Network<N> NETWORK{};
+
+template <int N, size_t... I>
+inline __attribute__((always_inline)) void sort(Ints* v, std::index_sequence<I...>) {
+    const auto compare = [](Ints& a, Ints& b) {
+        const Ints larger = a > b ? a : b;
+        b = a > b ? b : a;
+        a = larger;
+    };
+    (compare(v[NETWORK<N>.low[I]], v[NETWORK<N>.high[I]]), ...);
+}
+
+// The columns, at most N, sorted, the largest first; in registers where there are enough.
+template <int N>
+void sorted(const Ints* keys, int64_t columns, Ints* to) {
+    Ints v[N];
+    for (int i = 0; i < N; ++i) v[i] = i < columns ? keys[i] : splat_int(INT32_MIN);
+    sort<N>(v, std::make_index_sequence<(size_t)NETWORK<N>.count>());
+    for (int i = 0; i < N; ++i) to[i] = v[i];
+}
+
+// Up to here columns are sorted to find the k-th.
+constexpr int64_t MOST_SORTED = 32;
+
+// For at most MOST_SORTED columns: the slot of each column in each lane, or -1 where it is not kept.
+// `slots` has room for MOST_SORTED and may not be `values`.
+inline void slots_of(const Floats* values, int64_t columns, int64_t k, Ints* keys, Ints* slots) {
+    for (int64_t t = 0; t < columns; ++t) keys[t] = keys_of(values[t]);
+    switch ((columns + 3) / 4) {
+        case 1: sorted<4>(keys, columns, slots); break;
+        case 2: sorted<8>(keys, columns, slots); break;
+        case 3: sorted<12>(keys, columns, slots); break;
+        case 4: sorted<16>(keys, columns, slots); break;
+        case 5: sorted<20>(keys, columns, slots); break;
+        case 6: sorted<24>(keys, columns, slots); break;
+        case 7: sorted<28>(keys, columns, slots); break;
+        default: sorted<32>(keys, columns, slots);
+    }
+    const Ints threshold = slots[k - 1];
+    Ints equals_left = {}, next = {};
+    for (int64_t i = 0; i < k; ++i) equals_left -= slots[i] == threshold;
+    for (int64_t t = 0; t < columns; ++t) {
+        const Ints equal = (keys[t] == threshold) & (equals_left > 0);
+        const Ints kept = (keys[t] > threshold) | equal;
+        equals_left += equal;
+        slots[t] = kept ? next : splat_int(-1);
+        next -= kept;
+    }
 }
 
 // Calls take(first, kept) with the columns kept of first .. first + 31 as one bit each, a lane an

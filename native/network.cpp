@@ -84,6 +84,9 @@ int32_t sentence_logits(const Network& network, const int32_t* ids, int64_t leng
         const int64_t beyond = ids[t] - network.vocabulary;
         if (ids[t] < 0 || beyond >= new_words) return DCNN_BAD_ID;
         words[t] = beyond < 0 ? network.embeddings + ids[t] * dim : new_vectors + beyond * dim;
+        // All words are asked for at once: those of a large vocabulary lie far from one another.
+        for (int64_t i = 0; i < dim; i += ALIGNMENT / static_cast<int64_t>(sizeof(float)))
+            __builtin_prefetch(words[t] + i);
     }
     int64_t valid = length;
     float* output = nullptr;
@@ -233,17 +236,18 @@ int32_t dcnn_network_logits(const void* handle, int64_t sentences, const int32_t
     return DCNN_NO_MEMORY;
 }
 
-int32_t dcnn_network_texts(const void* handle, const void* tokenizer_handle,
-                           const dcnn_strings* texts, const uint8_t* ready, int32_t output,
-                           float* result, int32_t threads) {
+int32_t dcnn_network_texts(const void* handle, const void* tokenizer_handle, int64_t count,
+                           const char* text, const int64_t* ends, const uint8_t* ready,
+                           int32_t output, float* result, int32_t threads) {
+    const dcnn_strings texts = {count, text, ends};
     const Network& network = *static_cast<const Network*>(handle);
     const Tokenizer& tokenizer = *static_cast<const Tokenizer*>(tokenizer_handle);
     const size_t dim = static_cast<size_t>(network.layers.front().rows_below);
-    return over_texts(texts->count, threads, [&](int64_t i, Scratch& scratch) {
+    return over_texts(count, threads, [&](int64_t i, Scratch& scratch) {
         scratch.ids.clear();
         scratch.vectors.clear();
         scratch.found.clear();
-        split_text(tokenizer, string_at(*texts, i), ready && ready[i], scratch.text, [&](Text word) {
+        split_text(tokenizer, string_at(texts, i), ready && ready[i], scratch.text, [&](Text word) {
             const int32_t known = tokenizer.words.find(word);
             if (known >= 0 || !network.ngrams) return scratch.ids.push_back(known + 1);
             const int32_t before = scratch.found.size();

@@ -56,7 +56,7 @@ _SIGNATURES = {
     "dcnn_network_new": "P qPPP qqP qPP qqqP",
     "dcnn_network_free": "x P",
     "dcnn_network_logits": "i PqPPqPPP i",
-    "dcnn_network_texts": "i PPPPiP i",
+    "dcnn_network_texts": "i PP qPP PiP i",
     "dcnn_unicode": "x PPq",
     "dcnn_tokenizer_new": "P iii PPPP d",
     "dcnn_tokenizer_free": "x P",
@@ -77,6 +77,9 @@ _SIGNATURES = {
 _log = logging.getLogger("dcnn")
 
 
+_Place = ctypes.c_char * 1  # to pass where a buffer is
+
+
 class LayerSizes(ctypes.Structure):
     """``dcnn_layer`` of the C interface."""
 
@@ -91,14 +94,8 @@ class Strings(ctypes.Structure):
     _fields_ = [("count", ctypes.c_int64), ("text", ctypes.c_char_p), ("ends", ctypes.c_void_p)]
 
     def __init__(self, strings: Sequence[str]) -> None:
-        joined = "".join(strings)
-        if joined.isascii():
-            text, sizes = joined.encode(), map(len, strings)
-        else:
-            encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
-            text, sizes = b"".join(encoded), map(len, encoded)
+        text, self._ends = _joined(strings)  # must outlive the call
         self.size = len(text)
-        self._ends = array("q", accumulate(sizes))  # must outlive the call
         super().__init__(len(strings), text, self._ends.buffer_info()[0])
 
 
@@ -336,7 +333,7 @@ class Network:
             raise ValueError(f"offsets {offsets} go past the {len(ids)} ids")
         status = self._logits(
             *(self._handle, sentences, address(ids), address(offsets)),
-            *(len(new_words), text, None if ends is None else address(ends)),
+            *(len(new_words), text, None if ends is None else ends.buffer_info()[0]),
             *(address(result), threads),
         )
         check(status)
@@ -351,8 +348,10 @@ class Network:
         threads: int = 1,
     ) -> Floats:
         """(texts, classes) logits or probabilities of texts as ``TextTokenizer`` wants them."""
+        text, ends = _joined(texts)
         result: Floats = np.empty((len(texts), self.classes), np.float32)
-        given = ctypes.byref(Strings(texts)), ready, output, address(result), threads
+        place = _Place.from_buffer(result) if len(texts) else None  # faster than its address
+        given = len(texts), text, ends.buffer_info()[0], ready, output, place, threads
         check(self._texts(self._handle, tokenizer.handle, *given))
         return result
 
@@ -419,17 +418,20 @@ def char_ngrams(
     offsets, buckets = np.empty(len(words) + 1, np.int64), np.empty(most, np.int32)
     limits = shortest, longest, n_buckets
     found = library().dcnn_char_ngrams(
-        *(len(words), text, address(ends), *limits, address(offsets), address(buckets), most)
+        *(len(words), text, ends.buffer_info()[0], *limits, address(offsets), address(buckets), most)
     )
     if found < 0:
         raise MemoryError("the native backend ran out of memory")
     return offsets, buckets[:found].copy()
 
 
-def _joined(words: Sequence[str]) -> tuple[bytes, Array]:
-    """The UTF-8 bytes of all words, and where each of them ends."""
-    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
-    return b"".join(encoded), np.array(list(accumulate(map(len, encoded))), np.int64)
+def _joined(strings: Sequence[str]) -> tuple[bytes, "array[int]"]:
+    """The UTF-8 bytes of all strings, and where each of them ends."""
+    joined = "".join(strings)
+    if joined.isascii():
+        return joined.encode(), array("q", accumulate(map(len, strings)))
+    encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+    return b"".join(encoded), array("q", accumulate(map(len, encoded)))
 
 
 def compose(
