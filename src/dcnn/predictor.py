@@ -8,6 +8,7 @@ sentence starts fast.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -182,14 +183,16 @@ class Predictor:
         elif abstain or target_precision is not None:
             abstain_below = self.abstention_threshold(target_precision)
         texts, thresholds = checked_texts(texts, text_column), self.artifact.thresholds
-        predictions = []
+        least = None if thresholds is None else dict(zip(self.classes, thresholds, strict=True))
+        predictions, second = [], itemgetter(1)
         for text, row in zip(texts, self.probabilities(texts).tolist(), strict=True):
-            order = sorted(range(len(row)), key=row.__getitem__, reverse=True)
-            ranked = tuple((self.classes[i], row[i]) for i in order)
+            pairs = zip(self.classes, row, strict=True)
+            ranked = tuple(sorted(pairs, key=second, reverse=True))
             over = None
-            if thresholds is not None:
-                over = tuple(self.classes[i] for i in order if row[i] >= thresholds[i])
-            abstained = abstain_below > 0 and self.abstains(order[0], ranked[0][1], abstain_below)
+            if least is not None:
+                over = tuple(label for label, share in ranked if share >= least[label])
+            best = ranked[0][1]
+            abstained = abstain_below > 0 and self.abstains(row.index(best), best, abstain_below)
             predictions.append(Prediction(text, ranked, abstained, over))
         return predictions
 

@@ -418,7 +418,15 @@ def char_ngrams(
     offsets, buckets = np.empty(len(words) + 1, np.int64), np.empty(most, np.int32)
     limits = shortest, longest, n_buckets
     found = library().dcnn_char_ngrams(
-        *(len(words), text, ends.buffer_info()[0], *limits, address(offsets), address(buckets), most)
+        *(
+            len(words),
+            text,
+            ends.buffer_info()[0],
+            *limits,
+            address(offsets),
+            address(buckets),
+            most,
+        )
     )
     if found < 0:
         raise MemoryError("the native backend ran out of memory")
