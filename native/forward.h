@@ -250,33 +250,40 @@ inline void finish(const Shape& s, int64_t group, Floats bias, int64_t k, const 
     }
 }
 
-// SLOTS slots of few columns, from `first` on: each column that a lane keeps in one of them.
-template <int SLOTS, bool POSITIONS>
-inline void gather(const Shape& s, int64_t group, Floats bias, const Floats* c, const Ints* slots,
-                   int64_t columns, int64_t k, int64_t first, float* values, int32_t* positions) {
-    Floats value[SLOTS] = {};
-    Ints place[SLOTS] = {};
-    const int64_t last = first + SLOTS - 1 + columns - k;  // a slot has a column between these
-    for (int64_t t = first; t <= last; ++t)
-        for (int j = 0; j < SLOTS; ++j) {
-            const Ints here = slots[t] == splat_int((int32_t)first + j);
-            value[j] = here ? c[t] : value[j];
-            if (POSITIONS) place[j] = here ? splat_int((int32_t)t) : place[j];
+// The k kept columns of few, at most K: from the right, each that a lane keeps moves the others on.
+template <int K, bool POSITIONS, bool TIES>
+void shift_in(const Shape& s, int64_t group, Floats bias, const Floats* c, const Ints* keys,
+              int64_t columns, int64_t k, Ints kth, Ints extra, float* values,
+              int32_t* positions) {
+    Floats value[K] = {};
+    Ints place[K] = {};
+    for (int64_t t = columns - 1; t >= 0; --t) {
+        Ints kept = keys[t] >= kth;
+        if (TIES) {  // of equals the leftmost are kept
+            const Ints left_out = (keys[t] == kth) & (extra > 0);
+            extra += left_out;
+            kept &= ~left_out;
         }
-    for (int j = 0; j < SLOTS; ++j)
-        write(s, group, first + j, tanh_of(value[j] + bias), place[j], values, positions);
+        for (int j = K - 1; j >= 0; --j) {
+            value[j] = kept ? (j ? value[j - 1] : c[t]) : value[j];
+            if (POSITIONS) place[j] = kept ? (j ? place[j - 1] : splat_int((int32_t)t)) : place[j];
+        }
+    }
+    for (int j = 0; j < K; ++j)
+        if (j < k) write(s, group, j, tanh_of(value[j] + bias), place[j], values, positions);
 }
 
-template <bool POSITIONS>
-inline void gather_all(const Shape& s, int64_t group, Floats bias, const Floats* c,
-                       const Ints* slots, int64_t columns, int64_t k, float* values,
-                       int32_t* positions) {
-    constexpr int AT_ONCE = 4;
-    int64_t first = 0;
-    for (; first + AT_ONCE <= k; first += AT_ONCE)
-        gather<AT_ONCE, POSITIONS>(s, group, bias, c, slots, columns, k, first, values, positions);
-    for (; first < k; ++first)
-        gather<1, POSITIONS>(s, group, bias, c, slots, columns, k, first, values, positions);
+constexpr int64_t MOST_SHIFTED = 16;
+
+template <bool POSITIONS, bool TIES>
+void shift_all(const Shape& s, int64_t group, Floats bias, const Floats* c, const Ints* keys,
+               int64_t columns, int64_t k, Ints kth, Ints extra, float* values,
+               int32_t* positions) {
+    const auto shifted = k <= 4    ? shift_in<4, POSITIONS, TIES>
+                         : k <= 8  ? shift_in<8, POSITIONS, TIES>
+                         : k <= 12 ? shift_in<12, POSITIONS, TIES>
+                                   : shift_in<16, POSITIONS, TIES>;
+    shifted(s, group, bias, c, keys, columns, k, kth, extra, values, positions);
 }
 
 // The kept columns of one group, with bias and tanh, to their places.
@@ -284,10 +291,13 @@ inline void keep(const Shape& s, int64_t group, Floats bias, const Floats* c, in
                  int64_t k, const ForwardScratch& at, float* scratch, float* values,
                  int32_t* positions) {
     Ints *keys = (Ints*)(scratch + at.keys), *ranks = (Ints*)(scratch + at.ranks);
-    if (columns <= MOST_SORTED && k < columns) {
-        slots_of(c, columns, k, keys, ranks);
-        const auto gathered = positions ? gather_all<true> : gather_all<false>;
-        return gathered(s, group, bias, c, ranks, columns, k, values, positions);
+    if (columns <= MOST_SORTED && k < columns && k <= MOST_SHIFTED) {
+        for (int64_t t = 0; t < columns; ++t) keys[t] = keys_of(c[t]);
+        Ints kth, extra;
+        const bool ties = kth_of_few(keys, columns, k, ranks, kth, extra);
+        const auto shifted = ties ? (positions ? shift_all<true, true> : shift_all<false, true>)
+                                  : (positions ? shift_all<true, false> : shift_all<false, false>);
+        return shifted(s, group, bias, c, keys, columns, k, kth, extra, values, positions);
     }
     float* pooled = scratch + at.pooled;
     int32_t* places = (int32_t*)(scratch + at.places);

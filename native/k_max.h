@@ -114,30 +114,28 @@ void sorted(const Ints* keys, int64_t columns, Ints* to) {
 // Up to here columns are sorted to find the k-th.
 constexpr int64_t MOST_SORTED = 32;
 
-// For at most MOST_SORTED columns: the slot of each column in each lane, or -1 where it is not kept.
-// `slots` has room for MOST_SORTED and may not be `values`.
-inline void slots_of(const Floats* values, int64_t columns, int64_t k, Ints* keys, Ints* slots) {
-    for (int64_t t = 0; t < columns; ++t) keys[t] = keys_of(values[t]);
+// For at most MOST_SORTED columns, more than k: the k-th key, and how many columns have as large a key
+// and are not kept; false if there are none. `sorts` has room for MOST_SORTED.
+inline bool kth_of_few(const Ints* keys, int64_t columns, int64_t k, Ints* sorts, Ints& kth,
+                       Ints& extra) {
     switch ((columns + 3) / 4) {
-        case 1: sorted<4>(keys, columns, slots); break;
-        case 2: sorted<8>(keys, columns, slots); break;
-        case 3: sorted<12>(keys, columns, slots); break;
-        case 4: sorted<16>(keys, columns, slots); break;
-        case 5: sorted<20>(keys, columns, slots); break;
-        case 6: sorted<24>(keys, columns, slots); break;
-        case 7: sorted<28>(keys, columns, slots); break;
-        default: sorted<32>(keys, columns, slots);
+        case 1: sorted<4>(keys, columns, sorts); break;
+        case 2: sorted<8>(keys, columns, sorts); break;
+        case 3: sorted<12>(keys, columns, sorts); break;
+        case 4: sorted<16>(keys, columns, sorts); break;
+        case 5: sorted<20>(keys, columns, sorts); break;
+        case 6: sorted<24>(keys, columns, sorts); break;
+        case 7: sorted<28>(keys, columns, sorts); break;
+        default: sorted<32>(keys, columns, sorts);
     }
-    const Ints threshold = slots[k - 1];
-    Ints equals_left = {}, next = {};
-    for (int64_t i = 0; i < k; ++i) equals_left -= slots[i] == threshold;
-    for (int64_t t = 0; t < columns; ++t) {
-        const Ints equal = (keys[t] == threshold) & (equals_left > 0);
-        const Ints kept = (keys[t] > threshold) | equal;
-        equals_left += equal;
-        slots[t] = kept ? next : splat_int(-1);
-        next -= kept;
-    }
+    kth = sorts[k - 1];
+    extra = kth == sorts[k];
+    int32_t any = 0;
+    for (int lane = 0; lane < LANES; ++lane) any |= extra[lane];
+    if (!any) return false;
+    extra = -extra;
+    for (int64_t i = k + 1; i < columns; ++i) extra -= kth == sorts[i];
+    return true;
 }
 
 // Calls take(first, kept) with the columns kept of first .. first + 31 as one bit each, a lane an
