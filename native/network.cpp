@@ -251,8 +251,10 @@ int32_t dcnn_network_texts(const void* handle, const void* tokenizer_handle, int
             const int32_t known = tokenizer.words.find(word);
             if (known >= 0 || !network.ngrams) return scratch.ids.push_back(known + 1);
             const int32_t before = scratch.found.size();
-            const int32_t number = before < MOST_NEW_WORDS ? scratch.found.add(word) : scratch.found.find(word);
-            scratch.ids.push_back(number < 0 ? 0 : static_cast<int32_t>(network.vocabulary) + number);
+            const int32_t number =
+                before < MOST_NEW_WORDS ? scratch.found.add(word) : scratch.found.find(word);
+            const int32_t beyond = static_cast<int32_t>(network.vocabulary);
+            scratch.ids.push_back(number < 0 ? 0 : beyond + number);
             if (number < before) return;
             scratch.vectors.resize(scratch.vectors.size() + dim);
             spell(word, scratch.word);
