@@ -100,10 +100,14 @@ def _text_rows(workload: Workload, artifact: Artifact) -> tuple[list[Row], list[
     rates = {name: measure.rate(len(texts)) for name, measure in measures.items()}
     name = f"{len(texts):,} texts of {BATCH_WORDS} words to probabilities"
     rows = [
-        Row.compare(f"{name}, 1 thread", "sentences/s", rates["ours"], rates[rival.name], rival.name)
+        Row.compare(
+            f"{name}, 1 thread", "sentences/s", rates["ours"], rates[rival.name], rival.name
+        )
         for rival in rivals
     ]
-    threads = Row.compare(f"{name}, 2 threads", "sentences/s", rates["two"], rates["ours"], ONE_THREAD)
+    threads = Row.compare(
+        f"{name}, 2 threads", "sentences/s", rates["two"], rates["ours"], ONE_THREAD
+    )
     return [*rows, threads], notes
 
 

@@ -350,7 +350,7 @@ class Network:
         """(texts, classes) logits or probabilities of texts as ``TextTokenizer`` wants them."""
         text, ends = _joined(texts)
         result: Floats = np.empty((len(texts), self.classes), np.float32)
-        place = _Place.from_buffer(result) if len(texts) else None  # faster than its address
+        place = _Place.from_buffer(result.data) if len(texts) else None  # faster than its address
         given = len(texts), text, ends.buffer_info()[0], ready, output, place, threads
         check(self._texts(self._handle, tokenizer.handle, *given))
         return result
