@@ -1,6 +1,7 @@
-"""Prediction: one sentence, a batch, and a whole file from disk to labels."""
+"""Prediction: one sentence, a batch, many texts, and a whole file from disk to labels."""
 
 import tempfile
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ from workload import CLASSES, TORCH, Workload, computing_with, describe_backend,
 
 ONE_WORDS, BATCH, BATCH_WORDS = 18, 256, 20
 THREADS = (2, 1)  # the bar is for two
+ONE_THREAD = "ours, 1 thread"
 CHUNK = 4096  # texts of a file that are predicted together
 
 
@@ -56,7 +58,7 @@ def predict_one(workload: Workload) -> Outcome:
 
 
 def predict_batch(workload: Workload) -> Outcome:
-    """A batch of 256 sentences of 20 words on two threads and on one, and a file on one."""
+    """A batch of 256 sentences of 20 words and many texts on two threads and on one; a file."""
     artifact = workload.artifact()
     sentences = workload.sentences(BATCH, BATCH_WORDS)
     rows, notes = [], []
@@ -68,8 +70,45 @@ def predict_batch(workload: Workload) -> Outcome:
         name = f"{setup}, {plural(threads, 'thread')}"
         rows.append(Row.compare(name, "sentences/s", ours, theirs, TORCH))
         notes += too_few_cores(threads)
-    rows.append(_file_row(workload, artifact))
-    return Outcome(describe_backend(Predictor(artifact).backend), rows, notes)
+    rows.append(_two_threads(workload, artifact, sentences))
+    text_rows, text_notes = _text_rows(workload, artifact)
+    rows += [*text_rows, _file_row(workload, artifact)]
+    return Outcome(describe_backend(Predictor(artifact).backend), rows, notes + text_notes)
+
+
+def _two_threads(workload: Workload, artifact: Artifact, sentences: Sentences) -> Row:
+    timed = [
+        replace(our_prediction(artifact, sentences, threads), name=plural(threads, "thread"))
+        for threads in THREADS
+    ]
+    two, one = time_interleaved(timed, workload.rounds, calls=3).values()
+    name = f"batch of {BATCH}, {BATCH_WORDS} words, ids to probabilities, 2 threads"
+    return Row.compare(name, "sentences/s", two.rate(BATCH), one.rate(BATCH), ONE_THREAD)
+
+
+def _text_rows(workload: Workload, artifact: Artifact) -> tuple[list[Row], list[str]]:
+    """A list of texts to their probabilities, on one thread beside others and on two."""
+    texts = workload.texts(workload.file_texts, BATCH_WORDS)
+    rivals, notes = text_rivals(workload, BATCH_WORDS)
+    one, two = Predictor(artifact), Predictor(artifact, threads=2)
+    timed = [
+        TimedCall("ours", lambda: one.probabilities(texts)),
+        TimedCall("two", lambda: two.probabilities(texts)),
+        *(TimedCall(rival.name, partial(rival.classify, texts)) for rival in rivals),
+    ]
+    measures = time_interleaved(timed, workload.slow_rounds)
+    rates = {name: measure.rate(len(texts)) for name, measure in measures.items()}
+    name = f"{len(texts):,} texts of {BATCH_WORDS} words to probabilities"
+    rows = [
+        Row.compare(
+            f"{name}, 1 thread", "sentences/s", rates["ours"], rates[rival.name], rival.name
+        )
+        for rival in rivals
+    ]
+    threads = Row.compare(
+        f"{name}, 2 threads", "sentences/s", rates["two"], rates["ours"], ONE_THREAD
+    )
+    return [*rows, threads], notes
 
 
 def ids_to_probabilities(artifact: Artifact, sentences: Sentences, threads: int) -> list[TimedCall]:

@@ -21,10 +21,10 @@ FASTTEXT = "fasttext-numpy2-wheel"  # `fasttext` and `fasttext-wheel` fail with 
 
 @dataclass(frozen=True)
 class Rival:
-    """A trained classifier: its name, and from a text to probabilities."""
+    """A trained classifier: its name, and from a text or a list of them to probabilities."""
 
     name: str
-    classify: Callable[[str], object]
+    classify: Callable[[str | list[str]], object]
 
 
 class KimCNN(nn.Module):
@@ -62,7 +62,7 @@ def text_rivals(workload: Workload, words: int) -> tuple[list[Rival], list[str]]
     return rivals, notes
 
 
-def _fasttext(texts: Sequence[str], labels: Sequence[str]) -> Callable[[str], object]:
+def _fasttext(texts: Sequence[str], labels: Sequence[str]) -> Callable[[str | list[str]], object]:
     import fasttext
 
     lines = (f"__label__{label} {text}\n" for text, label in zip(texts, labels, strict=True))
@@ -75,11 +75,13 @@ def _fasttext(texts: Sequence[str], labels: Sequence[str]) -> Callable[[str], ob
     return lambda text: model.predict(text, k=len(CLASSES))
 
 
-def _scikit_learn(texts: Sequence[str], labels: Sequence[str]) -> Callable[[str], object]:
+def _scikit_learn(
+    texts: Sequence[str], labels: Sequence[str]
+) -> Callable[[str | list[str]], object]:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
     model = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=20, tol=1e-2))
     model.fit(texts, labels)
-    return lambda text: model.predict_proba([text])
+    return lambda some: model.predict_proba([some] if isinstance(some, str) else some)

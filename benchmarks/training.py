@@ -1,5 +1,6 @@
 """Training on a CPU: one step, and a whole run on the built-in corpus."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -38,6 +39,14 @@ def train_step(workload: Workload) -> Outcome:
         name = f"{setup}, {plural(threads, 'thread')}"
         rows.append(Row.compare(name, "sentences/s", ours, theirs, TORCH))
         notes += too_few_cores(threads)
+    timed = [
+        replace(step_timed_call(workload, "", chosen, threads), name=plural(threads, "thread"))
+        for threads in reversed(THREADS)
+    ]
+    two, one = time_interleaved(timed, workload.rounds, CALLS).values()
+    rows.append(
+        Row.compare(name, "sentences/s", two.rate(BATCH), one.rate(BATCH), "ours, 1 thread")
+    )
     rows.append(_whole_training(workload, chosen))
     return Outcome(describe_backend(own), rows, notes)
 

@@ -56,7 +56,15 @@ def build(folder: Path = PACKAGE) -> Path:
         units = [("kernels", isa, [f"-DDCNN_ISA={isa}", *flags]) for isa, flags in sets.items()]
         units += [
             (source, "", [])
-            for source in ("library", "layer", "network", "training", "adagrad", "char_ngrams")
+            for source in (
+                "library",
+                "layer",
+                "network",
+                "training",
+                "adagrad",
+                "char_ngrams",
+                "text",
+            )
         ]
         objects = [work / f"{source}{isa}.o" for source, isa, _ in units]
         for (source, _, flags), target in zip(units, objects, strict=True):

@@ -10,7 +10,7 @@
 #define DCNN_API extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a signature or a layout below changes; the loader refuses another number.
-constexpr int32_t DCNN_ABI = 6;
+constexpr int32_t DCNN_ABI = 7;
 
 enum dcnn_status : int32_t {
     DCNN_OK = 0,
@@ -64,6 +64,41 @@ DCNN_API int32_t dcnn_network_logits(const void* network, int64_t sentences, con
                                      const int64_t* offsets, int64_t new_words,
                                      const uint8_t* text, const int64_t* ends, float* logits,
                                      int32_t threads);
+
+// Strings in UTF-8, which end at `ends` one after another.
+struct dcnn_strings {
+    int64_t count;
+    const char* text;
+    const int64_t* ends;
+};
+
+// The classes (the bits of text.h) and the lower case of the code points below size, for all
+// tokenizers; they must stay. Needed before the first text that is not ASCII.
+DCNN_API void dcnn_unicode(const uint8_t* classes, const uint32_t* lower, int64_t size);
+
+// A tokenizer of a preset (text.h) that knows `words`. Subwords: the pairs left, right of byte-pair
+// encoding by rank, or those of the unigram model, left, with their scores and that of an unknown
+// character. It keeps copies. Returns null if memory is short.
+DCNN_API void* dcnn_tokenizer_new(int32_t preset, int32_t lowercase, int32_t runs,
+                                  const dcnn_strings* words, const dcnn_strings* left,
+                                  const dcnn_strings* right, const double* scores, double unknown);
+DCNN_API void dcnn_tokenizer_free(void* tokenizer);
+
+// The distinct tokens of texts in the order of first occurrence, a line each, and their size in bytes;
+// for every token its number, and for every text how many it has. `ready` (or null) says which texts
+// are tokens separated by spaces. There is room for an id per byte, and for words of six times as many
+// bytes as the texts have, and 64. Returns the number of tokens, or -1 if memory is short.
+DCNN_API int64_t dcnn_tokenize(const void* tokenizer, const dcnn_strings* texts,
+                               const uint8_t* ready, int32_t* ids, int32_t* lengths, char* words,
+                               int64_t* size);
+
+enum dcnn_output : int32_t { DCNN_LOGITS = 0, DCNN_SOFTMAX = 1, DCNN_SIGMOID = 2 };
+
+// Texts to (texts, classes) in one call; an empty text is one unknown word. A word that is not known to
+// the tokenizer has the vector of its n-grams where the network has any.
+DCNN_API int32_t dcnn_network_texts(const void* network, const void* tokenizer, int64_t count,
+                                    const char* text, const int64_t* ends, const uint8_t* ready,
+                                    int32_t output, float* result, int32_t threads);
 
 // The network in training. Its weights, or the gradients of them, by place; shapes as above. The
 // rows of the last layer are divided among the networks of the ensemble, which share the head's bias.

@@ -20,6 +20,8 @@ constexpr int MOST_COLUMNS = 8;
 constexpr int64_t WINDOW = 1 << 16;
 // Columns of a window at least: the m - 1 words that it shares with the next are laid out twice.
 constexpr int64_t MIN_WINDOW = 64;
+// Vectors of a tile whose vectors are aligned, at most: see Tile.
+constexpr int64_t MOST_TILES = 6;
 
 inline int64_t groups_of(const Shape& s) { return (s.lanes + LANES - 1) / LANES; }
 
@@ -99,12 +101,28 @@ inline void lay_out(const Shape& s, const Words& words, const float* const* colu
     const int64_t before = s.width - 1 - first;
     const int64_t from = before > 0 ? before : 0;
     const int64_t to = before + length < end ? before + length : end;
+    const int64_t floats = s.maps_below * s.rows_below, tiles = size / LANES;
+    // With all vectors of a tile aligned, each is a selection of the two that have all rows.
+    const bool selected = LANES == 16 && s.rows <= 2 * LANES && words.tile.period == size;
+    Ints from_rows[MOST_TILES];
+    if (selected)
+        for (int64_t i = 0; i < size; ++i) from_rows[i / LANES][i % LANES] = (int32_t)(i % s.rows);
     for (int64_t t = from; t < to; ++t) {
         // A copy with room to read past its end.
-        memcpy(word, columns[t - before], sizeof(float) * s.maps_below * s.rows_below);
+        const float* column = columns[t - before];
+        int64_t copied = 0;
+        for (; copied + LANES <= floats; copied += LANES) store(word + copied, load(column + copied));
+        if (copied < floats) memcpy(word + copied, column + copied, sizeof(float) * (floats - copied));
         for (int64_t p = 0; p < s.planes; ++p) {
             float* at = data + p * words.plane + t * size;
             const float* rows = word + p * s.rows;
+            if (selected) {
+                const Floats low = load(rows);
+                const Floats high = s.rows > LANES ? load(rows + LANES) : low;
+                for (int64_t i = 0; i < tiles; ++i)
+                    store(at + i * LANES, __builtin_shuffle(low, high, from_rows[i]));
+                continue;
+            }
             // Whole vectors: what goes too far is written over by what comes next.
             for (int64_t begin = 0; begin < size; begin += s.rows)
                 for (int64_t r = 0; r < s.rows && begin + r < size; r += LANES)
@@ -174,7 +192,8 @@ struct ForwardScratch {
 
     ForwardScratch(const Shape& s, int64_t length) {
         const int64_t columns = length + s.width - 1;
-        const int64_t ranked = columns < MOST_RANKED ? columns : MOST_RANKED;
+        const int64_t least = columns < MOST_SORTED ? MOST_SORTED : columns;
+        const int64_t ranked = least < MOST_RANKED ? least : MOST_RANKED;
         const Words words(s, length);
         word = 0;
         data = word + rounded_up(s.maps_below * s.rows_below + LANES, LANES);
@@ -209,21 +228,81 @@ inline void pool(const Floats* c, int64_t columns, int64_t k, Ints* keys, Ints* 
     });
 }
 
-// tanh of the kept columns of one group plus its bias, to their places.
+// One kept column of one group, with its bias and tanh, to its place.
+inline void write(const Shape& s, int64_t group, int64_t slot, Floats value, Ints place,
+                  float* values, int32_t* positions) {
+    const int64_t left = s.lanes - group * LANES, out = slot * s.lanes + group * LANES;
+    const size_t size = sizeof(float) * (size_t)(left < LANES ? left : LANES);
+    if (left >= LANES)
+        store(values + out, value);
+    else
+        memcpy(values + out, &value, size);
+    if (positions) memcpy(positions + out, &place, size);
+}
+
 inline void finish(const Shape& s, int64_t group, Floats bias, int64_t k, const float* pooled,
                    const int32_t* places, float* values, int32_t* positions) {
-    const int64_t left = s.lanes - group * LANES, here = left < LANES ? left : LANES;
     for (int64_t slot = 0; slot < k; ++slot) {
+        Ints place;
+        memcpy(&place, places + slot * LANES, sizeof place);
         const Floats value = tanh_of(load(pooled + slot * LANES) + bias);
-        const int64_t out = slot * s.lanes + group * LANES;
-        if (here == LANES) {
-            store(values + out, value);
-            if (positions) memcpy(positions + out, places + slot * LANES, sizeof(Ints));
-        } else {
-            memcpy(values + out, &value, sizeof(float) * here);
-            if (positions) memcpy(positions + out, places + slot * LANES, sizeof(int32_t) * here);
+        write(s, group, slot, value, place, values, positions);
+    }
+}
+
+// The k kept columns of few, at most K: from the right, each that a lane keeps moves the others on.
+template <int K, bool POSITIONS, bool TIES>
+void shift_in(const Shape& s, int64_t group, Floats bias, const Floats* c, const Ints* keys,
+              int64_t columns, int64_t k, Ints kth, Ints extra, float* values,
+              int32_t* positions) {
+    Floats value[K] = {};
+    Ints place[K] = {};
+    for (int64_t t = columns - 1; t >= 0; --t) {
+        Ints kept = keys[t] >= kth;
+        if (TIES) {  // of equals the leftmost are kept
+            const Ints left_out = (keys[t] == kth) & (extra > 0);
+            extra += left_out;
+            kept &= ~left_out;
+        }
+        for (int j = K - 1; j >= 0; --j) {
+            value[j] = kept ? (j ? value[j - 1] : c[t]) : value[j];
+            if (POSITIONS) place[j] = kept ? (j ? place[j - 1] : splat_int((int32_t)t)) : place[j];
         }
     }
+    for (int j = 0; j < K; ++j)
+        if (j < k) write(s, group, j, tanh_of(value[j] + bias), place[j], values, positions);
+}
+
+constexpr int64_t MOST_SHIFTED = 16;
+
+template <bool POSITIONS, bool TIES>
+void shift_all(const Shape& s, int64_t group, Floats bias, const Floats* c, const Ints* keys,
+               int64_t columns, int64_t k, Ints kth, Ints extra, float* values,
+               int32_t* positions) {
+    const auto shifted = k <= 4    ? shift_in<4, POSITIONS, TIES>
+                         : k <= 8  ? shift_in<8, POSITIONS, TIES>
+                         : k <= 12 ? shift_in<12, POSITIONS, TIES>
+                                   : shift_in<16, POSITIONS, TIES>;
+    shifted(s, group, bias, c, keys, columns, k, kth, extra, values, positions);
+}
+
+// The kept columns of one group, with bias and tanh, to their places.
+inline void keep(const Shape& s, int64_t group, Floats bias, const Floats* c, int64_t columns,
+                 int64_t k, const ForwardScratch& at, float* scratch, float* values,
+                 int32_t* positions) {
+    Ints *keys = (Ints*)(scratch + at.keys), *ranks = (Ints*)(scratch + at.ranks);
+    if (columns <= MOST_SORTED && k < columns && k <= MOST_SHIFTED) {
+        for (int64_t t = 0; t < columns; ++t) keys[t] = keys_of(c[t]);
+        Ints kth, extra;
+        const bool ties = kth_of_few(keys, columns, k, ranks, kth, extra);
+        const auto shifted = ties ? (positions ? shift_all<true, true> : shift_all<false, true>)
+                                  : (positions ? shift_all<true, false> : shift_all<false, false>);
+        return shifted(s, group, bias, c, keys, columns, k, kth, extra, values, positions);
+    }
+    float* pooled = scratch + at.pooled;
+    int32_t* places = (int32_t*)(scratch + at.places);
+    pool(c, columns, k, keys, ranks, pooled, places);
+    finish(s, group, bias, k, pooled, places, values, positions);
 }
 
 void forward(const Shape& s, const float* packed, const float* const* columns, int64_t length,
@@ -231,8 +310,6 @@ void forward(const Shape& s, const float* packed, const float* const* columns, i
     const ForwardScratch at(s, length);
     const Words words(s, length);
     float* data = scratch + at.data;
-    float* pooled = scratch + at.pooled;
-    int32_t* places = (int32_t*)(scratch + at.places);
     const int64_t all = length + s.width - 1;
     for (int64_t first = 0; first < all; first += words.columns) {
         const int64_t left = all - first, count = left < words.columns ? left : words.columns;
@@ -243,9 +320,7 @@ void forward(const Shape& s, const float* packed, const float* const* columns, i
             convolve(s, words, weights + LANES, data + group * LANES % words.tile.period, first,
                      count, length, c);
             if (count < left) continue;
-            pool(c, all, k, (Ints*)(scratch + at.keys), (Ints*)(scratch + at.ranks), pooled,
-                 places);
-            finish(s, group, load(weights), k, pooled, places, values, positions);
+            keep(s, group, load(weights), c, all, k, at, scratch, values, positions);
         }
     }
 }

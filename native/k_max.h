@@ -5,6 +5,8 @@
 #ifndef DCNN_K_MAX_H
 #define DCNN_K_MAX_H
 
+#include <utility>
+
 #include "vectors.h"
 
 namespace {
@@ -66,6 +68,74 @@ inline Ints kth_key(const Ints* keys, int64_t columns, int32_t k) {
         threshold = count_at_least(keys, columns, higher) >= wanted ? higher : threshold;
     }
     return threshold;
+}
+
+// Batcher's odd-even merge sort of N: which pairs are compared. Of a network for a power of two, the
+// pairs with a place from N on are left out.
+template <int N>
+struct Network {
+    int count = 0;
+    int low[N * 7] = {}, high[N * 7] = {};
+
+    constexpr Network() {
+        for (int p = 1; p < N; p *= 2)
+            for (int k = p; k >= 1; k /= 2)
+                for (int j = k % p; j + k < N; j += 2 * k)
+                    for (int i = 0; i < k && i + j + k < N; ++i)
+                        if ((i + j) / (2 * p) == (i + j + k) / (2 * p)) {
+                            low[count] = i + j;
+                            high[count++] = i + j + k;
+                        }
+    }
+};
+
+template <int N>
+constexpr Network<N> NETWORK{};
+
+template <int N, size_t... I>
+inline __attribute__((always_inline)) void sort(Ints* v, std::index_sequence<I...>) {
+    const auto compare = [](Ints& a, Ints& b) {
+        const Ints larger = a > b ? a : b;
+        b = a > b ? b : a;
+        a = larger;
+    };
+    (compare(v[NETWORK<N>.low[I]], v[NETWORK<N>.high[I]]), ...);
+}
+
+// The columns, at most N, sorted, the largest first; in registers where there are enough.
+template <int N>
+void sorted(const Ints* keys, int64_t columns, Ints* to) {
+    Ints v[N];
+    for (int i = 0; i < N; ++i) v[i] = i < columns ? keys[i] : splat_int(INT32_MIN);
+    sort<N>(v, std::make_index_sequence<(size_t)NETWORK<N>.count>());
+    for (int i = 0; i < N; ++i) to[i] = v[i];
+}
+
+// Up to here columns are sorted to find the k-th.
+constexpr int64_t MOST_SORTED = 32;
+
+// For at most MOST_SORTED columns, more than k: the k-th key, and how many columns have as large a key
+// and are not kept; false if there are none. `sorts` has room for MOST_SORTED.
+inline bool kth_of_few(const Ints* keys, int64_t columns, int64_t k, Ints* sorts, Ints& kth,
+                       Ints& extra) {
+    switch ((columns + 3) / 4) {
+        case 1: sorted<4>(keys, columns, sorts); break;
+        case 2: sorted<8>(keys, columns, sorts); break;
+        case 3: sorted<12>(keys, columns, sorts); break;
+        case 4: sorted<16>(keys, columns, sorts); break;
+        case 5: sorted<20>(keys, columns, sorts); break;
+        case 6: sorted<24>(keys, columns, sorts); break;
+        case 7: sorted<28>(keys, columns, sorts); break;
+        default: sorted<32>(keys, columns, sorts);
+    }
+    kth = sorts[k - 1];
+    extra = kth == sorts[k];
+    int32_t any = 0;
+    for (int lane = 0; lane < LANES; ++lane) any |= extra[lane];
+    if (!any) return false;
+    extra = -extra;
+    for (int64_t i = k + 1; i < columns; ++i) extra -= kth == sorts[i];
+    return true;
 }
 
 // Calls take(first, kept) with the columns kept of first .. first + 31 as one bit each, a lane an

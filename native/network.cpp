@@ -1,15 +1,20 @@
-// A whole network on many sentences: ids to logits, without a step back to the caller.
+// A whole network on many sentences: texts or ids to logits, without a step back to the caller.
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <cmath>
+#include <string>
 #include <memory>
 #include <vector>
 
 #include "char_ngrams.h"
 #include "kernels.h"
 #include "parallel.h"
+#include "text.h"
 
 namespace {
+
+constexpr int MOST_SPELLED = 64;  // code points: MAX_SPELLED of dcnn/text/vocabulary.py
+constexpr int32_t MOST_NEW_WORDS = 1 << 20;
 
 // Sentences a thread takes at a time.
 constexpr int64_t TAKEN_AT_ONCE = 8;
@@ -55,23 +60,17 @@ struct Plan {
     }
 };
 
-// The vectors of words that are not in the vocabulary: the unknown word's with those of their n-grams.
-std::vector<float> vectors_of(const Network& network, int64_t words, const uint8_t* text,
-                              const int64_t* ends) {
+// The vector of a word that is not in the vocabulary: the unknown word's with those of its n-grams.
+void vector_of(const Network& network, const uint8_t* from, const uint8_t* end,
+               std::vector<int32_t>& buckets, float* vector) {
     const int64_t dim = network.layers.front().rows_below;
-    std::vector<float> vectors(static_cast<size_t>(words * dim));
-    std::vector<int32_t> buckets;
-    for (int64_t word = 0; word < words; ++word) {
-        float* vector = vectors.data() + word * dim;
-        std::copy(network.embeddings, network.embeddings + dim, vector);
-        if (!network.ngrams) continue;
-        buckets.clear();
-        network.char_ngrams.find(text + (word ? ends[word - 1] : 0), text + ends[word], buckets);
-        network.kernels.add_rows(vector, network.ngrams, buckets.data(),
-                                 static_cast<int64_t>(buckets.size()), nullptr,
-                                 ngram_weight(buckets.size()), dim);
-    }
-    return vectors;
+    std::copy(network.embeddings, network.embeddings + dim, vector);
+    if (!network.ngrams) return;
+    buckets.clear();
+    network.char_ngrams.find(from, end, buckets);
+    network.kernels.add_rows(vector, network.ngrams, buckets.data(),
+                             static_cast<int64_t>(buckets.size()), nullptr,
+                             ngram_weight(buckets.size()), dim);
 }
 
 int32_t sentence_logits(const Network& network, const int32_t* ids, int64_t length,
@@ -85,6 +84,9 @@ int32_t sentence_logits(const Network& network, const int32_t* ids, int64_t leng
         const int64_t beyond = ids[t] - network.vocabulary;
         if (ids[t] < 0 || beyond >= new_words) return DCNN_BAD_ID;
         words[t] = beyond < 0 ? network.embeddings + ids[t] * dim : new_vectors + beyond * dim;
+        // All words are asked for at once: those of a large vocabulary lie far from one another.
+        for (int64_t i = 0; i < dim; i += ALIGNMENT / static_cast<int64_t>(sizeof(float)))
+            __builtin_prefetch(words[t] + i);
     }
     int64_t valid = length;
     float* output = nullptr;
@@ -103,6 +105,82 @@ int32_t sentence_logits(const Network& network, const int32_t* ids, int64_t leng
         logits[c] = network.top_bias[static_cast<size_t>(c)] +
                     network.kernels.dot(network.top_weight.data() + c * features, output, features);
     return DCNN_OK;
+}
+
+// What a thread keeps from text to text.
+struct Scratch {
+    Memory memory;
+    TextScratch text;
+    WordTable found;  // of a text, that are not in the vocabulary
+    std::string word;
+    std::vector<int32_t> ids, buckets;
+    std::vector<float> vectors;
+};
+
+// Calls work(text, scratch), which returns a status, for every text.
+template <class Work>
+int32_t over_texts(int64_t count, int32_t threads, const Work& work) {
+    std::atomic<int64_t> next{0};
+    std::atomic<int32_t> status{DCNN_OK};
+    in_parallel(parts_of(count, threads), [&](int64_t) {
+        thread_local Scratch scratch;
+        try {
+            for (;;) {
+                const int64_t first = next.fetch_add(TAKEN_AT_ONCE);
+                const int64_t end = std::min(first + TAKEN_AT_ONCE, count);
+                if (first >= count || status != DCNN_OK) break;
+                for (int64_t i = first; i < end; ++i) {
+                    const int32_t done = work(i, scratch);
+                    if (done != DCNN_OK) status = done;
+                }
+            }
+        } catch (const std::bad_alloc&) {
+            status = DCNN_NO_MEMORY;
+        }
+        const size_t words = scratch.ids.capacity() + scratch.vectors.capacity();
+        const size_t letters = scratch.text.text.capacity() + scratch.text.other.capacity();
+        if (scratch.memory.size() + static_cast<int64_t>(words + letters) > KEPT_SCRATCH)
+            scratch = Scratch();
+    });
+    return status;
+}
+
+// A word with its start and end, as `marked` of dcnn/text/vocabulary.py.
+void spell(Text word, std::string& marked) {
+    const char* at = word.data();
+    for (int left = MOST_SPELLED; left && at < word.data() + word.size(); --left)
+        text_detail::decode(at);
+    marked.assign("<").append(word.data(), at).append(">");
+}
+
+// exp(x) for x <= 0, or NaN; the C library's is of a version that older systems do not have.
+double exp_of(double x) {
+    if (!(x > -700)) return x == x ? 0 : x;
+    const double n = static_cast<double>(static_cast<int64_t>(x * 1.4426950408889634 - 0.5));
+    const double r = x - n * 0.6931471805599453;  // between -0.35 and 0.35
+    double sum = 1;
+    for (int term = 12; term > 0; --term) sum = 1 + sum * r / term;
+    return std::ldexp(sum, static_cast<int>(n));
+}
+
+// Probabilities in the place of logits.
+void finish(float* logits, int64_t classes, int32_t output) {
+    if (output == DCNN_LOGITS) return;
+    if (output == DCNN_SIGMOID) {
+        for (int64_t c = 0; c < classes; ++c) {
+            const double small = exp_of(-std::abs(static_cast<double>(logits[c])));
+            logits[c] = static_cast<float>((logits[c] < 0 ? small : 1) / (1 + small));
+        }
+        return;
+    }
+    const double most = *std::max_element(logits, logits + classes);
+    double sum = 0;
+    for (int64_t c = 0; c < classes; ++c) {
+        const double share = exp_of(logits[c] - most);
+        logits[c] = static_cast<float>(share);
+        sum += share;
+    }
+    for (int64_t c = 0; c < classes; ++c) logits[c] = static_cast<float>(logits[c] / sum);
 }
 
 }  // namespace
@@ -144,29 +222,52 @@ int32_t dcnn_network_logits(const void* handle, int64_t sentences, const int32_t
     const Network& network = *static_cast<const Network*>(handle);
     for (int64_t i = 0; i < sentences; ++i)
         if (offsets[i] < 0 || offsets[i + 1] <= offsets[i]) return DCNN_BAD_LENGTH;
-    const std::vector<float> new_vectors = vectors_of(network, new_words, text, ends);
-    std::atomic<int64_t> next{0};
-    std::atomic<int32_t> status{DCNN_OK};
-    in_parallel(parts_of(sentences, threads), [&](int64_t) {
-        thread_local Memory memory;
-        try {
-            for (;;) {
-                const int64_t first = next.fetch_add(TAKEN_AT_ONCE);
-                const int64_t end = std::min(first + TAKEN_AT_ONCE, sentences);
-                if (first >= sentences || status != DCNN_OK) break;
-                for (int64_t i = first; i < end; ++i) {
-                    const int32_t done = sentence_logits(
-                        network, ids + offsets[i], offsets[i + 1] - offsets[i], new_words,
-                        new_vectors.data(), logits + i * network.classes, memory);
-                    if (done != DCNN_OK) status = done;
-                }
-            }
-        } catch (const std::bad_alloc&) {
-            status = DCNN_NO_MEMORY;
-        }
-        if (memory.size() > KEPT_SCRATCH) memory.release();
+    const int64_t dim = network.layers.front().rows_below;
+    std::vector<float> new_vectors(static_cast<size_t>(new_words * dim));
+    std::vector<int32_t> buckets;
+    for (int64_t word = 0; word < new_words; ++word)
+        vector_of(network, text + (word ? ends[word - 1] : 0), text + ends[word], buckets,
+                  new_vectors.data() + word * dim);
+    return over_texts(sentences, threads, [&](int64_t i, Scratch& scratch) {
+        return sentence_logits(network, ids + offsets[i], offsets[i + 1] - offsets[i], new_words,
+                               new_vectors.data(), logits + i * network.classes, scratch.memory);
     });
-    return status;
 } catch (const std::bad_alloc&) {
     return DCNN_NO_MEMORY;
+}
+
+int32_t dcnn_network_texts(const void* handle, const void* tokenizer_handle, int64_t count,
+                           const char* text, const int64_t* ends, const uint8_t* ready,
+                           int32_t output, float* result, int32_t threads) {
+    const dcnn_strings texts = {count, text, ends};
+    const Network& network = *static_cast<const Network*>(handle);
+    const Tokenizer& tokenizer = *static_cast<const Tokenizer*>(tokenizer_handle);
+    const size_t dim = static_cast<size_t>(network.layers.front().rows_below);
+    return over_texts(count, threads, [&](int64_t i, Scratch& scratch) {
+        scratch.ids.clear();
+        scratch.vectors.clear();
+        scratch.found.clear();
+        split_text(tokenizer, string_at(texts, i), ready && ready[i], scratch.text, [&](Text word) {
+            const int32_t known = tokenizer.words.find(word);
+            if (known >= 0 || !network.ngrams) return scratch.ids.push_back(known + 1);
+            const int32_t before = scratch.found.size();
+            const int32_t number =
+                before < MOST_NEW_WORDS ? scratch.found.add(word) : scratch.found.find(word);
+            const int32_t beyond = static_cast<int32_t>(network.vocabulary);
+            scratch.ids.push_back(number < 0 ? 0 : beyond + number);
+            if (number < before) return;
+            scratch.vectors.resize(scratch.vectors.size() + dim);
+            spell(word, scratch.word);
+            const uint8_t* from = reinterpret_cast<const uint8_t*>(scratch.word.data());
+            vector_of(network, from, from + scratch.word.size(), scratch.buckets,
+                      scratch.vectors.data() + scratch.vectors.size() - dim);
+        });
+        if (scratch.ids.empty()) scratch.ids.push_back(0);
+        float* own = result + i * network.classes;
+        const int32_t done = sentence_logits(
+            network, scratch.ids.data(), static_cast<int64_t>(scratch.ids.size()),
+            scratch.found.size(), scratch.vectors.data(), own, scratch.memory);
+        if (done == DCNN_OK) finish(own, network.classes, output);
+        return done;
+    });
 }

@@ -8,6 +8,7 @@
 #include <new>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernels.h"
@@ -18,7 +19,11 @@ class Memory {
     explicit Memory(int64_t floats = 0) { grow(floats); }
     ~Memory() { std::free(data_); }
     Memory(const Memory&) = delete;
-    Memory& operator=(const Memory&) = delete;
+    Memory& operator=(Memory&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
     Memory(Memory&& other) noexcept : data_(other.data_), size_(other.size_) {
         other.data_ = nullptr;
         other.size_ = 0;

@@ -115,6 +115,19 @@ void drop_out_gradient(const Network& network, const dcnn_batch& batch, int64_t 
     });
 }
 
+// Calls work(part, sentence, first, end) for blocks of classes, one after another, each for all
+// sentences of a part: the weights of a block stay near while many classes do not fit.
+template <class Work>
+void over_classes(const Network& network, int64_t sentences, int64_t parts, const Work& work) {
+    constexpr int64_t NEAR = 1 << 15;  // floats of a block's weights
+    const int64_t block = std::max<int64_t>(NEAR / network.features(), 1);
+    in_parallel(parts, [&](int64_t part) {
+        for (int64_t first = 0; first < network.classes; first += block)
+            for (int64_t i = sentences * part / parts; i < sentences * (part + 1) / parts; ++i)
+                work(part, i, first, std::min(first + block, network.classes));
+    });
+}
+
 // Where each layer's pooled values of a sentence lie.
 int64_t pooled_at(const Network& network, size_t l, int64_t columns, int64_t sentence) {
     return sentence * network.columns(l + 1, columns) * network.layers[l].lanes;
@@ -140,14 +153,15 @@ int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
         widest = std::max(widest, below);
     }
     const int64_t features = network.features();
-    // A part's memory: what the kernels work in, the features, and pointers to words.
-    const int64_t words_at = working + rounded(features);
+    // A part's memory: what the kernels work in, and pointers to words.
     const int64_t pointer = sizeof(const float*) / sizeof(float);
-    return over_sentences(
-        batch->sentences, parts_of(batch->sentences, threads), words_at + pointer * widest,
+    const int64_t parts = parts_of(batch->sentences, threads);
+    const Memory seen(batch->sentences * features);
+    const int32_t status = over_sentences(
+        batch->sentences, parts, working + pointer * widest,
         [&](int64_t i, int64_t, float* scratch) {
             const int64_t length = batch->lengths[i];
-            const float** words = reinterpret_cast<const float**>(scratch + words_at);
+            const float** words = reinterpret_cast<const float**>(scratch + working);
             for (int64_t t = 0; t < length; ++t)
                 words[t] = weights->embeddings + batch->ids[i * batch->columns + t] * network.dim;
             const float* pooled = nullptr;
@@ -161,15 +175,20 @@ int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
                 for (int64_t t = 0; t < k && l + 1 < network.depth(); ++t)
                     words[t] = pooled + t * s.lanes;
             }
-            float* seen = scratch + working;
-            drop_out(network, *batch, i, pooled, seen);
-            const int64_t own = network.member_features();
-            for (int64_t member = 0; member < network.members; ++member)
-                for (int64_t c = 0; c < network.classes; ++c)
-                    logits[(i * network.members + member) * network.classes + c] =
-                        weights->top_bias[c] + kernels.dot(top.get() + c * features + member * own,
-                                                           seen + member * own, own);
+            drop_out(network, *batch, i, pooled, seen.get() + i * features);
         });
+    if (status != DCNN_OK) return status;
+    const int64_t own = network.member_features();
+    const auto head = [&](int64_t, int64_t i, int64_t first, int64_t end) {
+        for (int64_t member = 0; member < network.members; ++member)
+            for (int64_t c = first; c < end; ++c)
+                logits[(i * network.members + member) * network.classes + c] =
+                    weights->top_bias[c] +
+                    kernels.dot(top.get() + c * features + member * own,
+                                seen.get() + i * features + member * own, own);
+    };
+    over_classes(network, batch->sentences, parts, head);
+    return DCNN_OK;
 } catch (const std::bad_alloc&) {
     return DCNN_NO_MEMORY;
 }
@@ -257,28 +276,41 @@ int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
     const Sums at(network);
     Memory sums(parts * at.size), gradient_words(batch->sentences * batch->columns * network.dim);
     std::fill(sums.get(), sums.get() + parts * at.size, 0.0f);
-    const int64_t room = rounded(largest);  // for words, features and two gradients
+    // The features of every sentence, and then their gradients.
+    const Memory seen(2 * batch->sentences * features);
+    float* of_seen = seen.get() + batch->sentences * features;
+    std::fill(of_seen, of_seen + batch->sentences * features, 0.0f);
+    const size_t last = network.depth() - 1;
+    in_parallel(parts, [&](int64_t part) {
+        const int64_t end = batch->sentences * (part + 1) / parts;
+        for (int64_t i = batch->sentences * part / parts; i < end; ++i)
+            drop_out(network, *batch, i,
+                     values[last] + pooled_at(network, last, batch->columns, i),
+                     seen.get() + i * features);
+    });
+    const int64_t share = network.member_features();
+    const auto head = [&](int64_t part, int64_t i, int64_t first, int64_t end) {
+        float* own = sums.get() + part * at.size;
+        for (int64_t member = 0; member < network.members; ++member)
+            for (int64_t c = first; c < end; ++c) {
+                const int64_t weight = c * features + member * share;
+                const int64_t feature = i * features + member * share;
+                const float of_logit =
+                    gradient_logits[(i * network.members + member) * classes + c];
+                kernels.add_scaled(own + at.top_weight + weight, seen.get() + feature, of_logit,
+                                   share);
+                kernels.add_scaled(of_seen + feature, top.get() + weight, of_logit, share);
+                own[at.top_bias + c] += of_logit;
+            }
+    };
+    over_classes(network, batch->sentences, parts, head);
+    const int64_t room = rounded(largest);  // for words and two gradients
     const int32_t status = over_sentences(
         batch->sentences, parts, working + 3 * room, [&](int64_t i, int64_t part, float* scratch) {
             const int64_t length = batch->lengths[i];
             float* own = sums.get() + part * at.size;
             float *below = scratch + working, *gradient = below + room, *next = gradient + room;
-            const float* of_logits = gradient_logits + i * network.members * classes;
-
-            const size_t last = network.depth() - 1;
-            drop_out(network, *batch, i,
-                     values[last] + pooled_at(network, last, batch->columns, i), below);
-            std::fill(next, next + features, 0.0f);
-            const int64_t share = network.member_features();
-            for (int64_t member = 0; member < network.members; ++member, of_logits += classes)
-                for (int64_t c = 0; c < classes; ++c) {
-                    const int64_t first = member * share, weight = c * features + first;
-                    kernels.add_scaled(own + at.top_weight + weight, below + first, of_logits[c],
-                                       share);
-                    kernels.add_scaled(next + first, top.get() + weight, of_logits[c], share);
-                    own[at.top_bias + c] += of_logits[c];
-                }
-            drop_out_gradient(network, *batch, i, next, gradient);
+            drop_out_gradient(network, *batch, i, of_seen + i * features, gradient);
 
             for (size_t l = network.depth(); l-- > 0;) {
                 const Shape& s = network.layers[l];

@@ -8,6 +8,7 @@ sentence starts fast.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from dcnn.data.batching import prediction_batches
 from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.ops import native, reference, select
 from dcnn.text.encoder import in_parts
+from dcnn.text.native import NativeTokenizer
 from dcnn.text.vocabulary import Ints, Sentences, marked
 
 Floats = NDArray[np.float32]
@@ -181,14 +183,16 @@ class Predictor:
         elif abstain or target_precision is not None:
             abstain_below = self.abstention_threshold(target_precision)
         texts, thresholds = checked_texts(texts, text_column), self.artifact.thresholds
-        predictions = []
+        least = None if thresholds is None else dict(zip(self.classes, thresholds, strict=True))
+        predictions, second = [], itemgetter(1)
         for text, row in zip(texts, self.probabilities(texts).tolist(), strict=True):
-            order = sorted(range(len(row)), key=row.__getitem__, reverse=True)
-            ranked = tuple((self.classes[i], row[i]) for i in order)
+            pairs = zip(self.classes, row, strict=True)
+            ranked = tuple(sorted(pairs, key=second, reverse=True))
             over = None
-            if thresholds is not None:
-                over = tuple(self.classes[i] for i in order if row[i] >= thresholds[i])
-            abstained = abstain_below > 0 and self.abstains(order[0], ranked[0][1], abstain_below)
+            if least is not None:
+                over = tuple(label for label, share in ranked if share >= least[label])
+            best = ranked[0][1]
+            abstained = abstain_below > 0 and self.abstains(row.index(best), best, abstain_below)
             predictions.append(Prediction(text, ranked, abstained, over))
         return predictions
 
@@ -205,12 +209,26 @@ class Predictor:
 
         The arguments are those of ``predict``.
         """
-        encoder, checked = self.artifact.encoder, checked_texts(texts, text_column)
+        checked = checked_texts(texts, text_column)
+        if self._network is not None:
+            output = native.SIGMOID if self.multi_label else native.SOFTMAX
+            return self._from_texts(self._network, checked, output)
+        encoder = self.artifact.encoder
         # Each part has new words of its own: what a text gets does not depend on the others.
         parts = in_parts(map(encoder.tokenizer, checked), len(checked))
         logits = [self.logits(encoder.encode_words(part)) for part in parts]
         none = np.empty((0, len(self.classes)), np.float32)
         return self.head(np.concatenate([none, *logits]))
+
+    def _from_texts(self, network: native.Network, texts: list[str], output: int) -> Floats:
+        tokenizer = self._tokenizer
+        given = tokenizer.prepared(texts)
+        return network.texts(tokenizer.handle, *given, output, self.threads)
+
+    @cached_property
+    def _tokenizer(self) -> NativeTokenizer:
+        encoder = self.artifact.encoder
+        return NativeTokenizer(encoder.tokenizer, encoder.vocabulary.words)
 
     def head(self, logits: Floats) -> Floats:
         """Probabilities of logits (..., classes)."""
@@ -230,20 +248,14 @@ class Predictor:
     def features(self, texts: Iterable[str]) -> Floats:
         """(texts, features) what the output layer reads: the network's representation of texts."""
         encoder, checked = self.artifact.encoder, checked_texts(texts)
-        parts = in_parts(map(encoder.tokenizer, checked), len(checked))
-        found = [self._features_of(encoder.encode_words(part)) for part in parts]
-        none = np.empty((0, self.artifact.weights["head.weight"].shape[1]), np.float32)
-        return np.concatenate([none, *found])
-
-    def _features_of(self, sentences: Sentences) -> Floats:
         if self._network is not None:
-            new_words = [marked(word) for word in sentences.new_words]
-            places = sentences.ids, sentences.offsets
-            return self._feature_network.logits(*places, self.threads, new_words)
-        width = self.artifact.weights["head.weight"].shape[1]
-        found = np.empty((len(sentences), width), np.float32)
-        for order, features in self._feature_batches(sentences):
-            found[order] = features
+            return self._from_texts(self._feature_network, checked, native.LOGITS)
+        found = np.empty((len(checked), self.artifact.weights["head.weight"].shape[1]), np.float32)
+        first = 0
+        for part in in_parts(map(encoder.tokenizer, checked), len(checked)):
+            for order, features in self._feature_batches(encoder.encode_words(part)):
+                found[first + order] = features
+            first += len(part)
         return found
 
     @cached_property

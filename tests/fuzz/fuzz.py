@@ -151,12 +151,15 @@ PREDICTORS = [Predictor(one) for one in ARTIFACTS]
 
 
 def use_text(content: bytes, _: Path) -> None:
-    """Every tokenizer, and the chosen backend against the reference."""
+    """Every tokenizer, native against Python, and the chosen backend against the reference."""
     text = content.decode("utf-8", "surrogatepass")
     for encoder in ENCODERS:
-        sentences = encoder.encode_all([text])
+        sentences, tokens = encoder.encode_all([text]), encoder.tokenizer(text)
         assert len(sentences.ids)
-        assert len(encoder.tokenizer(text)) <= 4 * len(text) + 1
+        assert len(tokens) <= 4 * len(text) + 1
+        in_python = encoder.encode_words([tokens])
+        assert np.array_equal(sentences.ids, in_python.ids), encoder.tokenizer.preset
+        assert sentences.new_words == in_python.new_words
     for predictor in PREDICTORS:
         sentences = predictor.artifact.encoder.encode_all([text])
         assert np.isfinite(predictor.probabilities([text])).all()

@@ -151,9 +151,10 @@ def test_learning_without_the_library_names_the_extra(kind, monkeypatch):
 
 def test_using_learned_subwords_needs_no_library(monkeypatch):
     stored = {kind: learn(kind)[0].to_json() for kind in LEARNED}
+    learned = {kind: learned_once(kind) for kind in LEARNED}
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     for kind, text in stored.items():
-        assert Encoder.from_json(text).tokenizer("unreadable") == learned_once(kind)("unreadable")
+        assert Encoder.from_json(text).tokenizer("unreadable") == learned[kind]("unreadable")
 
 
 @pytest.mark.parametrize(

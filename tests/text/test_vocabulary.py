@@ -1,11 +1,8 @@
-"""Vocabulary, sentences as ids, and tokenizing in several processes."""
-
-import multiprocessing
-import os
+"""Vocabulary, sentences as ids, and tokenizing in several threads."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dcnn.config import TextConfig
@@ -31,76 +28,34 @@ def expected(tokenizer, texts):
     return words, ids, [len(sentence) for sentence in tokens]
 
 
-class _KillsItsProcess:
-    """A tokenizer that ends every process but the one that made it."""
-
-    def __init__(self):
-        self.home = os.getpid()
-
-    def __call__(self, text):
-        if os.getpid() != self.home:
-            os._exit(1)
-        return WORDS(text)
-
-
 @given(texts, st.sampled_from(PRESETS), st.integers(1, 25))
 def test_chunks_change_nothing(texts, preset, chunk_size):
     tokenized = tokenize_texts(Tokenizer(preset), iter(texts), chunk_size=chunk_size)
     assert plain(tokenized) == expected(Tokenizer(preset), texts)
 
 
-@settings(max_examples=2)
-@given(texts.filter(lambda texts: len(texts) > 3), st.integers(1, 3))
-def test_processes_change_nothing(texts, chunk_size):
-    tokenized = tokenize_texts(WORDS, iter(texts), processes=2, chunk_size=chunk_size)
+@given(texts, st.integers(1, 3), st.sampled_from(["auto", "reference"]))
+def test_threads_change_nothing(texts, chunk_size, backend):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DCNN_BACKEND", backend)
+        tokenized = tokenize_texts(WORDS, iter(texts), threads=2, chunk_size=chunk_size)
     assert plain(tokenized) == expected(WORDS, texts)
 
 
 def test_more_chunks_than_are_read_ahead_stay_in_order():
-    tokenized = tokenize_texts(WORDS, iter(TEXTS), processes=2, chunk_size=3)
+    tokenized = tokenize_texts(WORDS, iter(TEXTS), threads=2, chunk_size=3)
     assert plain(tokenized) == expected(WORDS, TEXTS)
 
 
-def test_an_encoder_learns_the_same_in_several_processes():
+def test_an_encoder_learns_the_same_in_several_threads():
     texts = [f"{TEXTS[i % 40]} {i % 997}" for i in range(2 * CHUNK_SIZE + 1)]
     config = TextConfig(max_size=500, min_count=2)
     one, sentences = Encoder.learn(texts, config)
-    two, others = Encoder.learn(texts, config, processes=2)
+    two, others = Encoder.learn(texts, config, threads=2)
     assert one == two
     assert len(sentences) == len(texts)
     assert sentences.ids.tolist() == others.ids.tolist()
     assert sentences.offsets.tolist() == others.offsets.tolist()
-
-
-def test_a_small_input_starts_no_process(monkeypatch):
-    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", None)
-    tokenized = tokenize_texts(WORDS, TEXTS, processes=2, chunk_size=len(TEXTS))
-    assert plain(tokenized) == expected(WORDS, TEXTS)
-
-
-def test_where_no_process_can_be_started_this_one_does_the_work(monkeypatch, caplog):
-    def refuse(*_, **__):
-        raise OSError("no semaphores here")
-
-    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", refuse)
-    with caplog.at_level("INFO", "dcnn"):
-        tokenized = tokenize_texts(WORDS, TEXTS, processes=2, chunk_size=7)
-    assert plain(tokenized) == expected(WORDS, TEXTS)
-    assert "no semaphores here" in caplog.text
-
-
-def test_a_process_that_may_have_no_children_does_the_work_itself(monkeypatch):
-    monkeypatch.setattr(type(multiprocessing.current_process()), "daemon", True)
-    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", None)
-    tokenized = tokenize_texts(WORDS, TEXTS, processes=2, chunk_size=7)
-    assert plain(tokenized) == expected(WORDS, TEXTS)
-
-
-def test_this_process_does_the_work_of_one_that_dies(caplog):
-    with caplog.at_level("INFO", "dcnn"):
-        tokenized = tokenize_texts(_KillsItsProcess(), TEXTS, processes=2, chunk_size=2)
-    assert plain(tokenized) == expected(WORDS, TEXTS)
-    assert caplog.text.count("in one process") == 1
 
 
 def test_an_error_of_the_reader_is_raised():
@@ -109,7 +64,7 @@ def test_an_error_of_the_reader_is_raised():
         raise ValueError("line 41 is damaged")
 
     with pytest.raises(ValueError, match="line 41"):
-        tokenize_texts(WORDS, broken(), processes=2, chunk_size=7)
+        tokenize_texts(WORDS, broken(), threads=2, chunk_size=7)
 
 
 def test_unknown_words_have_id_zero():

@@ -93,7 +93,7 @@ def training_order(
 
 
 def shuffled_batches(
-    lengths: Ints, batch_size: int, generator: np.random.Generator, max_words: int = MAX_WORDS
+    lengths: Ints, batch_size: int, generator: "np.random.Generator", max_words: int = MAX_WORDS
 ) -> list[Ints]:
     """Batches of similar length in random order: shuffled, sorted inside pools, shuffled again."""
     shuffled = generator.permutation(len(lengths))

@@ -15,6 +15,7 @@ import logging
 import os
 import platform
 import sys
+from array import array
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate
@@ -27,9 +28,10 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-ABI = 6
+ABI = 7
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
+LOGITS, SOFTMAX, SIGMOID = range(3)  # dcnn_output of the C interface
 _STATUSES: dict[int, tuple[type[Exception], str]] = {
     1: (MemoryError, "the native backend ran out of memory"),
     2: (ValueError, "a word id lies outside the embeddings"),
@@ -54,6 +56,11 @@ _SIGNATURES = {
     "dcnn_network_new": "P qPPP qqP qPP qqqP",
     "dcnn_network_free": "x P",
     "dcnn_network_logits": "i PqPPqPPP i",
+    "dcnn_network_texts": "i PP qPP PiP i",
+    "dcnn_unicode": "x PPq",
+    "dcnn_tokenizer_new": "P iii PPPP d",
+    "dcnn_tokenizer_free": "x P",
+    "dcnn_tokenize": "q PPPPPPP",
     "dcnn_training_forward": "i PPPPPP i",
     "dcnn_training_backward": "i PPPPPPPPP i",
     "dcnn_cross_entropy": "f qq PPPP",
@@ -70,12 +77,26 @@ _SIGNATURES = {
 _log = logging.getLogger("dcnn")
 
 
+_Place = ctypes.c_char * 1  # to pass where a buffer is
+
+
 class LayerSizes(ctypes.Structure):
     """``dcnn_layer`` of the C interface."""
 
     _fields_ = [
         (name, ctypes.c_int64) for name in ("maps_below", "rows_below", "maps", "width", "fold")
     ]
+
+
+class Strings(ctypes.Structure):
+    """``dcnn_strings`` of the C interface, from strings."""
+
+    _fields_ = [("count", ctypes.c_int64), ("text", ctypes.c_char_p), ("ends", ctypes.c_void_p)]
+
+    def __init__(self, strings: Sequence[str]) -> None:
+        text, self._ends = _joined(strings)  # must outlive the call
+        self.size = len(text)
+        super().__init__(len(strings), text, self._ends.buffer_info()[0])
 
 
 class BagsOfNgrams(ctypes.Structure):
@@ -295,6 +316,7 @@ class Network:
         if not self._handle:
             raise MemoryError("the native backend ran out of memory")
         self._logits, self._free = lib.dcnn_network_logits, lib.dcnn_network_free
+        self._texts = lib.dcnn_network_texts
 
     def logits(
         self, ids: Array, offsets: Array, threads: int = 1, new_words: Sequence[str] = ()
@@ -311,15 +333,79 @@ class Network:
             raise ValueError(f"offsets {offsets} go past the {len(ids)} ids")
         status = self._logits(
             *(self._handle, sentences, address(ids), address(offsets)),
-            *(len(new_words), text, None if ends is None else address(ends)),
+            *(len(new_words), text, None if ends is None else ends.buffer_info()[0]),
             *(address(result), threads),
         )
         check(status)
         return result
 
+    def texts(
+        self,
+        tokenizer: "TextTokenizer",
+        texts: Sequence[str],
+        ready: bytes | None,
+        output: int,
+        threads: int = 1,
+    ) -> Floats:
+        """(texts, classes) logits or probabilities of texts as ``TextTokenizer`` wants them."""
+        text, ends = _joined(texts)
+        result: Floats = np.empty((len(texts), self.classes), np.float32)
+        place = _Place.from_buffer(result.data) if len(texts) else None  # faster than its address
+        given = len(texts), text, ends.buffer_info()[0], ready, output, place, threads
+        check(self._texts(self._handle, tokenizer.handle, *given))
+        return result
+
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._free(self._handle)
+
+
+class TextTokenizer:
+    """A tokenizer that knows some words; see ``dcnn.text.native``, which prepares its texts."""
+
+    def __init__(
+        self,
+        preset: int,
+        lowercase: bool,
+        runs: bool,
+        words: Sequence[str] = (),
+        left: Sequence[str] = (),
+        right: Sequence[str] = (),
+        scores: Sequence[float] = (),
+        unknown: float = 0.0,
+    ) -> None:
+        lib = library()
+        self._tokenize, self._free = lib.dcnn_tokenize, lib.dcnn_tokenizer_free
+        strings = (ctypes.byref(Strings(some)) for some in (words, left, right))
+        numbers = np.array(scores, np.float64)
+        self.handle = lib.dcnn_tokenizer_new(
+            preset, lowercase, runs, *strings, address(numbers), unknown
+        )
+        if not self.handle:
+            raise MemoryError("the native backend ran out of memory")
+
+    def tokenize(
+        self, texts: Sequence[str], ready: bytes | None = None
+    ) -> tuple[list[str], Array, Array]:
+        """Distinct tokens in the order of first occurrence, their places, and tokens per text.
+
+        ``ready`` has a byte per text, which is not 0 for tokens that are separated by spaces.
+        """
+        strings = Strings(texts)
+        ids, lengths = np.empty(strings.size, np.int32), np.empty(len(texts), np.int32)
+        letters, size = np.empty(6 * strings.size + 64, np.uint8), ctypes.c_int64()
+        count = self._tokenize(
+            *(self.handle, ctypes.byref(strings), ready, address(ids), address(lengths)),
+            *(address(letters), ctypes.byref(size)),
+        )
+        if count < 0:
+            raise MemoryError("the native backend ran out of memory")
+        words = letters[: size.value].tobytes().decode().split("\n")[:-1]
+        return words, ids[:count].copy(), lengths
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self._free(self.handle)
 
 
 def char_ngrams(
@@ -332,17 +418,28 @@ def char_ngrams(
     offsets, buckets = np.empty(len(words) + 1, np.int64), np.empty(most, np.int32)
     limits = shortest, longest, n_buckets
     found = library().dcnn_char_ngrams(
-        *(len(words), text, address(ends), *limits, address(offsets), address(buckets), most)
+        *(
+            len(words),
+            text,
+            ends.buffer_info()[0],
+            *limits,
+            address(offsets),
+            address(buckets),
+            most,
+        )
     )
     if found < 0:
         raise MemoryError("the native backend ran out of memory")
     return offsets, buckets[:found].copy()
 
 
-def _joined(words: Sequence[str]) -> tuple[bytes, Array]:
-    """The UTF-8 bytes of all words, and where each of them ends."""
-    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
-    return b"".join(encoded), np.array(list(accumulate(map(len, encoded))), np.int64)
+def _joined(strings: Sequence[str]) -> tuple[bytes, "array[int]"]:
+    """The UTF-8 bytes of all strings, and where each of them ends."""
+    joined = "".join(strings)
+    if joined.isascii():
+        return joined.encode(), array("q", accumulate(map(len, strings)))
+    encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+    return b"".join(encoded), array("q", accumulate(map(len, encoded)))
 
 
 def compose(

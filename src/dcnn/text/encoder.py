@@ -137,16 +137,16 @@ def unit_of(preset: str) -> str:
 
 
 def learn_tokenizer(
-    config: TextConfig, texts: Iterable[str], processes: int = 1
+    config: TextConfig, texts: Iterable[str], threads: int = 1
 ) -> tuple[AnyTokenizer, TokenizedTexts]:
     """The tokenizer of ``config``, learned if need be, and ``texts`` tokenized in one pass."""
     if config.tokenizer in LEARNED:
         splitter = Tokenizer("words", config.lowercase, runs=True)
-        words = tokenize_texts(splitter, texts, processes)
+        words = tokenize_texts(splitter, texts, threads)
         learned = learn_subwords(config, words)
         return learned, split_texts(learned, words)
     tokenizer = Tokenizer(cast("Preset", config.tokenizer), config.lowercase)
-    return tokenizer, tokenize_texts(tokenizer, texts, processes)
+    return tokenizer, tokenize_texts(tokenizer, texts, threads)
 
 
 @dataclass(frozen=True)
@@ -164,21 +164,22 @@ class Encoder:
 
     @classmethod
     def learn(
-        cls, texts: Iterable[str], config: TextConfig, processes: int = 1
+        cls, texts: Iterable[str], config: TextConfig, threads: int = 1
     ) -> tuple[Self, Sentences]:
         """Learn the vocabulary of ``texts``, and subwords if configured, and encode the texts.
 
-        The texts are read once. ``tokenize_texts`` says what several processes require of a
-        program; their number does not change the result.
+        The texts are read once. The number of threads does not change the result.
         """
-        tokenizer, tokenized = learn_tokenizer(config, texts, processes)
+        tokenizer, tokenized = learn_tokenizer(config, texts, threads)
         vocabulary = Vocabulary.most_frequent(tokenized.words, tokenized.counts, config)
         encoder = cls(tokenizer, vocabulary, char_ngrams_of(config))
-        new_words = encoder.new_words()
-        ids = vocabulary.ids_of_tokenized(tokenized.words, new_words)
-        filled = tokenized.without_empty()
-        found = tuple(new_words or ())
-        return encoder, Sentences.from_flat(ids[filled.ids], filled.lengths, found)
+        return encoder, encoder._encode(tokenized)
+
+    def _encode(self, texts: TokenizedTexts, new_words: Sequence[str] = ()) -> Sentences:
+        index = self.new_words(new_words)
+        ids = self.vocabulary.ids_of_tokenized(texts.words, index)
+        filled = texts.without_empty()
+        return Sentences.from_flat(ids[filled.ids], filled.lengths, tuple(index or ()))
 
     def new_words(self, words: Iterable[str] = ()) -> NewWords | None:
         """Ids for words that are not in the vocabulary, after ``words``; none without n-grams."""
@@ -201,7 +202,7 @@ class Encoder:
 
         ``new_words`` have their ids already, in other sentences.
         """
-        return self.encode_words(map(self.tokenizer, texts), new_words)
+        return self._encode(tokenize_texts(self.tokenizer, texts), new_words)
 
     def encode_words(
         self, sentences: Iterable[Sequence[str]], new_words: Sequence[str] = ()

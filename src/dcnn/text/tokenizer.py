@@ -49,7 +49,7 @@ _ASCII_TOKEN = re.compile(
 )
 
 # Letters of scripts that put no space between words: CJK and kana, Thai, Lao, Burmese, Khmer.
-_SPACELESS = (
+SPACELESS = (
     "\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d"
     "\U0001b000-\U0001b16f\U00020000-\U000323af"
     "\u0e01-\u0e2e\u0e30\u0e32-\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2-\u0eb3\u0ebd-\u0ec6"
@@ -57,15 +57,15 @@ _SPACELESS = (
 )
 JOINERS = "\u200c\u200d"  # zero-width, but part of the word in Persian and Indic scripts
 _WITHOUT_JOINERS = str.maketrans("\u2019", "'", JOINERS)
-_INVISIBLE = (
+INVISIBLE = (
     "\\s\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
 )
-_FLAG_LETTERS = "\U0001f1e6-\U0001f1ff"
-_SKIN_TONES = "\U0001f3fb-\U0001f3ff"
+FLAG_LETTERS = "\U0001f1e6-\U0001f1ff"
+SKIN_TONES = "\U0001f3fb-\U0001f3ff"
 # Combining marks are in the first two planes; variation selectors at the start of the fifteenth.
 _MARK_PLANES = (range(0x0300, 0x20000), range(0xE0100, 0xE01F0))
-GAPS = re.compile(f"[{_INVISIBLE}]+")
+GAPS = re.compile(f"[{INVISIBLE}]+")
 
 
 @cache
@@ -92,7 +92,7 @@ def grouped(codes: Iterable[int]) -> list[tuple[int, int]]:
 @cache
 def letter_pattern() -> str:
     """A character of a word in a script with spaces, for ``re.VERBOSE``."""
-    return rf"(?: (?![{_SPACELESS}]) [\w{marks_class()}{JOINERS}] )"
+    return rf"(?: (?![{SPACELESS}]) [\w{marks_class()}{JOINERS}] )"
 
 
 @cache
@@ -102,10 +102,10 @@ def unicode_token(runs: bool = False) -> re.Pattern[str]:
     return re.compile(
         rf"""
         [0-9]+ (?: [.,][0-9]+ )+ (?! {letter} )
-        | (?: [{_SPACELESS}] [{marks}]* ){"+" if runs else ""}
+        | (?: [{SPACELESS}] [{marks}]* ){"+" if runs else ""}
         | (?![{JOINERS}]) {letter}+ (?: ' {letter}+ )*
-        | [{_FLAG_LETTERS}]{{2}}
-        | [^\w{marks}{_INVISIBLE}] (?: [{marks}{_SKIN_TONES}] | \u200d [^\w{_INVISIBLE}] )*
+        | [{FLAG_LETTERS}]{{2}}
+        | [^\w{marks}{INVISIBLE}] (?: [{marks}{SKIN_TONES}] | \u200d [^\w{INVISIBLE}] )*
         """,
         re.VERBOSE,
     )
@@ -137,17 +137,16 @@ class Tokenizer:
 
     def __call__(self, text: str) -> list[str]:
         """Return the tokens of ``text`` in order; an empty or blank text has none."""
-        text = _composed(text)
+        text = self.normalized(text)
         match self.preset:
             case "whitespace":
-                return self._cased(text).split()
+                return text.split()
             case "words":
-                return _split_words(self._cased(text), self.runs)
+                return _split_words(text, self.runs)
             case "tweet":
                 return list(map(_tweet_word, _split_words(_masked(text))))
             case "characters":
-                text = self._cased(text).translate(_WITHOUT_JOINERS)
-                return list(GAPS.sub(GAP, text).strip(GAP))
+                return list(GAPS.sub(GAP, text.translate(_WITHOUT_JOINERS)).strip(GAP))
 
     def spell(self, token: str) -> str:
         """What a token adds to a text: a word has a space before it."""
@@ -155,8 +154,10 @@ class Tokenizer:
             return token.replace(GAP, " ")
         return " " + token
 
-    def _cased(self, text: str) -> str:
-        return _composed(text.lower()) if self.lowercase else text
+    def normalized(self, text: str) -> str:
+        """``text`` as it is split: composed, and lower-cased; ``tweet`` does that after it."""
+        text, lower = _composed(text), self.lowercase and self.preset != "tweet"
+        return _composed(text.lower()) if lower else text
 
 
 def _masked(text: str) -> str:
@@ -229,8 +230,18 @@ class SubwordTokenizer:
 
     def __call__(self, text: str) -> list[str]:
         """Return the tokens of ``text`` in order; an empty or blank text has none."""
-        words = Tokenizer("words", self.lowercase, runs=True)(text)
-        return [token for word in words for token in self.split_word(word)]
+        return [token for word in self.splitter(text) for token in self.split_word(word)]
+
+    @property
+    def splitter(self) -> Tokenizer:
+        """What splits a text into the words that are split into subwords."""
+        return Tokenizer("words", self.lowercase, runs=True)
+
+    @property
+    def unknown_score(self) -> float:
+        """Of a character that is no subword of the unigram model."""
+        scores = [] if self.preset == "bpe" else [score for _, score in self.entries]
+        return min(scores, default=0.0) - UNKNOWN_PENALTY
 
     def spell(self, token: str) -> str:
         """What a token adds to a text: one that begins a word has a space before it."""
@@ -253,8 +264,8 @@ class SubwordTokenizer:
         if self.preset == "bpe":
             return partial(split_bpe, {pair: rank for rank, pair in enumerate(self.entries)})
         scores = dict(self.entries)
-        unknown = min(scores.values(), default=0.0) - UNKNOWN_PENALTY
-        return partial(split_unigram, scores, unknown, max(map(len, scores), default=1))
+        longest = max(map(len, scores), default=1)
+        return partial(split_unigram, scores, self.unknown_score, longest)
 
     def to_values(self) -> dict[str, Any]:
         """What was learned, as ``from_values`` reads it; no subword has a space in it."""

@@ -1,12 +1,11 @@
-"""Words and ids: the vocabulary, sentences as ids, and tokenizing many texts in processes.
+"""Words and ids: the vocabulary, sentences as ids, and tokenizing many texts.
 
 Id 0 is the unknown word; there is no padding word, since lengths alone say what exists. With the
 15,447 types of the SST training trees this makes the paper's vocabulary of 15,448 (Sect. 5.2).
 
-Tokenizing is most of the work of encoding a corpus. Chunks of texts go to different processes, each
-of which numbers the words of its own chunk in the order of first occurrence; the chunks are merged
-in the order of the texts, so the result does not depend on the number of processes or the size of
-a chunk. Predicting needs no processes, so their libraries are imported where they are used.
+Chunks of texts go to threads of the native library, each of which numbers the words of its own
+chunk in the order of first occurrence; the chunks are merged in the order of the texts, so the
+result depends neither on the number of threads nor on the size of a chunk.
 
 Character n-grams (Bojanowski et al., 2017): the vector of a word may be its own plus 1/sqrt(n)
 times the sum of the vectors of its n n-grams; a word without a vector of its own has the unknown
@@ -17,24 +16,25 @@ modulo the number of buckets. ``CharNgrams.buckets`` is the definition;
 ``dcnn.ops.native.char_ngrams`` computes the same faster.
 """
 
-import logging
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcnn.config import TextConfig
+from dcnn.text import native
+from dcnn.text.tokenizer import AnyTokenizer
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 UNKNOWN = 0
 MAX_SPELLED = 64  # code points of a word that have n-grams; the rest of a longer one is not read
@@ -226,34 +226,21 @@ class TokenizedTexts(NamedTuple):
         return TokenizedTexts(self.words, ids, np.maximum(self.lengths, 1))
 
 
-# Texts that a process tokenizes at a time: enough to pay for sending them, few enough to hold many.
-CHUNK_SIZE = 20_000
-CHUNKS_AHEAD = 2  # per process, so that none waits for the next and memory stays bounded
-
-_log = logging.getLogger("dcnn")
-_T = TypeVar("_T")
+CHUNK_SIZE = 20_000  # texts that a thread tokenizes at a time
+CHUNKS_AHEAD = 2  # per thread, so that none waits for the next and memory stays bounded
 
 
 def tokenize_texts(
-    tokenizer: Callable[[str], list[str]],
+    tokenizer: AnyTokenizer,
     texts: Iterable[str],
-    processes: int = 1,
+    threads: int = 1,
     chunk_size: int = CHUNK_SIZE,
 ) -> TokenizedTexts:
-    """Tokenize a stream of texts in one process or several.
-
-    The texts are taken while the processes work, so reading a file overlaps with tokenizing it.
-    Fewer than two chunks are not worth a second process; where processes cannot be started, or
-    are killed, this one does the work. With two or more, the main module of the program must be
-    importable without side effects, as ``multiprocessing`` requires.
-    """
+    """Tokenize a stream of texts, which are taken while the threads work."""
     remaining = iter(texts)
     chunks = iter(lambda: list(islice(remaining, chunk_size)), [])
-    opening = list(islice(chunks, 2))
-    if processes < 2 or len(opening) < 2:
-        return tokenize_chunk(tokenizer, chain(*opening, remaining))
     work = partial(tokenize_chunk, tokenizer)
-    return _merge(_in_processes(work, chain(opening, chunks), processes))
+    return _merge(map(work, chunks) if threads < 2 else _in_threads(work, chunks, threads))
 
 
 class _Index(dict[str, int]):
@@ -264,8 +251,10 @@ class _Index(dict[str, int]):
         return index
 
 
-def tokenize_chunk(tokenizer: Callable[[str], list[str]], texts: Iterable[str]) -> TokenizedTexts:
-    """Tokenize ``texts`` in this process."""
+def tokenize_chunk(tokenizer: AnyTokenizer, texts: Iterable[str]) -> TokenizedTexts:
+    """Tokenize ``texts`` in this thread."""
+    if native.available():
+        return TokenizedTexts(*native.native_tokenizer(tokenizer).tokenize(list(texts)))
     index = _Index()
     ids, lengths = array("i"), array("i")
     for text in texts:
@@ -288,45 +277,20 @@ def _merge(chunks: Iterable[TokenizedTexts]) -> TokenizedTexts:
     )
 
 
-def _in_processes(
-    work: Callable[[list[str]], TokenizedTexts], chunks: Iterable[list[str]], processes: int
+def _in_threads(
+    work: Callable[[list[str]], TokenizedTexts], chunks: Iterable[list[str]], threads: int
 ) -> Iterator[TokenizedTexts]:
-    """The result of every chunk, in order; this process does what the others cannot."""
-    import multiprocessing
-    import signal
-    from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+    """The result of every chunk, in order."""
+    from concurrent.futures import ThreadPoolExecutor  # not needed to predict
 
-    waiting: deque[tuple[list[str], Future[TokenizedTexts] | None]] = deque()
-    pool: ProcessPoolExecutor | None = None
-
-    def attempt(call: Callable[[], _T]) -> _T | None:
-        """The result of a call; none, and no more workers, if it fails."""
-        nonlocal pool
-        try:
-            return call()
-        except (BrokenExecutor, ImportError, NotImplementedError, OSError) as error:
-            workers.close()
-            pool = None
-            _log.info("Tokenizing continues in one process, more slowly (%s)", error)
-            return None
-
-    def next_result() -> TokenizedTexts:
-        chunk, future = waiting.popleft()
-        done = None if future is None or pool is None else attempt(future.result)
-        return work(chunk) if done is None else done
-
-    with ExitStack() as workers:
-        if not multiprocessing.current_process().daemon:  # which may have no children
-            # This process handles Ctrl-C.
-            started = worker_pool(processes, signal.signal, signal.SIGINT, signal.SIG_IGN)
-            pool = attempt(lambda: workers.enter_context(started))
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[TokenizedTexts]] = deque()
         for chunk in chunks:
-            submitted = None if pool is None else attempt(partial(pool.submit, work, chunk))
-            waiting.append((chunk, submitted))
-            if len(waiting) > CHUNKS_AHEAD * processes:
-                yield next_result()
+            waiting.append(pool.submit(work, chunk))
+            if len(waiting) > CHUNKS_AHEAD * threads:
+                yield waiting.popleft().result()
         while waiting:
-            yield next_result()
+            yield waiting.popleft().result()
 
 
 @contextmanager
@@ -334,7 +298,7 @@ def worker_pool(
     processes: int, start: Callable[..., Any], *arguments: Any
 ) -> Iterator["ProcessPoolExecutor"]:
     """Processes that call ``start`` first; work that is still waiting at the end is cancelled."""
-    import multiprocessing
+    import multiprocessing  # not needed to predict
     from concurrent.futures import ProcessPoolExecutor
 
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
