@@ -16,6 +16,7 @@ from typer import Option
 
 from dcnn.cli import COMMANDS
 from dcnn.cli import console as cli
+from dcnn.config import RECIPE_KINDS, TREE_KINDS
 from dcnn.data.corpora.registry import data_folder, find_corpus
 from dcnn.errors import DataError, DcnnError, TrainingStoppedError, UserError, needs_extra
 from dcnn.experiments import tables as rendering
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from dcnn.experiments.runs import ExperimentEnv
     from dcnn.training.callbacks import RunsReport
 
-NETWORKS = ("dcnn", "max-tdnn", "nbow")
+NETWORKS = tuple(RECIPE_KINDS)
 
 experiment = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=COMMANDS["experiment"])
 
@@ -64,6 +65,11 @@ def run_experiment(
     known = [name for name in MODELS if name in (*NETWORKS, *NGRAMS)]
     if not set(names) <= set(known):
         raise UserError(f"--models {models}: choose from {', '.join(known)}")
+    if not experiment.startswith("sst") and (without := [n for n in names if n in TREE_KINDS]):
+        raise UserError(
+            f"--models {without[0]}: it composes along parse trees, which {experiment} does not "
+            "have; choose it in sst2 or sst5"
+        )
     if recipe == NGRAM_RECIPE:
         raise UserError(f"--recipe {NGRAM_RECIPE} is for n-gram models, which always use it")
     recipes = {

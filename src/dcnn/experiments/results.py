@@ -45,6 +45,11 @@ MODELS = {  # in the order of the tables, and as they show them
     "binb": "BiNB",
     "svm": "SVM",
     "maxent": "MaxEnt",
+    "svm-features": "SVM, engineered features",
+    "recnn": "RecNN",
+    "recntn": "RecNTN",
+    "rnn": "RNN",
+    "lstm": "LSTM",
     "max-tdnn": "Max-TDNN",
     "nbow": "NBoW",
     "dcnn": "DCNN",
@@ -171,7 +176,7 @@ _DECIDING = (
 )
 _DECIDING_NETWORKS = (
     *("artifact.py", "metrics.py", "models/*.py", "ops/*.py", "training/*.py"),
-    *(f"experiments/{name}.py" for name in ("runs", "distilled")),
+    *(f"experiments/{name}.py" for name in ("runs", "distilled", "trees")),
 )
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.config import Config
+from dcnn.config import MODEL_KINDS, Config
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.registry import Source, find_corpus
 from dcnn.errors import ConfigError, TrainingError
@@ -28,7 +28,7 @@ from dcnn.experiments import results as provenance
 from dcnn.experiments.ngrams import choose_setting, fit_ngrams
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of
 from dcnn.experiments.results import ENSEMBLE, Result, read_result, result_path, write_result
-from dcnn.experiments.tasks import Task, load_task
+from dcnn.experiments.tasks import Task, TreeTask, load_task
 from dcnn.files import file_sha256
 from dcnn.ops.reference import softmax
 from dcnn.ops.select import for_training
@@ -329,6 +329,11 @@ def run_networks(
             "data.authors_tokens: a model folder splits texts at spaces and not as the authors' "
             "code did; leave out --save, or the setting"
         )
+    if env.save is not None and recipe.config.model.kind not in MODEL_KINDS:
+        raise ConfigError(
+            f"--save: a model folder holds {', '.join(MODEL_KINDS)}, not "
+            f"{recipe.config.model.kind}; leave it out"
+        )
     if recipe.distillation.teacher_per_seed and len(seeds) > 1:
         return [one for seed in seeds for one in run_networks(env, recipe, [seed], report)]
     torch.set_num_threads(1)
@@ -341,7 +346,12 @@ def run_networks(
         vectors = Path(located.config.text.vectors)
         notes["vectors"] = {"file": vectors.name, "sha256": file_sha256(vectors)}
     results, artifacts = [], []
-    networks = train_networks(task, located, seeds, env.device, report)
+    if isinstance(task, TreeTask):
+        from dcnn.experiments.trees import train_trees
+
+        networks = train_trees(task, located, seeds, env.device, report)
+    else:
+        networks = train_networks(task, located, seeds, env.device, report)
     for network in networks:
         metadata = {
             "data": env.experiment,
