@@ -26,6 +26,7 @@ RAISED = {
 }
 NOT_OF_ALL = {
     "ray",
+    "features",
     "bench",
     "dev",
     "docs",
