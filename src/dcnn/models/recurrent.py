@@ -74,7 +74,7 @@ class LSTM(RNN):
 
     def step(self, state: State, layer: Tensor) -> State:
         """``layer`` (B, 4d) has the forget, input and output gates, and the new content."""
-        gates, content = layer.split([3 * self.config.dim, self.config.dim], dim=-1)
+        gates, content = torch.split(layer, [3 * self.config.dim, self.config.dim], dim=-1)
         forget, enter, leave = torch.sigmoid(gates).chunk(3, dim=-1)
         memory = forget * state[1] + enter * torch.tanh(content)
         return leave * torch.tanh(memory), memory

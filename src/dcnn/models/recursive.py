@@ -74,7 +74,7 @@ class Trees:
         inner = slice(ends[0], None)
         sides = (side[nodes[inner]] - shift[inner] for side in (self.left, self.right))
         children = torch.from_numpy(np.stack([rank[side] for side in sides])).to(device)
-        by_level = children.split(np.diff(ends).tolist(), dim=1)  # (2, n) each
+        by_level = torch.split(children, np.diff(ends).tolist(), dim=1)  # (2, n) each
         words, roots = (
             torch.from_numpy(array).to(device)
             for array in (self.words[nodes[: ends[0]]], rank[starts])
