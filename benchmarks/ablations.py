@@ -206,7 +206,7 @@ def by_fft(x: Tensor, filters: Tensor) -> Tensor:
     return torch.fft.irfft(torch.einsum("bndf,ondf->bodf", *spectra), columns)
 
 
-def time_convolutions(rounds: int = 30) -> dict[str, Any]:
+def time_convolutions(budget: float = 0.5) -> dict[str, Any]:
     """The time of the convolution by FFT relative to the direct one, both on one thread."""
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
@@ -219,7 +219,9 @@ def time_convolutions(rounds: int = 30) -> dict[str, Any]:
             torch.testing.assert_close(
                 by_fft(x, filters), wide_convolution(x, filters), rtol=1e-3, atol=1e-3
             )
-            for _ in range(rounds):  # in turn; the fastest is the least disturbed by others
+            ends = time.perf_counter() + budget  # per cell, in seconds
+            # In turn; the fastest call is the one least disturbed by others.
+            while time.perf_counter() < ends or len(seconds[by_fft]) < 3:
                 for convolve, taken in seconds.items():
                     started = time.perf_counter()
                     convolve(x, filters)

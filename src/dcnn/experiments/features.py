@@ -99,7 +99,7 @@ def head_word(question: Question) -> int | None:
     """The place of the noun that is asked for; none where the question word says it all."""
     place = question_word(question)
     if place is None:  # "Name a film": the object of the verb
-        verbs, relations, after = [_root(question)], ("dobj", "attr", "nsubj", "oprd"), 0
+        verbs, relations, after = [_root(question)], ["dobj", "attr", "nsubj", "oprd"], 0
     elif question[place].text.lower() in ("what", "which", "whose"):
         head = question[place].head
         beside = question[place].dep in ("det", "poss", "nmod", "compound", "amod")
@@ -112,7 +112,7 @@ def head_word(question: Question) -> int | None:
             return _without_empty(question, last)
         # "What is the bird", "What did the bird eat"
         verbs, after = [head, _root(question)], place + 1
-        relations = ("nsubj", "attr", "nsubjpass", "dobj", "oprd")
+        relations = ["nsubj", "attr", "nsubjpass", "dobj", "oprd"]
     else:
         return None
     for verb in verbs:

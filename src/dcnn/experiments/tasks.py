@@ -75,6 +75,7 @@ def load_task(
             f"label_smoothing={smoothing} has no effect on the soft "
             "targets that data asks for; take one or the other"
         )
+    task: Task
     match experiment:
         case "sst2" | "sst5" if recipe.config.model.kind in TREE_KINDS:
             task = _load_trees(sources, recipe, binary=experiment == "sst2")
@@ -180,7 +181,9 @@ def _load_trees(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> 
     return TreeTask(
         classes,
         Encoder(Tokenizer("whitespace"), vocabulary),
-        **examples,
+        examples["train"],
+        examples["dev"],
+        examples["test"],
         trees=parts,
         node_targets=targets,
         node_weights=weights / weights.mean(),

@@ -58,7 +58,8 @@ class TreeTrainer:
             return logits[None]
 
         def of_run(own: Weights, *mask: Tensor) -> Tensor:
-            return functional_call(self.model, own, (forest, *mask))
+            found: Tensor = functional_call(self.model, own, (forest, *mask))
+            return found
 
         return vmap(of_run)(weights, *(() if dropout is None else (dropout,)))
 
