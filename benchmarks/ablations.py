@@ -304,8 +304,8 @@ def fft_section(folder: Path, figures: Path) -> str:
     faster = [str(width) for width in WIDTHS if ratios[width, 50] < 1]
     found = f"at the widths {', '.join(faster)}" if faster else "at no measured width"
     return (
-        f"{title}\n\nTime of the convolution by FFT divided by that of the direct one "
-        f"({report['hardware']}; torch, one thread, {SENTENCES} sentences of {ROWS} rows, {MAPS} maps). "
+        f"{title}\n\nTime of the convolution by FFT divided by that of the torch backend "
+        f"({report['hardware']}; one thread, {SENTENCES} sentences of {ROWS} rows, {MAPS} maps). "
         f"For sentences of 50 words FFT is faster {found}.\n\n![Time by width and length]"
         f"(figures/ablation-fft.svg)\n\n{table}"
     )
