@@ -5,7 +5,8 @@
 
 Fig. 1 and 3 show a network with Fig. 3's sizes, trained on the built-in corpus. Fig. 4 shows a
 network of SST binary (Sect. 5.2) with the n-grams of the dev and test sentences, as in Sect. 5.5;
-without the corpora (DCNN_DATA) it shows the default network on the built-in corpus.
+without the corpora (DCNN_DATA) it shows the default network on the built-in corpus. The feature
+graph beside a parse tree is of a small network of SST binary.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from dcnn.training.fit import RunOptions, fit
 from figures.convolution import draw_convolutions
 from figures.induced_graph import draw_induced_graph
 from figures.network import draw_network
+from figures.parse_tree import draw_graph_and_tree
 from figures.top_ngrams import (
     Block,
     detector_for_class,
@@ -51,6 +53,8 @@ SMALL_TRAINING = {
     "patience": 0,
     "seed": 3,
 }
+TREE_NETWORK = DCNNConfig(dim=16, widths=(3, 2), maps=(4, 6), k_top=3, dropout=0.0)
+TREE_SENTENCE = "Do not see this film ."
 NEGATION = ("not", "n't", "never", "no")
 INTENSIFIERS = ("too", "very", "so", "as")
 EPOCHS = 4
@@ -104,6 +108,18 @@ def ranked(model: str) -> tuple[DetectorIndex, str]:
     return index, f"{about}; n-grams of the {len(texts):,} {where}"
 
 
+def beside_tree(folder: Path) -> str:
+    """A sentence of the dev trees: its feature graph in a network of SST binary, and its tree."""
+    config = Config(text=TextConfig(tokenizer="whitespace"), model=TREE_NETWORK)
+    artifact, accuracy = train(
+        sst(folder, "train"), sst(folder, "dev"), config.with_training(epochs=EPOCHS)
+    )
+    trees = read_trees(folder / "dev.txt")
+    tree = next(tree for tree in trees if " ".join(tree[0].words) == TREE_SENTENCE)
+    about = f"two layers, widths 3 and 2, trained on SST binary (dev accuracy {accuracy:.1%})"
+    return draw_graph_and_tree(trace_sentence(artifact, list(tree[0].words)), tree, about)
+
+
 def figure_4(index: DetectorIndex, about: str) -> str:
     """Classes, negation and intensifiers; the caption names the words without a detector."""
     classes = [str(label) for label in index.predictor.classes]
@@ -134,16 +150,16 @@ def known_detector(index: DetectorIndex, word: str) -> Detector | None:
     return detector_for_word(index, word) if known else None
 
 
-def write(number: int, svg: str) -> None:
+def write(name: str, svg: str) -> None:
     """One file of docs/figures."""
     OUT.mkdir(parents=True, exist_ok=True)
-    path = OUT / f"figure-{number}.svg"
+    path = OUT / f"{name}.svg"
     path.write_text(svg, encoding="utf-8")
     print(path)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw all four."""
+    """Draw all of them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
         "--model", default=os.environ.get("FIGURES_MODEL", ""), help="model folder of Fig. 4"
@@ -152,10 +168,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     config = Config(model=SMALL).with_training(**SMALL_TRAINING)
     small, _ = train(opinions("train"), opinions("dev"), config)
     trace = trace_sentence(small, small.encoder.tokenizer(SENTENCE))
-    write(1, draw_induced_graph(trace))
-    write(2, draw_convolutions())
-    write(3, draw_network(trace))
-    write(4, figure_4(*ranked(options.model)))
+    write("figure-1", draw_induced_graph(trace))
+    write("figure-2", draw_convolutions())
+    write("figure-3", draw_network(trace))
+    write("figure-4", figure_4(*ranked(options.model)))
+    trees = Path(os.environ.get("DCNN_DATA", "")) / "sst"
+    if trees.is_dir():  # without the corpus the last one stays as it is
+        write("graph-and-tree", beside_tree(trees))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ RAISED = {
 }
 NOT_OF_ALL = {
     "ray",
+    "features",
     "bench",
     "dev",
     "docs",

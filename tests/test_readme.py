@@ -10,7 +10,7 @@ import pytest
 
 from dcnn.config import Config, NBoWConfig
 from dcnn.experiments.results import read_results
-from dcnn.experiments.tables import experiment_tables, replace_block, summary_table
+from dcnn.experiments.tables import experiment_tables, feature_table, replace_block, summary_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -55,6 +55,7 @@ def test_runs_of_another_default_are_made_anew(tmp_path):
     [
         ("README.md", "experiments-summary", summary_table),
         ("docs/experiments.md", "experiments", experiment_tables),
+        ("docs/experiments.md", "experiments-features", feature_table),
     ],
 )
 def test_the_tables_of_the_experiments_are_rendered_from_the_results(file, block, render):

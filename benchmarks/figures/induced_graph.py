@@ -116,21 +116,21 @@ def draw_induced_graph(trace: Trace) -> str:
     part = strongest_part(trace)
     canvas = Canvas(2 * HALF, FLOOR + 40, f"Feature graph induced over: {' '.join(trace.words)}")
     columns = [len(trace.words)] + [layer.convolution.shape[-1] for layer in trace.layers]
-    everywhere = [_spread(count, 0) for count in columns]
+    everywhere = [spread(count, 0) for count in columns]
     places = {(n, c): x for n, row in enumerate(everywhere) for c, x in enumerate(row)}
     edges = edges_of(trace, part)
     pooled = {(edge.layer, edge.target) for edge in edges}
     for (number, column), x in places.items():
         if number and (number, column) not in pooled:
             canvas.disc((x, FLOOR - number * LAYER), RADIUS - 3, WHITE, "#b9c2cc")
-    _graph(canvas, trace, part, edges, places)
+    draw_part(canvas, trace, part, edges, places)
     left = reaching_root(edges)
     for number in range(len(columns)):
         here = sorted({edge.source for edge in left if edge.layer == number + 1})
         here = here if number else list(range(len(trace.words)))
-        spread = _spread(len(here), HALF, 0.9 if number == 0 else 0.72)
-        places |= {(number, column): x for column, x in zip(here, spread, strict=True)}
-    _graph(canvas, trace, part, left, places)
+        across = spread(len(here), HALF, 0.9 if number == 0 else 0.72)
+        places |= {(number, column): x for column, x in zip(here, across, strict=True)}
+    draw_part(canvas, trace, part, left, places)
     widths = " and ".join(str(layer.filters.shape[-1]) for layer in trace.layers)
     ks = " and ".join(str(layer.values.shape[-1]) for layer in trace.layers)
     rows = ", ".join(f"layer {i} map {o} row {r}" for i, (o, r) in enumerate(part.rows, start=1))
@@ -144,14 +144,14 @@ def draw_induced_graph(trace: Trace) -> str:
     )
 
 
-def _spread(count: int, left: float, share: float = 0.9) -> list[float]:
+def spread(count: int, left: float, share: float = 0.9) -> list[float]:
     """``count`` places about the middle of one half."""
     step = min(62.0, (HALF - 2 * MARGIN) * share / max(count - 1, 1))
     start = left + HALF / 2 - step * (count - 1) / 2
     return [start + i * step for i in range(count)]
 
 
-def _graph(
+def draw_part(
     canvas: Canvas,
     trace: Trace,
     part: Part,

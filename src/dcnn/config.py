@@ -288,10 +288,86 @@ class NBoWConfig(NetworkConfig):
     dropout: Fraction = 0.0
 
 
-ModelConfig = DCNNConfig | MaxTDNNConfig | NBoWConfig
+class ComposedConfig(NetworkConfig):
+    """A network that composes vectors by one layer, again and again (Sect. 2.1)."""
+
+    @property
+    def smallest_rows(self) -> int:
+        """All of them: every value of a composed vector comes from all values of its parts."""
+        return self.dim
+
+    @property
+    def composition(self) -> Shapes:
+        """The parameters of the layer: of two vectors of size ``dim`` one is made."""
+        return {"weight": (self.dim, 2 * self.dim), "bias": (self.dim,)}
+
+    def parameter_shapes(self, vocabulary: int, classes: int) -> Shapes:
+        """Name and shape of every parameter, for ``vocabulary`` words and ``classes`` labels."""
+        own = {f"composition.{name}": shape for name, shape in self.composition.items()}
+        return super().parameter_shapes(vocabulary, classes) | own
+
+
+@dataclass(frozen=True)
+class RNNConfig(ComposedConfig):
+    """The recurrent network (Sect. 2.1): the recursive one along a linear chain.
+
+    Attributes:
+        dim: the size of a word embedding and of the state.
+        dropout: the dropout rate of the penultimate layer.
+    """
+
+    kind: ClassVar[str] = "rnn"
+    dim: Count = 48
+    dropout: Fraction = 0.0
+
+
+@dataclass(frozen=True)
+class LSTMConfig(RNNConfig):
+    """The same chain with gates and a memory cell (Hochreiter and Schmidhuber 1997)."""
+
+    kind: ClassVar[str] = "lstm"
+
+    @property
+    def composition(self) -> Shapes:
+        """Three gates and the new content, each from a word and the state before it."""
+        return {"weight": (4 * self.dim, 2 * self.dim), "bias": (4 * self.dim,)}
+
+
+@dataclass(frozen=True)
+class RecNNConfig(ComposedConfig):
+    """The recursive network along a parse tree (Sect. 2.1): one matrix composes two children.
+
+    Attributes:
+        dim: the size of a word embedding and of the vector of every node.
+        dropout: the dropout rate of the vectors that are classified.
+    """
+
+    kind: ClassVar[str] = "recnn"
+    dim: Count = 25
+    dropout: Fraction = 0.0
+
+
+@dataclass(frozen=True)
+class RecNTNConfig(RecNNConfig):
+    """The recursive network whose composition has a tensor too (Table 1; Socher et al. 2013)."""
+
+    kind: ClassVar[str] = "recntn"
+
+    @property
+    def composition(self) -> Shapes:
+        """A bilinear form of both children per value."""
+        return super().composition | {"tensor": (self.dim, 2 * self.dim, 2 * self.dim)}
+
+
+ModelConfig = DCNNConfig | MaxTDNNConfig | NBoWConfig | RNNConfig | RecNNConfig
+# What a model folder can hold; and with the networks that only experiments compare with.
 MODEL_KINDS: dict[str, type[ModelConfig]] = {
     config.kind: config for config in (DCNNConfig, MaxTDNNConfig, NBoWConfig)
 }
+TREE_KINDS: dict[str, type[ModelConfig]] = {
+    config.kind: config for config in (RecNNConfig, RecNTNConfig)
+}
+RECIPE_KINDS = MODEL_KINDS | {"rnn": RNNConfig, "lstm": LSTMConfig} | TREE_KINDS
 
 
 FEW_EXAMPLES = 5000  # below that, a tenth more to learn from is worth more than a dev set
@@ -437,18 +513,23 @@ class Config:
         return max(count for count in range(1, most + 1) if rows // unit % count == 0)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], where: str = "config") -> Self:
+    def from_dict(
+        cls,
+        values: Mapping[str, Any],
+        where: str = "config",
+        kinds: Mapping[str, type[ModelConfig]] = MODEL_KINDS,
+    ) -> Self:
         """Build from nested plain values; whatever is left out keeps its default."""
         cls._check_tables(values, where)
         model = dict(values.get("model", {}))
         kind = model.pop("kind", DCNNConfig.kind)
         require(
-            isinstance(kind, str) and kind in MODEL_KINDS,
-            f"{where}: model: kind={kind!r} must be one of {', '.join(MODEL_KINDS)}",
+            isinstance(kind, str) and kind in kinds,
+            f"{where}: model: kind={kind!r} must be one of {', '.join(kinds)}",
         )
         return cls(
             text=from_plain(TextConfig, values.get("text", {}), f"{where}: text"),
-            model=from_plain(MODEL_KINDS[kind], model, f"{where}: model"),
+            model=from_plain(kinds[kind], model, f"{where}: model"),
             training=from_plain(TrainingConfig, values.get("training", {}), f"{where}: training"),
         )
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from dcnn.data.corpora.sst import _phrases
 from dcnn.inspection import rank_detectors
 from dcnn.inspection.detector_ranking import Detector
 from dcnn.inspection.feature_graph import to_networkx
@@ -21,6 +22,7 @@ from figures.induced_graph import (
     strongest_part,
 )
 from figures.network import draw_network, stages
+from figures.parse_tree import draw_tree
 from figures.top_ngrams import (
     Block,
     detector_for_class,
@@ -175,3 +177,18 @@ def test_figure_4_shows_the_ngrams_as_they_are(index):
             assert set(detection.words) <= set(found)
             assert f"{detection.value:.2f}" in found
     assert found[-1] == "A caption."
+
+
+def test_a_parse_tree_has_its_words_once_and_two_edges_per_phrase():
+    canvas = Canvas(100, 100, "tree")
+    text = "(3 (2 a) (4 (4 good) (2 film)))"
+    draw_tree(canvas, _phrases(text), [10.0, 20.0, 30.0])
+    drawn = canvas.svg()
+    assert drawn.count("<line") == 4
+    assert drawn.count("<circle") == 2
+    for word, x in (("a", 10), ("good", 20), ("film", 30)):
+        assert f'x="{x}.0"' in drawn
+        assert f">{word}</text>" in drawn
+    # The phrase "good film" is above the middle of its words, and the root above the phrase.
+    assert 'cx="25.0"' in drawn
+    assert 'cx="17.5"' in drawn

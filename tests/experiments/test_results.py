@@ -100,7 +100,7 @@ def test_older_files_without_predictions_are_left_out(tmp_path):
 
 BROKEN = [
     ("experiment", "imdb", "'imdb' must be one of sst2, sst5, trec, twitter"),
-    ("model", "lstm", "'lstm' must be one of nb, binb"),
+    ("model", "transformer", "'transformer' must be one of nb, binb"),
     ("recipe", "a/b", "'a/b' must be lower-case letters"),
     ("recipe", "default", "'default' must be lower-case letters, digits and hyphens, and not"),
     ("seed", "1", "'1' must be a whole number"),

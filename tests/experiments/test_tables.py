@@ -14,6 +14,7 @@ from dcnn.experiments.tables import (
     LEGEND,
     compare,
     experiment_tables,
+    feature_table,
     paper,
     replace_block,
     summary_table,
@@ -134,6 +135,16 @@ def test_rows_say_what_was_learned_from_outside_and_teachers_have_their_own():
     ]
 
 
+def test_the_groups_of_engineered_features_have_a_table():
+    groups = {"unigrams": {"features": 8000, "with those before": 0.8, "all others": 0.9}}
+    notes = {"groups": groups, "features": 9000, "outside": ["parser", "WordNet"]}
+    result = run(95, model="svm-features", recipe="ngram", notes=notes)
+    assert row_of(compare("trec", [result]), "SVM, engineered features")[3] == "parser, WordNet"
+    assert "| unigrams | 8,000 | 80.0 | 90.0 |" in feature_table([result])
+    assert "| all | 9,000 |" in feature_table([result])
+    assert feature_table([]) == "not yet run"
+
+
 def test_two_teachers_of_the_same_accuracy_count_twice():
     taught = {"distillation": {"encoder": "some/encoder"}}
     results = [
@@ -211,7 +222,8 @@ def test_tables_are_printed_or_put_into_files(tmp_path, capsys):
     write_result(tmp_path / "results", result)
     tables(tmp_path / "results", [])
     printed = capsys.readouterr().out
-    assert printed == f"{summary_table([result])}\n\n{experiment_tables([result])}\n"
+    blocks = (summary_table([result]), experiment_tables([result]), feature_table([result]))
+    assert printed == "\n\n".join(blocks) + "\n"
 
     short, long = tmp_path / "README.md", tmp_path / "long.md"
     short.write_text("# ä\n" + BLOCK.format("experiments-summary"), encoding="utf-8")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
-from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
+from dcnn.config import DCNNConfig, LSTMConfig, MaxTDNNConfig, NBoWConfig, RNNConfig
 from networks import build_model
 
 CONFIGS = [
@@ -20,8 +20,10 @@ CONFIGS = [
     DCNNConfig(dim=3, widths=(3, 2), maps=(2, 2), k_top=2, fold=False),
     MaxTDNNConfig(dim=4, width=3, dropout=0.5),
     NBoWConfig(dim=4, dropout=0.5),
+    RNNConfig(dim=3, dropout=0.5),
+    LSTMConfig(dim=3, dropout=0.5),
 ]
-NAMES = ["one layer", "two layers", "three layers", "no folding", "max-tdnn", "nbow"]
+NAMES = ["one layer", "two layers", "three layers", "no folding", "max-tdnn", "nbow", "rnn", "lstm"]
 VOCABULARY, CLASSES = 11, 3
 SST_BINARY = DCNNConfig()
 

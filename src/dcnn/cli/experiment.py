@@ -16,13 +16,15 @@ from typer import Option
 
 from dcnn.cli import COMMANDS
 from dcnn.cli import console as cli
+from dcnn.config import RECIPE_KINDS, TREE_KINDS
 from dcnn.data.corpora.registry import data_folder, find_corpus
 from dcnn.errors import DataError, DcnnError, TrainingStoppedError, UserError, needs_extra
 from dcnn.experiments import tables as rendering
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of, load_recipe
 from dcnn.experiments.results import (
+    FEATURES,
+    LINEAR,
     MODELS,
-    NGRAMS,
     Result,
     read_result,
     read_results,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from dcnn.experiments.runs import ExperimentEnv
     from dcnn.training.callbacks import RunsReport
 
-NETWORKS = ("dcnn", "max-tdnn", "nbow")
+NETWORKS = tuple(RECIPE_KINDS)
 
 experiment = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=COMMANDS["experiment"])
 
@@ -56,14 +58,26 @@ def run_experiment(
     results: Path = Path("results"),
     save: Path | None = None,
     teacher: str = "",
+    parser: str = "en_core_web_md",
+    wordnet: Path = Path("/usr/share/wordnet"),
     sample: Annotated[bool, Option("--sample")] = False,
 ) -> None:
     """Run what is missing of the experiment that the command is named after."""
     experiment = str(context.info_name)
     names = cli.split_names("--models", models)
-    known = [name for name in MODELS if name in (*NETWORKS, *NGRAMS)]
+    known = [name for name in MODELS if name in (*NETWORKS, *LINEAR)]
     if not set(names) <= set(known):
         raise UserError(f"--models {models}: choose from {', '.join(known)}")
+    if not experiment.startswith("sst") and (without := [n for n in names if n in TREE_KINDS]):
+        raise UserError(
+            f"--models {without[0]}: it composes along parse trees, which {experiment} does not "
+            "have; choose it in sst2 or sst5"
+        )
+    if FEATURES in names and experiment != "trec":
+        raise UserError(
+            f"--models {FEATURES}: its rules are about questions, and {experiment} has none; "
+            "choose it in trec"
+        )
     if recipe == NGRAM_RECIPE:
         raise UserError(f"--recipe {NGRAM_RECIPE} is for n-gram models, which always use it")
     recipes = {
@@ -84,7 +98,7 @@ def run_experiment(
         for name in names
     }
     with needs_extra("An experiment", "train"):
-        from dcnn.experiments.runs import ExperimentEnv, run_ngrams
+        from dcnn.experiments.runs import ExperimentEnv, run_features, run_ngrams
         from dcnn.training.fit import choose_device
     place, cores = choose_device(device).type, os.cpu_count() or 1
     env = ExperimentEnv(
@@ -103,7 +117,11 @@ def run_experiment(
                 _run_network(env, recipes[name], seeds, missing[name], jobs)
             elif missing[name]:
                 cli.note(f"{experiment} {name}: fitting")
-                _print_results([run_ngrams(env, recipes[name], name)])
+                if name == FEATURES:
+                    result = run_features(env, recipes[name], parser, wordnet)
+                else:
+                    result = run_ngrams(env, recipes[name], name)
+                _print_results([result])
             else:
                 cli.note(f"{experiment} {name}: done already")
     except KeyboardInterrupt:
@@ -129,7 +147,8 @@ def tables(
     """Render Tables 1 to 3 beside the paper's figures, from the results alone.
 
     With --write, the block `experiments` of a Markdown file gets the four tables, and the block
-    `experiments-summary` the short one. With --check, lists the results that other code than this
+    `experiments-summary` the short one, and `experiments-features` the groups of engineered
+    features. With --check, lists the results that other code than this
     decided, and ends with 1 if there are any.
     """
     found = read_results(results)
@@ -140,6 +159,7 @@ def tables(
     blocks = {
         "experiments-summary": rendering.summary_table(found),
         "experiments": rendering.experiment_tables(found),
+        "experiments-features": rendering.feature_table(found),
     }
     if write:
         rendering.write_blocks(write, blocks)
@@ -167,7 +187,7 @@ def _is_done(
     if not path.is_file():
         return False
     result = read_result(path)
-    differences = [] if model in NGRAMS else _differences(recipe, result.settings)
+    differences = [] if model in LINEAR else _differences(recipe, result.settings)
     if result.notes.get("sample", False) != sample:
         differences.append("it is not from a sample" if sample else "it is from a sample")
     if differences:

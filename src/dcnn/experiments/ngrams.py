@@ -111,7 +111,8 @@ def choose_setting(name: str, task: Task, folds: int) -> tuple[float, float]:
             warnings.filterwarnings("ignore", "The least populated class", UserWarning)
             splits = list(StratifiedKFold(folds).split(truth, truth))
         scores = [
-            fmean(_score(one, train, truth, *split) for split in splits) for one in estimators
+            fmean(score_held_out(one, train, truth, *split) for split in splits)
+            for one in estimators
         ]
     else:
         dev, dev_truth = features(task.dev.sentences), task.dev.targets
@@ -121,7 +122,9 @@ def choose_setting(name: str, task: Task, folds: int) -> tuple[float, float]:
     return model.choices[best], float(scores[best])
 
 
-def _score(model: Any, features: csr_matrix, truth: Ints, kept: Ints, held_out: Ints) -> float:
+def score_held_out(
+    model: Any, features: csr_matrix, truth: Ints, kept: Ints, held_out: Ints
+) -> float:
     """The accuracy on ``held_out`` of a model that knows the n-grams of ``kept`` alone."""
     seen = np.flatnonzero(features[kept].getnnz(axis=0))
     model.fit(features[kept][:, seen], truth[kept])

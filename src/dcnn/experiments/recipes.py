@@ -64,6 +64,12 @@ DATA_SETTINGS = {
     "trec": ("folds",),
     "twitter": ("held_out",),
 }
+# Of them, those of networks that learn from trees; and what has no effect on such networks.
+_OF_NODES = ("sentence_weight", "soft_targets", "neighbour_smoothing")
+_NOT_OF_TREES = (
+    *("text.char_ngrams", "text.vectors", "training.n_ensemble", "training.class_weights"),
+    *("training.label_smoothing", "training.evaluations_per_epoch", "training.reset_every"),
+)
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,7 @@ class Recipe:
     def from_dict(cls, name: str, model: str, values: Mapping[str, Any], where: str) -> Self:
         """Build from the tables of a file, for the network ``model``."""
         sections = [*(section.name for section in fields(Config)), *_OWN_SECTIONS]
-        networks = [kind for kind in config.MODEL_KINDS if kind != "dcnn"]
+        networks = [kind for kind in config.RECIPE_KINDS if kind != "dcnn"]
         config.check_names(where, values, [*sections, *networks])
         for section, table in values.items():
             config.require_table(f"{where}: {section}", table)
@@ -188,7 +194,9 @@ class Recipe:
         return cls(
             name,
             Config.from_dict(
-                {"text": settings["text"], "model": settings["model"], "training": training}, where
+                {"text": settings["text"], "model": settings["model"], "training": training},
+                where,
+                config.RECIPE_KINDS,
             ),
             *(
                 config.from_plain(kind, settings[section], f"{where}: {section}")
@@ -220,12 +228,23 @@ def load_recipe(experiment: str, name: str, model: str = "dcnn") -> Recipe:
         f"distillation.swaps={swaps} gives sentences without a label, which "
         "training.class_weights='balanced' would give no weight; leave out one of them",
     )
-    defaults, used = config.to_plain(DataConfig()), DATA_SETTINGS[experiment]
+    defaults, used, where = config.to_plain(DataConfig()), DATA_SETTINGS[experiment], experiment
+    if model in config.TREE_KINDS:
+        where = f"{experiment} with {model}"
+        used = tuple(setting for setting in used if setting in _OF_NODES)
     for setting, value in config.to_plain(recipe.data).items():
         config.require(
             value == defaults[setting] or setting in used,
-            f"data.{setting}={value} has no effect in {experiment}; its own settings are "
+            f"data.{setting}={value} has no effect in {where}; its own settings are "
             f"{', '.join(used)}",
+        )
+    for setting in _NOT_OF_TREES if model in config.TREE_KINDS else ():
+        section, _, key = setting.partition(".")
+        value, usual = (
+            getattr(getattr(one, section), key) for one in (recipe.config, config.Config())
+        )
+        config.require(
+            value == usual, f"{setting}={value} has no effect in {where}; leave it at {usual!r}"
         )
     return recipe
 

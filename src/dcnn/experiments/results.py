@@ -39,12 +39,18 @@ from dcnn.files import open_bytes, write_atomically
 
 EXPERIMENTS = ("sst2", "sst5", "trec", "twitter")
 ENSEMBLE = "dcnn-ensemble"
-NGRAMS = ("nb", "binb", "svm", "maxent")
+FEATURES = "svm-features"
+LINEAR = ("nb", "binb", "svm", "maxent", FEATURES)  # of scikit-learn: one run, without a seed
 MODELS = {  # in the order of the tables, and as they show them
     "nb": "NB",
     "binb": "BiNB",
     "svm": "SVM",
     "maxent": "MaxEnt",
+    FEATURES: "SVM, engineered features",
+    "recnn": "RecNN",
+    "recntn": "RecNTN",
+    "rnn": "RNN",
+    "lstm": "LSTM",
     "max-tdnn": "Max-TDNN",
     "nbow": "NBoW",
     "dcnn": "DCNN",
@@ -167,11 +173,11 @@ def commit() -> str:
 # The files of the package whose code decides a result; those of networks also `native/`.
 _DECIDING = (
     *("config.py", "files.py", "data/**/*.py", "text/*.py"),
-    *(f"experiments/{name}.py" for name in ("recipes", "tasks", "ngrams")),
+    *(f"experiments/{name}.py" for name in ("recipes", "tasks", "ngrams", "features")),
 )
 _DECIDING_NETWORKS = (
     *("artifact.py", "metrics.py", "models/*.py", "ops/*.py", "training/*.py"),
-    *(f"experiments/{name}.py" for name in ("runs", "distilled")),
+    *(f"experiments/{name}.py" for name in ("runs", "distilled", "trees")),
 )
 
 
@@ -179,9 +185,9 @@ _DECIDING_NETWORKS = (
 def code_hash(model: str) -> str:
     """SHA-256 of the code that decides the results of ``model``, as it is now."""
     package = Path(__file__).parents[1]
-    patterns = _DECIDING + (() if model in NGRAMS else _DECIDING_NETWORKS)
+    patterns = _DECIDING + (() if model in LINEAR else _DECIDING_NETWORKS)
     paths = [path for pattern in patterns for path in package.glob(pattern)]
-    paths += [] if model in NGRAMS else package.parents[1].glob("native/*.[ch]*")
+    paths += [] if model in LINEAR else package.parents[1].glob("native/*.[ch]*")
     digest = hashlib.sha256()
     for path in sorted(paths):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

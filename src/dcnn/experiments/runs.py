@@ -20,15 +20,22 @@ from numpy.typing import NDArray
 
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
-from dcnn.config import Config
+from dcnn.config import MODEL_KINDS, Config
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.registry import Source, find_corpus
 from dcnn.errors import ConfigError, TrainingError
 from dcnn.experiments import results as provenance
 from dcnn.experiments.ngrams import choose_setting, fit_ngrams
 from dcnn.experiments.recipes import NGRAM_RECIPE, Recipe, corpus_of
-from dcnn.experiments.results import ENSEMBLE, Result, read_result, result_path, write_result
-from dcnn.experiments.tasks import Task, load_task
+from dcnn.experiments.results import (
+    ENSEMBLE,
+    FEATURES,
+    Result,
+    read_result,
+    result_path,
+    write_result,
+)
+from dcnn.experiments.tasks import Task, TreeTask, load_task
 from dcnn.files import file_sha256
 from dcnn.ops.reference import softmax
 from dcnn.ops.select import for_training
@@ -329,6 +336,11 @@ def run_networks(
             "data.authors_tokens: a model folder splits texts at spaces and not as the authors' "
             "code did; leave out --save, or the setting"
         )
+    if env.save is not None and recipe.config.model.kind not in MODEL_KINDS:
+        raise ConfigError(
+            f"--save: a model folder holds {', '.join(MODEL_KINDS)}, not "
+            f"{recipe.config.model.kind}; leave it out"
+        )
     if recipe.distillation.teacher_per_seed and len(seeds) > 1:
         return [one for seed in seeds for one in run_networks(env, recipe, [seed], report)]
     torch.set_num_threads(1)
@@ -341,7 +353,12 @@ def run_networks(
         vectors = Path(located.config.text.vectors)
         notes["vectors"] = {"file": vectors.name, "sha256": file_sha256(vectors)}
     results, artifacts = [], []
-    networks = train_networks(task, located, seeds, env.device, report)
+    if isinstance(task, TreeTask):
+        from dcnn.experiments.trees import train_trees
+
+        networks = train_trees(task, located, seeds, env.device, report)
+    else:
+        networks = train_networks(task, located, seeds, env.device, report)
     for network in networks:
         metadata = {
             "data": env.experiment,
@@ -432,6 +449,22 @@ def run_ngrams(env: ExperimentEnv, recipe: Recipe, model: str) -> Result:
         candidates.append((accuracy, value, task, choice))
     accuracy, value, task, chosen = max(candidates, key=lambda candidate: candidate[0])
     predicted, dev_accuracy, features = fit_ngrams(model, task, value)
+    accuracy = accuracy if dev_accuracy is None else dev_accuracy
+    notes = {"setting": value, "features": features}
+    return _linear_result(env, task, chosen, model, predicted, accuracy, started, notes)
+
+
+def _linear_result(
+    env: ExperimentEnv,
+    task: Task,
+    recipe: Recipe,
+    model: str,
+    predicted: Ints,
+    dev_accuracy: float,
+    started: float,
+    notes: dict[str, Any],
+) -> Result:
+    """Write the result of a model of scikit-learn, which has neither seeds nor epochs."""
     result = _result(
         env,
         task,
@@ -439,17 +472,31 @@ def run_ngrams(env: ExperimentEnv, recipe: Recipe, model: str) -> Result:
         model=model,
         recipe=NGRAM_RECIPE,
         seed=0,
-        dev_accuracy=accuracy if dev_accuracy is None else dev_accuracy,
+        dev_accuracy=dev_accuracy,
         epochs=None,
         seconds=round(time.monotonic() - started, 1),
         sentences_per_second=None,
         parameters=None,
         backend="scikit-learn",
-        settings=chosen.to_dict(),
-        notes={"setting": value, "features": features, "code": env.code[model]},
+        settings=recipe.to_dict(),
+        notes=notes | {"code": env.code[model]},
     )
     write_result(env.results, result)
     return result
+
+
+def run_features(env: ExperimentEnv, recipe: Recipe, parser: str, wordnet: Path) -> Result:
+    """Fit the model with engineered features, which parses the texts of TREC itself."""
+    started = time.monotonic()
+    from dcnn.experiments.features import fit_features
+
+    task, _ = env.load(recipe)
+    found = fit_features(env.find("trec"), recipe.data.folds, parser, wordnet)
+    outside = {"outside": ["parser", "WordNet"], "parser": Path(parser).name}
+    return _linear_result(
+        env, task, recipe, FEATURES, found.predicted, found.accuracy, started,
+        found.notes | outside,
+    )  # fmt: skip
 
 
 def _result(

@@ -22,6 +22,7 @@ from dcnn.errors import DataError
 from dcnn.experiments import statistics
 from dcnn.experiments.results import (
     EXPERIMENTS,
+    FEATURES,
     MODELS,
     RECIPES,
     SUMMARY_RECIPES,
@@ -104,6 +105,22 @@ def compare(experiment: str, results: Iterable[Result]) -> list[list[str]]:
     return rows + _teachers(runs["dcnn"])
 
 
+def feature_table(results: Iterable[Result]) -> str:
+    """What each group of engineered features adds on TREC, cross-validated."""
+    found = [run for run in results if run.model == FEATURES and "groups" in run.notes]
+    if not found:
+        return NOT_RUN
+    header = ("group", "features", "with those before it", "without it")
+    rows = [
+        [name, f"{one['features']:,}"]
+        + [f"{100 * one[key]:.1f}" for key in ("with those before", "all others")]
+        for name, one in found[0].notes["groups"].items()
+    ]
+    whole = f"{100 * (found[0].dev_accuracy or 0):.1f}"
+    rows.append(["all", f"{found[0].notes['features']:,}", whole, NOTHING])
+    return markdown_table(header, rows)
+
+
 def _teachers(runs: Mapping[str, Sequence[Result]]) -> list[list[str]]:
     """The pretrained encoders that taught, with the recipes of their students."""
     recipes = defaultdict(list)
@@ -136,6 +153,7 @@ def _outside(runs: Sequence[Result]) -> str:
     known = ["GloVe"] if text.get("vectors") else []
     if taught.get("encoder"):
         known += ["encoder", *taught.get("unlabelled", ())]
+    known += runs[0].notes.get("outside", ())
     return ", ".join(known) or NOTHING
 
 

@@ -5,6 +5,7 @@ held out, and TREC is cross-validated over its training questions (the paper has
 The words of what is held out are not those of the vocabulary.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.config import TextConfig
+from dcnn.config import TREE_KINDS, TextConfig
 from dcnn.data.batching import Examples
 from dcnn.data.corpora import sentiment140
 from dcnn.data.corpora.registry import Source, cache_folder
@@ -22,9 +23,11 @@ from dcnn.data.encode import load_or_encode
 from dcnn.data.store import Store
 from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, Recipe
+from dcnn.models.recursive import Trees
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences, Vocabulary
+from dcnn.training.objective import target_distributions
 
 BINARY_CLASSES = ("negative", "positive")
 FINE_CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -50,6 +53,15 @@ class Task:
         return {"train": len(self.train), "dev": dev, "test": len(self.test)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class TreeTask(Task):
+    """An experiment's data as trees; the examples of ``Task`` are their roots."""
+
+    trees: dict[str, Trees]  # by split
+    node_targets: NDArray[np.float32]  # (nodes of train, classes)
+    node_weights: NDArray[np.float32]  # (nodes of train,)
+
+
 def load_task(
     experiment: str, recipe: Recipe, sources: dict[str, Source], processes: int = 1
 ) -> Task:
@@ -63,7 +75,10 @@ def load_task(
             f"label_smoothing={smoothing} has no effect on the soft "
             "targets that data asks for; take one or the other"
         )
+    task: Task
     match experiment:
+        case "sst2" | "sst5" if recipe.config.model.kind in TREE_KINDS:
+            task = _load_trees(sources, recipe, binary=experiment == "sst2")
         case "sst2" | "sst5":
             task = _load_sst(sources, recipe, binary=experiment == "sst2")
         case "trec":
@@ -134,6 +149,44 @@ def _load_sst(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> Ta
         held_out("dev"),
         held_out("test"),
         encode(swap_subtrees(trees, copies, np.random.default_rng(1))) if copies else None,
+    )
+
+
+def _load_trees(sources: dict[str, Source], recipe: Recipe, *, binary: bool) -> TreeTask:
+    text, data = recipe.config.text, recipe.data
+    read = {part: read_trees(source.path) for part, source in sources.items()}
+    if binary:  # a tree whose root is neutral is trained on, for its phrases, but not evaluated
+        for part in ("dev", "test"):
+            read[part] = [tree for tree in read[part] if tree[0].label != NEUTRAL]
+
+    def words(tree: Sequence[Phrase]) -> list[str]:
+        return [word.lower() if text.lowercase else word for word in tree[0].words]
+
+    counts = Counter(word for tree in read["train"] for word in words(tree))
+    vocabulary = Vocabulary.most_frequent(list(counts), np.array([*counts.values()]), text)
+    parts, examples = {}, {}
+    for part, trees in read.items():
+        ids = [vocabulary.ids(words(tree)) for tree in trees]
+        parts[part] = Trees(trees, ids)
+        truth = parts[part].labels[parts[part].roots]
+        examples[part] = Examples(
+            Sentences.from_lists(ids), (truth > NEUTRAL).astype(np.int64) if binary else truth
+        )
+    train, classes = parts["train"], BINARY_CLASSES if binary else FINE_CLASSES
+    targets = target_distributions(_targets(train.labels, data, binary=binary), len(classes))
+    weights = np.ones(len(targets), np.float32)
+    if binary and not data.soft_targets:
+        weights[train.labels == NEUTRAL] = 0
+    weights[train.roots] *= data.sentence_weight
+    return TreeTask(
+        classes,
+        Encoder(Tokenizer("whitespace"), vocabulary),
+        examples["train"],
+        examples["dev"],
+        examples["test"],
+        trees=parts,
+        node_targets=targets,
+        node_weights=weights / weights.mean(),
     )
 
 

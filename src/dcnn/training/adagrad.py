@@ -35,6 +35,8 @@ def l2_of(name: str, config: TrainingConfig) -> float:
             return config.l2_head
         case ["layers", index, "filters"]:
             return config.l2_filters[min(int(index), len(config.l2_filters) - 1)]
+        case ["composition", "weight" | "tensor" as part]:
+            return config.l2_filters[-1 if part == "tensor" else 0]
     return 0.0
 
 
