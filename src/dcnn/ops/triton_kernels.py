@@ -12,18 +12,13 @@ change from batch to batch and make few new kernels: what is in capitals does, a
 tile and the sorting network follow the length.
 """
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
 from typing import NamedTuple
 
-import torch
 import triton
 import triton.language as tl
 from triton.language import constexpr
 
-_SIZES = ("lanes", "longest", "width", "per_run", "at_once", "parts", "columns")
+_SIZES = ("lanes", "longest", "width", "per_run", "at_once", "parts")
 
 
 class Layer(NamedTuple):
@@ -60,54 +55,10 @@ class Head(NamedTuple):
     sentences: int = 1  # that a program of the gradient adds up
 
 
-class Kernel:
-    """``triton.jit`` that makes few variants: sizes that change from batch to batch make none.
-
-    Inside ``compiled_together`` a call compiles its variant and launches nothing.
-    """
-
-    # Not of a context or a thread: the backward pass runs in threads of autograd.
-    _ahead: "tuple[ThreadPoolExecutor, dict] | None" = None
-
-    def __init__(self, function):
-        names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        self._sizes = [name for name in _SIZES if name in names]
-        self._jit = triton.jit(function, do_not_specialize=self._sizes)
-
-    def __getitem__(self, grid):
-        return self._jit[grid] if Kernel._ahead is None else partial(self._compile, grid)
-
-    def _compile(self, grid, *arguments, **constants):
-        pool, started = Kernel._ahead
-        given = dict(zip(self._jit.arg_names, arguments, strict=False)) | constants
-        variant = (self, *((name, self._kind(name, given[name])) for name in given))
-        if variant not in started:  # tensors are not kept until a thread is free: types are enough
-            types = [one.dtype if isinstance(one, torch.Tensor) else one for one in arguments]
-            started[variant] = pool.submit(self._jit.warmup, *types, grid=grid, **constants)
-
-    def _kind(self, name, value):
-        """What the compiler sees of an argument."""
-        if isinstance(value, torch.Tensor):
-            return value.dtype
-        if isinstance(value, tuple) and value and isinstance(value[0], torch.Tensor):
-            return tuple(one.dtype for one in value)
-        return "size" if name in self._sizes else value
-
-
-@contextmanager
-def compiled_together():
-    """Compile the kernels that are called inside, all at once, and launch none of them.
-
-    The compiler takes seconds for a kernel and one core; it does not hold Python's lock.
-    """
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        Kernel._ahead = pool, {}
-        try:
-            yield
-        finally:
-            (_, started), Kernel._ahead = Kernel._ahead, None
-        for future in started.values():
-            future.result()
+def compiled(function):
+    """``triton.jit`` that makes few variants: sizes that change from batch to batch make none."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return triton.jit(function, do_not_specialize=[name for name in _SIZES if name in names])
 
 
 @triton.jit
@@ -144,7 +95,7 @@ def _convolved(sums, weights, window, TURNED: constexpr):
     return added
 
 
-@Kernel
+@compiled
 def convolve(x, lengths, filters, c, lanes, longest, per_run, LAYER: constexpr, TILE: constexpr):
     """The wide convolution of one map: a sum over all maps below and, where rows fold, of pairs."""
     ROWS_BELOW: constexpr = LAYER.rows_below
@@ -247,7 +198,7 @@ def _threshold_by_search(c, last, k, columns, ROWS: constexpr):
     return bits.to(tl.float32, bitcast=True), _reaching(c, last, key + 1, columns, ROWS)
 
 
-@Kernel
+@compiled
 def select(
     c,
     lengths,
@@ -299,7 +250,7 @@ def select(
         tl.store(positions + slot * ROWS, -1, mask=free)
 
 
-@Kernel
+@compiled
 def convolution_gradient(
     of_values, values, positions, of_c, lanes, width, longest, LAYER: constexpr, TILE: constexpr
 ):
@@ -330,7 +281,7 @@ def convolution_gradient(
             tl.store(of_c + (start + i) * ROWS, gradients[i], mask=inside)
 
 
-@Kernel
+@compiled
 def input_gradient(
     of_c, lengths, filters, of_x, lanes, longest, per_run, LAYER: constexpr, TILE: constexpr
 ):
@@ -365,7 +316,7 @@ def input_gradient(
             tl.store(of_x + place * ROWS_BELOW, total, mask=is_lane & (place < longest))
 
 
-@Kernel
+@compiled
 def filter_gradient(
     x, of_c, lengths, sums_of_parts, longest, per_run, at_once, LAYER: constexpr, TILE: constexpr
 ):
@@ -413,7 +364,7 @@ def filter_gradient(
         tl.store(part_sums + FILTERS + out_map * ROWS + row, of_bias, mask=is_own)
 
 
-@Kernel
+@compiled
 def add_parts(
     sums_of_parts, of_filters, of_bias, parts, LAYER: constexpr, PARTS: constexpr, BLOCK: constexpr
 ):
@@ -447,7 +398,7 @@ def _words(ids, sentence, run, start, longest, length, vocabulary, WORDS: conste
     return at, (run * vocabulary + word) * WORDS.dim + row, inside[:, None] & (row < WORDS.dim)
 
 
-@Kernel
+@compiled
 def gather(ids, lengths, embeddings, x, ks, longest, per_run, vocabulary, WORDS: constexpr):
     """The sentence matrix of one sentence, (places, rows), and the k of each of its layers."""
     sentence = tl.program_id(0).to(tl.int64)
@@ -462,7 +413,7 @@ def gather(ids, lengths, embeddings, x, ks, longest, per_run, vocabulary, WORDS:
         tl.store(ks + (layer - 1) * tl.num_programs(0) + sentence, k)
 
 
-@Kernel
+@compiled
 def scatter(ids, lengths, of_x, of_embeddings, longest, per_run, vocabulary, WORDS: constexpr):
     """Add the gradient of each word of a sentence to that of its embedding."""
     sentence = tl.program_id(0).to(tl.int64)
@@ -481,7 +432,7 @@ def _feature(number, HEAD: constexpr):
     return (out_map * HEAD.k + number % HEAD.k) * HEAD.rows + row
 
 
-@Kernel
+@compiled
 def head(pooled, dropout, weight, bias, logits, per_run, HEAD: constexpr):
     """The logits of one sentence."""
     FEATURES: constexpr = HEAD.maps * HEAD.rows * HEAD.k
@@ -507,7 +458,7 @@ def head(pooled, dropout, weight, bias, logits, per_run, HEAD: constexpr):
     tl.store(out, tl.sum(total, axis=1) + shift, mask=label < CLASSES)
 
 
-@Kernel
+@compiled
 def head_gradient(
     of_logits, pooled, dropout, weight, of_pooled, of_weight, of_bias, per_run, HEAD: constexpr
 ):

@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -217,6 +217,7 @@ class Trainer:
         self._graphs: dict[int, ReplayedCall] = {}  # of a step, by padded length
         self._graph_pool: Any = None
         self._dev_logits: ReplayedCall | None = None
+        self._dev_order = np.empty(0, np.int64)
         self._started = time.monotonic()
         self._sentences_at_start, self._seconds_before = 0, 0.0
         self._resumed = True  # resident batches have to be started
@@ -399,6 +400,8 @@ class Trainer:
             return
         started = time.monotonic()
         gc.collect()  # a graph of a former trainer cannot be freed while another is recorded
+        if self.dev is not None:
+            self._logits_on_dev(self.dev, self.optimizer.evaluated())
         batches.start(self.state.epoch, self.state.batch)
         self._graph_pool = torch.cuda.graph_pool_handle()
         changed = [*self.weights.values(), *self.optimizer.sums.values()]
@@ -409,16 +412,6 @@ class Trainer:
         lengths = range(min(batches.columns), int(batches.lengths.max()) + 1)
         padded = sorted({rounded_length(length) for length in lengths})
         shortest = int(np.argmin(batches.columns))  # its sentences fit every padded length
-        if self.backend == "triton":
-            from dcnn.ops.triton_kernels import compiled_together
-
-            with compiled_together():
-                for columns in padded:
-                    self._learn_next(columns)
-                for batch in self._dev_batches[0]:
-                    self.networks.logits(self.optimizer.evaluated(), *batch)
-        if self.dev is not None:
-            self._logits_on_dev(self.dev, self.optimizer.evaluated())
         for columns in padded:
             batches.cursor.fill_(shortest)
             self._resident_step(columns)
@@ -522,25 +515,18 @@ class Trainer:
         """(R, N, classes)."""
         if self.device.type != "cuda" or not len(dev):  # of several processes one may have none
             return self.networks.logits_of(weights, dev.sentences)
-        batches, order = self._dev_batches
         if self._dev_logits is None:
+            batches = self.networks.prediction_batches(dev.sentences)
+            self._dev_order = np.argsort(np.concatenate([batch.order for batch in batches]))
+            on_device = [
+                tuple(torch.from_numpy(part).to(self.device) for part in (one.ids, one.lengths))
+                for one in batches
+            ]
             self._dev_logits = ReplayedCall(
-                lambda: [self.networks.logits(weights, *batch) for batch in batches]
+                lambda: [self.networks.logits(weights, *batch) for batch in on_device]
             )
         logits = torch.cat(self._dev_logits(), dim=1)
-        return logits.cpu().numpy()[:, order]
-
-    @cached_property
-    def _dev_batches(self) -> tuple[list[tuple[Tensor, ...]], NDArray[np.int64]]:
-        """Ids and lengths of the dev set on the device, and where each of its examples is there."""
-        if not self.dev:
-            return [], np.empty(0, np.int64)
-        batches = self.networks.prediction_batches(self.dev.sentences)
-        on_device = [
-            tuple(torch.from_numpy(part).to(self.device) for part in (one.ids, one.lengths))
-            for one in batches
-        ]
-        return on_device, np.argsort(np.concatenate([batch.order for batch in batches]))
+        return logits.cpu().numpy()[:, self._dev_order]
 
     def logits(self, sentences: Sentences) -> NDArray[np.float32]:
         """(R, N, classes) of the kept weights of every run."""

@@ -13,7 +13,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dcnn.ops.triton_kernels import Kernel
 from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training.adagrad import DECAYING, Adagrad, Weights
 from dcnn.training.batches import ResidentBatches
@@ -21,7 +20,7 @@ from dcnn.training.batches import ResidentBatches
 _BLOCK = 1024
 
 
-@Kernel
+@triton.jit
 def _squares(gradients, squares, SIZES: tl.constexpr, BLOCK: tl.constexpr):
     """The sum of the squares of one run's gradients, a block of one parameter at a time."""
     block, run = tl.program_id(0), tl.program_id(1)
@@ -35,7 +34,7 @@ def _squares(gradients, squares, SIZES: tl.constexpr, BLOCK: tl.constexpr):
         block -= blocks
 
 
-@Kernel
+@triton.jit
 def _update(
     values, gradients, totals, averages, settings, l2s, squares, progress, steps, runs,
     SIZES: tl.constexpr, DECAYS: tl.constexpr, AVERAGES: tl.constexpr, BLOCK: tl.constexpr,
@@ -90,7 +89,7 @@ def adagrad(optimizer: Adagrad, gradients: Weights, progress: Tensor) -> Tensor:
     return squares.sqrt()
 
 
-@Kernel
+@triton.jit(do_not_specialize=["columns"])
 def _gather(
     cursor, order, place_weights, ids, starts, lengths, targets, draws, word_dropout,
     padded, own_lengths, own_targets, own_weights, columns, per_run, stride,
@@ -139,7 +138,7 @@ def gather_batch(batches: ResidentBatches, columns: int, draws: Tensor | None) -
     return [padded, own_lengths, own_targets, own_weights]
 
 
-@Kernel
+@triton.jit
 def _cross_entropy(
     logits, targets, weights, losses, gradients, per_run,
     ENSEMBLE: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
