@@ -609,12 +609,12 @@ class Report:
                 color = {"distilled": GREEN, "dcnn": BLUE, "teacher": GREY}.get(method, RED)
                 axes.vlines(time, 100 * low, 100 * high, color=color, linewidth=1, alpha=0.5)
                 axes.plot(time, 100 * middle, "o", color=color)
-                offset = (6, 3)
+                offset = (6, -12) if method in ("tfidf-lr", "setfit") else (6, 3)
                 axes.annotate(
                     METHODS[method], (time, 100 * middle), offset, textcoords="offset points"
                 )
             axes.set_xscale("log")
-            axes.margins(x=0.15)
+            axes.margins(x=0.22)
             axes.set(xlabel="one text on one core, microseconds", ylabel="test accuracy, %")
 
         return draw_svg(draw, height=4.0)
