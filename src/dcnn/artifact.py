@@ -527,7 +527,7 @@ def render_card(name: str, artifact: Artifact, repository: str = "") -> str:
     sections = [
         front_matter(name, artifact),
         f"# {name}",
-        f"A sentence classifier ({kind}) made with [dcnn](https://pypi.org/project/dcnn).",
+        f"A sentence classifier ({kind}) made with dcnn.",
         f"{labels} {_MULTI_LABEL}" if artifact.multi_label else labels,
     ]
     if artifact.examples:
