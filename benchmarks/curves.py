@@ -104,7 +104,8 @@ def describe(scaling: Scaling) -> str:
     parts.append(
         "Memory is the peak beyond the imports, model and vocabulary included. A power of 1 is "
         f"growth in proportion. Ours: {scaling.ours}. {scaling.hardware}; load "
-        f"{scaling.load:.1f} at the start; commit {scaling.commit[:12]}, {scaling.date[:10]}."
+        f"{scaling.load:.1f} at the start; commit {scaling.commit[:12]}{scaling.commit[40:]}, "
+        f"{scaling.date[:10]}."
     )
     return "\n\n".join(parts)
 

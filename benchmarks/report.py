@@ -268,7 +268,7 @@ def _case(report: Report) -> str:
     libraries = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     origin = (
         f"Ours: {report.ours}. {report.hardware}; load {report.load:.1f} at the start; "
-        f"{libraries}; commit {report.commit[:12]}, {report.date[:10]}."
+        f"{libraries}; commit {report.commit[:12]}{report.commit[40:]}, {report.date[:10]}."
     )
     notes = [f"{note[0].upper()}{note[1:]}." for note in report.notes]
     return "\n\n".join([markdown(_HEADER, lines), " ".join([origin, *notes])])

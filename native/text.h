@@ -5,6 +5,7 @@
 #ifndef DCNN_TEXT_H
 #define DCNN_TEXT_H
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -52,10 +53,12 @@ class WordTable {
         if (size() == 0) return;
         letters_.clear();
         ends_.resize(1);
-        slots_.assign(slots_.size(), Slot{0, -1});
+        slots_.assign(std::min(slots_.size(), KEPT_SLOTS), Slot{0, -1});
     }
 
   private:
+    static constexpr size_t KEPT_SLOTS = 1024;  // a power of two; more would be cleared per text
+
     struct Slot {
         uint32_t hash;
         int32_t number;

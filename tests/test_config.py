@@ -149,6 +149,8 @@ def test_small_corpora_get_smaller_batches_and_fewer_epochs():
     sizes = {n: DEFAULT.training.for_examples(n) for n in (999, 1000, 4999, 5000)}
     found = [(one.batch_size, one.epochs) for one in sizes.values()]
     assert found == [(32, 8), (16, 5), (16, 5), (32, 8)]
+    larger = DEFAULT.with_training(batch_size=32).training.for_examples(1000)
+    assert (larger.batch_size, larger.epochs) == (32, 8)
     own = DEFAULT.with_training(keep="best").training.for_examples(1000)  # dev decides
     assert (own.batch_size, own.epochs) == (32, 12)
 

@@ -478,10 +478,11 @@ class TrainingConfig(Section):
         )
         few = train + dev < FEW_EXAMPLES
         small = few and train + dev >= SMALL_CORPUS and not dev_decides
-        epochs = SMALL_EPOCHS if small else EPOCHS
         batch_size = self.batch_size
         if "batch_size" in self.auto:
             batch_size = SMALL_BATCH_SIZE if small else BATCH_SIZE
+        # Larger batches that were set are fewer updates, and need the epochs.
+        epochs = SMALL_EPOCHS if small and batch_size <= SMALL_BATCH_SIZE else EPOCHS
         steps = math.ceil(max(train, 1) / batch_size)  # per epoch
         updates = max(MIN_UPDATES, UPDATES_PER_CLASS * classes)
         values: dict[str, Any] = {

@@ -1,5 +1,7 @@
 """The native tokenizers give the tokens of those in Python, and the same predictions."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,13 +32,30 @@ TOKENIZERS = [
     # Scores that overflow, and subwords of which no word can be made.
     SubwordTokenizer("unigram", True, (("ab", float("inf")), ("a", float("-inf")), ("b", -1.0))),
 ]
-NATIVE = [NativeTokenizer(tokenizer) for tokenizer in TOKENIZERS]
+NATIVE = [NativeTokenizer(tokenizer, first=0) for tokenizer in TOKENIZERS]
 
 PARTS = (
     *("http://", "HTTPS://", "httpſ://", "www.", "wWw.", "@", "@bob", "USER", "URL", "ooo", "OOO"),
     *("3.14", "1,0", "0", ".", ",", "'", "\u2019", "_", " ", "\t", "\x1c", "\x85", "\xa0", "\0"),
     *("\ud83d", "\ude00", "\u0301", "\u0307", "\u200c", "\u200d", "\u3099", "\u034f", "\u2423"),
-    *("Σ", "ς", "İ", "ſ", "\u212a", "中", "かが", "ดี", "ខ្", "🇩", "👍", "🏽", "ä", "a\u0308", "Ж"),
+    *(
+        "Σ",
+        "ς",
+        "İ",
+        "I",
+        "ſ",
+        "\u212a",
+        "中",
+        "かが",
+        "ดี",
+        "ខ្",
+        "🇩",
+        "👍",
+        "🏽",
+        "ä",
+        "a\u0308",
+        "Ж",
+    ),
     *("\u0660", "\u00b2", "\ufb03", "\u1112\u1161\u11ab", "\U000e0100", "\U0010ffff", "\ufeff"),
 )
 texts = st.lists(
@@ -57,6 +76,34 @@ def tokens_of(tokenizer, texts):
 def test_native_tokens_are_those_of_python(texts):
     for tokenizer, fast in zip(TOKENIZERS, NATIVE, strict=True):
         assert tokens_of(fast, texts) == [tokenizer(text) for text in texts], tokenizer.preset
+
+
+@given(texts)
+def test_the_first_texts_are_split_in_python(texts):
+    for tokenizer in TOKENIZERS:
+        fast = NativeTokenizer(tokenizer, first=3)
+        found = [*tokens_of(fast, texts[:2]), *tokens_of(fast, texts[2:])]
+        assert found == [tokenizer(text) for text in texts], tokenizer.preset
+
+
+def test_a_capital_i_and_a_dot_are_lower_cased_as_one_character():
+    text = "I\u0307stanbul"
+    for tokenizer, fast in zip(TOKENIZERS, NATIVE, strict=True):
+        assert tokens_of(fast, [text]) == [tokenizer(text)], tokenizer.preset
+
+
+def test_a_text_of_many_new_words_leaves_the_next_ones_fast():
+    predictor = Predictor(make_artifact(char_ngrams=(3, 5)))
+    few = [f"{number} x" for number in range(2000)]
+    many = " ".join(f"w{number}" for number in range(60_000))
+
+    def seconds(texts):
+        started = time.process_time()
+        predictor.probabilities(texts)
+        return time.process_time() - started
+
+    seconds(few)
+    assert seconds([many, *few]) < 3 * (seconds([many]) + seconds(few)) + 0.02
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def commit() -> str:
 # The files of the package whose code decides a result; those of networks also `native/`.
 _DECIDING = (
     *("config.py", "files.py", "data/**/*.py", "text/*.py"),
-    *(f"experiments/{name}.py" for name in ("recipes", "tasks", "ngrams", "features")),
+    *(f"experiments/{name}.py" for name in ("recipes", "tasks", "ngrams")),
 )
 _DECIDING_NETWORKS = (
     *("artifact.py", "metrics.py", "models/*.py", "ops/*.py", "training/*.py"),
@@ -186,8 +186,9 @@ def code_hash(model: str) -> str:
     """SHA-256 of the code that decides the results of ``model``, as it is now."""
     package = Path(__file__).parents[1]
     patterns = _DECIDING + (() if model in LINEAR else _DECIDING_NETWORKS)
+    patterns += ("experiments/features.py",) if model == FEATURES else ()
     paths = [path for pattern in patterns for path in package.glob(pattern)]
-    paths += [] if model in LINEAR else package.parents[1].glob("native/*.[ch]*")
+    paths += package.parents[1].glob("native/text.*" if model in LINEAR else "native/*.[ch]*")
     digest = hashlib.sha256()
     for path in sorted(paths):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

@@ -4,10 +4,12 @@ The library splits texts and knows the characters of ASCII. Of all others it is 
 and the lower case, when the first text needs them, as this interpreter has them: versions of
 Unicode differ. What is not ASCII is composed and lower-cased here, since Python's own functions for
 that are compiled. The few tweets whose lower case depends on more than each character are split
-here as well.
+here as well, and so are the first texts that are not ASCII: a process that reads a few of them need
+not wait for the tables of all characters.
 """
 
 import re
+import threading
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -29,9 +31,14 @@ def available() -> bool:
 
 
 class NativeTokenizer:
-    """A tokenizer in the library that knows ``words``, in the order of their ids."""
+    """A tokenizer in the library that knows ``words``, in the order of their ids.
 
-    def __init__(self, tokenizer: AnyTokenizer, words: Sequence[str] = ()) -> None:
+    So many texts that are not ASCII are split in Python ``first``.
+    """
+
+    def __init__(
+        self, tokenizer: AnyTokenizer, words: Sequence[str] = (), first: int = 1000
+    ) -> None:
         preset = (*PRESETS, *LEARNED).index(tokenizer.preset)
         learned: dict[str, Any] = {}
         if isinstance(tokenizer, SubwordTokenizer):
@@ -45,6 +52,8 @@ class NativeTokenizer:
         self.tokenizer, self._splitter = tokenizer, splitter
         kind = preset, tokenizer.lowercase, splitter.runs
         self.handle = native.TextTokenizer(*kind, words=words, **learned)
+        # The tables take as long as ten thousand texts in Python.
+        self._first = first if tokenizer.preset in ("words", "tweet") else 0
 
     def tokenize(self, texts: Sequence[str]) -> tuple[list[str], Any, Any]:
         """Distinct tokens in the order of first occurrence, their places, and tokens per text."""
@@ -54,18 +63,19 @@ class NativeTokenizer:
         """Texts as the library splits them, and a byte per text that is split already, or none."""
         if "".join(texts).isascii():
             return texts, None
-        whole = _give_characters()
+        self._first -= len(texts)
+        whole = _give_characters() if self._first < 0 else None
         split = bytearray(len(texts))
         prepared = list(texts)
         for place, text in enumerate(texts):
             if text.isascii():
                 continue
-            if self.tokenizer.preset == "tweet" and whole.search(text):
+            composed = self._splitter.normalized(text)
+            if whole is None or (self.tokenizer.preset == "tweet" and whole.search(composed)):
                 prepared[place], split[place] = " ".join(self.tokenizer(text)), 1
             else:
-                text = self._splitter.normalized(text)
                 plain = self.tokenizer.preset == "whitespace"
-                prepared[place] = text if plain else text.replace("\u2019", "'")
+                prepared[place] = composed if plain else composed.replace("\u2019", "'")
         return prepared, bytes(split) if any(split) else None
 
 
@@ -75,12 +85,17 @@ def native_tokenizer(tokenizer: AnyTokenizer) -> NativeTokenizer:
     return NativeTokenizer(tokenizer)
 
 
-@cache
 def _give_characters() -> re.Pattern[str]:
-    """Tell the library the classes and the lower case of characters.
+    """Tell the library the classes and the lower case of characters, once.
 
     Returns a pattern of those whose lower case is more than one character or depends on others.
     """
+    with _giving:  # the library reads the tables without a lock
+        return _characters()
+
+
+@cache
+def _characters() -> re.Pattern[str]:
     numbers = np.concatenate([np.arange(_KNOWN), np.array(_BEYOND)]).astype("<u4")
     characters = numbers.tobytes().decode("utf-32-le", "surrogatepass")
     classes: NDArray[Any] = np.zeros(_BEYOND.stop, np.uint8)
@@ -106,3 +121,4 @@ def _give_characters() -> re.Pattern[str]:
 
 
 _given: list[NDArray[Any]] = []
+_giving = threading.Lock()

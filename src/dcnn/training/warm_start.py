@@ -48,9 +48,8 @@ def config_of(start: Artifact, settings: Sequence[str] = (), **training: object)
                 "training.* can be set"
             )
     text = replace(start.config.text, vectors="", vectors_projection=0.0, vectors_words=0)
-    auto = tuple(
-        name for name in TrainingConfig.may_be_auto if name not in ("dev_fraction", "folds")
-    )
+    own = ("batch_size", "dev_fraction", "folds")
+    auto = tuple(name for name in TrainingConfig.may_be_auto if name not in own)
     before = replace(start.config.training, dev_fraction=DEV_FRACTION, folds=0, auto=auto)
     config = replace(start.config, text=text, training=before).with_settings(settings)
     if config.training.folds:

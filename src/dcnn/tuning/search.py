@@ -107,9 +107,8 @@ def open_study(path: Path, identity: dict[str, Any]) -> Study:
     identity = json.loads(json.dumps(identity))
     with file_lock(path, lambda: None):
         content = path.read_bytes()
-        if is_study(path) and not content.endswith(
-            b"\n"
-        ):  # of a process that was killed, or had no room
+        # The last record of a process that was killed, or had no room, may be incomplete.
+        if is_study(path) and not content.endswith(b"\n"):
             os.truncate(path, content.rfind(b"\n") + 1)
     try:
         backend = JournalFileBackend(str(path), _JournalLock(path))
