@@ -288,8 +288,17 @@ class NBoWConfig(NetworkConfig):
     dropout: Fraction = 0.0
 
 
+@dataclass(frozen=True)
 class ComposedConfig(NetworkConfig):
-    """A network that composes vectors by one layer, again and again (Sect. 2.1)."""
+    """A network that composes vectors by one layer, again and again (Sect. 2.1).
+
+    Attributes:
+        dim: the size of a word embedding and of every composed vector.
+        dropout: the dropout rate of the vectors that are classified.
+    """
+
+    dim: Count = 48
+    dropout: Fraction = 0.0
 
     @property
     def smallest_rows(self) -> int:
@@ -307,21 +316,12 @@ class ComposedConfig(NetworkConfig):
         return super().parameter_shapes(vocabulary, classes) | own
 
 
-@dataclass(frozen=True)
 class RNNConfig(ComposedConfig):
-    """The recurrent network (Sect. 2.1): the recursive one along a linear chain.
-
-    Attributes:
-        dim: the size of a word embedding and of the state.
-        dropout: the dropout rate of the penultimate layer.
-    """
+    """The recurrent network (Sect. 2.1): the recursive one along a linear chain."""
 
     kind: ClassVar[str] = "rnn"
-    dim: Count = 48
-    dropout: Fraction = 0.0
 
 
-@dataclass(frozen=True)
 class LSTMConfig(RNNConfig):
     """The same chain with gates and a memory cell (Hochreiter and Schmidhuber 1997)."""
 
@@ -335,19 +335,12 @@ class LSTMConfig(RNNConfig):
 
 @dataclass(frozen=True)
 class RecNNConfig(ComposedConfig):
-    """The recursive network along a parse tree (Sect. 2.1): one matrix composes two children.
-
-    Attributes:
-        dim: the size of a word embedding and of the vector of every node.
-        dropout: the dropout rate of the vectors that are classified.
-    """
+    """The recursive network along a parse tree (Sect. 2.1): one matrix composes two children."""
 
     kind: ClassVar[str] = "recnn"
     dim: Count = 25
-    dropout: Fraction = 0.0
 
 
-@dataclass(frozen=True)
 class RecNTNConfig(RecNNConfig):
     """The recursive network whose composition has a tensor too (Table 1; Socher et al. 2013)."""
 

@@ -139,6 +139,12 @@ def test_settings_of_the_model_stay_however_often_it_goes_on(start):
         warm_start.config_of(start, ["training.folds=3"])
 
 
+def test_a_continued_model_keeps_its_batch_size(start):
+    larger = replace(start, config=start.config.with_training(batch_size=64))
+    found = warm_start.config_of(larger, []).training
+    assert found.for_examples(2000).batch_size == 64
+
+
 def test_few_dev_examples_decide_neither_temperature_nor_thresholds(start, monkeypatch):
     growth, after = go_on(start, NEW, OLD)
     assert growth.dev is None

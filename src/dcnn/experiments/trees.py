@@ -7,6 +7,7 @@ take every step together, with the same trees in the same order.
 
 import time
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, vmap
 
+from dcnn.config import RecNNConfig
 from dcnn.errors import TrainingError
 from dcnn.experiments.recipes import Recipe
 from dcnn.experiments.runs import Report, TrainedNetwork
@@ -35,7 +37,8 @@ class TreeTrainer:
         configs = [recipe.config.with_training(seed=seed) for seed in seeds]
         self.config = configs[0].training
         vocabulary, classes = len(task.encoder.vocabulary), len(task.classes)
-        self.model = RecursiveNetwork(recipe.config.model, vocabulary, classes)  # type: ignore[arg-type]
+        network = cast(RecNNConfig, recipe.config.model)  # as a tree task has no other
+        self.model = RecursiveNetwork(network, vocabulary, classes)
         starts = []
         for seed in seeds:
             self.model.initialize(torch.Generator().manual_seed(seed))
