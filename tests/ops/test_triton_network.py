@@ -9,6 +9,7 @@ from torch.func import functional_call, vmap
 
 from dcnn.config import DCNNConfig
 from networks import build_model
+from parity import computing_with
 
 pytest.importorskip("triton")
 from dcnn.ops import triton_backend
@@ -100,6 +101,36 @@ def test_a_mapped_axis_is_the_axis_of_runs(batch, monkeypatch):
     with monkeypatch.context() as patch:
         plain = vmap(through_torch(models[0], patch))
         assert_same(found, step(plain, weights, ids, lengths, dropout))
+
+
+def add_ngrams(model):
+    """Of a word without any, of some, of as many as a program takes at once, and of more."""
+    counts = torch.tensor([0, 3, 8, 1, 9, 20, 2, 0, 5, 7, 4])  # the last two are new words
+    buckets = torch.randint(12, (int(counts.sum()),), generator=torch.Generator().manual_seed(5))
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+    model.add_ngrams(offsets.to(DEVICE), buckets.to(DEVICE), 12)
+    with torch.no_grad():
+        model.ngrams.normal_(0, 0.5, generator=torch.Generator().manual_seed(6))
+    return model.to(DEVICE)
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_character_ngrams_are_those_of_the_torch_backend(runs, batch, monkeypatch):
+    model = add_ngrams(make_model(CONFIGS["one layer"]))
+    weights = {name: torch.stack([v, v * 0.5]) for name, v in model.named_parameters()}
+    ids, lengths = (torch.stack([value, value.flip(0)]) for value in batch)
+    ids[0, 0, :2] = torch.tensor([VOCABULARY, VOCABULARY + 1])
+    inputs = (ids, lengths)
+    forward = lambda own, *inputs: functional_call(model, own, inputs)  # noqa: E731
+    if runs == 1:
+        weights = {name: value[0] for name, value in weights.items()}
+        inputs = (ids[0], lengths[0])
+    else:
+        forward = vmap(forward)
+    with computing_with("triton"):
+        found = step(forward, weights, *inputs)
+    monkeypatch.setenv("DCNN_BACKEND", "torch")
+    assert_same(found, step(forward, weights, *inputs))
 
 
 def test_runs_may_share_a_batch(batch, monkeypatch):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dcnn.config import DCNNConfig, ModelConfig
 from dcnn.ops.reference import dynamic_k
-from dcnn.ops.select import choose_compose, choose_layer, choose_network
+from dcnn.ops.select import adds_ngrams, choose_compose, choose_layer, choose_network
 
 # The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
 # U(0, 1) for the biases of the layers.
@@ -281,8 +281,12 @@ class DCNN(SentenceModel):
             return super().logits(ids, lengths, dropout, weight, bias)
         layers = [part for layer in self.convolutions for part in (layer.filters, layer.bias)]
         fold, k_top = self.config.fold, self.config.k_top
+        given = ids, lengths, dropout, fold, k_top
+        if self.ngrams is not None and adds_ngrams(self.embeddings):
+            ngrams = self.bag_offsets, self.bag_buckets, self.ngrams
+            return network(*given, self.embeddings, weight, bias, *layers, ngrams=ngrams)
         table = self.table(self.embeddings, self.ngrams)
-        return network(ids, lengths, dropout, fold, k_top, table, weight, bias, *layers)
+        return network(*given, table, weight, bias, *layers)
 
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, s), (B,) -> (B, maps * rows * k_top)."""

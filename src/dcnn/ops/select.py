@@ -75,6 +75,11 @@ def choose_network(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
     return getattr(_module(embeddings), "network", None)
 
 
+def adds_ngrams(embeddings: "Tensor") -> bool:
+    """Whether ``choose_network`` adds character n-grams to the words of a batch itself."""
+    return hasattr(_module(embeddings), "Ngrams")
+
+
 def choose_compose(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
     """What adds the n-grams to words in float32 without gradients, or none."""
     return getattr(_module(embeddings), "compose", None)

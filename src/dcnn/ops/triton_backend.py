@@ -37,7 +37,11 @@ _SENTENCES_PER_PROGRAM = 16  # whose part of the filters' gradient one program a
 _PROGRAMS = 64  # and as many groups of them there should be if the batch has them
 _ADDED, _PARTS_AT_ONCE = 32, 32  # numbers that a program adds up over all parts; parts at a time
 _PLACES = 16  # words that a program gathers at once
+_NGRAMS = 8  # character n-grams of a word that a program adds up at once
 _PRODUCTS = 512  # of features and classes that a program of the head takes at once
+
+# Where the character n-grams of every word begin among the buckets, these, and their vectors.
+Ngrams = tuple[Tensor, Tensor, Tensor]
 
 
 def _side_by_side(x: Tensor) -> Tensor:
@@ -237,12 +241,22 @@ class _Network(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ids: Tensor, lengths: Tensor, dropout: Tensor | None, k_top: int, *weights: Tensor
+        ids: Tensor,
+        lengths: Tensor,
+        dropout: Tensor | None,
+        offsets: Tensor | None,
+        buckets: Tensor | None,
+        k_top: int,
+        *weights: Tensor,
     ) -> tuple[Tensor, ...]:
-        """``weights``, with an axis of runs: embeddings, head weight and bias, then the layers'."""
+        """``weights``, with an axis of runs: embeddings, head weight and bias, then the layers'.
+
+        With ``offsets`` and ``buckets``, which all runs share, the last are the n-grams' vectors.
+        """
         ids, lengths = ids.contiguous(), lengths.contiguous()
         embeddings, head_weight, head_bias, *layers = (value.contiguous() for value in weights)
         (runs, per_run, longest), (_, vocabulary, dim) = ids.shape, embeddings.shape
+        ngrams = None if offsets is None else layers.pop()
         sentences, depth = runs * per_run, len(layers) // 2
         x = embeddings.new_empty(sentences, 1, longest, dim)
         ks = torch.empty(depth, sentences, dtype=torch.int32, device=ids.device)
@@ -250,6 +264,11 @@ class _Network(torch.autograd.Function):
         triton_kernels.gather[(sentences,)](
             ids, lengths, embeddings, x, ks, longest, per_run, vocabulary, words
         )
+        if ngrams is not None:
+            triton_kernels.spell[(sentences, longest)](
+                *(ids, lengths, offsets, buckets, ngrams, x, longest, per_run, ngrams.shape[1]),
+                words._replace(places=_NGRAMS),
+            )
         kept = []
         valid = lengths.view(-1)
         for number, (filters, bias) in enumerate(zip(layers[::2], layers[1::2], strict=True)):
@@ -265,17 +284,17 @@ class _Network(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         """Keep what the backward pass needs."""
-        ids, lengths, dropout, ctx.k_top, *weights = inputs
+        ids, lengths, dropout, offsets, buckets, ctx.k_top, *weights = inputs
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)  # else zeros are made for all but the logits
         ctx.weights = len(weights)
-        ctx.save_for_backward(ids, lengths, dropout, *weights, *output[1:])
+        ctx.save_for_backward(ids, lengths, dropout, offsets, buckets, *weights, *output[1:])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_logits: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of all weights."""
-        ids, lengths, dropout, *rest = ctx.saved_tensors
+        ids, lengths, dropout, offsets, buckets, *rest = ctx.saved_tensors
         ids, lengths = ids.contiguous(), lengths.contiguous()
         weights, (ks, values, *kept) = rest[: ctx.weights], rest[ctx.weights :]
         embeddings, head_weight = weights[:2]
@@ -293,7 +312,14 @@ class _Network(torch.autograd.Function):
         triton_kernels.scatter[(ids[..., 0].numel(),)](
             ids, lengths, gradient, of_embeddings, longest, per_run, vocabulary, words
         )
-        return *[None] * 4, of_embeddings, *of_head, *of_layers
+        if offsets is not None:
+            of_ngrams = torch.zeros_like(weights[-1], memory_format=torch.contiguous_format)
+            triton_kernels.spell_gradient[(ids[..., 0].numel(), longest)](
+                *(ids, lengths, offsets, buckets, gradient, of_ngrams, longest, per_run),
+                *(of_ngrams.shape[1], words._replace(places=_NGRAMS)),
+            )
+            of_layers.append(of_ngrams)
+        return *[None] * 6, of_embeddings, *of_head, *of_layers
 
     @staticmethod
     def vmap(
@@ -308,8 +334,9 @@ class _Network(torch.autograd.Function):
                 return value.expand(info.batch_size, *value.shape[1:])
             return value.movedim(dim, 0).squeeze(1)
 
+        batch, ngrams = map(mapped, arguments[:3], in_dims), arguments[3:5]
         logits, *others = _Network.apply(  # type: ignore[no-untyped-call]
-            *map(mapped, arguments, in_dims)
+            *batch, *ngrams, *map(mapped, arguments[5:], in_dims[5:])
         )
         return (logits.unsqueeze(1), *others), (0, *[None] * len(others))
 
@@ -352,10 +379,16 @@ def network(
     fold: bool,  # noqa: ARG001 - the shapes of the weights say it
     k_top: int,
     *weights: Tensor,
+    ngrams: Ngrams | None = None,
 ) -> Tensor:
-    """Logits (B, classes) of a DCNN; see ``dcnn.ops.native_training.network``."""
+    """Logits (B, classes) of a DCNN; see ``dcnn.ops.native_training.network``.
+
+    With ``ngrams``, a word's vector is its embedding, or that of the unknown word if it has none,
+    plus those of its character n-grams: of the words of the batch alone.
+    """
     of_one_run = [None if value is None else value[None] for value in (ids, lengths, dropout)]
+    offsets, buckets, *vectors = ngrams or (None, None)
     logits: Tensor = _Network.apply(  # type: ignore[no-untyped-call]
-        *of_one_run, k_top, *(weight[None] for weight in weights)
+        *of_one_run, offsets, buckets, k_top, *(weight[None] for weight in (*weights, *vectors))
     )[0]
     return logits[0]

@@ -394,6 +394,7 @@ def _words(ids, sentence, run, start, longest, length, vocabulary, WORDS: conste
     place = start + tl.arange(0, WORDS.places)
     inside = place < length
     word = tl.load(ids + sentence * longest + place, mask=inside, other=0).to(tl.int64)[:, None]
+    word = tl.where(word < vocabulary, word, 0)  # one that training never saw is the unknown word
     at = (sentence * longest + place[:, None]) * WORDS.dim + row
     return at, (run * vocabulary + word) * WORDS.dim + row, inside[:, None] & (row < WORDS.dim)
 
@@ -423,6 +424,53 @@ def scatter(ids, lengths, of_x, of_embeddings, longest, per_run, vocabulary, WOR
         at, to_at, inside = _words(ids, sentence, run, start, longest, length, vocabulary, WORDS)
         gradient = tl.load(of_x + at, mask=inside, other=0.0)
         tl.atomic_add(of_embeddings + to_at, gradient, mask=inside, sem="relaxed")
+
+
+@triton.jit
+def _bag(ids, lengths, offsets, longest):
+    """The n-grams of one word of one sentence: where they begin, how many, and the sentence."""
+    sentence, place = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    word = tl.load(ids + sentence * longest + place).to(tl.int64)  # padded, if the sentence ends
+    first = tl.load(offsets + word)
+    count = (tl.load(offsets + word + 1) - first).to(tl.int32)
+    return first, tl.where(place < tl.load(lengths + sentence), count, 0), sentence
+
+
+@compiled
+def spell(ids, lengths, offsets, buckets, ngrams, x, longest, per_run, n_ngrams, WORDS: constexpr):
+    """Add to one word of one sentence the vectors of its character n-grams, over sqrt(count)."""
+    first, count, sentence = _bag(ids, lengths, offsets, longest)
+    row, part = tl.arange(0, WORDS.rows), tl.arange(0, WORDS.places)
+    ngrams += (sentence // per_run) * n_ngrams * WORDS.dim
+    total = tl.zeros((WORDS.places, WORDS.rows), tl.float32)
+    for start in range(0, count, WORDS.places):
+        inside = start + part < count
+        bucket = tl.load(buckets + first + start + part, mask=inside, other=0).to(tl.int64)
+        both = inside[:, None] & (row < WORDS.dim)[None, :]
+        at = bucket[:, None] * WORDS.dim + row[None, :]
+        total += tl.load(ngrams + at, mask=both, other=0.0)
+    x += (sentence * longest + tl.program_id(1)) * WORDS.dim + row
+    vector = tl.sum(total, axis=0) / tl.sqrt(tl.maximum(count, 1).to(tl.float32))
+    tl.store(x, tl.load(x, mask=row < WORDS.dim) + vector, mask=row < WORDS.dim)
+
+
+@compiled
+def spell_gradient(
+    ids, lengths, offsets, buckets, of_x, of_ngrams, longest, per_run, n_ngrams, WORDS: constexpr
+):
+    """Add the gradient of one word of one sentence to those of its n-grams."""
+    first, count, sentence = _bag(ids, lengths, offsets, longest)
+    row, part = tl.arange(0, WORDS.rows)[None, :], tl.arange(0, WORDS.places)[:, None]
+    of_ngrams += (sentence // per_run) * n_ngrams * WORDS.dim
+    at = (sentence * longest + tl.program_id(1)) * WORDS.dim + row
+    gradient = tl.load(of_x + at, mask=row < WORDS.dim, other=0.0)
+    gradient /= tl.sqrt(tl.maximum(count, 1).to(tl.float32))
+    for start in range(0, count, WORDS.places):
+        inside = start + part < count
+        bucket = tl.load(buckets + first + start + part, mask=inside, other=0).to(tl.int64)
+        added = tl.broadcast_to(gradient, (WORDS.places, WORDS.rows))
+        both = inside & (row < WORDS.dim)
+        tl.atomic_add(of_ngrams + bucket * WORDS.dim + row, added, mask=both, sem="relaxed")
 
 
 @triton.jit

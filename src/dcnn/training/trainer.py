@@ -33,6 +33,7 @@ from dcnn.data.store import Corpus
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
 from dcnn.files import write_atomically
 from dcnn.models import DCNN, SentenceModel
+from dcnn.ops.compile_kernels import compile_in_processes, recording
 from dcnn.text.vocabulary import UNKNOWN, Sentences
 from dcnn.training.adagrad import Adagrad, Weights
 from dcnn.training.batches import Batches, MemoryBatches, ResidentBatches, RunSpec, StoreBatches
@@ -400,8 +401,6 @@ class Trainer:
             return
         started = time.monotonic()
         gc.collect()  # a graph of a former trainer cannot be freed while another is recorded
-        if self.dev is not None:
-            self._logits_on_dev(self.dev, self.optimizer.evaluated())
         batches.start(self.state.epoch, self.state.batch)
         self._graph_pool = torch.cuda.graph_pool_handle()
         changed = [*self.weights.values(), *self.optimizer.sums.values()]
@@ -412,6 +411,15 @@ class Trainer:
         lengths = range(min(batches.columns), int(batches.lengths.max()) + 1)
         padded = sorted({rounded_length(length) for length in lengths})
         shortest = int(np.argmin(batches.columns))  # its sentences fit every padded length
+        fused = isinstance(self.model, DCNN) and self.model.projection is None
+        if self.backend == "triton" and fused:  # torch would look up words that nothing gathered
+            with recording() as kernels:
+                for columns in padded:
+                    batches.cursor.fill_(shortest)
+                    self._learn_next(columns)
+            compile_in_processes(kernels)
+        if self.dev is not None:
+            self._logits_on_dev(self.dev, self.optimizer.evaluated())
         for columns in padded:
             batches.cursor.fill_(shortest)
             self._resident_step(columns)
