@@ -91,7 +91,7 @@ def sweep(setting: ExperimentEnv, recipes: list[Recipe], seeds: int) -> list[dic
 def sweep_in_processes(
     setting: ExperimentEnv, recipes: list[Recipe], seeds: int, jobs: int
 ) -> list[dict]:
-    """The same on a CPU, one process per recipe and ``jobs`` at a time."""
+    """The same with one process per recipe, ``jobs`` at a time."""
     # Spawned, not forked: torch's threads do not survive a fork.
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         work = partial(sweep, setting, seeds=seeds)
@@ -103,7 +103,9 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="on a CPU")
+    parser.add_argument(
+        "--jobs", type=int, help="processes; as many as there are cores, on a GPU one"
+    )
     parser.add_argument("--data", type=Path)
     parser.add_argument("--teacher", help="the folder of the encoder of a distilled recipe")
     options = parser.parse_args()
@@ -121,8 +123,9 @@ def main() -> None:
         processes=os.cpu_count() or 1,
     )
     started = time.monotonic()
-    if device == "cpu":
-        outcomes = sweep_in_processes(setting, recipes, spec["seeds"], options.jobs)
+    jobs = options.jobs or (1 if device == "cuda" else os.cpu_count() or 1)
+    if device == "cpu" or jobs > 1:
+        outcomes = sweep_in_processes(setting, recipes, spec["seeds"], jobs)
     else:
         outcomes = sweep(setting, recipes, spec["seeds"])
     report = {

@@ -442,8 +442,10 @@ def spell(ids, lengths, offsets, buckets, ngrams, x, longest, per_run, n_ngrams,
     first, count, sentence = _bag(ids, lengths, offsets, longest)
     row, part = tl.arange(0, WORDS.rows), tl.arange(0, WORDS.places)
     ngrams += (sentence // per_run) * n_ngrams * WORDS.dim
-    total = tl.zeros((WORDS.places, WORDS.rows), tl.float32)
-    for start in range(0, count, WORDS.places):
+    PLACES: constexpr = WORDS.places
+    ROWS: constexpr = WORDS.rows
+    total = tl.zeros((PLACES, ROWS), tl.float32)
+    for start in range(0, count, PLACES):
         inside = start + part < count
         bucket = tl.load(buckets + first + start + part, mask=inside, other=0).to(tl.int64)
         both = inside[:, None] & (row < WORDS.dim)[None, :]
@@ -465,10 +467,12 @@ def spell_gradient(
     at = (sentence * longest + tl.program_id(1)) * WORDS.dim + row
     gradient = tl.load(of_x + at, mask=row < WORDS.dim, other=0.0)
     gradient /= tl.sqrt(tl.maximum(count, 1).to(tl.float32))
-    for start in range(0, count, WORDS.places):
+    PLACES: constexpr = WORDS.places
+    ROWS: constexpr = WORDS.rows
+    for start in range(0, count, PLACES):
         inside = start + part < count
         bucket = tl.load(buckets + first + start + part, mask=inside, other=0).to(tl.int64)
-        added = tl.broadcast_to(gradient, (WORDS.places, WORDS.rows))
+        added = tl.broadcast_to(gradient, (PLACES, ROWS))
         both = inside & (row < WORDS.dim)
         tl.atomic_add(of_ngrams + bucket * WORDS.dim + row, added, mask=both, sem="relaxed")
 
