@@ -12,6 +12,7 @@ import os
 import time
 import tomllib
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -77,7 +78,11 @@ def sweep(setting: ExperimentEnv, recipes: list[Recipe], seeds: int) -> list[dic
             outcomes = [{"dev": value} for value in trainer.cross_validated(configs)]
         else:
             outcomes = [
-                {"dev": outcome.dev_accuracy, "epochs": outcome.epochs, "history": outcome.history}
+                {
+                    "dev": outcome.dev_accuracy,
+                    "epochs": outcome.epochs,
+                    "history": [asdict(record) for record in outcome.history],
+                }
                 for outcomes, _ in trainer.train([Job(config) for config in configs], "sweep")
                 for outcome in outcomes
             ]
