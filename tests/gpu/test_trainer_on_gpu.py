@@ -66,7 +66,7 @@ class Stopped(Callback):
     """Stops after a few steps."""
 
     def on_step(self, progress):
-        self.stop = progress.step >= 100
+        self.stop = progress.step >= 50
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
@@ -74,7 +74,7 @@ def test_a_resumed_run_continues_where_it_was(tmp_path, multi_label):
     examples = make_examples()
     if multi_label:
         examples = Examples(examples.sentences, np.eye(2, dtype=np.int64)[examples.targets])
-    config = TrainingConfig(epochs=20, batch_size=16, word_dropout=0.1, ema=0.9, patience=0)
+    config = TrainingConfig(epochs=8, batch_size=16, word_dropout=0.1, ema=0.9, patience=0)
     ends = []
     for stops in (False, True):
         model = build_model(DCNNConfig(dim=8), 50, 2)
@@ -89,10 +89,10 @@ def test_a_resumed_run_continues_where_it_was(tmp_path, multi_label):
             model = build_model(DCNNConfig(dim=8), 50, 2)
             trainer = Trainer(model, examples, [RunSpec(config)], examples, **settings)
             (summary,) = trainer.train(Checkpoint(checkpoint.path, {}, resume=True))
-            assert trainer.state.step == 20 * 13
+            assert trainer.state.step == 8 * 13
         else:
             (summary,) = trainer.train()
-        assert (trainer.device.type, summary.epochs) == ("cuda", 20)
+        assert (trainer.device.type, summary.epochs) == ("cuda", 8)
         ends.append({name: value.cpu() for name, value in trainer.weights.items()})
     # The kernels add gradients up in any order, so a resumed run is the same up to rounding, which
     # grows where a weight's first gradient is next to nothing.

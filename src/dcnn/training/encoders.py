@@ -43,6 +43,7 @@ logger = getLogger("dcnn")
 Mode = Literal["auto", "finetune", "frozen"]
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _HUB_CACHE = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
+MOST_SCORED = 20_000  # examples of dev that an evaluation of fine-tuning takes
 HEAD_FILE, TEACHER_FILE = "head.safetensors", "teacher.json"
 _RECORD = ("key", "name", "mode", "classes", "multi_label", "max_tokens", "network")
 
@@ -364,6 +365,9 @@ class EncoderTeacher(Teacher):
         )
         best_score, best_state = -math.inf, None
         step, rng = 0, np.random.default_rng(settings.seed)
+        dev = self._dev
+        if dev is not None and len(dev) > MOST_SCORED:
+            dev = dev.select(np.sort(rng.permutation(len(dev))[:MOST_SCORED]))
         torch.manual_seed(settings.seed)  # of the encoder's own dropout
         self.encoder.train()
         for _ in range(epochs):
@@ -384,8 +388,8 @@ class EncoderTeacher(Teacher):
                 step += 1
                 if step % 50 == 0:
                     self._report("fine-tune", step, steps, "steps")
-                if step * settings.evaluations % steps < settings.evaluations and self._dev:
-                    score = self._score(self._dev)
+                if step * settings.evaluations % steps < settings.evaluations and dev:
+                    score = self._score(dev)
                     if score > best_score:
                         best_score, best_state = score, copy.deepcopy(self._state())
                     self._report("fine-tune", step, steps, f"dev {100 * score:.2f}")
