@@ -79,8 +79,6 @@ VARIANTS = {
     "max-top": Variant("max pooling on top (k_top = 1)", both(k_top=1)),
     "max": Variant("max pooling in every layer", both(k_top=1), fixed_k=1),
     "fixed-4": Variant("fixed k = 4", fixed_k=4),
-    "fixed-8": Variant("fixed k = 8", fixed_k=8),
-    "fixed-16": Variant("fixed k = 16", fixed_k=16),
     "narrow": Variant("narrow convolution", narrow=True),
     "no-folding": Variant("no folding", both(fold=False)),
     "layers-1": Variant("1 layer", layers(1)),
@@ -111,7 +109,7 @@ TOPICS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     "dynamic-k": (
         "Dynamic against fixed k",
-        {"sst2": ("base", "fixed-4", "fixed-8", "fixed-16")},
+        {"sst2": ("base", "fixed-4")},
     ),
     "width": ("Wide against narrow convolution", dict.fromkeys(TASKS, ("base", "narrow"))),
     "folding": ("Folding on and off", dict.fromkeys(TASKS, ("base", "no-folding"))),

@@ -39,7 +39,7 @@ TOLERANCES = {
 # Without a GPU the kernels for it run in Triton's interpreter, an operation at a time.
 GPU = torch.cuda.is_available()
 MOST_OPERATIONS = 1000  # of a case in the interpreter, but for these
-INTERPRETED = [f"{columns} columns, small, some kept, ties" for columns in (63, 64, 65)]
+INTERPRETED = [f"{columns} columns, small, some kept, ties" for columns in (31, 32, 33)]
 BACKENDS = (
     "torch",
     *(f"native {name}" for name in native.INSTRUCTION_SETS),
@@ -89,7 +89,7 @@ class LayerCase:
     def operations(self) -> int:
         """About how many vector operations the kernels of the GPU are, forward and backward."""
         convolutions = 4 * self.maps * self.maps_below + len(self.lengths) * self.maps_below
-        pooling = 40 if self.columns <= 64 else 150
+        pooling = 40 if self.columns <= 32 else 150
         return self.columns * (convolutions * self.width + pooling)
 
 
@@ -150,7 +150,7 @@ def pairs(cases):
 
 SMALL = {"maps_below": 1, "maps": 1, "rows": 2}
 LARGE = {"maps_below": 2, "maps": 3, "rows": 10}
-# Vectors, blocks and tiles end at powers of two; beyond 64 columns the k-th largest is searched for
+# Vectors, blocks and tiles end at powers of two; beyond 32 columns the k-th largest is searched for
 # bit by bit.
 COLUMNS = (5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
 LAYERS = {
