@@ -79,20 +79,28 @@ inline int64_t parts_of(int64_t sentences, int32_t threads) {
     return wanted < sentences ? wanted : (sentences < 1 ? 1 : sentences);
 }
 
-// Calls work(sentence, part's scratch) for every sentence, a fixed range of them a part.
+// Calls work(part, first, end, part's scratch) for every part and its fixed range of sentences.
 template <class Work>
-int32_t over_sentences(int64_t sentences, int64_t parts, int64_t scratch, const Work& work) {
+int32_t over_parts(int64_t sentences, int64_t parts, int64_t scratch, const Work& work) {
     std::atomic<int32_t> status{DCNN_OK};
     in_parallel(parts, [&](int64_t part) {
         try {
             Memory memory(scratch);
-            const int64_t end = sentences * (part + 1) / parts;
-            for (int64_t i = sentences * part / parts; i < end; ++i) work(i, part, memory.get());
+            work(part, sentences * part / parts, sentences * (part + 1) / parts, memory.get());
         } catch (const std::bad_alloc&) {
             status = DCNN_NO_MEMORY;
         }
     });
     return status;
+}
+
+// Calls work(sentence, part, part's scratch) for every sentence.
+template <class Work>
+int32_t over_sentences(int64_t sentences, int64_t parts, int64_t scratch, const Work& work) {
+    return over_parts(sentences, parts, scratch,
+                      [&](int64_t part, int64_t first, int64_t end, float* memory) {
+                          for (int64_t i = first; i < end; ++i) work(i, part, memory);
+                      });
 }
 
 #endif

@@ -115,17 +115,15 @@ void drop_out_gradient(const Network& network, const dcnn_batch& batch, int64_t 
     });
 }
 
-// Calls work(part, sentence, first, end) for blocks of classes, one after another, each for all
-// sentences of a part: the weights of a block stay near while many classes do not fit.
+// Calls work(sentence, first class, end) for blocks of classes, one after another, each for all of
+// some sentences: the weights of a block stay near while many classes do not fit.
 template <class Work>
-void over_classes(const Network& network, int64_t sentences, int64_t parts, const Work& work) {
+void over_classes(const Network& network, int64_t from, int64_t to, const Work& work) {
     constexpr int64_t NEAR = 1 << 15;  // floats of a block's weights
     const int64_t block = std::max<int64_t>(NEAR / network.features(), 1);
-    in_parallel(parts, [&](int64_t part) {
-        for (int64_t first = 0; first < network.classes; first += block)
-            for (int64_t i = sentences * part / parts; i < sentences * (part + 1) / parts; ++i)
-                work(part, i, first, std::min(first + block, network.classes));
-    });
+    for (int64_t first = 0; first < network.classes; first += block)
+        for (int64_t i = from; i < to; ++i)
+            work(i, first, std::min(first + block, network.classes));
 }
 
 // Where each layer's pooled values of a sentence lie.
@@ -157,29 +155,26 @@ int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
     const int64_t pointer = sizeof(const float*) / sizeof(float);
     const int64_t parts = parts_of(batch->sentences, threads);
     const Memory seen(batch->sentences * features);
-    const int32_t status = over_sentences(
-        batch->sentences, parts, working + pointer * widest,
-        [&](int64_t i, int64_t, float* scratch) {
-            const int64_t length = batch->lengths[i];
-            const float** words = reinterpret_cast<const float**>(scratch + working);
-            for (int64_t t = 0; t < length; ++t)
-                words[t] = weights->embeddings + batch->ids[i * batch->columns + t] * network.dim;
-            const float* pooled = nullptr;
-            for (size_t l = 0; l < network.depth(); ++l) {
-                const Shape& s = network.layers[l];
-                const int64_t at = pooled_at(network, l, batch->columns, i);
-                const int64_t k = network.columns(l + 1, length);
-                kernels.forward(s, packed[l].get(), words, network.columns(l, length), k,
-                                values[l] + at, positions[l] + at, scratch);
-                pooled = values[l] + at;
-                for (int64_t t = 0; t < k && l + 1 < network.depth(); ++t)
-                    words[t] = pooled + t * s.lanes;
-            }
-            drop_out(network, *batch, i, pooled, seen.get() + i * features);
-        });
-    if (status != DCNN_OK) return status;
+    const auto layers = [&](int64_t i, float* scratch) {
+        const int64_t length = batch->lengths[i];
+        const float** words = reinterpret_cast<const float**>(scratch + working);
+        for (int64_t t = 0; t < length; ++t)
+            words[t] = weights->embeddings + batch->ids[i * batch->columns + t] * network.dim;
+        const float* pooled = nullptr;
+        for (size_t l = 0; l < network.depth(); ++l) {
+            const Shape& s = network.layers[l];
+            const int64_t at = pooled_at(network, l, batch->columns, i);
+            const int64_t k = network.columns(l + 1, length);
+            kernels.forward(s, packed[l].get(), words, network.columns(l, length), k,
+                            values[l] + at, positions[l] + at, scratch);
+            pooled = values[l] + at;
+            for (int64_t t = 0; t < k && l + 1 < network.depth(); ++t)
+                words[t] = pooled + t * s.lanes;
+        }
+        drop_out(network, *batch, i, pooled, seen.get() + i * features);
+    };
     const int64_t own = network.member_features();
-    const auto head = [&](int64_t, int64_t i, int64_t first, int64_t end) {
+    const auto head = [&](int64_t i, int64_t first, int64_t end) {
         for (int64_t member = 0; member < network.members; ++member)
             for (int64_t c = first; c < end; ++c)
                 logits[(i * network.members + member) * network.classes + c] =
@@ -187,8 +182,11 @@ int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
                     kernels.dot(top.get() + c * features + member * own,
                                 seen.get() + i * features + member * own, own);
     };
-    over_classes(network, batch->sentences, parts, head);
-    return DCNN_OK;
+    return over_parts(batch->sentences, parts, working + pointer * widest,
+                      [&](int64_t, int64_t first, int64_t end, float* scratch) {
+                          for (int64_t i = first; i < end; ++i) layers(i, scratch);
+                          over_classes(network, first, end, head);
+                      });
 } catch (const std::bad_alloc&) {
     return DCNN_NO_MEMORY;
 }
@@ -275,22 +273,12 @@ int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
     const int64_t parts = parts_of(batch->sentences, threads);
     const Sums at(network);
     Memory sums(parts * at.size), gradient_words(batch->sentences * batch->columns * network.dim);
-    std::fill(sums.get(), sums.get() + parts * at.size, 0.0f);
     // The features of every sentence, and then their gradients.
     const Memory seen(2 * batch->sentences * features);
     float* of_seen = seen.get() + batch->sentences * features;
-    std::fill(of_seen, of_seen + batch->sentences * features, 0.0f);
     const size_t last = network.depth() - 1;
-    in_parallel(parts, [&](int64_t part) {
-        const int64_t end = batch->sentences * (part + 1) / parts;
-        for (int64_t i = batch->sentences * part / parts; i < end; ++i)
-            drop_out(network, *batch, i,
-                     values[last] + pooled_at(network, last, batch->columns, i),
-                     seen.get() + i * features);
-    });
     const int64_t share = network.member_features();
-    const auto head = [&](int64_t part, int64_t i, int64_t first, int64_t end) {
-        float* own = sums.get() + part * at.size;
+    const auto head = [&](float* own, int64_t i, int64_t first, int64_t end) {
         for (int64_t member = 0; member < network.members; ++member)
             for (int64_t c = first; c < end; ++c) {
                 const int64_t weight = c * features + member * share;
@@ -303,31 +291,42 @@ int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
                 own[at.top_bias + c] += of_logit;
             }
     };
-    over_classes(network, batch->sentences, parts, head);
     const int64_t room = rounded(largest);  // for words and two gradients
-    const int32_t status = over_sentences(
-        batch->sentences, parts, working + 3 * room, [&](int64_t i, int64_t part, float* scratch) {
-            const int64_t length = batch->lengths[i];
-            float* own = sums.get() + part * at.size;
-            float *below = scratch + working, *gradient = below + room, *next = gradient + room;
-            drop_out_gradient(network, *batch, i, of_seen + i * features, gradient);
+    const auto layers = [&](float* own, int64_t i, float* scratch) {
+        const int64_t length = batch->lengths[i];
+        float *below = scratch + working, *gradient = below + room, *next = gradient + room;
+        drop_out_gradient(network, *batch, i, of_seen + i * features, gradient);
 
-            for (size_t l = network.depth(); l-- > 0;) {
-                const Shape& s = network.layers[l];
-                const int64_t place = pooled_at(network, l, batch->columns, i);
-                const float* x = below;
-                if (l == 0)
-                    gather(network, *batch, weights->embeddings, i, below);
-                else
-                    x = values[l - 1] + pooled_at(network, l - 1, batch->columns, i);
-                float* to =
-                    l ? next : gradient_words.get() + i * batch->columns * network.dim;
-                kernels.backward(s, taps[l].get(), x, network.columns(l, length),
-                                 network.columns(l + 1, length), values[l] + place,
-                                 positions[l] + place, gradient, to, own + at.taps[l],
-                                 own + at.bias[l], scratch);
-                std::swap(gradient, next);
-            }
+        for (size_t l = network.depth(); l-- > 0;) {
+            const Shape& s = network.layers[l];
+            const int64_t place = pooled_at(network, l, batch->columns, i);
+            const float* x = below;
+            if (l == 0)
+                gather(network, *batch, weights->embeddings, i, below);
+            else
+                x = values[l - 1] + pooled_at(network, l - 1, batch->columns, i);
+            float* to = l ? next : gradient_words.get() + i * batch->columns * network.dim;
+            kernels.backward(s, taps[l].get(), x, network.columns(l, length),
+                             network.columns(l + 1, length), values[l] + place,
+                             positions[l] + place, gradient, to, own + at.taps[l],
+                             own + at.bias[l], scratch);
+            std::swap(gradient, next);
+        }
+    };
+    const int32_t status = over_parts(
+        batch->sentences, parts, working + 3 * room,
+        [&](int64_t part, int64_t first, int64_t end, float* scratch) {
+            float* own = sums.get() + part * at.size;
+            std::fill_n(own, at.size, 0.0f);
+            std::fill(of_seen + first * features, of_seen + end * features, 0.0f);
+            for (int64_t i = first; i < end; ++i)
+                drop_out(network, *batch, i,
+                         values[last] + pooled_at(network, last, batch->columns, i),
+                         seen.get() + i * features);
+            over_classes(network, first, end, [&](int64_t i, int64_t from, int64_t to) {
+                head(own, i, from, to);
+            });
+            for (int64_t i = first; i < end; ++i) layers(own, i, scratch);
         });
     if (status != DCNN_OK) return status;
 

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from dcnn.batch_predict.lines import OutputFormat
 from dcnn.predictor import Predictor
-from dcnn.serve.app import INLINE_CHARACTERS
+from dcnn.serve.app import INLINE_BYTES
 from dcnn.serve.schemas import PredictResponse
 
 TEXTS = ["the plot is not dull", "", "very good acting", "words that nobody knows", "bad , bad ."]
@@ -44,7 +44,7 @@ def test_a_prediction_equals_that_of_the_command(client, registry, model):
 
 def test_files_and_large_batches_give_the_same_predictions(client, registry):
     texts = [text or "." for text in TEXTS] * 100
-    assert sum(map(len, texts)) > INLINE_CHARACTERS
+    assert sum(map(len, texts)) > INLINE_BYTES
     options = {"top": 2, "abstain_below": 0.7}
     expected = command_predictions(registry.get("first").predictor, texts, options)
     assert {one["abstained"] for one in expected} == {False, True}

@@ -1,5 +1,6 @@
 """Server processes: limits on connections, signals, and workers that die."""
 
+import asyncio
 import http.client
 import json
 import mmap
@@ -16,10 +17,13 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from dcnn.errors import DcnnError
 from dcnn.serve import server as server_module
 from dcnn.serve.app import make_app
+from dcnn.serve.middleware import ApiMiddleware
 from dcnn.serve.server import FAILURES, HEAD_BYTES, bind, run_workers, serve
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -53,9 +57,9 @@ def connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def is_answered(connection: socket.socket) -> bool:
+def is_answered(connection: socket.socket, kind: bytes = HEALTH) -> bool:
     try:
-        connection.sendall(HEALTH)
+        connection.sendall(kind)
         return b"200 OK" in connection.recv(4096)
     except OSError:  # reset, or a broken pipe
         return False
@@ -72,11 +76,15 @@ def test_silent_and_slow_connections_are_closed(port):
         assert time.monotonic() - start < 4
 
 
-def test_an_active_connection_stays_open(port):
+@pytest.mark.parametrize("kind", [HEALTH, HEAD + BODY], ids=["health", "predict"])
+def test_an_active_connection_stays_open_and_an_idle_one_is_closed(port, kind):
     with connect(port) as connection:
         for _ in range(4):
-            assert is_answered(connection)
+            assert is_answered(connection, kind)
             time.sleep(0.3)
+        start = time.monotonic()
+        assert connection.recv(4096) == b""
+        assert time.monotonic() - start < 4
 
 
 def test_the_number_of_connections_is_limited(port):
@@ -133,6 +141,112 @@ def test_large_bodies_do_not_count_as_heads(port):
         answer = connection.getresponse()
         assert (answer.status, json.load(answer)["error"][:5]) == (422, "text:")
     connection.close()
+
+
+def request(body: bytes, *headers: bytes, version: bytes = b"1.1") -> bytes:
+    lines = [b"content-length: %d" % len(body), *headers]
+    if not any(header.lower().startswith(b"host:") for header in headers):
+        lines.append(b"host: localhost")
+    start = b"POST /v1/predict HTTP/" + version
+    return b"\r\n".join([start, *lines, b"", body])
+
+
+def answer_to(port: int, *parts: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Status, headers without the date, and body of the answer to a request sent in parts."""
+    with connect(port) as connection:
+        for part in parts:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sendall(part)
+            time.sleep(0.02 if len(parts) > 1 else 0)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        headers = [header for header in answer.getheaders() if header[0] != "date"]
+        return answer.status, headers, answer.read()
+
+
+REQUESTS = {
+    "one text": request(BODY),
+    "two texts": request(b'{"texts": ["good", "<bad>"], "top": 2, "model": "stars"}'),
+    "chunks": CHUNKED + b'9\r\n{"text": \r\n7\r\n"good"}\r\n0\r\n\r\n',
+    "large": request(json.dumps({"texts": ["the plot is good"] * 300}).encode()),
+    "no body": request(b""),
+    "no JSON": request(b"text=good"),
+    "no such model": request(b'{"text": "good", "model": "third"}'),
+    "another site": request(BODY, b"origin: https://evil.example"),
+    "many headers": request(BODY, *[b"x-header: 1"] * 101),
+    "to be closed": request(BODY, b"connection: close"),
+    "HTTP/1.0": request(BODY, version=b"1.0"),
+    "another method": request(BODY).replace(b"POST", b"PUT", 1),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_answer_does_not_depend_on_how_the_request_is_cut_into_packets(port, name):
+    whole = REQUESTS[name]
+    head = whole.index(b"\r\n\r\n") + 4
+    expected = answer_to(port, whole)
+    assert expected[0] in (200, 403, 404, 405, 422, 431)
+    assert dict(expected[1])["x-content-type-options"] == "nosniff"
+    for cut in sorted({head // 2, head, (head + len(whole)) // 2} - {len(whole)}):
+        assert answer_to(port, whole[:cut], whole[cut:]) == expected
+
+
+def test_a_prediction_whose_request_arrives_whole_needs_no_task(port, monkeypatch):
+    answers = [answer_to(port, part) for part in (request(BODY), HEALTH)]
+
+    async def fail(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(ApiMiddleware, "__call__", fail)
+    assert answer_to(port, request(BODY)) == answers[0]
+    assert answer_to(port, HEALTH)[0] == 500
+
+
+def test_pipelined_requests_are_answered_in_their_order(port):
+    requests = [request(json.dumps({"text": text}).encode()) for text in ("good", "bad", "dull")]
+    requests.insert(1, HEALTH)
+    requests.append(request(BODY, b"connection: close"))
+    expected = [answer_to(port, one)[2] for one in requests]
+    assert len(set(expected)) == len(requests)
+    with connect(port) as connection:
+        connection.sendall(b"".join(requests))
+        received = b"".join(iter(lambda: connection.recv(65536), b""))
+    answers = received.split(b"HTTP/1.1 200 OK\r\n")[1:]
+    assert [answer.partition(b"\r\n\r\n")[2] for answer in answers] == expected
+
+
+def test_nothing_is_written_to_a_client_that_does_not_read(registry):
+    written: list[bytes] = []
+    too_early: list[bytes] = []
+
+    class Transport(asyncio.Transport):
+        def write(self, data: bytes) -> None:
+            written.append(data)
+
+        def is_closing(self) -> bool:
+            return False
+
+        def resume_reading(self) -> None:
+            pass
+
+        close = resume_reading
+
+    async def run() -> None:
+        app = make_app([*registry.values()])
+        config = uvicorn.Config(app, log_config=None, lifespan="off", proxy_headers=False)
+        protocol = server_module._Protocol(config, ServerState(), {})
+        protocol.connection_made(Transport())
+        protocol.pause_writing()
+        protocol.data_received(request(BODY))
+        await asyncio.sleep(0.05)
+        too_early.extend(written)
+        protocol.resume_writing()
+        await asyncio.sleep(0.05)
+        protocol.connection_lost(None)
+
+    asyncio.run(run())
+    assert not too_early
+    assert b"".join(written).startswith(b"HTTP/1.1 200 OK")
 
 
 def predict(server) -> dict:

@@ -29,7 +29,7 @@ ABOUT = (
     "Labels, probabilities and explanations of texts by Dynamic Convolutional Neural Networks. "
     'All numbers come from the network itself. Errors are `{"error": sentence}`.'
 )
-INLINE_CHARACTERS = 2000  # all texts together: about a millisecond of work
+INLINE_BYTES = 4096  # of a body: about a millisecond of work
 CHUNK = 256  # rows of a file predicted together and sent together
 
 ERRORS = {
@@ -106,16 +106,30 @@ class Endpoints:
 
     async def predict(self, request: Request) -> Response:
         """Labels and probabilities of one text or several."""
-        asked, model = await self._asked(request, schemas.PredictRequest, self.limits.texts)
+        body = await read_body(request, self.limits.body_bytes, self.limits.body_seconds)
+        if response := self.predict_inline(body):
+            return response
+        asked, model = self._parse_predict(body)
+        predictions = await self.slow.run(model.predict_texts, asked.texts, asked)
+        return self._predicted(asked, model, predictions)
+
+    def predict_inline(self, body: bytes) -> Response | None:
+        """The same on the event loop, if the body is small: a thread and back would take longer."""
+        if len(body) > min(INLINE_BYTES, self.limits.body_bytes):
+            return None
+        asked, model = self._parse_predict(body)
+        return self._predicted(asked, model, model.predict_texts(asked.texts, asked))
+
+    def _parse_predict(self, body: bytes) -> tuple[schemas.PredictRequest, ServedModel]:
+        asked, model = self._parse(schemas.PredictRequest, body, self.limits.texts)
         model.check_options(asked)
-        texts = asked.texts
-        # A single text is predicted on the event loop: a thread and back would take longer.
-        if sum(map(len, texts)) + len(texts) <= INLINE_CHARACTERS:
-            response = model.predict_texts(texts, asked)
-        else:
-            response = await self.slow.run(model.predict_texts, texts, asked)
-        self.metrics.count_texts(model.name, len(texts))
-        return json_response(response)
+        return asked, model
+
+    def _predicted(
+        self, asked: schemas.PredictRequest, model: ServedModel, predictions: bytes
+    ) -> Response:
+        self.metrics.count_texts(model.name, len(asked.texts))
+        return json_response(predictions)
 
     async def explain(self, request: Request) -> Response:
         """Why texts get their labels: words, n-grams, deletions, and the feature graph."""
@@ -202,6 +216,11 @@ class Endpoints:
     ) -> tuple[schemas.Body, ServedModel]:
         """The request in a JSON body of at most ``most`` texts, and the model that it names."""
         body = await read_body(request, self.limits.body_bytes, self.limits.body_seconds)
+        return self._parse(kind, body, most)
+
+    def _parse(
+        self, kind: type[schemas.Body], body: bytes, most: int
+    ) -> tuple[schemas.Body, ServedModel]:
         asked = schemas.parse(kind, body, most, self.limits)
         return asked, self._model(asked.model)
 
@@ -232,8 +251,8 @@ def make_app(
     for kind in (HTTPException, UserError, RequestValidationError, Exception):
         app.add_exception_handler(kind, _error)
     hosts = hosts or HostPolicy()
-    predict, most = endpoints.predict, limits.in_flight
-    return ApiMiddleware(app, predict, pages, metrics, most, hosts, key, log_requests)
+    predict, inline, most = endpoints.predict, endpoints.predict_inline, limits.in_flight
+    return ApiMiddleware(app, predict, inline, pages, metrics, most, hosts, key, log_requests)
 
 
 def _add_endpoints(app: FastAPI, ends: Endpoints) -> None:

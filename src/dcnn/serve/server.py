@@ -24,10 +24,11 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dcnn.errors import DcnnError, UserError
-from dcnn.serve.middleware import ApiMiddleware
+from dcnn.serve.middleware import SECURITY_HEADERS, ApiMiddleware
 
 _log = logging.getLogger("dcnn.serve")
 
@@ -47,21 +48,28 @@ _HEAD_RESPONSE = (
 ).encode()
 
 
-class _LimitedProtocol(HttpToolsProtocol):
+class _Protocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with limits on the number of connections and on requests' heads.
 
     uvicorn itself waits for a head as long as it takes, and keeps it however large it is.
+
+    A small request to ``/v1/predict`` that has arrived as a whole is answered right away, in one
+    write: uvicorn's task, event and two writes take longer than the prediction. Everything else,
+    and all that ``ApiMiddleware.predict_now`` leaves, is uvicorn's.
     """
 
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0  # received since the last request or part of a body
+    _body: bytearray | None = None  # of a request that uvicorn does not know of yet
+    _may_answer = False  # one request per read, so that a pipeline of them delays nobody else
+    _answered = 0  # requests
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
             transport.abort()
             return
-        self._timer = self.loop.call_later(HEAD_SECONDS, self._close_if_idle, None)
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._close_if_idle, (None, 0))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
@@ -70,7 +78,10 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
+        self._may_answer = True
         super().data_received(data)
+        if self._body is not None and not self.transport.is_closing():
+            self._hand_over()
         if self._head_bytes > HEAD_BYTES:  # or the trailers of a body
             if self.cycle is None or self.cycle.response_complete:
                 self.transport.write(_HEAD_RESPONSE)
@@ -78,25 +89,61 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
-        super().on_headers_complete()
+        parser, cycle = self.parser, self.cycle
+        if (
+            self.url == b"/v1/predict"
+            and self._may_answer
+            and (cycle is None or cycle.response_complete)
+            and not (self.flow.write_paused or self.expect_100_continue or parser.should_upgrade())
+            and parser.should_keep_alive()
+            and (parser.get_method(), parser.get_http_version()) == (b"POST", "1.1")
+        ):
+            self._body = bytearray()
+        else:
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
-        super().on_body(body)
+        if self._body is None:
+            super().on_body(body)
+        else:
+            self._body += body
 
     def on_message_complete(self) -> None:
         self._head_bytes = 0
+        if self._body is not None:
+            app: Any = self.app
+            response = app.predict_now(self.scope["headers"], bytes(self._body))
+            if response is not None:
+                self._body, self._may_answer = None, False
+                self._answered += 1
+                self.transport.write(_response_bytes(response, self.server_state.default_headers))
+                return
+            self._hand_over()
         super().on_message_complete()
+
+    def _hand_over(self) -> None:
+        """Let uvicorn have the request."""
+        body, self._body = self._body, None
+        super().on_headers_complete()
+        if body:
+            super().on_body(bytes(body))
 
     def _close_if_idle(self, last: Any) -> None:
         """Close the connection if no request arrived since ``last`` and none is in progress."""
-        cycle = self.cycle
-        idle = cycle is None or cycle.response_complete
-        if idle and cycle is last:
+        now = self.cycle, self._answered
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and now == last:
             self.transport.close()
             return
-        last = cycle if idle else self  # no request is ever this
-        self._timer = self.loop.call_later(HEAD_SECONDS, self._close_if_idle, last)
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._close_if_idle, idle and now)
+
+
+def _response_bytes(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """A response with status 200, as it is sent."""
+    headers = (*default_headers, *response.raw_headers, *SECURITY_HEADERS)
+    lines = [b"%b: %b\r\n" % header for header in headers]
+    return b"".join([b"HTTP/1.1 200 OK\r\n", *lines, b"\r\n", bytes(response.body)])
 
 
 class _Server(uvicorn.Server):
@@ -131,7 +178,7 @@ def serve(
     server = _Server(
         uvicorn.Config(
             app,
-            http=_LimitedProtocol,
+            http=_Protocol,
             log_config=None,
             log_level="warning",
             access_log=False,

@@ -77,6 +77,14 @@ class Adagrad:
         self.settings = torch.tensor(settings, dtype=dtype, device=first.device).T.contiguous()
         self.l2 = torch.tensor(l2, dtype=dtype, device=first.device)  # (parameters, R)
         self.steps = torch.zeros((), dtype=dtype, device=first.device)
+        # Of every run, for the native backend: indexing tensors takes longer than a small update.
+        self._runs = [
+            [
+                (name, value.detach()[run], self.sums[name][run], l2[number][run])
+                for number, (name, value) in enumerate(weights.items())
+            ]
+            for run in range(len(configs))
+        ]
 
     @torch.no_grad()
     def step(self, gradients: Weights | Sequence[Weights], progress: Tensor) -> Tensor:
@@ -133,14 +141,13 @@ class Adagrad:
         rate *= 1 - linear * progress
         norm = native_norm(list(gradients.values())) if largest_norm < torch.inf else 0.0
         clip = min(1.0, largest_norm / (norm + 1e-6))
-        steps = float(self.steps)
-        for number, (name, value) in enumerate(self.weights.items()):
+        for name, value, total, l2 in self._runs[run]:
             shrink = 1 - rate * decay if name == DECAYING else 1.0
-            scalars = (clip, float(self.l2[number, run]), rate, shrink, eps)
-            update_with_native(value[run], gradients[name], self.sums[name][run], scalars)
+            update_with_native(value, gradients[name], total, (clip, l2, rate, shrink, eps))
             if name in self.averages:
+                steps = float(self.steps)
                 fresh = 1 - min(ema, (1 + steps) / (10 + steps))
-                self.averages[name][run].lerp_(value[run], fresh)
+                self.averages[name][run].lerp_(value, fresh)
         return norm
 
 
