@@ -6,6 +6,8 @@ examples. ``dcnn.__main__`` has the exit codes.
 """
 
 import logging
+import re
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -156,3 +158,24 @@ def dcnn(
     Start with `dcnn demo`, or with your own data: `dcnn train reviews.csv --out my-model`, then
     `dcnn predict my-model "not a dull moment"`. `dcnn COMMAND --help` describes each command.
     """
+
+
+def run() -> int:
+    """Run the command line and return its exit code; wrong usage is one sentence, as all errors."""
+    usage_error: Any = typer.BadParameter.__base__  # typer's own, or click's in older versions
+    try:
+        code = app(standalone_mode=False)
+    except usage_error as error:
+        message = error.format_message()
+        if message.startswith("Usage:"):  # a group without a command
+            print(message, file=sys.stderr)
+            return int(error.exit_code)
+        if hasattr(error.__cause__, "errors"):  # pydantic's message is the rule alone
+            fault = error.__cause__.errors()[0]
+            rule = fault["msg"].split(",")[0].replace("Input", "input")
+            message = f"{error.param.opts[0]} {fault['input']}: {rule}"
+        message = message[0].lower() + message[1:].rstrip(".").replace(". Did", "; did")
+        message = re.sub(r" \(Possible options: (.*)\)", r"; did you mean \1?", message)
+        path = error.ctx.command_path if error.ctx else "dcnn"
+        raise UserError(f"{message} (see {path} --help)") from error
+    return code if isinstance(code, int) else 0
