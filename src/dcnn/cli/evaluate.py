@@ -276,4 +276,5 @@ def print_evaluation(
             true, predicted = divmod(int(place), len(labels))
             if counts[true, predicted]:
                 table.add_row(labels[true], labels[predicted], str(counts[true, predicted]))
-    console.print(table)
+    if table.row_count:
+        console.print(table)
