@@ -429,8 +429,8 @@ def pack(
 ) -> Stored:
     """``weights`` as a file of this dtype stores them; float16 must be able to represent them.
 
-    In int8, the vectors of words get values from ``-word_steps`` to ``word_steps``; those of n-grams
-    are always int8, from ``-ngram_steps`` to ``ngram_steps``.
+    In int8, the vectors of words get values from ``-word_steps`` to ``word_steps``; those of
+    n-grams are always int8, from ``-ngram_steps`` to ``ngram_steps``.
     """
     packed: Stored = {}
     for name, values in weights.items():
