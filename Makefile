@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock native demo test coverage test-docs test-gpu test-scale test-sanitized fuzz soak lint format typecheck default-recipe languages few-labels experiments bench bench-gpu map figures wheel docs docs-serve clean
+.PHONY: help setup lock native demo test coverage test-docs test-gpu test-scale test-sanitized fuzz soak lint format typecheck default-recipe languages few-labels experiments bench bench-gpu map figures screenshots wheel docs docs-serve clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -147,6 +147,9 @@ map: setup  ## Print the size of the package and the modules that train, predict
 
 figures: setup  ## Draw the paper's four figures into docs/figures; FIGURES_MODEL names the model of Fig. 4
 	FIGURES_MODEL="$(FIGURES_MODEL)" $(BIN)/python benchmarks/draw_figures.py
+
+screenshots: setup  ## Take the screenshots of docs/pictures again, of the demo's model; needs Chromium
+	$(BIN)/python benchmarks/screenshots.py
 
 # The theme announces its next version on every build.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs

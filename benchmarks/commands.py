@@ -10,6 +10,7 @@ takes; the wall time, also noted, is longer on a busy one.
 
 import csv
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,12 @@ COMMANDS = (
     "check rows.csv",
     "cv rows.csv --out-of-fold predictions.csv",
     "learning-curve rows.csv --plot curve.svg",
+    "train more.csv --start-from model --replay rows.csv --out newer",
+    "suggest model rows.csv --n 50 --out to-label.csv",
+    "index model rows.csv",
+    "explain model 'not a dull moment' --similar 5 --out graph.svg",
+    "export model --out model.onnx",
+    "export model --out model.html",
 )
 
 
@@ -54,24 +61,25 @@ def main() -> None:
         render_block(options.write, BLOCK, markdown(read_json(options.out)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        write_rows(Path(folder) / "rows.csv", options.rows)
+        write_rows(Path(folder) / "rows.csv", 0, options.rows)
+        write_rows(Path(folder) / "more.csv", options.rows, options.rows // 10)
         rows = [{"command": command, **run(command, folder)} for command in COMMANDS]
     write_json(options.out, {"rows_of_the_file": options.rows, "rows": rows, **provenance("cpu")})
 
 
-def write_rows(path: Path, count: int) -> None:
-    """A file of so many different labelled texts."""
+def write_rows(path: Path, start: int, count: int) -> None:
+    """A file of so many different labelled texts, without the first ``start``."""
     opinions = [opinion for split in read_opinions().values() for opinion in split]
     more = [(f"{one.text} {next_one.text}", one.label) for one, next_one in pairwise(opinions)]
     rows = [*((opinion.text, opinion.label) for opinion in opinions), *more]
     with path.open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows([("text", "label"), *rows[:count]])
+        csv.writer(stream).writerows([("text", "label"), *rows[start : start + count]])
 
 
 def run(command: str, folder: str) -> dict[str, float]:
     """Seconds of a command, of CPU time and of wall time; findings of ``check`` are no failure."""
     before, started = os.times(), time.perf_counter()
-    words = [sys.executable, "-m", "dcnn", *command.split(), "-q"]
+    words = [sys.executable, "-m", "dcnn", *shlex.split(command), "-q"]
     done = subprocess.run(words, cwd=folder, env=os.environ | ONE_THREAD, stdout=subprocess.DEVNULL)
     wall, after = time.perf_counter() - started, os.times()
     if done.returncode not in ((0, 1) if command.startswith("check") else (0,)):

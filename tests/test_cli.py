@@ -63,17 +63,25 @@ def test_the_version_is_printed(dcnn):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("trian",), "trian"),
-        (("train",), "TRAIN"),
-        (("train", "d.csv"), "--out"),
-        (("predict", "m", "x", "--top", "0"), "--top"),
-        (("train", "d.csv", "--out", "m", "--epochs", "many"), "--epochs"),
+        (("trian",), "no such command 'trian'; did you mean 'train'? (see dcnn --help)"),
+        (("train",), "missing argument 'TRAIN' (see dcnn train --help)"),
+        (("train", "d.csv"), "missing option '--out' (see dcnn train --help)"),
+        (("train", "d.csv", "--out"), "option '--out' requires an argument (see dcnn --help)"),
+        (("export", "m", "--ot"), "no such option: --ot; did you mean --format, --out? (see"),
+        (("predict", "m", "x", "--top", "0"), "--top 0: input should be greater than or equal to"),
+        (("train", "d.csv", "--out", "m", "--epochs", "many"), "--epochs many: input should be a"),
     ],
 )
-def test_wrong_usage_is_exit_code_2(dcnn, arguments, message):
+def test_wrong_usage_is_one_sentence_and_exit_code_2(dcnn, arguments, message):
     done = dcnn(*arguments)
     assert done.code == 2
-    assert message in done.err
+    assert done.err.startswith(f"dcnn: {message}")
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("group", [(), ("data",), ("experiment",)])
+def test_a_group_without_a_command_lists_its_commands(dcnn, group):
+    assert "Commands:" in dcnn(*group).err
 
 
 def test_importing_the_package_imports_nothing_heavy():

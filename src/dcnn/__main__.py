@@ -79,9 +79,9 @@ def _run(arguments: Sequence[str]) -> None:
     if command == "predict" and len(rest) > 1 and not any(one.startswith("-") for one in rest):
         _predict(Path(rest[0]), rest[1:])
     else:
-        from dcnn.cli import app
+        from dcnn.cli import run
 
-        app()
+        sys.exit(run())
 
 
 def _predict(model: Path, texts: Sequence[str]) -> None:

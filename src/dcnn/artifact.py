@@ -422,11 +422,15 @@ def _check_form(path: Path, found: Form, expected: Form) -> None:
 
 
 def pack(
-    weights: Mapping[str, NDArray[np.float32]], dtype: StoredDtype, ngram_steps: int = _MAX_INT8
+    weights: Mapping[str, NDArray[np.float32]],
+    dtype: StoredDtype,
+    word_steps: int = _MAX_INT8,
+    ngram_steps: int = _MAX_INT8,
 ) -> Stored:
     """``weights`` as a file of this dtype stores them; float16 must be able to represent them.
 
-    The vectors of n-grams get values from ``-ngram_steps`` to ``ngram_steps``.
+    In int8, the vectors of words get values from ``-word_steps`` to ``word_steps``; those of
+    n-grams are always int8, from ``-ngram_steps`` to ``ngram_steps``.
     """
     packed: Stored = {}
     for name, values in weights.items():
@@ -437,7 +441,7 @@ def pack(
         elif dtype == "float32":
             packed[name] = values
         elif dtype == "int8" and name == EMBEDDINGS:
-            packed[name], packed[SCALES] = _quantize(name, values)
+            packed[name], packed[SCALES] = _quantize(name, values, word_steps)
         else:
             packed[name] = _to_float16(name, values)
     return packed

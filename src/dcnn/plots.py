@@ -197,7 +197,7 @@ def risk_coverage_svg(curve: RiskCoverage, title: str, threshold: float | None =
         x, y, anchor = xs[place], ys[place], _END if coverages[place] > 0.5 else ""
         parts.append(f'<circle cx="{x:.2f}" cy="{y:.2f}" r="4" fill="{RED}"/>')
         parts.append(_text(x - 8 if anchor else x + 8, y - 8, f"below {threshold:.4f}", anchor))
-    y_label = "risk: errors among the answered"
+    y_label = "risk: error rate of texts with a label"
     return _svg(title, texts, "coverage", y_label, parts, _BOTTOM + 46)
 
 

@@ -9,7 +9,7 @@ from results import ROOT
 
 
 def test_rows_are_as_many_as_asked_for_and_no_two_are_the_same(tmp_path):
-    commands.write_rows(tmp_path / "rows.csv", 10_000)
+    commands.write_rows(tmp_path / "rows.csv", 1_000, 10_000)
     with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as stream:
         header, *rows = csv.reader(stream)
     assert header == ["text", "label"]

@@ -46,6 +46,11 @@ def test_what_was_planted_is_found_printed_and_written(dcnn, tmp_path):
     assert all(row["detail"] for row in rows)
     for word in ("conflicting labels", "likely label error", "Words per text", "Scripts: Latin 60"):
         assert word in done.out
+    # An example is one line, however long: in the cell of a table it would be a narrow column.
+    assert (
+        "\nerror    conflicting labels        2\n         d.csv, line 6: the same text" in done.out
+    )
+    assert "the same text has 'good' in d.csv, line 9 — a good film indeed\n" in done.out
     assert "All findings are in f.csv" in done.out
     plain = json.loads(dcnn("check", "d.csv", "--json", "--folds", 0).out)
     assert plain["counts"]["conflicting labels"] == 2

@@ -77,7 +77,7 @@ def test_multi_label_data_is_cross_validated(dcnn, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--folds", 1), "Invalid value for '--folds'"),
+        (("--folds", 1), "--folds 1: input should be"),
         (("--folds", 61), "dcnn: --folds 61 is more than the 60 texts of d.csv; take fewer"),
         (
             ("--out-of-fold", "o.xls"),

@@ -48,6 +48,9 @@ def test_many_classes_are_shown_by_their_worst_pairs(dcnn, tmp_path):
     (tmp_path / "d.csv").write_text("text,label\n" + "good,class 0\n" + "good,class 1\n" * 2)
     out = dcnn("evaluate", "many", "d.csv").out
     assert re.findall(r"class (\d+) +class \d+ +(\d+)", out) == [("1", "2"), ("0", "1")]
+    (predicted,) = re.findall(r"class \d+ +(class \d+) +2", out)
+    (tmp_path / "d.csv").write_text(f"text,label\ngood,{predicted}\n")
+    assert "most confused" not in dcnn("evaluate", "many", "d.csv").out  # no pair is
 
 
 def test_labels_that_look_like_markup_are_just_labels(dcnn, tmp_path):

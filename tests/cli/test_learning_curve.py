@@ -38,8 +38,8 @@ def test_points_table_picture_and_judgement_agree(dcnn, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--steps", 1), "Invalid value for '--steps'"),
-        (("--draws", 0), "Invalid value for '--draws'"),
+        (("--steps", 1), "--steps 1: input should be"),
+        (("--draws", 0), "--draws 0: input should be"),
         (("--plot", "c.pdf"), "dcnn: --plot c.pdf: a picture is an SVG or a PNG; name a file that"),
         (("--plot", "no/c.svg"), "dcnn: --plot no/c.svg: there is no folder no; create it"),
         (("--test", "gone.csv"), "dcnn: gone.csv: no such file"),

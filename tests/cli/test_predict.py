@@ -233,7 +233,7 @@ def test_a_text_without_a_label_has_an_empty_field_or_null(tmp_path, model, caps
     assert labels == [line[0] or None for line in found]
 
 
-ODD = ['say "no", or\r\nnot', "a\ttab", "plain", ""]
+ODD = ['say "no", or\r\nnot', "a\ttab", "plain", "süß 🙂", ""]
 
 
 @pytest.mark.parametrize("top", [1, 2])
@@ -252,6 +252,7 @@ def test_the_suffix_of_the_output_names_its_format(dcnn, model, tmp_path, top):
     assert [row[1] for row in rows] == table["label"].to_pylist()
     lines = (tmp_path / "o.jsonl").read_text().splitlines()
     assert [json.loads(line)["label"] for line in lines] == table["label"].to_pylist()
+    assert '{"text": "süß 🙂", ' in lines[3]  # readable, not escaped
     assert (tmp_path / "o.JSON").read_text().splitlines() == lines
     tabs = [line.split("\t") for line in (tmp_path / "o.tsv").read_text().splitlines()]
     assert [row[1:] for row in tabs] == [header[1:], *(row[1:] for row in rows)]

@@ -90,7 +90,7 @@ def test_the_file_has_a_column_to_fill_in(dcnn, tmp_path):
             ["--out", "pool.csv"],
             "--out pool.csv is a file of pool.csv, which is read; name another",
         ),
-        (["--out", "x.csv", "--n", 0], "'--n': Input should be greater than or equal to 1"),
+        (["--out", "x.csv", "--n", 0], "--n 0: input should be greater than or equal to 1"),
         (["--out", "x.csv", "--text-column", "txt"], "txt"),
     ],
 )

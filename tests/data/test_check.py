@@ -64,7 +64,7 @@ def test_a_repeated_text_is_a_duplicate_or_a_conflict():
     }
     assert [one.level for one in found] == ["error"] * 3 + ["warning"]
     assert found[0].detail == "the same text has 'b' in d.csv, text 30"
-    assert found[-1].detail == "as in d.csv, text 8"
+    assert found[-1].detail == "same as d.csv, text 8"
 
 
 def test_texts_of_the_test_set_in_the_training_set_leak():
@@ -74,7 +74,7 @@ def test_texts_of_the_test_set_in_the_training_set_leak():
     assert kinds(found) == {"leakage": ["d.csv, text 3"], "near leakage": ["d.csv, text 4"]}
     assert [one.level for one in found] == ["error", "warning"]
     assert found[0].detail == "also in d.csv, text 7"
-    assert found[1].detail == "nearly as in d.csv, text 8"
+    assert found[1].detail == "nearly the same as d.csv, text 8"
     test_set = examples(test[:2], ["a", "new"])
     (unknown,) = check_texts(examples(train), test_set)
     assert (unknown.kind, unknown.label, unknown.level) == ("unknown label", "new", "error")
@@ -115,6 +115,7 @@ def test_rare_and_unbalanced_labels_are_reported():
         ("rare label", "b", 2),
         ("imbalance", "b", IMBALANCE),
     ]
+    assert found[0].detail == "'b' has 2 of 42 texts"
     balanced = ["a"] * n + ["b"] * RARE_LABEL
     assert check_texts(examples(sentences(len(balanced)), balanced)) == []
     (single,) = check_texts(examples(sentences(9), ["a"] * 9))

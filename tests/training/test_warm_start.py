@@ -214,7 +214,7 @@ def test_the_command_line_reports_both_models(dcnn, tmp_path):
     assert not (tmp_path / "x").exists()
     done = dcnn("train", "new.csv", "--start-from", "m", "--out", "m3", "--test", "old.csv")
     assert done.code == 0, done.err
-    assert "What was forgotten is not known: --replay FILE gives old examples" in done.err
+    assert "Forgetting was not measured: give old examples with --replay FILE" in done.err
     small += ["--keep-examples", "16", "--overwrite"]
     assert dcnn("train", "old.csv", "--out", "m", *small).code == 0
     done = dcnn("train", "new.csv", "--start-from", "m", "--out", "m4")

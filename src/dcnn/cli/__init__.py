@@ -6,6 +6,8 @@ examples. ``dcnn.__main__`` has the exit codes.
 """
 
 import logging
+import re
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,19 +23,19 @@ from dcnn.errors import UserError
 COMMANDS = {
     "demo": "Train on a built-in corpus, compare with three baselines, and predict.",
     "train": "Train a classifier on labelled texts.",
-    "distill": "Train a small classifier on what a large one says of your texts.",
+    "distill": "Train a small classifier on the predictions of a large model.",
     "predict": "Classify texts.",
     "evaluate": "Score a model on labelled texts.",
     "cv": "Cross-validate a classifier on labelled texts.",
-    "learning-curve": "Show what more labelled texts would bring.",
+    "learning-curve": "Show accuracy against the number of labelled texts.",
     "check": "Show what may be wrong with labelled texts.",
     "explain": "Show why a text gets its label.",
     "suggest": "Choose the texts to label next.",
-    "index": "Keep labelled texts in a model folder, to show the most similar ones.",
-    "detectors": "Show which n-grams of a corpus the feature detectors react to.",
+    "index": "Store texts in a model folder, so that explanations show the most similar ones.",
+    "detectors": "Show the n-grams of a corpus that activate each feature detector.",
     "tune": "Search for better settings, and train with the best.",
     "compare": "Train several kinds of models and compare them on a test set.",
-    "export": "Write a model as ONNX, or as a smaller model folder.",
+    "export": "Write a model as ONNX, as one HTML page, or as a smaller model folder.",
     "serve": "Serve models over HTTP, with a page to explore them.",
     "push": "Upload a model to the Hugging Face Hub or a shared folder.",
     "pull": "Download a model from the Hugging Face Hub or a shared folder.",
@@ -156,3 +158,24 @@ def dcnn(
     Start with `dcnn demo`, or with your own data: `dcnn train reviews.csv --out my-model`, then
     `dcnn predict my-model "not a dull moment"`. `dcnn COMMAND --help` describes each command.
     """
+
+
+def run() -> int:
+    """Run the command line and return its exit code; wrong usage is one sentence, as all errors."""
+    usage_error: Any = typer.BadParameter.__base__  # typer's own, or click's in older versions
+    try:
+        code = app(standalone_mode=False)
+    except usage_error as error:
+        message = error.format_message()
+        if message.startswith("Usage:"):  # a group without a command
+            print(message, file=sys.stderr)
+            return int(error.exit_code)
+        if hasattr(error.__cause__, "errors"):  # pydantic's message is the rule alone
+            fault = error.__cause__.errors()[0]
+            rule = fault["msg"].split(",")[0].replace("Input", "input")
+            message = f"{error.param.opts[0]} {fault['input']}: {rule}"
+        message = message[0].lower() + message[1:].rstrip(".").replace(". Did", "; did")
+        message = re.sub(r" \(Possible options: (.*)\)", r"; did you mean \1?", message)
+        path = error.ctx.command_path if error.ctx else "dcnn"
+        raise UserError(f"{message} (see {path} --help)") from error
+    return code if isinstance(code, int) else 0

@@ -140,16 +140,16 @@ def _print(
     if not found:
         console.print("Nothing was found.")
         return
-    table = cli.make_table("level", "finding", "texts", "for example", left=2)
-    table.columns[3].justify, table.columns[3].overflow = "left", "fold"
+    console.print(f"\n{'level':<9}{'finding':<20}{'count':>7}", style="bold")
     for kind, count in sorted(counts.items(), key=lambda pair: list(LEVELS).index(pair[0])):
-        shown_ones = [one for one in found if one.kind == kind][:EXAMPLES]
-        table.add_row(LEVELS[kind], kind, f"{count:,}", "\n".join(map(_line, shown_ones)))
-    console.print(table)
+        console.print(f"{LEVELS[kind]:<9}{kind:<20}{count:>7,}")
+        for one in [one for one in found if one.kind == kind][:EXAMPLES]:
+            console.print(f"         {_line(one)}", style="dim")
+    console.print()
     if out is not None:
         console.print(f"All findings are in {out}")
     else:
-        console.print("--out FILE writes all of them")
+        console.print("--out FILE writes all findings")
 
 
 def _line(one: Finding) -> str:

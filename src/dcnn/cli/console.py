@@ -186,7 +186,7 @@ def describe_threshold(record: dict[str, Any]) -> str:
     if record["out_of_scope_examples"]:
         outside = (
             f", with {record['out_of_scope_answered']:,} of {record['out_of_scope_examples']:,} "
-            "out-of-scope texts among the answered"
+            "out-of-scope texts among those with a label"
         )
     return (
         f"Abstaining below {record['threshold']:.4f}: coverage {100 * record['coverage']:.1f} % on "

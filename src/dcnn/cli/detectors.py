@@ -1,4 +1,4 @@
-"""``dcnn detectors``: what the feature detectors of a network react to in a corpus."""
+"""``dcnn detectors``: the n-grams of a corpus that activate the feature detectors of a network."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ def detectors(
     as_json: cli.Json = False,
     out: Path | None = None,
 ) -> None:
-    """Show which n-grams of a corpus each feature detector reacts to.
+    """Show the n-grams of a corpus that activate each feature detector.
 
     A detector of the first layer is one row of one map; it ranks all n-grams of its width. A
     detector of a higher layer ranks what it saw after pooling, which may be separated words. A

@@ -43,13 +43,13 @@ def distill(
     overwrite: cli.Overwrite = False,
     threads: cli.Count = 1,
 ) -> None:
-    """Train a small classifier on what a large one says of your texts.
+    """Train a small classifier on the predictions of a large model, its teacher.
 
-    The teacher learns TRAIN, unless it is a command or a dcnn model, and labels TRAIN, the
-    unlabelled texts and what --augment makes; the student learns these probabilities and is
-    selected on the labels of dev, or where labels are few on unlabelled texts. Unlabelled text of
-    the domain is what helps most. The teacher's labels are kept on disk: the same command continues
-    an interrupted labelling. An encoder needs the extra `distill`.
+    The teacher is trained on TRAIN, unless it is a command or a dcnn model. It labels TRAIN, the
+    unlabelled texts and those of --augment; the student is trained on these probabilities, and
+    selected on the labels of dev or, where labels are few, on unlabelled texts. Unlabelled text of
+    the same domain helps most. The teacher's labels are stored on disk, so that the same command
+    continues an interrupted run. An encoder needs the extra `distill`.
     """
     from dcnn.artifact import is_model_folder, save
     from dcnn.data.readers import read_examples

@@ -52,13 +52,12 @@ def evaluate(
 ) -> None:
     """Score a model on labelled texts: accuracy, F1, confusion matrix and calibration error.
 
-    The scores have 95 % intervals: of 1,000 samples that are drawn from the texts with replacement,
-    so many lie between them.
+    Scores have 95 % bootstrap intervals, from 1,000 resamples of the texts. For a multi-label
+    model: micro and macro F1, subset accuracy, and scores per label.
 
-    Also the risk (share of errors among the texts that get a label) at each coverage (share of
-    texts that get one), for a model that abstains on uncertain texts. --abstain-below scores one
-    threshold, and --target-precision chooses one: on other texts than those of the final scores.
-    For a multi-label model: micro and macro F1, subset accuracy, and scores per label.
+    For a model that abstains on uncertain texts, also prints the risk (error rate of the texts that
+    get a label) at each coverage (share of texts that get one). --abstain-below scores one
+    threshold. --target-precision chooses one; use other texts for it than for the final scores.
     """
     for option, picture in (("--reliability", diagram), ("--risk-coverage", curve_picture)):
         if picture is not None:
@@ -276,4 +275,5 @@ def print_evaluation(
             true, predicted = divmod(int(place), len(labels))
             if counts[true, predicted]:
                 table.add_row(labels[true], labels[predicted], str(counts[true, predicted]))
-    console.print(table)
+    if table.row_count:
+        console.print(table)

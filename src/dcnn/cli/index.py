@@ -24,12 +24,12 @@ def index(
     ],
     limit: Annotated[int, Option(min=1, max=1_000_000)] = MOST_TEXTS,
 ) -> None:
-    """Keep texts in a model folder, so that explanations name the most similar ones.
+    """Store texts in a model folder, so that explanations show the most similar ones.
 
-    FILE is usually the training file. Of more texts than --limit a random sample is kept. The index
-    holds the texts and labels as they are, beside the features that the network computes of them,
-    so whoever gets the folder can read them; `dcnn push` leaves it out. `dcnn explain --similar`,
-    the server and the page use it.
+    FILE is usually the training file. Of more texts than --limit a random sample is stored. The
+    index holds texts and labels as they are, with their features in the network, so whoever gets
+    the folder can read them; `dcnn push` leaves it out. `dcnn explain --similar`, the server
+    and the page use it.
     """
     predictor = Predictor.load(model)
     columns = reading()

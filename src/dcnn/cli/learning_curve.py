@@ -36,7 +36,7 @@ def learning_curve(
     """Show accuracy and macro F1 against the number of labelled texts: is more labelling worth it?
 
     Trains on all texts, on half of them, a quarter and so on, several times each, and scores on
-    texts that none of them has. The last line judges by what the last doubling brought.
+    held-out texts. The last line says whether the last doubling of the texts improved accuracy.
     """
     if plot is not None:
         check_picture("--plot", plot)

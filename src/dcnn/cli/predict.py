@@ -60,12 +60,12 @@ def predict(
     --abstain-below) has an empty field there, or null. A multi-label model prints all labels that
     reach their thresholds, separated by --labels-separator, and their probabilities.
 
-    A file of --output is a table, unless it ends in .txt: it has all columns of --input and the new
-    ones, `label` and `probability`, with _predicted at the end where the input has a column of this
-    name.
+    A file of --output is a table, unless it ends in .txt. It has all columns of --input, and the
+    new columns `label` and `probability`; where the input has a column of that name, the new one
+    ends in _predicted.
 
     With --engine, --output is a folder that gets one Parquet file per file of --input. Files that
-    are scored already are kept, so a stopped command continues when it is repeated.
+    are already scored are skipped, so a stopped command continues when it is repeated.
     """
     for option, value in (("--workers", workers), ("--ray-address", ray_address)):
         if value is not None and engine != "ray":

@@ -39,8 +39,8 @@ def serve(
     """Serve models over HTTP, with a page that shows what the network does with a sentence.
 
     Models are held in memory, and the page loads nothing from other sites. SIGTERM or Ctrl-C
-    finishes the requests in flight. With --corpus the page also shows what each feature detector
-    reacts to.
+    finishes the requests in flight. With --corpus the page also shows what activates each feature
+    detector.
     """
     with needs_extra("dcnn serve", "serve"):
         import uvicorn  # noqa: F401

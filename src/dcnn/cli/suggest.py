@@ -22,11 +22,10 @@ def suggest(
     reading: cli.TextTable,
     n: Annotated[int, Option("--n", min=1, max=2000)] = 50,
 ) -> None:
-    """Choose texts of a pool to label next: those that teach the model most.
+    """Choose texts of a pool to label next: uncertain ones that are unlike each other.
 
-    The model is unsure of them, and they are unlike each other. FILE has a column `label` to fill
-    in, beside the label that the model predicts and its probability; train on it with `dcnn train
-    FILE --start-from MODEL`.
+    FILE has a column `label` to fill in, next to the predicted label and its probability; then
+    train on it with `dcnn train FILE --start-from MODEL`.
     """
     cli.check_output_table("--out", out, pool)
     columns = reading()

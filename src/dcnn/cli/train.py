@@ -101,16 +101,16 @@ def train(
     TRAIN has a column of texts and a column of labels. Text files may be compressed (.gz, .bz2,
     .xz, .zst, .zip); .parquet, .arrow and .feather need the extra `data`. Multi-label data has a
     list of labels per row (.jsonl, .parquet), or is described by --labels-separator or
-    --label-columns. A part is held out as dev, which gives calibration and scores; where examples
-    are few, all are trained on, and cross-validation takes the place of dev.
+    --label-columns. A part is held out as the dev set, for calibration and scores; if examples are
+    few, the model is trained on all of them, and cross-validation replaces the dev set.
 
-    With --target-precision, dev also gives the threshold of abstention, which `dcnn predict
-    --abstain`, the server and the page use.
+    With --target-precision, the abstention threshold is chosen on the dev set; `dcnn predict
+    --abstain`, the server and the page use it.
 
-    With --start-from, training continues from a model: TRAIN may have new words and new labels, and
-    --replay has old examples, so that the model does not forget them; without it, those that
-    --keep-examples left in the model folder are taken. The scores of both models on new and old
-    examples are printed.
+    With --start-from, training continues from a model. TRAIN may have new words and new labels.
+    --replay gives old examples, so that the model does not forget them; by default those that
+    --keep-examples stored in the model folder. The scores of both models on new and old examples
+    are printed.
     """
     from dcnn.artifact import is_model_folder, save
     from dcnn.data.readers import read_examples, read_labelled
@@ -226,7 +226,7 @@ def read_start(model: Path, config: Path | None, stream: bool | None) -> "Artifa
     start = load(model)
     if "threshold" in start.metadata.get("abstention", {}):
         logging.getLogger("dcnn").info(
-            "the threshold of abstention of %s is not kept; choose one with --target-precision",
+            "the abstention threshold of %s is not kept; choose one with --target-precision",
             model,
         )
     return start
@@ -242,7 +242,7 @@ def print_growth(console: "Console", scores: "Sequence[dict[str, Any]]", multi_l
             f"{before} before, {after} after"
         )
     if all(score["examples"] != "old" for score in scores):
-        console.print("What was forgotten is not known: --replay FILE gives old examples")
+        console.print("Forgetting was not measured: give old examples with --replay FILE")
 
 
 def kept_examples(

@@ -108,7 +108,7 @@ def _labels(train: LabelledTexts, test: LabelledTexts | None) -> Iterator[Findin
         return
     for label, count in counts.items():
         if count < RARE_LABEL:
-            detail = f"{count} of {len(train):,} texts"
+            detail = f"{shown(label)} has {count} of {len(train):,} texts"
             yield Finding("rare label", train.source, str(label), detail=detail, score=count)
     (most, high), (least, low) = counts.most_common(1)[0], counts.most_common()[-1]
     if high >= IMBALANCE * low:
@@ -150,7 +150,7 @@ def _same_texts(train: LabelledTexts, test: LabelledTexts | None) -> Iterator[Fi
                 detail = f"the same text has {shown(_name(labels[other]))} in {where(other)}"
                 yield finding("conflicting labels", index, detail)
             elif index != trained[0]:
-                yield finding("duplicate", index, f"as in {where(trained[0])}")
+                yield finding("duplicate", index, f"same as {where(trained[0])}")
         for index in group:
             if index >= n and trained:
                 differs = _key(labels[index]) not in kinds
@@ -162,7 +162,7 @@ def _same_texts(train: LabelledTexts, test: LabelledTexts | None) -> Iterator[Fi
         differs = _key(labels[first]) != _key(labels[second])
         kind = "near duplicate" if second < n else "near leakage"
         if first < n:
-            detail = f"nearly as in {where(first)}" + ", with another label" * differs
+            detail = f"nearly the same as {where(first)}" + ", with another label" * differs
             yield finding(kind, second, detail, similarity)
 
 
@@ -180,10 +180,10 @@ def _odd_texts(train: LabelledTexts) -> Iterator[Finding]:
         if not text.strip():
             yield Finding("empty text", *place, detail="nothing but white space")
         if length > limit:
-            detail = f"{length:,} words, where half of the texts have {np.median(lengths):.0f}"
+            detail = f"{length:,} words; the median is {np.median(lengths):.0f}"
             yield Finding("long text", *place, detail=detail, score=length)
         if script and shares[script] < RARE_SCRIPT * shares.total():
-            detail = f"{script}, as {shares[script]:,} of {shares.total():,} texts"
+            detail = f"{script} script, {shares[script]:,} of {shares.total():,} texts"
             yield Finding("rare script", *place, detail=detail)
 
 

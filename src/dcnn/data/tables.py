@@ -50,7 +50,9 @@ def cell(value: object) -> str:
         return value
     if value is None:
         return ""
-    return json.dumps(value, default=str) if isinstance(value, bool | list | dict) else str(value)
+    if isinstance(value, bool | list | dict):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return str(value)
 
 
 def _finite(value: object) -> object:
@@ -101,7 +103,7 @@ def table_writer(
         if separator is None:
             for row in rows:
                 values = dict(zip(columns, map(_finite, row), strict=True))
-                print(json.dumps(values, default=str), file=lines)
+                print(json.dumps(values, default=str, ensure_ascii=False), file=lines)
             return
         fields = [cells(row) for row in rows]
         fields = fields if started else [cells(list(columns)), *fields]

@@ -5,10 +5,10 @@ text as ``dcnn.text.tokenizer`` does, with its patterns; ``network.js`` computes
 ``dcnn.ops.reference`` and ``dcnn.inspection.attribution`` compute, under their names, in float64;
 ``page.js`` shows it. The page requests nothing.
 
-Weights are those of a model folder of the same dtype. With ``int8``, though, the vectors of
-n-grams, which only new words use and most of the file would be, have eleven values each: -5 to 5
-times a scale. All weights are compressed, by Huffman codes alone since they never repeat, and
-written in base 85.
+Weights are those of a model folder of the same dtype. With ``int8``, though, vectors are coarser,
+since they are nearly all of the file: those of words hold values from -31 to 31 times a scale,
+those of n-grams, which only new words use, from -3 to 3. All weights are compressed, by Huffman
+codes alone since they never repeat, and written in base 85.
 """
 
 import base64
@@ -29,7 +29,7 @@ from dcnn.text import tokenizer as splitting
 
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("tokenizer.js", "network.js", "page.js")
-_NGRAM_STEPS = 5
+_WORD_STEPS, _NGRAM_STEPS = 31, 3
 
 
 def html_text(artifact: Artifact, name: str) -> str:
@@ -70,7 +70,7 @@ def _described(artifact: Artifact, name: str) -> dict[str, Any]:
 def stored_weights(artifact: Artifact) -> model_folder.Stored:
     """The weights as the page has them."""
     if artifact.dtype == "int8":
-        return model_folder.pack(artifact.weights, artifact.dtype, _NGRAM_STEPS)
+        return model_folder.pack(artifact.weights, artifact.dtype, _WORD_STEPS, _NGRAM_STEPS)
     return model_folder.pack(artifact.weights, artifact.dtype)
 
 

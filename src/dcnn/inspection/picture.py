@@ -161,7 +161,7 @@ def ngram_picture(
     paths = sum(edge.contribution for edge in edges)
     if rest := table.ngrams[count:]:
         left = sum(one.attribution for one in rest), sum(one.absolute for one in rest)
-        text, n_nodes = f"{len(rest)} other n-grams", sum(one.nodes for one in rest)
+        text, n_nodes = f"{len(rest)} other{'s' * (len(rest) > 1)}", sum(one.nodes for one in rest)
         nodes.append(PictureNGram(OTHERS, text, (), *left, n_nodes))
     biases = float(trace.logits[of_class] - words.sum())
     nodes.append(PictureNGram(BIASES, "biases", (), biases, abs(biases), 0))

@@ -36,7 +36,9 @@ def models(tmp_path_factory, predictor) -> Iterator[Running]:
     model_folder.save(folder / "kept", predictor.artifact)
     labels = ["pos", "neg"] * 70
     TextIndex.build(predictor, [HOSTILE, *TEXTS[:139]], labels).save(folder / "kept")
-    model_folder.save(folder / "many", make_artifact(classes=CLASSES))
+    folds = {"dev_accuracy": 0.5, "examples": {"train": 9, "dev": 0}}
+    folds |= {"cross_validation": {"folds": 5, "examples": 9}}
+    model_folder.save(folder / "many", replace(make_artifact(classes=CLASSES), metadata=folds))
     running = start_server(folder, "kept", "many", "--port", 0)
     yield running
     running.process.terminate()
@@ -100,14 +102,36 @@ def test_the_model_tab_shows_scores_settings_and_labels(show):
     page = show("#view=model&model=kept")
     expect(page.locator("#metadata")).to_contain_text("test accuracy75.0 %")
     expect(page.locator("#labels .bar")).to_have_text(["neg30", "pos10"])
+    expect(page.locator("#label-find")).to_be_hidden()
     page.click("#settings-card summary")
     expect(page.locator("#settings")).to_contain_text("model.dim8")
     page.click("#card-card summary")
     expect(page.locator("#card-text")).to_contain_text("# kept")
     page.select_option("#model", "many")
+    expect(page.locator("#metadata")).to_contain_text("accuracy, 5-fold cross-validation50.0 %")
+    expect(page.locator("#metadata")).not_to_contain_text("dev")
     expect(page.locator("#labels .bar")).to_have_count(151)
     page.fill("#label-find", "name-77")
     expect(page.locator("#labels .bar")).to_have_count(1)
+
+
+def test_equal_words_are_told_apart_by_their_position(show):
+    page = show("#model=kept&text=good+plot+good")
+    expect(page.locator("#deletions li")).to_have_count(3)
+    places = page.locator("#deletions .aside").all_inner_texts()
+    assert sorted(places) == [" word 1", " word 3"]
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390])
+def test_the_lists_fill_the_width_and_the_header_is_low(show, width):
+    page = show("#model=many&text=good+plot", viewport={"width": width, "height": 844})
+    expect(page.locator("#words .word")).to_have_count(2)
+    last = page.locator(".lists .card").nth(2)
+    assert last.bounding_box()["x"] + last.bounding_box()["width"] > 0.95 * width
+    first = page.locator(".lists .card").nth(0)
+    below = last.bounding_box()["y"] > first.bounding_box()["y"] + first.bounding_box()["height"]
+    assert below == (width == 390)
+    assert page.locator("header").bounding_box()["height"] < 120
 
 
 @pytest.mark.parametrize("width", [1280, 768, 390])
@@ -143,6 +167,15 @@ def test_what_is_open_neither_leaves_the_page_half_empty_nor_out_of_sight(show):
     expect(phone.locator("#words .word")).to_have_count(60)
     phone.click("#graph .ngram-node >> nth=1")
     expect(phone.locator("#details .expand")).to_be_in_viewport()
+    # What was pinned at the lower edge of the screen is not under the details.
+    phone.keyboard.press("Escape")
+    phone.evaluate("scrollTo(0, 0)")
+    node = phone.locator("#graph .ngram-node >> nth=4")
+    phone.evaluate("top => scrollTo(0, top - 800)", node.bounding_box()["y"])
+    phone.mouse.click(*(node.bounding_box()[one] + 5 for one in "xy"))
+    expect(phone.locator("#details .expand")).to_be_in_viewport()
+    box, panel = node.bounding_box(), phone.locator("#details").bounding_box()
+    assert 0 < box["y"] < box["y"] + box["height"] < panel["y"]
 
 
 @pytest.fixture
@@ -198,14 +231,14 @@ def test_the_slider_shows_coverage_and_precision(show, labelled):
     page = show("#view=file&model=kept")
     upload(page, "a.jsonl", content)
     expect(page.locator("#answered")).to_contain_text("Coverage 100 %: 140 of 140 texts")
-    expect(page.locator("#answered")).to_contain_text("precision 80.0 %: 28 of these answers")
+    expect(page.locator("#answered")).to_contain_text("precision 80.0 %: 112 of 140 labels")
     page.locator("#threshold").fill("70")
     sure = [ok for one, ok in zip(found, right, strict=True) if one.probability >= 0.7]
     assert 0 < len(sure) < len(right)
     expect(page.locator("#answered")).to_have_text(
-        f"Coverage {100 * len(sure) / 140:.1f} %: {len(sure)} of 140 texts get an answer; "
-        f"precision {100 * sum(sure) / len(sure):.1f} %: {len(sure) - sum(sure)} of these answers "
-        "are wrong."
+        f"Coverage {100 * len(sure) / 140:.1f} %: {len(sure)} of 140 texts get a label; "
+        f"precision {100 * sum(sure) / len(sure):.1f} %: {sum(sure)} of {len(sure)} labels "
+        "are correct."
     )
 
 

@@ -67,7 +67,7 @@ export function ofNode(explanation, node) {
 
 // The rest of a truncated list, so that the numbers still add up.
 const others = (left) =>
-  left.length ? [[`${left.length} others`, left.reduce((sum, [, amount]) => sum + amount, 0)]] : [];
+  left.length > 1 ? [[`${left.length} others`, left.reduce((sum, [, amount]) => sum + amount, 0)]] : left;
 
 export function ofDetectors(answer) {
   return [

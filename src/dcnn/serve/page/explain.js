@@ -31,7 +31,10 @@ export class ExplainView {
     this.detectors = new Map();
     this.graph = new Graph(byId("graph"), {
       show: (id) => this.#details(id),
-      pin: () => changed(),
+      pin: () => {
+        changed();
+        this.#uncover();
+      },
       moved: () => changed(),
     });
     this.send = latest((question) => this.#ask(question), (answer) => this.#show(answer), (error) => this.#fail(error));
@@ -258,10 +261,11 @@ export class ExplainView {
   }
 
   #ngrams(answer) {
-    const rest = answer.ngrams.slice(NGRAMS);
+    const shown = answer.ngrams.length === NGRAMS + 1 ? NGRAMS + 1 : NGRAMS; // a rest of one takes a line as well
+    const rest = answer.ngrams.slice(shown);
     const item = (amount, ...about) => make("li", {}, make("span", { class: `number ${side(amount)}` }, signed(amount)), make("span", {}, ...about));
     byId("ngrams").replaceChildren(make("ul", { class: "list" },
-      ...answer.ngrams.slice(0, NGRAMS).map((ngram) => item(ngram.attribution,
+      ...answer.ngrams.slice(0, shown).map((ngram) => item(ngram.attribution,
         make("button", { type: "button", title: "Show its nodes", onclick: () => this.#expand(ngram.positions) }, ...phrase(ngram.words, ngram.positions)),
         make("span", { class: "aside" }, `  ${ngram.nodes} node${ngram.nodes > 1 ? "s" : ""}`))),
       ...(rest.length ? [item(rest.reduce((sum, ngram) => sum + ngram.attribution, 0), make("span", { class: "aside" }, `${rest.length} others`))] : [])));
@@ -272,7 +276,13 @@ export class ExplainView {
     byId("replacements").replaceChildren(make("ul", { class: "list" }, ...listed.map((one) =>
       make("li", {}, make("span", { class: "number" }, percent(one.probability).replace(" ", "\u00a0")),
         make("span", {}, make("span", { class: one.changes ? "changes-label" : "" }, String(one.label)), " with ",
-          make("button", { type: "button", onclick: () => this.#instead(one) }, make("s", {}, one.word), " ", make("b", {}, one.replacement)))))));
+          make("button", { type: "button", onclick: () => this.#instead(one) }, make("s", {}, one.word), " ", make("b", {}, one.replacement)), this.#which(one))))));
+  }
+
+  // Which of several equal words it is.
+  #which({ word, position }) {
+    const isRepeated = this.answer.words.filter((other) => other.word === word).length > 1;
+    return isRepeated ? make("span", { class: "aside" }, ` word ${position + 1}`) : null;
   }
 
   #similar(answer) {
@@ -289,7 +299,7 @@ export class ExplainView {
     const largest = [...answer.deletions].sort((a, b) => shift(b) - shift(a)).slice(0, DELETIONS);
     byId("deletions").replaceChildren(make("ul", { class: "list" }, ...largest.map((deletion) =>
       make("li", {}, make("span", { class: "number" }, percent(deletion.probability).replace(" ", "\u00a0")),
-        make("span", {}, make("span", { class: deletion.changes ? "changes-label" : "" }, String(deletion.label)), " without ", make("button", { type: "button", class: "struck", onclick: () => this.#without(deletion.position) }, deletion.word))))));
+        make("span", {}, make("span", { class: deletion.changes ? "changes-label" : "" }, String(deletion.label)), " without ", make("button", { type: "button", class: "struck", onclick: () => this.#without(deletion.position) }, deletion.word), this.#which(deletion))))));
   }
 
   // The sentence without a word, as the network read it.
@@ -334,6 +344,14 @@ export class ExplainView {
     panel.replaceChildren(...ofNode(this.answer, node));
     if (id === this.graph.pinned) this.#detectors(panel, node);
     else panel.append(make("p", { class: "hint" }, "Click the node to see what activates its detectors."));
+  }
+
+  // On a narrow screen the details lie over the end of the graph: what was pinned stays in sight.
+  #uncover() {
+    const [panel, graph] = ["details", "graph"].map((id) => byId(id).getBoundingClientRect());
+    const node = byId("graph").querySelector(".node.pinned")?.getBoundingClientRect();
+    const covered = node && panel.left < graph.right ? node.bottom + 12 - panel.top : 0;
+    if (covered > 0) scrollBy({ top: covered });
   }
 
   async #detectors(panel, node) {

@@ -181,7 +181,7 @@ export class FileView {
     if (counts.size <= MATRIX) {
       const names = [...new Set([...this.labels.filter((label) => counts.has(label)), ...counts.keys()])];
       const actual = names.filter((label) => counts.get(label)[2]);
-      byId("confusion-title").textContent = "Confusion: rows are correct, columns predicted";
+      byId("confusion-title").textContent = "Confusion matrix (rows: true, columns: predicted)";
       byId("confusion").replaceChildren(make("table", { class: "matrix" },
         make("thead", {}, make("tr", {}, make("th", {}), ...names.map((label) => make("th", { scope: "col" }, label)))),
         make("tbody", {}, ...actual.map((truth) => make("tr", {}, make("th", { scope: "row" }, truth), ...names.map((label) =>
@@ -190,9 +190,9 @@ export class FileView {
     }
     const wrong = [...pairs].map(([key, number]) => [...JSON.parse(key), number]).filter(([truth, label]) => truth !== label);
     wrong.sort((a, b) => b[2] - a[2]);
-    byId("confusion-title").textContent = `The ${Math.min(CONFUSIONS, wrong.length)} most frequent of ${wrong.length.toLocaleString()} confusions`;
+    byId("confusion-title").textContent = wrong.length > CONFUSIONS ? `The ${CONFUSIONS} most frequent of ${wrong.length.toLocaleString()} confusions` : "Confused labels";
     byId("confusion").replaceChildren(make("table", {},
-      make("thead", {}, make("tr", {}, make("th", { class: "number" }, "texts"), make("th", {}, "correct"), make("th", {}, "predicted"))),
+      make("thead", {}, make("tr", {}, make("th", { class: "number" }, "texts"), make("th", {}, "true"), make("th", {}, "predicted"))),
       make("tbody", {}, ...wrong.slice(0, CONFUSIONS).map(([truth, label, number]) => make("tr", {}, make("td", { class: "number" }, button(truth, label, number.toLocaleString())), make("td", { class: "text" }, truth), make("td", { class: "text" }, label))))));
   }
 
@@ -206,16 +206,16 @@ export class FileView {
     byId("table-title").scrollIntoView({ block: "start", behavior: "smooth" });
   }
 
-  // Coverage, and the share of correct labels among the answers, at the slider's threshold.
+  // Coverage, and the share of correct labels among those given, at the slider's threshold.
   #answered() {
     byId("answering").hidden = Boolean(this.rows[0]?.labels);
     const least = Number(byId("threshold").value) / 100;
     byId("threshold-value").textContent = `${byId("threshold").value} %`;
     const rows = this.rows.filter((row) => row.probability >= least);
     const known = rows.filter((row) => row.truth !== undefined);
-    const coverage = `Coverage ${percent(rows.length / (this.rows.length || 1))}: ${rows.length.toLocaleString()} of ${this.rows.length.toLocaleString()} texts get an answer`;
+    const coverage = `Coverage ${percent(rows.length / (this.rows.length || 1))}: ${rows.length.toLocaleString()} of ${this.rows.length.toLocaleString()} texts get a label`;
     const right = known.filter(correct).length;
-    const precision = known.length ? `; precision ${percent(right / known.length)}: ${(known.length - right).toLocaleString()} of these answers are wrong` : "";
+    const precision = known.length ? `; precision ${percent(right / known.length)}: ${right.toLocaleString()} of ${known.length.toLocaleString()} labels are correct` : "";
     byId("answered").textContent = `${coverage}${precision}.`;
   }
 
@@ -251,7 +251,7 @@ export class FileView {
     const labelled = this.rows.some((row) => row.truth !== undefined);
     const only = this.cell ? [make("button", { type: "button", class: "chip", onclick: () => ((this.cell = null), this.#reset()) }, `${this.cell[0]} predicted as ${this.cell[1]} \u00d7`), " "] : [];
     byId("table-summary").replaceChildren(...only, this.#summary(chosen));
-    const heads = [["line", "line", "number"], ["label", "label", ""], ...(labelled ? [["truth", "correct", ""]] : []), ["probability", "probability", ""], ["text", "text", ""]];
+    const heads = [["line", "line", "number"], ["label", "label", ""], ...(labelled ? [["truth", "true label", ""]] : []), ["probability", "probability", ""], ["text", "text", ""]];
     byId("table").replaceChildren(
       make("thead", {}, make("tr", {}, ...heads.map(([by, name, kind]) =>
         make("th", { class: kind, scope: "col", "aria-sort": this.order.by === by ? (this.order.down ? "descending" : "ascending") : null },
@@ -302,7 +302,7 @@ function csv(rows, labels) {
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const labelled = rows.some((row) => row.truth !== undefined);
-  const head = ["line", "text", ...(labelled ? ["correct label"] : []), "label", "probability", ...labels.map((label) => `probability of ${label}`)];
+  const head = ["line", "text", ...(labelled ? ["true label"] : []), "label", "probability", ...labels.map((label) => `probability of ${label}`)];
   const lines = rows.map((row) => [row.line, row.text, ...(labelled ? [row.truth === undefined ? "" : truths(row).join("|")] : []), row.labels ? row.labels.join("|") : row.label ?? "", row.probability, ...labels.map((label) => row.probabilities[label])]);
   return [head, ...lines].map((line) => line.map(cell).join(",")).join("\r\n") + "\r\n";
 }

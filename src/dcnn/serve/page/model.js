@@ -8,6 +8,7 @@ const NAMES = {
   dev_accuracy: "dev accuracy", dev_micro_f1: "dev micro F1", dev_macro_f1: "dev macro F1",
   "examples.train": "training texts", "examples.dev": "dev texts", data: "data", date: "date",
 };
+const FEW = 12; // labels that need no search
 const SHARE = /accuracy|_f1$|precision|coverage|error_|^calibration\.error/;
 
 export class ModelView {
@@ -24,11 +25,15 @@ export class ModelView {
 
   refresh() {
     const metadata = flatten(this.card.metadata);
-    const record = (names) => names.map((name) => [NAMES[name] ?? name.replaceAll("_", " "), shown(name, metadata.get(name))]);
+    const folds = metadata.get("cross_validation.folds"); // in place of a dev set
+    if (folds) metadata.delete("examples.dev");
+    const called = (name) => (folds ? NAMES[name]?.replace(/^dev (.*)/, `$1, ${folds}-fold cross-validation`) : NAMES[name]);
+    const record = (names) => names.map((name) => [called(name) ?? name.replaceAll("_", " "), shown(name, metadata.get(name))]);
     const about = [
       ["kind", this.model.kind], ["labels", this.card.labels.length], ["vocabulary", this.model.vocabulary_size.toLocaleString()], ["backend", this.model.backend],
       ["index", this.model.index ? `${this.model.index.toLocaleString()} texts` : "none"], ["examples kept", this.card.examples.length || "none"],
     ];
+    byId("label-find").hidden = this.card.labels.length <= FEW;
     byId("about-name").textContent = this.model.name;
     fill("metadata", [...record(Object.keys(NAMES).filter((name) => metadata.has(name))), ...about]);
     fill("record", record([...metadata.keys()].filter((name) => !(name in NAMES))));
