@@ -271,6 +271,7 @@ def use_file(content: bytes, folder: Path) -> None:
             ("predict", "m", "--input", path, "--output", "out.csv"),
             ("evaluate", "m", path),
             ("detectors", "m", "--corpus", path),
+            ("check", path, "--folds", 0),
         ):
             done = run_here(folder, list(map(str, command)), b"", {})
             assert done.code in (0, 1, 2), done.err
