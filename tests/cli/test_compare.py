@@ -13,6 +13,7 @@ from dcnn.artifact import load
 from dcnn.cli.compare import JSON, TABLE, compare
 from dcnn.cli.evaluate import evaluate
 from dcnn.compare import all_candidates
+from dcnn.config import DEFAULT, MODEL_KINDS, default_of
 from dcnn.data.corpora.opinions import read_opinions
 from dcnn.errors import UserError
 from tiny_encoder import save_encoder
@@ -73,6 +74,14 @@ SCHEMA = {
 }
 
 CORPUS = read_opinions()
+
+
+@pytest.fixture(autouse=True)
+def one_epoch(monkeypatch):
+    """Networks of the default settings, trained for one epoch: how accurate is not the point."""
+    brief = {kind: default_of(kind).with_training(epochs=1) for kind in MODEL_KINDS}
+    monkeypatch.setattr("dcnn.compare.default_of", brief.__getitem__)
+    monkeypatch.setattr("dcnn.compare.DEFAULT", DEFAULT.with_training(epochs=1))
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_a_saved_teacher_teaches_again(dcnn, files):
     assert (Path(kept[1]) / "model.safetensors").exists()
     done = dcnn(*arguments, "m3", "--teacher", "kept")
     assert done.code == 0, done.err
-    assert f"Teacher: {files.name}/encoder, fine-tuned" in done.err
+    assert "Teacher: encoder (bert), fine-tuned" in done.err
     assert load(files / "m3").metadata["distillation"]["teacher"] in done.err
     assert "fine-tune " not in done.err
     scores = [load(files / out).metadata["distillation"]["dev"]["teacher"] for out in ("m", "m3")]

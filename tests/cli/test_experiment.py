@@ -107,10 +107,10 @@ def test_each_experiment_runs_end_to_end(experiment, sample, dcnn, tmp_path):
 def test_parallel_processes_run_what_is_missing(sample, dcnn, tmp_path):
     command = (
         "experiment", "sst2", "--data", "sample", "--sample", "--recipe", "sst2.toml",
-        "--models", "nbow", "--device", "cpu", "--jobs", 2,
+        "--models", "nbow", "--device", "cpu",
     )  # fmt: skip
     assert dcnn(*command, "--seeds", 1).code == 0
-    done = dcnn(*command, "--seeds", 3)
+    done = dcnn(*command, "--seeds", 3, "--jobs", 2)
     assert done.code == 0, done.err
     assert "1 of 3 seeds are done already" in done.err
     assert set(results(tmp_path, "sst2")) == {f"nbow-sst2-seed{seed}" for seed in range(3)}

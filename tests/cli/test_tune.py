@@ -2,11 +2,9 @@
 
 import csv
 import io
-import os
 import random
 import re
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -211,25 +209,22 @@ def test_a_search_resumes_and_refuses_other_data(data, capsys):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_keeps_finished_trials_and_reports_how_to_resume(data, jobs):
-    command = [sys.executable, "-m", "dcnn", "tune", "train.csv", "--out", "m", "--trials", "500"]
-    command += ["--folds", "1", "--jobs", str(jobs)]
+def test_ctrl_c_keeps_finished_trials_and_reports_how_to_resume(data, dcnn, monkeypatch, jobs):
+    report = SearchBar.on_finished
+
+    def on_finished(bar, record, best):
+        report(bar, record, best)
+        if record.number == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    command = ["tune", data, "--out", "m", "--trials", 500, "--folds", 1, "--jobs", jobs]
     command += [part for setting in QUICK for part in ("--set", setting)]
-    process = subprocess.Popen(
-        command,
-        cwd=data.parent,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    for line in process.stderr:
-        if line.startswith(b"trial   1"):
-            break
-    process.send_signal(signal.SIGINT)
-    rest = process.stderr.read().decode()
-    process.stderr.close()
-    assert process.wait() == 130
-    assert "the same command with --resume continues from there" in rest
-    assert "Traceback" not in rest
+    with monkeypatch.context() as patch:
+        patch.setattr(SearchBar, "on_finished", on_finished)
+        stopped = dcnn(*command)
+    assert stopped.code == 130
+    assert "the same command with --resume continues from there" in stopped.err
+    assert "Traceback" not in stopped.err
     assert not (data.parent / "m").exists()
     run_tune(data, trials=2, resume=True, device="cpu")
     assert load(data.parent / "m").metadata["tuning"]["trials"] >= 2

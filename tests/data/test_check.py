@@ -156,6 +156,12 @@ def test_normalizing_twice_changes_nothing_more(text):
     assert normalized(f" {normalized(text)}\n") == normalized(normalized(text))
 
 
+def test_a_long_run_of_combining_marks_takes_no_longer_than_other_text():
+    # Sorting the whole run would take minutes.
+    text = "a" + "\u0315\u0300" * 200_000
+    assert normalized(text.upper()) == normalized(text)
+
+
 def noisy(seed: int, n: int = 400, classes: int = 3, noise: float = 0.1, sure: float = 0.8):
     """Texts with wrong labels, and probabilities of a model that knows the right ones."""
     generator = np.random.default_rng(seed)

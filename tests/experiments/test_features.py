@@ -2,7 +2,10 @@
 
 import importlib.util
 import os
+import re
 import sys
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -12,6 +15,7 @@ from dcnn.experiments.features import (
     Token,
     WordNet,
     features_of,
+    fit_features,
     head_word,
     parse,
     question_word,
@@ -129,8 +133,33 @@ def test_a_missing_model_is_named_with_the_command_that_installs_it(tmp_path):
 
 @pytest.mark.skipif("DCNN_SPACY" not in os.environ, reason="DCNN_SPACY names no model of spaCy")
 def test_a_real_parse_finds_the_head_word():
-    (tokens,) = parse(["What kind of bird lives in Peru ?"], os.environ["DCNN_SPACY"])
+    (tokens,), version = parse(["What kind of bird lives in Peru ?"], os.environ["DCNN_SPACY"])
     assert tokens[head_word(tokens)].text == "bird"
+    assert re.fullmatch(r"en_\w+ 3\.\d+\.\d+, spaCy 3\.\d+\.\d+", version)
+
+
+def test_a_result_names_the_parser_and_its_version(monkeypatch, wordnet, tmp_path):
+    class Model:
+        """spaCy, to the extent that it is used, with a parse without relations."""
+
+        meta: ClassVar = {"lang": "en", "name": "core_web_md", "version": "3.8.0"}
+
+        def pipe(self, texts, batch_size):
+            for text in texts:
+                yield [
+                    SimpleNamespace(text=word, lemma_=word, tag_="NN", pos_="NOUN", dep_="ROOT",
+                                    head=SimpleNamespace(i=at), ent_type_="")
+                    for at, word in enumerate(text.split())
+                ]  # fmt: skip
+
+    spacy = SimpleNamespace(load=lambda name: Model(), __version__="3.8.7")
+    monkeypatch.setitem(sys.modules, "spacy", spacy)
+    questions = tmp_path / "questions.label"
+    questions.write_text("LOC:city Where is it ?\nNUM:count How many ?\n" * 6)
+    sources = {part: SimpleNamespace(path=questions) for part in ("train", "test")}
+    found = fit_features(sources, 2, "/anywhere/model", tmp_path)
+    assert found.notes["parser"] == "en_core_web_md 3.8.0, spaCy 3.8.7"
+    assert found.accuracy == 1
 
 
 def test_questions_are_those_of_trec_alone(dcnn):

@@ -6,7 +6,8 @@ A case follows from the seed and its number alone. Each is expected to be used o
 one of ``dcnn.errors``; anything else is a finding: another exception, a crash, more than
 ``SECONDS`` or ``MEMORY``, an answer of status 500, or a backend that differs from the reference.
 The input of a finding is written to tests/fuzz/cases, which later runs try first. The report,
-results/fuzz.json, also has the number to go on from, and the cases and CPU time since a finding.
+results/fuzz.json, also has the number to go on from, and the cases and CPU time since a finding or
+a change of the code.
 """
 
 import argparse
@@ -55,7 +56,8 @@ from dcnn.text.vocabulary import Vocabulary
 from untrained import VOCABULARY_TEXT, make_artifact
 
 CASES = HERE / "cases"
-REPORT = HERE.parents[1] / "results" / "fuzz.json"
+ROOT = HERE.parents[1]
+REPORT = ROOT / "results" / "fuzz.json"
 SECONDS, MEMORY = 20.0, 4 << 30  # of a case; address space of the process that tries it
 START = 60  # seconds until the process that tries cases has imported what they need
 PER_PROCESS = 400  # cases; a fresh process has a fresh peak of memory
@@ -269,6 +271,7 @@ def use_file(content: bytes, folder: Path) -> None:
             ("predict", "m", "--input", path, "--output", "out.csv"),
             ("evaluate", "m", path),
             ("detectors", "m", "--corpus", path),
+            ("check", path, "--folds", 0),
         ):
             done = run_here(folder, list(map(str, command)), b"", {})
             assert done.code in (0, 1, 2), done.err
@@ -466,6 +469,14 @@ def known_cases() -> list[tuple[str, bytes]]:
     return [(path.name.partition("-")[0], path.read_bytes()) for path in sorted(CASES.glob("*-*"))]
 
 
+def code_hash() -> str:
+    """SHA-256 of the code that is tried and of this file."""
+    digest = hashlib.sha256()
+    for path in sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("native/*.[ch]*"), Path(__file__)]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
 def main() -> int:
     """Try cases until the time is over; 1 if there is a finding."""
     parser = argparse.ArgumentParser(
@@ -509,7 +520,8 @@ def main() -> int:
     seconds = time.monotonic() - started
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     clean = {"cases": sum(counts.values()), "cpu_seconds": used.ru_utime + used.ru_stime}
-    if goes_on and not findings:
+    code = code_hash()
+    if goes_on and not findings and before.get("code") == code:
         clean = {name: value + before["clean"][name] for name, value in clean.items()}
     report = {
         "seed": options.seed,
@@ -525,6 +537,7 @@ def main() -> int:
         "hardware": hardware("cpu"),
         "versions": versions(),
         "commit": commit(),
+        "code": code,
     }
     with write_atomically(options.out) as stream:
         stream.write((json.dumps(report, indent=1) + "\n").encode())

@@ -1,5 +1,6 @@
 """The fuzzer finds what it is for, and what it once found stays fixed."""
 
+import json
 import os
 import time
 
@@ -41,3 +42,15 @@ def test_a_few_cases_of_every_target_are_used_or_refused():
     found = list(fuzz.run_cases(iter(cases)))
     assert [one[:2] for one in found] == cases
     assert [one[2] for one in found] == [""] * len(cases)
+
+
+def test_the_time_without_a_finding_begins_anew_with_other_code(tmp_path, monkeypatch):
+    report = tmp_path / "fuzz.json"
+    monkeypatch.setattr("sys.argv", ["fuzz.py", "--seconds", "0", "--out", str(report)])
+    monkeypatch.setattr(fuzz, "known_cases", lambda: [("text", b"good")])
+    clean = []
+    for code in ("one", "one", "another"):
+        monkeypatch.setattr(fuzz, "code_hash", lambda code=code: code)
+        assert fuzz.main() == 0
+        clean.append(json.loads(report.read_text())["clean"]["cases"])
+    assert clean == [1, 2, 1]

@@ -83,9 +83,10 @@ def test_a_forced_backend_of_no_use_is_an_error(monkeypatch, name, device, messa
         backends.for_training(device)
 
 
-def test_the_command_line_names_a_backend_that_is_not_there(dcnn, tmp_path):
+def test_the_command_line_names_a_backend_that_is_not_there(dcnn, tmp_path, monkeypatch):
+    monkeypatch.setenv("DCNN_BACKEND", "fast")
     (tmp_path / "train.csv").write_text("text,label\ngood,pos\nbad,neg\n" * 5)
     for arguments in (["train", "train.csv", "--out", "model"], ["demo"]):
-        finished = dcnn(*arguments, DCNN_BACKEND="fast")
+        finished = dcnn(*arguments)
         assert finished.code == 2
         assert "DCNN_BACKEND='fast' must be one of" in finished.err

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,15 +38,16 @@ def registry() -> dict[str, ServedModel]:
 
 @pytest.fixture(scope="session")
 def client_with(registry: dict[str, ServedModel]) -> Callable[..., TestClient]:
-    """Make a client of a server with other limits or a key."""
+    """Make a client of a server with other limits or a key; the same one for the same."""
 
+    @cache  # an app takes half a second to make
     def make(key: str = "", **limits: float) -> TestClient:
         return TestClient(make_app([*registry.values()], Limits(**limits), key=key))
 
     return make
 
 
-@pytest.fixture(scope="module")  # an app takes half a second to make
+@pytest.fixture
 def client(client_with) -> TestClient:
     return client_with()
 
@@ -56,7 +58,7 @@ def multi_label() -> Predictor:
     return Predictor(make_artifact(classes=("dull", "good", "plot"), thresholds=(0.3, 0.5, 0.7)))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def multi_label_client(multi_label) -> TestClient:
     return TestClient(make_app([ServedModel("multi", multi_label)]))
 

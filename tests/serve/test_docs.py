@@ -25,7 +25,7 @@ EXAMPLES = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def documented():
     predictor = Predictor(make_artifact(classes=("positive", "negative")))
     index = index_detectors(predictor, ["the plot is dull", "the acting was good"])

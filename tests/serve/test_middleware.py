@@ -233,8 +233,13 @@ def test_too_many_headers_are_refused(client):
     assert client.get("/v1/models", headers=headers[:50]).status_code == 200
 
 
-def test_a_client_that_disconnected_gets_no_response(client_with):
-    client = client_with()
+@pytest.fixture
+def new(registry) -> TestClient:
+    """A client of a server that has answered nothing yet."""
+    return TestClient(make_app([*registry.values()]))
+
+
+def test_a_client_that_disconnected_gets_no_response(new):
 
     async def receive():
         return {"type": "http.disconnect"}
@@ -243,17 +248,15 @@ def test_a_client_that_disconnected_gets_no_response(client_with):
         raise AssertionError(message)
 
     scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": []}
-    asyncio.run(client.app(scope, receive, send))
-    assert 'route="/v1/predict",status="499"} 1' in client.get("/metrics").text
+    asyncio.run(new.app(scope, receive, send))
+    assert 'route="/v1/predict",status="499"} 1' in new.get("/metrics").text
 
 
-def test_metrics_are_in_the_format_of_prometheus(client_with):
-    client = client_with()  # one that has answered nothing yet
-    client.post("/v1/predict", json={"texts": ["good", "bad"]})
-    client.post("/v1/predict", content=b"not json")
+def test_metrics_are_in_the_format_of_prometheus(new):
+    new.post("/v1/predict", json={"texts": ["good", "bad"]})
+    new.post("/v1/predict", content=b"not json")
     families = {
-        family.name: family
-        for family in text_string_to_metric_families(client.get("/metrics").text)
+        family.name: family for family in text_string_to_metric_families(new.get("/metrics").text)
     }
     answers = {
         (sample.labels["route"], sample.labels["status"]): sample.value

@@ -36,7 +36,7 @@ needs_proc = pytest.mark.skipif(
 
 
 @pytest.fixture
-def port(registry, monkeypatch) -> Iterator[int]:
+def port(client, monkeypatch) -> Iterator[int]:
     """A server in a thread that waits half a second for a head and allows three connections."""
     monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(server_module, "CONNECTIONS", 3)
@@ -45,7 +45,7 @@ def port(registry, monkeypatch) -> Iterator[int]:
     (listener,) = bind("127.0.0.1", 0)
     alive, held = os.pipe()
     number = listener.getsockname()[1]
-    thread = threading.Thread(target=serve, args=(make_app([*registry.values()]), listener, alive))
+    thread = threading.Thread(target=serve, args=(client.app, listener, alive))
     thread.start()
     yield number
     os.close(held)

@@ -354,21 +354,23 @@ class Killable:
     )  # whether what was there before is there, or the new
 
 
-def until_it_ends(soak: Soak, name: str, command: Killable, seconds: float) -> None:
-    """Kill a command up to three times, some while it saves, then let it end."""
+def until_it_ends(soak: Soak, name: str, command: Killable, seconds: float, number: int) -> None:
+    """Kill a command up to three times, every other time while it saves, then let it end."""
     arguments = command.first
     for attempt in count():
         process = start(soak.folder, arguments)
         waits = soak.rng.uniform(0, seconds)
-        aimed, started = soak.rng.random() < 0.6, time.monotonic()
+        aimed, started = (attempt + number) % 2 == 0, time.monotonic()
         while attempt < 3 and process.poll() is None:
             if command.saves() if aimed else time.monotonic() - started > waits:
                 found = [process.pid, *children(process.pid)]
                 # One process of torchrun alone is started again with the others.
-                alone = arguments[0] == "torchrun" and len(found) > 2 and soak.rng.random() < 0.5
+                alone = arguments[0] == "torchrun" and attempt > 0 and len(found) > 2
+                alone = alone and soak.rng.random() < 0.5
                 kill(found[1:][:1] if alone else found)
                 soak.counts["kills"] += 1
                 soak.counts["kills while it saved"] += aimed
+                soak.counts["kills of a resumed run"] += attempt > 0
                 break
             time.sleep(0.001)
         out, _ = process.communicate(timeout=PATIENCE * 2)
@@ -401,7 +403,7 @@ def kill_and_compare(
         truth, seconds = whole.result(), time.monotonic() - started
         for number in count():
             command = make(soak, f"killed{number}")
-            until_it_ends(soak, name, command, seconds)
+            until_it_ends(soak, name, command, seconds, number)
             found = command.result()
             soak.check(found == truth, f"{name}: run {number} ended with another result: {found}")
             soak.counts["runs"] += 1

@@ -516,22 +516,24 @@ def test_a_saved_teacher_is_readable_by_others_and_a_damaged_one_is_named(tmp_pa
         EncoderTeacher(str(folder), TRAIN, None)
 
 
-def test_an_encoder_is_named_after_its_place_on_the_hub_or_on_the_disk(
+def test_an_encoder_is_named_after_the_hub_or_its_folder_and_never_after_other_folders(
     encoder: Path, tmp_path: Path
 ) -> None:
     assert encoder_name("some-one/small-encoder") == "some-one/small-encoder"
     folder = tmp_path / "mpnet" / "model"
     shutil.copytree(encoder, folder)
     teacher = EncoderTeacher(str(folder), TRAIN, None, mode="frozen")
-    assert teacher.name == "mpnet/model, frozen"
+    assert teacher.name == "model (bert), frozen"
     config = json.loads((folder / "config.json").read_text("utf-8"))
     for origin, name in (
-        ("microsoft/mpnet-base", "mpnet/model (from microsoft/mpnet-base)"),
-        ("/models/mpnet", "mpnet/model"),
+        ("microsoft/mpnet-base", "model (from microsoft/mpnet-base)"),
+        ("/models/mpnet", "model (bert)"),
     ):
         (folder / "config.json").write_text(json.dumps(config | {"_name_or_path": origin}), "utf-8")
         assert encoder_name(str(folder)) == name
-    assert encoder_name(".") == "/".join(Path.cwd().parts[-2:])
+    (folder / "config.json").write_text("[]")
+    assert encoder_name(str(folder)) == "model"
+    assert encoder_name(".") == Path.cwd().name
     snapshot = tmp_path / "hub" / "models--some-one--small-encoder" / "snapshots" / "0a1b"
     shutil.copytree(encoder, snapshot)
     assert encoder_name(str(snapshot)) == "some-one/small-encoder"

@@ -1,5 +1,6 @@
 """The search space, folder sizes, the study and the search, with a training that takes no time."""
 
+import os
 import statistics
 import sys
 from dataclasses import replace
@@ -297,6 +298,28 @@ def test_what_a_killed_search_leaves_of_a_record_and_of_a_lock_is_no_obstacle(
     assert len(finished(open_study(path, {}))) == 5
 
 
+@pytest.mark.parametrize("size", [1, 5, 11, 40])
+def test_a_search_killed_inside_its_first_record_begins_again(tmp_path, size):
+    path = tmp_path / "study.journal"
+    open_study(path, identity())
+    os.truncate(path, size)
+    assert is_study(path)
+    open_study(path, identity())
+    with pytest.raises(UserError, match="belongs to another search"):  # the identity is stored
+        open_study(path, identity(max_size=9))
+
+
+def test_a_search_leaves_the_level_of_optunas_log_as_it_was(tmp_path):
+    search, before = make_search(trials=1), optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.DEBUG)
+    try:
+        open_study(tmp_path / "study.journal", {})
+        search.run()
+        assert optuna.logging.get_verbosity() == optuna.logging.DEBUG
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
 def test_a_killed_process_is_reported_with_the_remedy():
     search = make_search(training=KilledTraining(), trials=3, jobs=2)
     with pytest.raises(DcnnError, match=r"killed, perhaps out of memory; .* fewer --jobs"):
@@ -474,10 +497,11 @@ def test_a_damaged_study_is_refused(tmp_path):
         open_study(path, identity())
 
 
-def test_other_files_are_not_taken_for_a_study(tmp_path):
+@pytest.mark.parametrize("content", ["years of work", '{"a": 1}\n', "{\n"])
+def test_other_files_are_not_taken_for_a_study(tmp_path, content):
     study, thesis = tmp_path / "s", tmp_path / "thesis.txt"
     open_study(study, identity())
-    thesis.write_text("years of work")
+    thesis.write_text(content)
     assert is_study(study)
     assert not is_study(thesis)
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dcnn.data.columns import shown, shown_names
 from dcnn.data.labels import LabelledTexts
+from dcnn.text.tokenizer import composed
 
 ERROR, WARNING, INFO = "error", "warning", "info"
 LEVELS = {  # of each kind of finding, in the order of a report
@@ -189,7 +190,7 @@ def _odd_texts(train: LabelledTexts) -> Iterator[Finding]:
 
 def normalized(text: str) -> str:
     """``text`` without what makes no difference: case, white space, Unicode form."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(composed(text, "NFKC").casefold().split())
 
 
 def script_of(text: str) -> str:

@@ -198,8 +198,12 @@ def _lines(folder: Path, name: str) -> Iterator[list[str]]:
         ) from error
 
 
-def parse(texts: Sequence[str], parser: str = PARSER) -> list[list[Token]]:
-    """Parse questions with a model of spaCy, by the name of its package or by its folder."""
+def parse(texts: Sequence[str], parser: str = PARSER) -> tuple[list[list[Token]], str]:
+    """Parse questions with a model of spaCy, by the name of its package or by its folder.
+
+    Returns:
+        The tokens of each text, and the name and version of the model and of spaCy.
+    """
     with needs_extra(f"The model {FEATURES}", "features"):
         spacy = import_module("spacy")  # an extra: without it, there is nothing to check types with
     try:
@@ -209,13 +213,15 @@ def parse(texts: Sequence[str], parser: str = PARSER) -> list[list[Token]]:
             f"--parser {parser} is neither an installed package nor a folder of spaCy's ({error}); "
             f"run: python -m spacy download {PARSER}"
         ) from None
-    return [
+    parsed = [
         [
             Token(one.text, one.lemma_, one.tag_, one.pos_, one.dep_, one.head.i, one.ent_type_)
             for one in document
         ]
         for document in model.pipe(texts, batch_size=128)
     ]
+    about = "{lang}_{name} {version}".format_map(model.meta)
+    return parsed, f"{about}, spaCy {spacy.__version__}"
 
 
 class _Parsed(NamedTuple):
@@ -324,7 +330,7 @@ def fit_features(
     """Choose C, and measure every group, by cross-validation; then fit, and predict test once."""
     wordnet = WordNet(wordnet_folder)
     train, test = (read_trec(sources[part].path) for part in ("train", "test"))
-    parsed = parse([*train.texts, *test.texts], parser)
+    parsed, version = parse([*train.texts, *test.texts], parser)
     questions = [features_of(tokens, wordnet) for tokens in parsed]
     vectorizer = DictVectorizer(dtype=np.float32)
     known = vectorizer.fit_transform(questions[: len(train.texts)])
@@ -351,5 +357,5 @@ def fit_features(
     }
     fitted = model.make(best).fit(known, truth)
     predicted = fitted.predict(vectorizer.transform(questions[len(train.texts) :]))
-    notes = {"setting": best, "features": len(names), "groups": measured}
+    notes = {"setting": best, "features": len(names), "groups": measured, "parser": version}
     return FeatureRun(predicted, by_setting[best], notes)

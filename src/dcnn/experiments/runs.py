@@ -492,11 +492,10 @@ def run_features(env: ExperimentEnv, recipe: Recipe, parser: str, wordnet: Path)
 
     task, _ = env.load(recipe)
     found = fit_features(env.find("trec"), recipe.data.folds, parser, wordnet)
-    outside = {"outside": ["parser", "WordNet"], "parser": Path(parser).name}
+    notes = found.notes | {"outside": ["parser", "WordNet"]}
     return _linear_result(
-        env, task, recipe, FEATURES, found.predicted, found.accuracy, started,
-        found.notes | outside,
-    )  # fmt: skip
+        env, task, recipe, FEATURES, found.predicted, found.accuracy, started, notes
+    )
 
 
 def _result(

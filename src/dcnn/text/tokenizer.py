@@ -156,8 +156,8 @@ class Tokenizer:
 
     def normalized(self, text: str) -> str:
         """``text`` as it is split: composed, and lower-cased; ``tweet`` does that after it."""
-        text, lower = _composed(text), self.lowercase and self.preset != "tweet"
-        return _composed(text.lower()) if lower else text
+        text, lower = composed(text), self.lowercase and self.preset != "tweet"
+        return composed(text.lower()) if lower else text
 
 
 def _masked(text: str) -> str:
@@ -175,13 +175,14 @@ def _tweet_word(token: str) -> str:
     return token if token in PLACEHOLDERS else REPEATED_LETTER.sub(r"\1\1", token.lower())
 
 
-def _composed(text: str) -> str:
+def composed(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
+    """``text`` in a normal form of Unicode, in a time that grows with its length alone."""
     if text.isascii():
         return text
     if len(text) > LONG_TEXT:  # the time to sort a run of marks is quadratic in its length
         mark = f"(?:(?!{GRAPHEME_JOINER})[{marks_class()}])"
         text = re.sub(f"({mark}{{30}})(?={mark})", rf"\1{GRAPHEME_JOINER}", text)
-    return unicodedata.normalize("NFC", _LONE_SURROGATE.sub(" ", text))
+    return unicodedata.normalize(form, _LONE_SURROGATE.sub(" ", text))
 
 
 def _split_words(text: str, runs: bool = False) -> list[str]:

@@ -421,18 +421,20 @@ def check_new(folder: Path) -> None:
 
 
 def encoder_name(source: str) -> str:
-    """A name for people: that of the hub; of a folder its last two parts, and its origin."""
+    """A name for people: that of the hub; of a folder its own, and its origin or architecture."""
     folder = Path(source).resolve()
     if not folder.is_dir():
         return source
     if cached := _HUB_CACHE.search(folder.as_posix()):
         return cached[1].replace("--", "/", 1)
-    name, origin = "/".join(folder.parts[-2:]), None
+    origin = architecture = None
     with suppress(ValueError, AttributeError, OSError):
-        origin = json.loads((folder / "config.json").read_text("utf-8")).get("_name_or_path")
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        origin, architecture = config.get("_name_or_path"), config.get("model_type")
     # It may be what the encoder was trained from, such as microsoft/mpnet-base: not its own name.
-    is_name = isinstance(origin, str) and _HUB_NAME.fullmatch(origin)
-    return f"{name} (from {origin})" if is_name else name
+    if isinstance(origin, str) and _HUB_NAME.fullmatch(origin):
+        return f"{folder.name} (from {origin})"
+    return f"{folder.name} ({architecture})" if isinstance(architecture, str) else folder.name
 
 
 def _load_encoder(source: str) -> tuple[Any, Any]:

@@ -80,10 +80,22 @@ def _fingerprint(examples: LabelledTexts) -> str:
 
 
 def is_study(path: Path) -> bool:
-    """Whether ``path`` is a journal of Optuna's, or empty."""
+    """Whether ``path`` is a journal of Optuna's, or empty, or ends inside its first record."""
+    begins = b'{"op_code":'
     with path.open("rb") as stream:
-        first = stream.readline(1 << 16)
-    return not first or b'"op_code"' in first
+        first = stream.read(len(begins))
+    return begins.startswith(first)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the lines that Optuna logs for every study."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(level)
 
 
 class _JournalLock(JournalFileOpenLock):
@@ -101,9 +113,9 @@ class _JournalLock(JournalFileOpenLock):
         self._held.close()
 
 
+@_quiet()
 def open_study(path: Path, identity: dict[str, Any]) -> Study:
     """The study in ``path``, or a new one."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     identity = json.loads(json.dumps(identity))
     with file_lock(path, lambda: None):
         content = path.read_bytes()
@@ -380,6 +392,7 @@ class Search:
         trainings = [record.seconds for record in self.records if record.trained is not None]
         return left <= min(trainings, default=0.0)  # too little for the fastest
 
+    @_quiet()
     def run(self) -> None:
         """Try until a limit is reached, or the callback stops the training; trials are kept."""
         try:
