@@ -1,9 +1,9 @@
 """Compile the kernels of a training step in several processes, before they are first called.
 
-A first training on a GPU calls some fifty variants of the kernels, and Triton compiles each of them
-when it is called, one after the other: a minute, in which one core works. Here a call is only
-recorded at first. Processes then compile what it would have called into Triton's cache on disk,
-from where the call proper loads it. Threads would not help: the compiler holds Python's lock.
+A first training on a GPU calls some forty variants of the kernels, and Triton compiles each when it
+is called, one after the other: a minute, in which one core works. Here a step is recorded first,
+and processes compile its kernels into Triton's cache on disk, from where the step proper loads
+them. Threads do not help: the compiler holds Python's lock.
 
     python -m dcnn.ops.compile_kernels   # such a process: pickled kernels in, a line for each out
 """
@@ -17,32 +17,11 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 MOST_PROCESSES = 16
 FEWEST_KERNELS = 4  # for which processes are started: that takes two seconds
-
-
-class Kernel(NamedTuple):
-    """A variant of a kernel, as Triton's compiler takes it."""
-
-    module: str
-    name: str
-    signature: dict[str, Any]
-    constants: dict[Any, Any]
-    attributes: dict[Any, Any]
-    options: dict[str, Any]
-    target: tuple[str, int | str, int]
-
-    def compile(self) -> None:
-        """Write it to Triton's cache on disk, unless it is there."""
-        import triton
-        from triton.backends.compiler import GPUTarget
-        from triton.compiler import ASTSource
-
-        function = getattr(importlib.import_module(self.module), self.name)
-        source = ASTSource(function, self.signature, self.constants, self.attributes)
-        triton.compile(source, target=GPUTarget(*self.target), options=self.options)
+Kernel = dict[str, Any]  # a variant of a kernel, as Triton's compiler takes it
 
 
 @contextmanager
@@ -55,12 +34,13 @@ def recording() -> Iterator[list[Kernel]]:
     target = driver.active.get_current_target()
 
     def record(*, fn: Any, compile: dict[str, Any], **_: Any) -> bool:  # noqa: A002
-        options = json.loads(compile["specialization_data"])["options"]
-        options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-        found[fn.module, fn.name, compile["key"]] = Kernel(
-            *(fn.module, fn.name, compile["signature"], compile["constants"]),
-            *(compile["configs"][0], options, (target.backend, target.arch, target.warp_size)),
-        )
+        options = json.loads(compile["specialization_data"])["options"].items()
+        found[fn.module, fn.name, compile["key"]] = {
+            "function": (fn.module, fn.name),
+            "source": (compile["signature"], compile["constants"], compile["configs"][0]),
+            "target": (target.backend, target.arch, target.warp_size),
+            "options": {k: tuple(v) if isinstance(v, list) else v for k, v in options},
+        }
         return True
 
     # None may run, those in memory neither: their inputs are what others would have computed.
@@ -83,39 +63,42 @@ def compile_in_processes(kernels: list[Kernel]) -> None:
     count = min(MOST_PROCESSES, os.cpu_count() or 1, len(kernels))
     if len(kernels) < FEWEST_KERNELS or count < 2:
         return
-    left = iter(kernels)  # shared: next() is atomic
+    left, pipe = iter(kernels), subprocess.PIPE  # all threads take from the one iterator
 
     def feed(_: int) -> None:
         command = [sys.executable, "-m", __name__]
-        pipe = subprocess.PIPE
         with subprocess.Popen(  # noqa: S603 - this module
             command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
-        ) as one:
-            assert one.stdin is not None and one.stdout is not None  # noqa: S101, PT018
+        ) as process:
+            assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018
             for kernel in left:
                 try:
-                    pickle.dump(kernel, one.stdin)
-                    one.stdin.flush()
+                    pickle.dump(kernel, process.stdin)
+                    process.stdin.flush()
                 except BrokenPipeError:
                     return
-                if not one.stdout.readline():
+                if not process.stdout.readline():
                     return
-            one.stdin.close()
 
     with ThreadPoolExecutor(count) as pool:
         list(pool.map(feed, range(count)))
 
 
-def main() -> None:
-    """Compile what standard input has."""
-    while True:
-        try:
-            kernel = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started it
-        except EOFError:
-            return
-        kernel.compile()
-        print(flush=True)
+def compile_kernel(kernel: Kernel) -> None:
+    """Write it to Triton's cache on disk, unless it is there."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    module, name = kernel["function"]
+    source = ASTSource(getattr(importlib.import_module(module), name), *kernel["source"])
+    triton.compile(source, target=GPUTarget(*kernel["target"]), options=kernel["options"])
 
 
 if __name__ == "__main__":
-    main()
+    while True:
+        try:
+            compile_kernel(pickle.load(sys.stdin.buffer))  # noqa: S301 - from who started it
+        except EOFError:
+            break
+        print(flush=True)
