@@ -51,8 +51,8 @@ COMMANDS = (
     "export model --out model.html",
 )
 # What people would train instead, from the file to a model on disk.
-RIVAL = "LinearSVC on TF-IDF of 1 to 5 characters, from the file to a pickle (scikit-learn)"
-RIVAL_SCRIPT = """
+BASELINE = "LinearSVC on TF-IDF of 1 to 5 characters, from the file to a pickle (scikit-learn)"
+BASELINE_SCRIPT = """
 import csv, pickle
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
@@ -79,7 +79,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_rows(Path(folder) / "rows.csv", 0, options.rows)
         write_rows(Path(folder) / "more.csv", options.rows, options.rows // 10)
-        rows = [{"command": name, **run(name, folder)} for name in (*COMMANDS, RIVAL)]
+        rows = [{"command": name, **run(name, folder)} for name in (*COMMANDS, BASELINE)]
     write_json(options.out, {"rows_of_the_file": options.rows, "rows": rows, **provenance("cpu")})
 
 
@@ -96,8 +96,8 @@ def run(command: str, folder: str) -> dict[str, float]:
     """Seconds of a command, of CPU time and of wall time; findings of ``check`` are no failure."""
     before, started = os.times(), time.perf_counter()
     words = [sys.executable, "-m", "dcnn", *shlex.split(command), "-q"]
-    if command == RIVAL:
-        words = [sys.executable, "-c", RIVAL_SCRIPT]
+    if command == BASELINE:
+        words = [sys.executable, "-c", BASELINE_SCRIPT]
     done = subprocess.run(words, cwd=folder, env=os.environ | ONE_THREAD, stdout=subprocess.DEVNULL)
     wall, after = time.perf_counter() - started, os.times()
     if done.returncode not in ((0, 1) if command.startswith("check") else (0,)):
@@ -113,7 +113,7 @@ CHILDREN = ("children_user", "children_system")
 def markdown(report: dict[str, Any]) -> str:
     """A row per command."""
     rows = [
-        f"| {name if name == RIVAL else f'`dcnn {name}`'} | {row['cpu_seconds']:.1f} |"
+        f"| {name if name == BASELINE else f'`dcnn {name}`'} | {row['cpu_seconds']:.1f} |"
         for row in report["rows"]
         for name in [row["command"]]
     ]

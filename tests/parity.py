@@ -226,8 +226,9 @@ NETWORKS = {
     "one layer, ties": NetworkCase(ONE, (9, 2), ties=True),
     "SST-2, one word": NetworkCase(SST2, (1,), drops=True),
     "SST-2": NetworkCase(SST2, (18, 3, 40, 7), padding=2, drops=True),
-    # 64 columns of the first layer, and of the second
-    "SST-2, block edges": NetworkCase(SST2, (2, 57, 58, 59), drops=True),
+    # 32 columns of the first layer, and of the second
+    "SST-2, block edges": NetworkCase(SST2, (2, 25, 26, 27), drops=True),
+    "SST-2, block edges of layer 2": NetworkCase(SST2, (55, 56, 57), drops=True),
     "SST-2, more block edges": NetworkCase(SST2, (119, 120, 121), padding=1),
     "three layers, larger": NetworkCase(DEEP, (1, 2, 30, 61), drops=True),
     "three layers, no folding": NetworkCase(THREE_UNFOLDED, (1, 2, 17, 33), padding=1, drops=True),

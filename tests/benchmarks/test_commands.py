@@ -26,6 +26,6 @@ def test_a_command_is_timed_and_its_failure_is_one(tmp_path):
 
 def test_the_page_has_the_times_of_the_results_file():
     report = commands.read_json(commands.RESULTS / "commands.json")
-    assert [row["command"] for row in report["rows"]] == [*commands.COMMANDS, commands.RIVAL]
+    assert [row["command"] for row in report["rows"]] == [*commands.COMMANDS, commands.BASELINE]
     page = (ROOT / "docs/how-to/know-your-data-and-model.md").read_text(encoding="utf-8")
     assert commands.markdown(report) in page

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("triton")
+from dcnn.ops import compile_kernels
 
 SCRIPT = """
 import torch
@@ -61,6 +62,13 @@ def test_what_is_compiled_ahead_is_found_and_nothing_runs(tmp_path):
         assert process.wait() == 0
     assert {path.name for path in compiled} == {"gather.cubin", "scatter.cubin"}
     assert kernels_in(tmp_path) == compiled
+
+
+@pytest.mark.parametrize("executable", ["/nonexistent", "/bin/true", None])
+def test_processes_that_fail_leave_the_kernels_to_the_call(executable, monkeypatch):
+    kernels = [{"function": ("dcnn", str(number))} for number in range(8)]
+    monkeypatch.setattr(sys, "executable", executable)
+    compile_kernels.compile_in_processes(kernels)
 
 
 def kernels_in(folder: Path) -> dict[Path, int]:

@@ -42,6 +42,7 @@ def port(client, monkeypatch) -> Iterator[int]:
     monkeypatch.setattr(server_module, "CONNECTIONS", 3)
     monkeypatch.setattr(server_module, "STOP_SIGNALS", ())  # threads get no signals
     monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    monkeypatch.setattr(client.app, "pending", client.app.pending)  # which the server sets
     (listener,) = bind("127.0.0.1", 0)
     alive, held = os.pipe()
     number = listener.getsockname()[1]

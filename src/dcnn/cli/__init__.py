@@ -178,4 +178,6 @@ def run() -> int:
         message = re.sub(r" \(Possible options: (.*)\)", r"; did you mean \1?", message)
         path = error.ctx.command_path if error.ctx else "dcnn"
         raise UserError(f"{message} (see {path} --help)") from error
+    except typer.Abort:  # what it makes of an EOFError
+        return 1
     return code if isinstance(code, int) else 0

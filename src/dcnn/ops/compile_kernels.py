@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 MOST_PROCESSES = 16
@@ -61,22 +61,22 @@ def compile_in_processes(kernels: list[Kernel]) -> None:
     What they cannot compile is left to the call that needs it, which says why.
     """
     count = min(MOST_PROCESSES, os.cpu_count() or 1, len(kernels))
-    if len(kernels) < FEWEST_KERNELS or count < 2:
+    if len(kernels) < FEWEST_KERNELS or count < 2 or not sys.executable:
         return
     left, pipe = iter(kernels), subprocess.PIPE  # all threads take from the one iterator
+    command = [sys.executable, "-P", "-m", __name__]  # -P: no module of the user's folder
 
     def feed(_: int) -> None:
-        command = [sys.executable, "-m", __name__]
-        with subprocess.Popen(  # noqa: S603 - this module
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
-        ) as process:
+        with (
+            suppress(OSError),  # it could not start, or died
+            subprocess.Popen(  # noqa: S603 - this module
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+            ) as process,
+        ):
             assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018
             for kernel in left:
-                try:
-                    pickle.dump(kernel, process.stdin)
-                    process.stdin.flush()
-                except BrokenPipeError:
-                    return
+                pickle.dump(kernel, process.stdin)
+                process.stdin.flush()
                 if not process.stdout.readline():
                     return
 

@@ -77,7 +77,7 @@ def choose_network(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
 
 def adds_ngrams(embeddings: "Tensor") -> bool:
     """Whether ``choose_network`` adds character n-grams to the words of a batch itself."""
-    return hasattr(_module(embeddings), "Ngrams")
+    return getattr(_module(embeddings), "ADDS_NGRAMS", False)
 
 
 def choose_compose(embeddings: "Tensor") -> "Callable[..., Tensor] | None":

@@ -40,6 +40,7 @@ _PLACES = 16  # words that a program gathers at once
 _NGRAMS = 8  # character n-grams of a word that a program adds up at once
 _PRODUCTS = 512  # of features and classes that a program of the head takes at once
 
+ADDS_NGRAMS = True  # ``network`` does, to the words of the batch
 # Where the character n-grams of every word begin among the buckets, these, and their vectors.
 Ngrams = tuple[Tensor, Tensor, Tensor]
 
@@ -265,7 +266,7 @@ class _Network(torch.autograd.Function):
             ids, lengths, embeddings, x, ks, longest, per_run, vocabulary, words
         )
         if ngrams is not None:
-            triton_kernels.spell[(sentences, longest)](
+            triton_kernels.gather_ngrams[(sentences * longest,)](
                 *(ids, lengths, offsets, buckets, ngrams, x, longest, per_run, ngrams.shape[1]),
                 words._replace(places=_NGRAMS),
             )
@@ -314,7 +315,7 @@ class _Network(torch.autograd.Function):
         )
         if offsets is not None:
             of_ngrams = torch.zeros_like(weights[-1], memory_format=torch.contiguous_format)
-            triton_kernels.spell_gradient[(ids[..., 0].numel(), longest)](
+            triton_kernels.scatter_ngrams[(ids.numel(),)](
                 *(ids, lengths, offsets, buckets, gradient, of_ngrams, longest, per_run),
                 *(of_ngrams.shape[1], words._replace(places=_NGRAMS)),
             )

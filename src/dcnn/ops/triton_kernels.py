@@ -428,18 +428,22 @@ def scatter(ids, lengths, of_x, of_embeddings, longest, per_run, vocabulary, WOR
 
 @triton.jit
 def _bag(ids, lengths, offsets, longest):
-    """The n-grams of one word of one sentence: where they begin, how many, and the sentence."""
-    sentence, place = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    word = tl.load(ids + sentence * longest + place).to(tl.int64)  # padded, if the sentence ends
+    """The n-grams of one word: where they begin, how many, the word's place, its sentence."""
+    place = tl.program_id(0).to(tl.int64)  # among those of all sentences, padding included
+    word = tl.load(ids + place).to(tl.int64)
     first = tl.load(offsets + word)
     count = (tl.load(offsets + word + 1) - first).to(tl.int32)
-    return first, tl.where(place < tl.load(lengths + sentence), count, 0), sentence
+    sentence = place // longest
+    inside = place % longest < tl.load(lengths + sentence)
+    return first, tl.where(inside, count, 0), place, sentence
 
 
 @compiled
-def spell(ids, lengths, offsets, buckets, ngrams, x, longest, per_run, n_ngrams, WORDS: constexpr):
+def gather_ngrams(
+    ids, lengths, offsets, buckets, ngrams, x, longest, per_run, n_ngrams, WORDS: constexpr
+):
     """Add to one word of one sentence the vectors of its character n-grams, over sqrt(count)."""
-    first, count, sentence = _bag(ids, lengths, offsets, longest)
+    first, count, place, sentence = _bag(ids, lengths, offsets, longest)
     row, part = tl.arange(0, WORDS.rows), tl.arange(0, WORDS.places)
     ngrams += (sentence // per_run) * n_ngrams * WORDS.dim
     PLACES: constexpr = WORDS.places
@@ -451,21 +455,20 @@ def spell(ids, lengths, offsets, buckets, ngrams, x, longest, per_run, n_ngrams,
         both = inside[:, None] & (row < WORDS.dim)[None, :]
         at = bucket[:, None] * WORDS.dim + row[None, :]
         total += tl.load(ngrams + at, mask=both, other=0.0)
-    x += (sentence * longest + tl.program_id(1)) * WORDS.dim + row
+    x += place * WORDS.dim + row
     vector = tl.sum(total, axis=0) / tl.sqrt(tl.maximum(count, 1).to(tl.float32))
     tl.store(x, tl.load(x, mask=row < WORDS.dim) + vector, mask=row < WORDS.dim)
 
 
 @compiled
-def spell_gradient(
+def scatter_ngrams(
     ids, lengths, offsets, buckets, of_x, of_ngrams, longest, per_run, n_ngrams, WORDS: constexpr
 ):
     """Add the gradient of one word of one sentence to those of its n-grams."""
-    first, count, sentence = _bag(ids, lengths, offsets, longest)
+    first, count, place, sentence = _bag(ids, lengths, offsets, longest)
     row, part = tl.arange(0, WORDS.rows)[None, :], tl.arange(0, WORDS.places)[:, None]
     of_ngrams += (sentence // per_run) * n_ngrams * WORDS.dim
-    at = (sentence * longest + tl.program_id(1)) * WORDS.dim + row
-    gradient = tl.load(of_x + at, mask=row < WORDS.dim, other=0.0)
+    gradient = tl.load(of_x + place * WORDS.dim + row, mask=row < WORDS.dim, other=0.0)
     gradient /= tl.sqrt(tl.maximum(count, 1).to(tl.float32))
     PLACES: constexpr = WORDS.places
     ROWS: constexpr = WORDS.rows

@@ -180,7 +180,8 @@ def composed(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
     if text.isascii():
         return text
     if len(text) > LONG_TEXT:  # the time to sort a run of marks is quadratic in its length
-        mark = f"(?:(?!{GRAPHEME_JOINER})[{marks_class()}])"
+        halfwidth = "\uff9e\uff9f" if form == "NFKC" else ""  # become marks there, as no others do
+        mark = f"(?:(?!{GRAPHEME_JOINER})[{marks_class()}{halfwidth}])"
         text = re.sub(f"({mark}{{30}})(?={mark})", rf"\1{GRAPHEME_JOINER}", text)
     return unicodedata.normalize(form, _LONE_SURROGATE.sub(" ", text))
 

@@ -83,7 +83,7 @@ class Adagrad:
                 (name, value.detach()[run], self.sums[name][run], l2[number][run])
                 for number, (name, value) in enumerate(weights.items())
             ]
-            for run in range(len(configs))
+            for run in range(len(configs) if self.backend == "native" else 0)
         ]
 
     @torch.no_grad()
