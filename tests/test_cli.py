@@ -69,6 +69,10 @@ def test_the_version_is_printed(dcnn):
         (("train", "d.csv", "--out"), "option '--out' requires an argument (see dcnn --help)"),
         (("export", "m", "--ot"), "no such option: --ot; did you mean --format, --out? (see"),
         (("predict", "m", "x", "--top", "0"), "--top 0: input should be greater than or equal to"),
+        (
+            ("cv", "x.csv", "--threads", "9" * 23),
+            f"--threads {'9' * 23}: input should be less than",
+        ),
         (("train", "d.csv", "--out", "m", "--epochs", "many"), "--epochs many: input should be a"),
     ],
 )

@@ -29,7 +29,7 @@ def cv(
     out_of_fold: Annotated[Path | None, Option(metavar="FILE")] = None,
     epochs: int | None = None,
     device: cli.Device = "auto",
-    threads: cli.Count = 1,
+    threads: cli.Threads = 1,
     as_json: cli.Json = False,
 ) -> None:
     """Cross-validate a classifier: every text is predicted by a model that did not learn it.

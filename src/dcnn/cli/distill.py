@@ -41,7 +41,7 @@ def distill(
     device: cli.Device = "auto",
     resume: cli.Resume = False,
     overwrite: cli.Overwrite = False,
-    threads: cli.Count = 1,
+    threads: cli.Threads = 1,
 ) -> None:
     """Train a small classifier on the predictions of a large model, its teacher.
 

@@ -30,7 +30,7 @@ def learning_curve(
     plot: Annotated[Path | None, Option(metavar="FILE.svg|FILE.png")] = None,
     epochs: int | None = None,
     device: cli.Device = "auto",
-    threads: cli.Count = 1,
+    threads: cli.Threads = 1,
     as_json: cli.Json = False,
 ) -> None:
     """Show accuracy and macro F1 against the number of labelled texts: is more labelling worth it?

@@ -86,7 +86,7 @@ def train(
     resume: cli.Resume = False,
     overwrite: cli.Overwrite = False,
     checkpoint_seconds: Annotated[float, Option(min=0)] = 15.0,
-    threads: cli.Count = 1,
+    threads: cli.Threads = 1,
     tensorboard: Annotated[Path | None, Option(metavar="DIR")] = None,
     stream: Annotated[bool | None, Option("--stream/--no-stream", show_default=False)] = None,
     target_precision: cli.Probability = None,

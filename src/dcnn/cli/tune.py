@@ -45,7 +45,7 @@ def tune(
     minutes: Annotated[float | None, Option(min=0.01)] = None,
     trials: cli.OptionalCount = None,
     max_size: Annotated[str | None, Option(metavar="SIZE")] = None,
-    jobs: cli.Count = 1,
+    jobs: cli.Threads = 1,
     folds: cli.OptionalCount = None,
     config: Path | None = None,
     settings: cli.Settings = None,
