@@ -35,10 +35,8 @@ native:  ## Compile the native backend again, in place
 demo: setup  ## Train on the built-in corpus with three baselines, and predict
 	$(BIN)/dcnn demo
 
-# One worker more than cores: servers, browsers and killed processes are waited for.
-WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 test: lint typecheck  ## Lint, type-check and run the whole suite
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n auto
 
 coverage: setup  ## Run the whole suite and report the lines it never reached
 	$(BIN)/pytest -n auto --cov --cov-report=term

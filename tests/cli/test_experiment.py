@@ -103,6 +103,7 @@ def test_each_experiment_runs_end_to_end(experiment, sample, dcnn, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.scale
 @pytest.mark.corpora
 def test_parallel_processes_run_what_is_missing(sample, dcnn, tmp_path):
     command = (

@@ -238,6 +238,7 @@ def test_a_stop_ends_the_search_and_keeps_finished_trials():
     assert len(search.records) == 2
 
 
+@pytest.mark.scale
 def test_the_trials_do_not_depend_on_the_number_of_processes():
     searches = [
         make_search(training=UnevenTraining(), trials=16, jobs=jobs) for jobs in (1, 2, AHEAD)

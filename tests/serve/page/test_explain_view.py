@@ -120,7 +120,7 @@ def test_clicking_a_node_shows_what_activates_its_detectors(page, server):
     page.keyboard.press("Tab")
 
 
-def test_without_a_corpus_the_page_says_how_to_get_detectors(opened, running):
+def test_without_a_corpus_the_page_says_how_to_get_detectors(running, opened):
     page = opened("#nodes=10", address=running("first").address)
     page.click("#graph .disc-node >> nth=0")
     expect(page.locator("#details .detector")).to_contain_text("--corpus")

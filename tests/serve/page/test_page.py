@@ -117,7 +117,7 @@ def test_the_page_reports_a_dead_server_and_its_return(opened, folder):
         opened.faults.clear()  # the browser logs failed connections
 
 
-def test_the_key_is_requested_once(opened, running):
+def test_the_key_is_requested_once(running, opened):
     page = opened(address=running("first", "--api-key", "secret").address)
     page.fill("#key", "secret")
     page.click("#key-dialog button")
