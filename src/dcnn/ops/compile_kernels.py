@@ -3,7 +3,7 @@
 A first training on a GPU calls some forty variants of the kernels, and Triton compiles each when it
 is called, one after the other: a minute, in which one core works. Here a step is recorded first,
 and processes compile its kernels into Triton's cache on disk, from where the step proper loads
-them. Threads do not help: the compiler holds Python's lock.
+them. Threads were tried and gave nothing.
 
     python -m dcnn.ops.compile_kernels   # such a process: pickled kernels in, a line for each out
 """

@@ -28,7 +28,7 @@ from triton import cdiv, next_power_of_2
 from dcnn.ops import triton_kernels
 from dcnn.ops.reference import dynamic_k
 
-SORTED = 32  # the network of 64 takes ten seconds to compile, and is no faster in training
+SORTED = 32  # a network of 64 takes ten seconds or more to compile
 _FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
 _LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
 _LONGEST_TILE = 16  # columns that a lane holds in registers,
