@@ -12,7 +12,7 @@ import os
 import time
 import tomllib
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -66,8 +66,14 @@ def sweep(setting: ExperimentEnv, recipes: list[Recipe], seeds: int) -> list[dic
     """Dev accuracies of every recipe, in their order."""
     torch.set_num_threads(1)
     found: dict[int, dict] = {}
+    loaded = None  # what decides the task that was read last: a teacher's takes a minute
     for group in together(recipes):
-        task, located = setting.load(recipes[group[0]])
+        recipe = recipes[group[0]]
+        wanted = recipe.config.text, recipe.data, recipe.distillation
+        if loaded != wanted:
+            (task, located), loaded = setting.load(recipe), wanted
+        text = located.config.text  # with the path of its vectors
+        located = replace(recipe, config=replace(recipe.config, text=text))
         trainer = NetworkTrainer(task, located, setting.device, print_report)
         runs = [(number, seed) for number in group for seed in range(seeds)]
         configs = [
