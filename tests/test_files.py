@@ -9,6 +9,7 @@ import threading
 import time
 import tracemalloc
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,33 @@ def test_several_zstandard_frames_are_one_file(tmp_path):
     path.write_bytes(zstandard.compress(CONTENT) + zstandard.compress(b"end"))
     with open_bytes(path) as stream:
         assert stream.read() == CONTENT + b"end"
+
+
+def test_xz_streams_with_padding_are_one_file(tmp_path):
+    path = tmp_path / "data.xz"
+    path.write_bytes(lzma.compress(CONTENT) + bytes(8) + lzma.compress(b"end") + bytes(1024))
+    with open_bytes(path) as stream:
+        assert stream.read() == CONTENT + b"end"
+
+
+def test_an_xz_file_cannot_ask_for_any_memory(tmp_path):
+    packed = bytearray(lzma.compress(CONTENT))
+    header = slice(12, 20)  # of the first block; the byte 16 is the size of its dictionary
+    packed[16] = 40  # 4 GiB
+    packed[20:24] = zlib.crc32(packed[header]).to_bytes(4, "little")
+    path = tmp_path / "data.xz"
+    path.write_bytes(packed)
+    message = "takes more than 256 MiB of memory; compress it again with xz -9"
+    with pytest.raises(DataError, match=message), open_bytes(path) as stream:
+        stream.read()
+
+
+def test_a_zip_file_cannot_ask_for_any_memory(tmp_path):
+    path = tmp_path / "data.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("data", CONTENT)
+    with pytest.raises(DataError, match=r"data\.zip is compressed with LZMA"), open_bytes(path):
+        pass
 
 
 # A flipped bit in .zst may go unseen: its frames need not carry a checksum.

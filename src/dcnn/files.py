@@ -19,6 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
@@ -79,11 +80,15 @@ def check_readable(path: Path) -> None:
         raise DataError(f"{path} is a pipe or a device; name a file, and write a pipe to one first")
 
 
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+# A file declares its dictionary, up to 4 GiB. That of `xz -9` takes 65 MiB.
+_XZ_MEMORY = 256 << 20  # bytes
 
 
 def _decompressed(path: Path, member: str) -> AbstractContextManager[BinaryIO]:
     suffix = path.suffix.lower()
+    if suffix == ".xz":
+        return _open_xz(path)
     if suffix == ".zst":
         return _open_zstandard(path)
     if suffix == ".zip":
@@ -92,27 +97,45 @@ def _decompressed(path: Path, member: str) -> AbstractContextManager[BinaryIO]:
 
 
 @contextmanager
+def _open_xz(path: Path) -> Iterator[BinaryIO]:
+    new = partial(lzma.LZMADecompressor, memlimit=_XZ_MEMORY)
+    with path.open("rb") as raw:
+        try:
+            yield io.BufferedReader(_Frames(raw, new, padding=b"\0"))
+        except lzma.LZMAError as error:
+            if "Memory usage limit" not in str(error):
+                raise
+            raise DataError(
+                f"{path}: decompressing it takes more than {_XZ_MEMORY >> 20} MiB of memory; "
+                "compress it again with xz -9 or less"
+            ) from error
+
+
+@contextmanager
 def _open_zstandard(path: Path) -> Iterator[BinaryIO]:
     with needs_extra(f"Reading {path.name}", "data"):
         import zstandard
     try:
         with path.open("rb") as raw:
-            yield io.BufferedReader(_ZstandardFrames(raw, zstandard.ZstdDecompressor()))
+            yield io.BufferedReader(_Frames(raw, zstandard.ZstdDecompressor().decompressobj))
     except zstandard.ZstdError as error:
         raise EOFError(str(error)) from error
 
 
-class _ZstandardFrames(io.RawIOBase):
-    """Decompressed bytes of all frames of a file.
+class _Frames(io.RawIOBase):
+    """Decompressed bytes of all frames of a zst file, or streams of an xz file.
 
-    The library's own reader takes a file that is cut short for a complete one; this one does not.
+    zstandard's own reader takes a file that is cut short for a complete one, and that of lzma
+    knows no limit of memory; this one reads both as it should. ``padding`` may lie between frames.
     """
 
-    # Four bytes can hold a block of 128 KiB, so a step expands to 16 MiB at most.
+    # Of zst, four bytes can hold a block of 128 KiB, so a step expands to 16 MiB at most.
     STEP = 512
 
-    def __init__(self, raw: BinaryIO, decompressor: Any) -> None:
-        self._raw, self._decompressor = raw, decompressor
+    def __init__(
+        self, raw: BinaryIO, new_decompressor: Callable[[], Any], padding: bytes = b""
+    ) -> None:
+        self._raw, self._new_decompressor, self._padding = raw, new_decompressor, padding
         self._frame: Any = None
         self._ready = memoryview(b"")
 
@@ -130,7 +153,9 @@ class _ZstandardFrames(io.RawIOBase):
                     raise EOFError("the last frame has no end")
                 return 0
             if self._frame is None:
-                self._frame = self._decompressor.decompressobj()
+                if not (compressed := compressed.lstrip(self._padding)):
+                    continue
+                self._frame = self._new_decompressor()
             self._ready = memoryview(self._frame.decompress(compressed))
         count = min(len(buffer), len(self._ready))
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
@@ -147,8 +172,11 @@ def _open_member(path: Path, member: str) -> Iterator[BinaryIO]:
             raise DataError(
                 f"{path} holds {len(names)} files where one is expected; unpack it and name one"
             )
+        name = member or names[0]
+        if archive.getinfo(name).compress_type == zipfile.ZIP_LZMA:  # zipfile takes all it declares
+            raise DataError(f"{path} is compressed with LZMA, not deflate; unpack it yourself")
         try:
-            opened = archive.open(member or names[0])
+            opened = archive.open(name)
         except (RuntimeError, NotImplementedError) as error:  # encrypted, or an unknown method
             raise DataError(f"{path} cannot be unpacked ({error}); unpack it yourself") from error
         with opened as stream:
