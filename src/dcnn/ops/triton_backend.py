@@ -31,10 +31,14 @@ from dcnn.ops.reference import dynamic_k
 SORTED = 32  # a network of 64 takes ten seconds or more to compile
 _FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
 _LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
+_FILTER_LANES = 32  # the same of the filters' gradient, whose lanes are few
 _LONGEST_TILE = 16  # columns that a lane holds in registers,
 _PRODUCTS_PER_TILE = 256  # and times filter width: each is an instruction that is compiled
-_SENTENCES_PER_PROGRAM = 16  # whose part of the filters' gradient one program adds up, at most,
-_PROGRAMS = 64  # and as many groups of them there should be if the batch has them
+_MAPS = 2  # that a lane convolves at once, so that each is at most two such instructions
+_POOLED = 8  # columns that a lane reads at once to pool them
+_SENTENCES_PER_PROGRAM = 16  # whose part of a gradient one program adds up, at most,
+_WARPS = 4096  # and as many warps there should be if the batch has sentences for them
+_WARPS_PER_PROGRAM = 4  # Triton's, of all kernels but one
 _ADDED, _PARTS_AT_ONCE = 32, 32  # numbers that a program adds up over all parts; parts at a time
 _PLACES = 16  # words that a program gathers at once
 _NGRAMS = 8  # character n-grams of a word that a program adds up at once
@@ -72,9 +76,9 @@ def _layer_forward(
     (sentences, _, longest, _), (runs, maps, rows), m = x.shape, bias.shape, filters.shape[3]
     columns, per_run, sizes = longest + m - 1, sentences // runs, _layer_sizes(filters, rows)
     c = x.new_empty(sentences, maps, columns, rows)
-    lanes, tile = sentences * rows, _tile(columns, m)
-    triton_kernels.convolve[(cdiv(lanes, _LANES), maps)](
-        x, lengths, filters, c, lanes, longest, per_run, sizes, tile
+    lanes, tile, at_once = sentences * rows, _tile(columns, m), min(_MAPS, maps)
+    triton_kernels.convolve[(cdiv(lanes, _LANES), cdiv(maps, at_once))](
+        x, lengths, filters, c, lanes, longest, per_run, sizes, tile, at_once
     )
     values = x.new_empty(sentences, maps, width, rows)
     positions = torch.empty_like(values, dtype=torch.int32)
@@ -82,7 +86,8 @@ def _layer_forward(
     few = max(next_power_of_2(columns), _FEWEST)
     partners = sorting_network(few) if columns <= SORTED else ()
     triton_kernels.select[(cdiv(lanes, _LANES),)](
-        c, lengths, k, bias, values, positions, lanes, width, longest, per_run, sizes, partners
+        *(c, lengths, k, bias, values, positions, lanes, width, longest, per_run),
+        *(sizes, partners, _POOLED),
     )
     return values, positions
 
@@ -106,11 +111,14 @@ def _layer_backward(
         of_values, values, positions, of_c, lanes, width, longest, sizes, tile
     )
 
-    at_once, parts = _split(per_run, sentences)
+    programs = cdiv(maps_below * maps * rows, _FILTER_LANES)
+    at_once, parts = _split(per_run, sentences, programs)
     numbers = filters[0].numel() + maps * rows  # of all filters and biases of a run
     sums = x.new_empty(runs, parts, numbers)
-    triton_kernels.filter_gradient[(runs * parts, maps_below, cdiv(maps * rows_below, _LANES))](
-        x, of_c, lengths, sums, longest, per_run, at_once, sizes, tile
+    triton_kernels.filter_gradient[(runs * parts, programs)](
+        *(x, of_c, lengths, sums, longest, per_run, at_once),
+        *(sizes._replace(block=_FILTER_LANES), tile),
+        num_warps=1,
     )
     of_filters = x.new_empty(runs, maps, maps_below, rows_below, m)
     of_bias = x.new_empty(runs, maps, rows)
@@ -118,20 +126,20 @@ def _layer_backward(
         sums, of_filters, of_bias, parts, sizes, _PARTS_AT_ONCE, _ADDED
     )
 
-    of_x, lanes = torch.empty_like(x), sentences * rows_below
+    of_x, lanes = torch.empty_like(x), sentences * rows
     triton_kernels.input_gradient[(cdiv(lanes, _LANES), maps_below)](
         of_c, lengths, filters, of_x, lanes, longest, per_run, sizes, _tile(longest, m)
     )
     return of_x, of_filters, of_bias
 
 
-def _split(per_run: int, sentences: int) -> tuple[int, int]:
+def _split(per_run: int, sentences: int, warps: int) -> tuple[int, int]:
     """How many sentences of a run a program adds up, and in how many parts a run falls.
 
-    Few sentences in each, so that a small batch keeps the device busy too; not too few, since the
-    parts have to be added in the end.
+    ``warps`` is how many there are for each part. Few sentences in each, so that a small batch
+    keeps the device busy too; not too few, since the parts have to be added in the end.
     """
-    at_once = min(next_power_of_2(cdiv(sentences, _PROGRAMS)), _SENTENCES_PER_PROGRAM)
+    at_once = min(next_power_of_2(cdiv(sentences * warps, _WARPS)), _SENTENCES_PER_PROGRAM)
     at_once = min(at_once, next_power_of_2(per_run))
     return at_once, cdiv(per_run, at_once)
 
@@ -361,13 +369,15 @@ def _head_gradient(
 ) -> Sequence[Tensor]:
     """The gradients of the pooled values, of the head's weight and of its bias."""
     runs, per_run, classes = of_logits.shape
-    (at_once, parts), features = _split(per_run, runs * per_run), weight.shape[-1]
+    mask, sizes = _head_sizes(pooled, of_logits, dropout)
+    features = weight.shape[-1]
+    blocks = cdiv(features, sizes.block)
+    at_once, parts = _split(per_run, runs * per_run, blocks * _WARPS_PER_PROGRAM)
     of_pooled = torch.empty_like(pooled)
     of_weight = pooled.new_empty(runs, parts, classes, features)
     of_bias = pooled.new_empty(runs, parts, classes)
-    mask, sizes = _head_sizes(pooled, of_logits, dropout)
     given = of_logits.contiguous(), pooled, mask, weight.contiguous()
-    triton_kernels.head_gradient[(runs * parts, cdiv(features, sizes.block))](
+    triton_kernels.head_gradient[(runs * parts, blocks)](
         *given, of_pooled, of_weight, of_bias, per_run, sizes._replace(sentences=at_once)
     )
     return of_pooled, of_weight.sum(dim=1), of_bias.sum(dim=1)

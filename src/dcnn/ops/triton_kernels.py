@@ -1,13 +1,14 @@
 """The kernels of ``dcnn.ops.triton_backend``, which says how they fit together.
 
-Names in capitals are known at compile time. A lane is one row of one map of one sentence, and one
-thread computes it; a column is a place in the convolution, a place one in its input; ``m`` is the
-width of the filters; ``of_x`` is the gradient of ``x``. Everywhere the rows of a map lie side by
+Names in capitals are known at compile time. A lane is one row of one sentence, and one thread
+computes it, for one or several maps; a column is a place in the convolution, a place one in its
+input; ``m`` is the width of the filters; ``of_x`` is the gradient of ``x``. Everywhere the rows of a map lie side by
 side, so that neighbouring lanes read neighbouring numbers: inputs are (sentences, maps, places,
 rows), filters (runs, maps, maps below, m, rows below).
 
 Columns are taken a tile at a time. A tile is a tuple of vectors, with one element per lane, which
-the compiler keeps in registers: every number that is read takes part in up to m sums. Lengths
+the compiler keeps in registers: every number that is read takes part in up to m sums of every map,
+or of both rows that fold, that the thread computes. Lengths
 change from batch to batch and make few new kernels: what is in capitals does, and of that only the
 tile and the sorting network follow the length.
 """
@@ -81,6 +82,14 @@ def _read(data, is_lane, start, end, ROWS: constexpr, COUNT: constexpr):
 
 
 @triton.jit
+def _part(tile, START: constexpr, COUNT: constexpr):
+    part = ()
+    for i in tl.static_range(COUNT):
+        part = part + (tile[START + i],)
+    return part
+
+
+@triton.jit
 def _convolved(sums, weights, window, TURNED: constexpr):
     """``sums``, each with the products of all weights and the part of the window that it begins."""
     added = ()
@@ -96,38 +105,59 @@ def _convolved(sums, weights, window, TURNED: constexpr):
 
 
 @compiled
-def convolve(x, lengths, filters, c, lanes, longest, per_run, LAYER: constexpr, TILE: constexpr):
-    """The wide convolution of one map: a sum over all maps below and, where rows fold, of pairs."""
+def convolve(
+    x,
+    lengths,
+    filters,
+    c,
+    lanes,
+    longest,
+    per_run,
+    LAYER: constexpr,
+    TILE: constexpr,
+    MAPS: constexpr,
+):
+    """The wide convolution of some maps: a sum over all maps below and, where rows fold, of pairs.
+
+    All of them are computed from each number that is read.
+    """
     ROWS_BELOW: constexpr = LAYER.rows_below
     ROWS: constexpr = LAYER.rows
     M: constexpr = LAYER.m
     lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
-    out_map = tl.program_id(1)
+    first_map = tl.program_id(1) * MAPS
     is_lane = lane < lanes
     columns = longest + (M - 1)
     row, sentence = lane % ROWS, (lane // ROWS).to(tl.int64)
     zeros = tl.zeros_like(row)
+    out_map = first_map + zeros
     # Past the last lane a sentence has no columns at all.
     length = tl.load(lengths + sentence, mask=is_lane, other=1 - M).to(tl.int32)
     x += sentence * (LAYER.maps_below * longest * ROWS_BELOW) + row
-    plane = (sentence // per_run) * LAYER.maps + out_map
-    filters += plane * (LAYER.maps_below * M * ROWS_BELOW) + row
-    c += (sentence * LAYER.maps + out_map) * columns * ROWS + row
+    FILTERS: constexpr = LAYER.maps_below * M * ROWS_BELOW  # of a map
+    filters += ((sentence // per_run) * LAYER.maps + first_map) * FILTERS + row
+    c += (sentence * LAYER.maps + first_map) * columns * ROWS + row
 
     FOLDED: constexpr = ROWS_BELOW // ROWS
     for first in range(0, columns, TILE):
         start = first + zeros
-        sums = _zeros(TILE, LAYER.block)
+        sums = _zeros(MAPS * TILE, LAYER.block)
         for part in range(LAYER.maps_below * FOLDED):
             below, half = part // FOLDED, part % FOLDED * ROWS
-            weights_at = filters + below * M * ROWS_BELOW + half
-            weights = _read(weights_at, is_lane, zeros, M, ROWS_BELOW, M)
             window_at = x + below * longest * ROWS_BELOW + half
             window = _read(window_at, is_lane, start - (M - 1), length, ROWS_BELOW, TILE + M - 1)
-            sums = _convolved(sums, weights, window, False)
-        for i in tl.static_range(TILE):
-            inside = start + i < tl.minimum(length + (M - 1), columns)
-            tl.store(c + (start + i) * ROWS, sums[i], mask=inside)
+            weights_at = filters + below * M * ROWS_BELOW + half
+            added = ()
+            for i in tl.static_range(MAPS):
+                is_map = is_lane & (out_map + i < LAYER.maps)
+                weights = _read(weights_at + i * FILTERS, is_map, zeros, M, ROWS_BELOW, M)
+                added = added + _convolved(_part(sums, i * TILE, TILE), weights, window, False)
+            sums = added
+        end = tl.minimum(length + (M - 1), columns)
+        for i in tl.static_range(MAPS):
+            for j in tl.static_range(TILE):
+                inside = (out_map + i < LAYER.maps) & (start + j < end)
+                tl.store(c + (i * columns + start + j) * ROWS, sums[i * TILE + j], mask=inside)
 
 
 @triton.jit
@@ -156,7 +186,6 @@ def _threshold_by_sorting(c, last, k, ROWS: constexpr, PARTNERS: constexpr):
     for column in tl.static_range(COLUMNS):
         value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
         ordered = ordered + (_ranked(value),)
-    unordered = ordered
     for stage in tl.static_range(len(PARTNERS)):
         following = ()
         for i in tl.static_range(COLUMNS):
@@ -172,7 +201,7 @@ def _threshold_by_sorting(c, last, k, ROWS: constexpr, PARTNERS: constexpr):
         threshold = tl.where(i < k, ordered[i], threshold)
     ahead = tl.zeros_like(last)
     for column in tl.static_range(COLUMNS):
-        ahead += (unordered[column] > threshold).to(tl.int32)
+        ahead += (ordered[column] > threshold).to(tl.int32)
     return threshold, ahead
 
 
@@ -212,6 +241,7 @@ def select(
     per_run,
     LAYER: constexpr,
     PARTNERS: constexpr,
+    TILE: constexpr,
 ):
     """k-max pooling, bias and tanh: the values above the k-th largest, and the leftmost equal."""
     ROWS: constexpr = LAYER.rows
@@ -223,27 +253,29 @@ def select(
     last = tl.load(lengths + sentence, mask=is_lane, other=1 - LAYER.m).to(tl.int32) + (LAYER.m - 1)
     k = tl.load(ks + sentence, mask=is_lane, other=1).to(tl.int32)
     c += plane * columns * ROWS + row
-    if len(PARTNERS) > 0:
-        threshold, ahead = _threshold_by_sorting(c, last, k, ROWS, PARTNERS)
-    else:
-        threshold, ahead = _threshold_by_search(c, last, k, columns, ROWS)
-
     shift = ((sentence // per_run) * LAYER.maps + plane % LAYER.maps) * ROWS + row
     z = tl.load(bias + shift, mask=is_lane, other=0.0)
     values += plane * width * ROWS + row
     positions += plane * width * ROWS + row
+    if len(PARTNERS) > 0:
+        threshold, ahead = _threshold_by_sorting(c, last, k, ROWS, PARTNERS)
+    else:
+        threshold, ahead = _threshold_by_search(c, last, k, columns, ROWS)
     ties = k - ahead
     taken = tl.zeros_like(last)
-    for column in range(tl.max(last, axis=0)):
-        value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
-        ranked = _ranked(value)
-        equal = ranked == threshold
-        kept = (column < last) & ((ranked > threshold) | (equal & (ties > 0))) & (taken < width)
-        ties -= equal.to(tl.int32)
-        value = 2 * tl.sigmoid(2 * (value + z)) - 1  # tanh
-        tl.store(values + taken * ROWS, value, mask=kept)
-        tl.store(positions + taken * ROWS, column, mask=kept)
-        taken += kept.to(tl.int32)
+    for first in range(0, tl.max(last, axis=0), TILE):
+        start = first + tl.zeros_like(last)
+        tile = _read(c, is_lane, start, last, ROWS, TILE)
+        for i in tl.static_range(TILE):
+            ranked = _ranked(tile[i])
+            equal = ranked == threshold
+            is_larger = (ranked > threshold) | (equal & (ties > 0))
+            kept = (start + i < last) & is_larger & (taken < width)
+            value = 2 * tl.sigmoid(2 * (tile[i] + z)) - 1  # tanh
+            tl.store(values + taken * ROWS, value, mask=kept)
+            tl.store(positions + taken * ROWS, start + i, mask=kept)
+            ties -= equal.to(tl.int32)
+            taken += kept.to(tl.int32)
     for slot in range(tl.min(tl.where(is_lane, taken, width), axis=0), width):
         free = is_lane & (slot >= taken)
         tl.store(values + slot * ROWS, 0.0, mask=free)
@@ -289,79 +321,94 @@ def input_gradient(
     ROWS_BELOW: constexpr = LAYER.rows_below
     ROWS: constexpr = LAYER.rows
     M: constexpr = LAYER.m
+    FOLDED: constexpr = ROWS_BELOW // ROWS
     lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
     below = tl.program_id(1)
     is_lane = lane < lanes
-    row, sentence = lane % ROWS_BELOW, (lane // ROWS_BELOW).to(tl.int64)
+    row, sentence = lane % ROWS, (lane // ROWS).to(tl.int64)
     zeros = tl.zeros_like(row)
     length = tl.load(lengths + sentence, mask=is_lane, other=0).to(tl.int32)
     columns = longest + (M - 1)
-    of_c += sentence * (LAYER.maps * columns * ROWS) + row % ROWS
+    of_c += sentence * (LAYER.maps * columns * ROWS) + row
     plane = (sentence // per_run) * (LAYER.maps * LAYER.maps_below) + below
     filters += plane * (M * ROWS_BELOW) + row
     of_x += (sentence * LAYER.maps_below + below) * longest * ROWS_BELOW + row
 
     for first in range(0, longest, TILE):
         start = first + zeros
-        sums = _zeros(TILE, LAYER.block)
+        sums = _zeros(FOLDED * TILE, LAYER.block)
         for out_map in range(LAYER.maps):
-            weights_at = filters + out_map * LAYER.maps_below * M * ROWS_BELOW
-            weights = _read(weights_at, is_lane, zeros, M, ROWS_BELOW, M)
             window_at = of_c + out_map * columns * ROWS
             window = _read(window_at, is_lane, start, columns, ROWS, TILE + M - 1)
-            sums = _convolved(sums, weights, window, True)
-        for i in tl.static_range(TILE):
-            place = start + i
-            total = tl.where(place < length, sums[i], 0.0)
-            tl.store(of_x + place * ROWS_BELOW, total, mask=is_lane & (place < longest))
+            weights_at = filters + out_map * LAYER.maps_below * M * ROWS_BELOW
+            added = ()
+            for i in tl.static_range(FOLDED):
+                weights = _read(weights_at + i * ROWS, is_lane, zeros, M, ROWS_BELOW, M)
+                added = added + _convolved(_part(sums, i * TILE, TILE), weights, window, True)
+            sums = added
+        for i in tl.static_range(FOLDED):
+            for j in tl.static_range(TILE):
+                place = start + j
+                total = tl.where(place < length, sums[i * TILE + j], 0.0)
+                at = of_x + place * ROWS_BELOW + i * ROWS
+                tl.store(at, total, mask=is_lane & (place < longest))
 
 
 @compiled
 def filter_gradient(
     x, of_c, lengths, sums_of_parts, longest, per_run, at_once, LAYER: constexpr, TILE: constexpr
 ):
-    """The filters from one map below to rows of all maps, over a part of the sentences of a run.
+    """The filters of all maps, over a part of the sentences of a run.
 
-    A lane is a row of a map here, and one thread adds up all that the part has for its filter and,
-    above the first map below, for the bias. A part's sums lie as ``add_parts`` reads them.
+    A lane is a row of a map above and of one below, and one thread adds up all that the part has
+    for its filter, for those of both rows that fold, and above the first map below for the bias. A
+    part's sums lie as ``add_parts`` reads them.
     """
     ROWS_BELOW: constexpr = LAYER.rows_below
     ROWS: constexpr = LAYER.rows
     M: constexpr = LAYER.m
+    FOLDED: constexpr = ROWS_BELOW // ROWS
     BLOCK: constexpr = LAYER.block  # a shape takes no field of a tuple
     group = tl.program_id(0)
-    below = tl.program_id(1)
-    lane = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
-    is_lane = lane < LAYER.maps * ROWS_BELOW
-    out_map, row = lane // ROWS_BELOW, lane % ROWS_BELOW
+    lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    is_lane = lane < LAYER.maps_below * LAYER.maps * ROWS
+    row, out_map = lane % ROWS, lane // ROWS % LAYER.maps
+    below = lane // (ROWS * LAYER.maps)
     zeros = tl.zeros_like(row)
     parts = tl.cdiv(per_run, at_once)
     run, part = group // parts, group % parts
     first_sentence = run * per_run + part * at_once
     columns = longest + (M - 1)
 
-    sums = _zeros(M, BLOCK)
+    sums = _zeros(FOLDED * M, BLOCK)
     of_bias = tl.zeros((BLOCK,), tl.float32)
     for number in range(tl.minimum(at_once, per_run - part * at_once)):
         sentence = (first_sentence + number).to(tl.int64)
         length = tl.load(lengths + sentence).to(tl.int32)
         plane = x + (sentence * LAYER.maps_below + below) * longest * ROWS_BELOW + row
-        gradients_at = of_c + (sentence * LAYER.maps + out_map) * columns * ROWS + row % ROWS
+        gradients_at = of_c + (sentence * LAYER.maps + out_map) * columns * ROWS + row
         for first in range(0, length + (M - 1), TILE):
             start = first + zeros
             gradients = _read(gradients_at, is_lane, start, columns, ROWS, TILE)
             for i in tl.static_range(TILE):
                 of_bias += gradients[i]
-            window = _read(plane, is_lane, start - (M - 1), length, ROWS_BELOW, TILE + M - 1)
-            sums = _convolved(sums, gradients, window, False)
+            added = ()
+            for i in tl.static_range(FOLDED):
+                window_at = plane + i * ROWS
+                window = _read(
+                    window_at, is_lane, start - (M - 1), length, ROWS_BELOW, TILE + M - 1
+                )
+                added = added + _convolved(_part(sums, i * M, M), gradients, window, False)
+            sums = added
     FILTERS: constexpr = LAYER.maps * LAYER.maps_below * M * ROWS_BELOW
     part_sums = sums_of_parts + group.to(tl.int64) * (FILTERS + LAYER.maps * ROWS)
     out = (out_map * LAYER.maps_below + below) * (M * ROWS_BELOW) + row
-    for j in tl.static_range(M):
-        tl.store(part_sums + out + j * ROWS_BELOW, sums[j], mask=is_lane)
-    if below == 0:
-        is_own = is_lane & (row < ROWS)  # folded rows share a bias
-        tl.store(part_sums + FILTERS + out_map * ROWS + row, of_bias, mask=is_own)
+    for i in tl.static_range(FOLDED):
+        for j in tl.static_range(M):
+            at = part_sums + out + j * ROWS_BELOW + i * ROWS
+            tl.store(at, sums[i * M + j], mask=is_lane)
+    is_first = is_lane & (below == 0)
+    tl.store(part_sums + FILTERS + out_map * ROWS + row, of_bias, mask=is_first)
 
 
 @compiled
