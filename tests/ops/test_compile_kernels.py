@@ -37,7 +37,7 @@ ids, lengths = torch.zeros(2, 3, dtype=torch.int64), torch.tensor([3, 1])
 x, embeddings = torch.full((2, 3, 4), 7.0), torch.zeros(9, 4)
 with compile_kernels.recording() as kernels:
     for _ in range(2):
-        triton_kernels.gather[(2,)](ids, lengths, embeddings, x, lengths, 3, 2, 9, words)
+        triton_kernels.gather[(2,)](ids, lengths, embeddings, x, lengths, 3, 3, 2, 9, words)
         triton_kernels.scatter[(2,)](ids, lengths, x, embeddings, 3, 2, 9, words)
 assert [one["function"][1] for one in kernels] == ["gather", "scatter"]
 assert (x == 7).all(), "a kernel has run"

@@ -34,7 +34,8 @@ def test_many_blocks_of_rows_and_parts_of_sentences(monkeypatch):
     monkeypatch.setattr(triton_backend, "_LANES", 32)
     monkeypatch.setattr(triton_backend, "_LONGEST_TILE", 4)
     monkeypatch.setattr(triton_backend, "_SENTENCES_PER_PROGRAM", 2)
-    monkeypatch.setattr(triton_backend, "_PROGRAMS", 1)
+    monkeypatch.setattr(triton_backend, "_WARPS", 1)
+    monkeypatch.setattr(triton_backend, "_FILTER_LANES", 4)
     monkeypatch.setattr(triton_backend, "_PARTS_AT_ONCE", 2)
     x, filters = draw((5, 1, 12, 4), 2, False), draw((1, 1, 1, 12, 3), 3, False)
     bias = draw((1, 1, 6), 4, False)
@@ -130,6 +131,29 @@ def test_the_two_zeros_are_one_value(partners):
     bias, values = torch.zeros(1).to(DEVICE), torch.ones(3).to(DEVICE)
     positions = torch.empty_like(values, dtype=torch.int32)
     sizes = triton_kernels.Layer(maps_below=1, rows_below=1, maps=1, rows=1, m=1, block=32)
-    triton_kernels.select[(1,)](c, lengths, k, bias, values, positions, 1, 3, 5, 1, sizes, partners)
+    given = c, lengths, k, bias, values, positions
+    triton_kernels.select[(1,)](*given, 1, 3, 3, 5, 1, sizes, partners, 4)
     assert positions.tolist() == [0, 1, 3]
     assert not values.any()
+
+
+def test_what_is_not_a_number_stays_in_its_run():
+    """Tiles are longer than sentences, and the next sentence may be that of a run that diverged."""
+    x, filters = draw((4, 2, 4, 5), 1, False), draw((2, 3, 2, 4, 3), 2, False)
+    bias, lengths, k = draw((2, 3, 2), 3, False), torch.full((4,), 5), torch.full((4,), 3)
+    lengths, k = lengths.to(DEVICE), k.to(DEVICE)
+
+    def layer(x, filters, bias):
+        return triton_backend.layer(x, lengths, filters, bias, k, True)
+
+    healthy = gradients(layer, x, filters, bias)
+    for sick, well in ((slice(0, 2), slice(2, 4)), (slice(2, 4), slice(0, 2))):
+        broken = x.clone()
+        broken[sick] = float("nan")
+        run = well.start // 2
+        values, _, of_x, of_filters, of_bias = gradients(layer, broken, filters, bias)
+        own = values[well], of_x[well], of_filters[run], of_bias[run]
+        wanted = healthy[0][well], healthy[2][well], healthy[3][run], healthy[4][run]
+        for got, expected in zip(own, wanted, strict=True):
+            torch.testing.assert_close(got, expected)
+        assert of_filters[1 - run].isnan().any()

@@ -150,7 +150,7 @@ def test_many_classes_and_parts_of_sentences(batch, monkeypatch):
     monkeypatch.setattr(
         triton_backend, "_SENTENCES_PER_PROGRAM", 3
     )  # of four: a full part and a rest
-    monkeypatch.setattr(triton_backend, "_PROGRAMS", 1)
+    monkeypatch.setattr(triton_backend, "_WARPS", 1)
     monkeypatch.setattr(triton_network, "_PRODUCTS", 16)
     monkeypatch.setattr(triton_network, "_PLACES", 2)
     model = make_model(CONFIGS["two layers"], classes=11)

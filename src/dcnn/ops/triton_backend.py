@@ -12,8 +12,9 @@ to find the k-th largest value; longer ones are searched bit by bit, so that tim
 alone. Backward, one kernel writes the gradient of the convolution densely, and two compute from it
 those of the input and of the filters.
 
-Kernels need rows side by side: an input of (sentences, maps, rows, places) lies in memory as
-(sentences, maps, places, rows), and is copied if it does not.
+Kernels need rows side by side, (sentences, maps, places, rows), and zeros around every sentence. An
+input therefore is a view of a larger tensor (``_with_margins``), into which others are copied;
+whole networks write their sentence matrix and pooled values there.
 """
 
 from collections.abc import Sequence
@@ -31,10 +32,14 @@ from dcnn.ops.reference import dynamic_k
 SORTED = 32  # a network of 64 takes ten seconds or more to compile
 _FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
 _LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
+_FILTER_LANES = 32  # the same of the filters' gradient, whose lanes are few
 _LONGEST_TILE = 16  # columns that a lane holds in registers,
 _PRODUCTS_PER_TILE = 256  # and times filter width: each is an instruction that is compiled
-_SENTENCES_PER_PROGRAM = 16  # whose part of the filters' gradient one program adds up, at most,
-_PROGRAMS = 64  # and as many groups of them there should be if the batch has them
+_MAPS = 2  # that a lane convolves at once, so that each is at most two such instructions
+_POOLED = 8  # columns that a lane reads at once to pool them
+_SENTENCES_PER_PROGRAM = 16  # whose part of a gradient one program adds up, at most,
+_WARPS = 4096  # and as many warps there should be if the batch has sentences for them
+_WARPS_PER_PROGRAM = 4  # Triton's, of all kernels but one
 _ADDED, _PARTS_AT_ONCE = 32, 32  # numbers that a program adds up over all parts; parts at a time
 _PLACES = 16  # words that a program gathers at once
 _NGRAMS = 8  # character n-grams of a word that a program adds up at once
@@ -50,6 +55,37 @@ def _side_by_side(x: Tensor) -> Tensor:
     return x.transpose(2, 3).contiguous()
 
 
+def _stride(places: int, m: int) -> int:
+    """The places from one map of an input to the next: its columns, in whole tiles."""
+    columns = places + m - 1
+    tile = _tile(columns, m)
+    return -(-columns // tile) * tile
+
+
+def _with_margins(like: Tensor, shape: tuple[int, int, int, int], m: int) -> Tensor:
+    """An empty input (sentences, maps, places, rows), with room for zeros around every map."""
+    (sentences, maps, places, rows), stride = shape, _stride(shape[2], m)
+    margin = stride - places
+    data = like.new_empty(margin + sentences * maps * stride, rows)
+    return data[margin:].view(sentences, maps, stride, rows)[:, :, :places]
+
+
+def _copied(x: Tensor, lengths: Tensor, m: int) -> Tensor:
+    """Any input (sentences, maps, rows, places) with rows side by side and zeros around it."""
+    (sentences, maps, rows, places), stride = x.shape, _stride(x.shape[-1], m)
+    inside = torch.arange(places, device=x.device) < lengths[:, None, None, None]
+    inner = torch.where(inside, x, 0.0).transpose(2, 3)
+    margin = stride - places
+    planes = torch.nn.functional.pad(inner, (0, 0, 0, margin)).reshape(-1, rows)
+    data = torch.nn.functional.pad(planes, (0, 0, margin, 0))
+    return data[margin:].view(sentences, maps, stride, rows)[:, :, :places]
+
+
+def _stride_of(x: Tensor) -> int:
+    """In places, of an input or of pooled values."""
+    return x.stride(1) // x.shape[-1]
+
+
 def _turned(filters: Tensor) -> Tensor:
     """(R, o, n, d, m) -> (R, o, n, m, d), dense."""
     return filters.transpose(3, 4).contiguous()
@@ -62,27 +98,35 @@ def _layer_sizes(filters: Tensor, rows: int) -> triton_kernels.Layer:
 
 
 def _layer_forward(
-    x: Tensor, lengths: Tensor, filters: Tensor, bias: Tensor, k: Tensor, width: int
+    x: Tensor,
+    lengths: Tensor,
+    filters: Tensor,
+    bias: Tensor,
+    k: Tensor,
+    width: int,
+    next_m: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Values and positions (sentences, o, width, d').
+    """Values and positions (sentences, o, width, d'); values are an input of filters of ``next_m``.
 
-    As in ``_layer_backward`` all is dense, with rows side by side: ``x`` (sentences, n, s, d),
+    As in ``_layer_backward`` rows are side by side: ``x`` (sentences, n, s, d), with margins,
     filters (R, o, n, m, d).
     """
     (sentences, _, longest, _), (runs, maps, rows), m = x.shape, bias.shape, filters.shape[3]
     columns, per_run, sizes = longest + m - 1, sentences // runs, _layer_sizes(filters, rows)
     c = x.new_empty(sentences, maps, columns, rows)
-    lanes, tile = sentences * rows, _tile(columns, m)
-    triton_kernels.convolve[(cdiv(lanes, _LANES), maps)](
-        x, lengths, filters, c, lanes, longest, per_run, sizes, tile
+    lanes, tile, at_once = sentences * rows, _tile(columns, m), min(_MAPS, maps)
+    triton_kernels.convolve[(cdiv(lanes, _LANES), cdiv(maps, at_once))](
+        x, lengths, filters, c, lanes, longest, per_run, sizes, tile, at_once
     )
-    values = x.new_empty(sentences, maps, width, rows)
-    positions = torch.empty_like(values, dtype=torch.int32)
+    shape = sentences, maps, width, rows
+    values = x.new_empty(shape) if next_m is None else _with_margins(x, shape, next_m)
+    positions = x.new_empty(shape, dtype=torch.int32)
     lanes = sentences * maps * rows
     few = max(next_power_of_2(columns), _FEWEST)
     partners = sorting_network(few) if columns <= SORTED else ()
     triton_kernels.select[(cdiv(lanes, _LANES),)](
-        c, lengths, k, bias, values, positions, lanes, width, longest, per_run, sizes, partners
+        *(c, lengths, k, bias, values, positions, lanes, width, _stride_of(values), longest),
+        *(per_run, sizes, partners, _POOLED),
     )
     return values, positions
 
@@ -98,19 +142,25 @@ def _layer_backward(
     sentences, maps_below, longest, rows_below = x.shape
     _, maps, width, rows = values.shape
     runs, m = len(filters), filters.shape[3]
-    columns, per_run, sizes = longest + m - 1, sentences // runs, _layer_sizes(filters, rows)
+    per_run, sizes = sentences // runs, _layer_sizes(filters, rows)
+    tile, tile_below, stride = _tile(longest + m - 1, m), _tile(longest, m), _stride(longest, m)
 
-    of_c = values.new_empty(sentences, maps, columns, rows)
-    lanes, tile = sentences * maps * rows, _tile(columns, m)
+    lanes = sentences * maps * rows
+    read_past = max(0, cdiv(longest, tile_below) * tile_below + m - 1 - stride)  # the last map
+    of_c = x.new_empty(sentences * maps * stride + read_past, rows)
     triton_kernels.convolution_gradient[(cdiv(lanes, _LANES),)](
-        of_values, values, positions, of_c, lanes, width, longest, sizes, tile
+        *(of_values, values, positions, of_c, lanes, width, _stride_of(values), longest),
+        *(sizes, tile),
     )
 
-    at_once, parts = _split(per_run, sentences)
+    programs = cdiv(maps_below * maps * rows, _FILTER_LANES)
+    at_once, parts = _split(per_run, sentences, programs)
     numbers = filters[0].numel() + maps * rows  # of all filters and biases of a run
     sums = x.new_empty(runs, parts, numbers)
-    triton_kernels.filter_gradient[(runs * parts, maps_below, cdiv(maps * rows_below, _LANES))](
-        x, of_c, lengths, sums, longest, per_run, at_once, sizes, tile
+    triton_kernels.filter_gradient[(runs * parts, programs)](
+        *(x, of_c, lengths, sums, longest, per_run, at_once),
+        *(sizes._replace(block=_FILTER_LANES), tile),
+        num_warps=1,
     )
     of_filters = x.new_empty(runs, maps, maps_below, rows_below, m)
     of_bias = x.new_empty(runs, maps, rows)
@@ -118,20 +168,20 @@ def _layer_backward(
         sums, of_filters, of_bias, parts, sizes, _PARTS_AT_ONCE, _ADDED
     )
 
-    of_x, lanes = torch.empty_like(x), sentences * rows_below
+    of_x, lanes = x.new_empty(x.shape), sentences * rows
     triton_kernels.input_gradient[(cdiv(lanes, _LANES), maps_below)](
-        of_c, lengths, filters, of_x, lanes, longest, per_run, sizes, _tile(longest, m)
+        of_c, lengths, filters, of_x, lanes, longest, stride, per_run, sizes, tile_below
     )
     return of_x, of_filters, of_bias
 
 
-def _split(per_run: int, sentences: int) -> tuple[int, int]:
+def _split(per_run: int, sentences: int, warps: int) -> tuple[int, int]:
     """How many sentences of a run a program adds up, and in how many parts a run falls.
 
-    Few sentences in each, so that a small batch keeps the device busy too; not too few, since the
-    parts have to be added in the end.
+    ``warps`` is how many there are for each part. Few sentences in each, so that a small batch
+    keeps the device busy too; not too few, since the parts have to be added in the end.
     """
-    at_once = min(next_power_of_2(cdiv(sentences, _PROGRAMS)), _SENTENCES_PER_PROGRAM)
+    at_once = min(next_power_of_2(cdiv(sentences * warps, _WARPS)), _SENTENCES_PER_PROGRAM)
     at_once = min(at_once, next_power_of_2(per_run))
     return at_once, cdiv(per_run, at_once)
 
@@ -174,7 +224,8 @@ class _Layer(torch.autograd.Function):
         x: Tensor, lengths: Tensor, filters: Tensor, bias: Tensor, k: Tensor, width: int
     ) -> tuple[Tensor, Tensor]:
         """Values and positions."""
-        x, lengths, bias, k = _side_by_side(x), *(v.contiguous() for v in (lengths, bias, k))
+        lengths, bias, k = (value.contiguous() for value in (lengths, bias, k))
+        x = _copied(x, lengths, filters.shape[-1])
         values, positions = _layer_forward(x, lengths, _turned(filters), bias, k, width)
         return values.transpose(2, 3), positions.transpose(2, 3)
 
@@ -192,7 +243,7 @@ class _Layer(torch.autograd.Function):
         """The gradients of input, filters and bias."""
         x, lengths, filters, *pooled = ctx.saved_tensors
         of_x, of_filters, of_bias = _layer_backward(
-            _side_by_side(x),
+            _copied(x, lengths, filters.shape[-1]),
             lengths.contiguous(),
             _turned(filters),
             *map(_side_by_side, (of_values, *pooled)),
@@ -259,22 +310,24 @@ class _Network(torch.autograd.Function):
         (runs, per_run, longest), (_, vocabulary, dim) = ids.shape, embeddings.shape
         ngrams = None if offsets is None else layers.pop()
         sentences, depth = runs * per_run, len(layers) // 2
-        x = embeddings.new_empty(sentences, 1, longest, dim)
+        ms = [filters.shape[-1] for filters in layers[::2]]
+        x = _with_margins(embeddings, (sentences, 1, longest, dim), ms[0])
         ks = torch.empty(depth, sentences, dtype=torch.int32, device=ids.device)
         words = triton_kernels.Words(dim, next_power_of_2(dim), _PLACES, depth, k_top)
         triton_kernels.gather[(sentences,)](
-            ids, lengths, embeddings, x, ks, longest, per_run, vocabulary, words
+            ids, lengths, embeddings, x, ks, longest, _stride_of(x), per_run, vocabulary, words
         )
         if ngrams is not None:
             triton_kernels.gather_ngrams[(sentences * longest,)](
-                *(ids, lengths, offsets, buckets, ngrams, x, longest, per_run, ngrams.shape[1]),
-                words._replace(places=_NGRAMS),
+                *(ids, lengths, offsets, buckets, ngrams, x, longest, _stride_of(x), per_run),
+                *(ngrams.shape[1], words._replace(places=_NGRAMS)),
             )
         kept = []
         valid = lengths.view(-1)
         for number, (filters, bias) in enumerate(zip(layers[::2], layers[1::2], strict=True)):
             turned, width = _turned(filters), dynamic_k(longest, number + 1, depth, k_top)
-            values, positions = _layer_forward(x, valid, turned, bias, ks[number], width)
+            next_m = ms[number + 1] if number + 1 < depth else None
+            values, positions = _layer_forward(x, valid, turned, bias, ks[number], width, next_m)
             kept += [x, positions, turned]
             x, valid = values, ks[number]
         logits = embeddings.new_empty(runs, per_run, head_bias.shape[-1])
@@ -361,13 +414,15 @@ def _head_gradient(
 ) -> Sequence[Tensor]:
     """The gradients of the pooled values, of the head's weight and of its bias."""
     runs, per_run, classes = of_logits.shape
-    (at_once, parts), features = _split(per_run, runs * per_run), weight.shape[-1]
+    mask, sizes = _head_sizes(pooled, of_logits, dropout)
+    features = weight.shape[-1]
+    blocks = cdiv(features, sizes.block)
+    at_once, parts = _split(per_run, runs * per_run, blocks * _WARPS_PER_PROGRAM)
     of_pooled = torch.empty_like(pooled)
     of_weight = pooled.new_empty(runs, parts, classes, features)
     of_bias = pooled.new_empty(runs, parts, classes)
-    mask, sizes = _head_sizes(pooled, of_logits, dropout)
     given = of_logits.contiguous(), pooled, mask, weight.contiguous()
-    triton_kernels.head_gradient[(runs * parts, cdiv(features, sizes.block))](
+    triton_kernels.head_gradient[(runs * parts, blocks)](
         *given, of_pooled, of_weight, of_bias, per_run, sizes._replace(sentences=at_once)
     )
     return of_pooled, of_weight.sum(dim=1), of_bias.sum(dim=1)

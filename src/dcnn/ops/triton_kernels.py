@@ -1,15 +1,22 @@
 """The kernels of ``dcnn.ops.triton_backend``, which says how they fit together.
 
-Names in capitals are known at compile time. A lane is one row of one map of one sentence, and one
-thread computes it; a column is a place in the convolution, a place one in its input; ``m`` is the
-width of the filters; ``of_x`` is the gradient of ``x``. Everywhere the rows of a map lie side by
-side, so that neighbouring lanes read neighbouring numbers: inputs are (sentences, maps, places,
-rows), filters (runs, maps, maps below, m, rows below).
+Names in capitals are known at compile time. A lane is one row of one sentence, and one thread
+computes it, for one or several maps; a column is a place in the convolution, a place one in its
+input; ``m`` is the width of the filters; ``of_x`` is the gradient of ``x``. Everywhere the rows of
+a map lie side by side, so that neighbouring lanes read neighbouring numbers: inputs are (sentences,
+maps, places, rows), filters (runs, maps, maps below, m, rows below).
 
 Columns are taken a tile at a time. A tile is a tuple of vectors, with one element per lane, which
-the compiler keeps in registers: every number that is read takes part in up to m sums. Lengths
-change from batch to batch and make few new kernels: what is in capitals does, and of that only the
-tile and the sorting network follow the length.
+the compiler keeps in registers: every number that is read takes part in up to m sums of every map,
+or of both rows that fold, that the thread computes. Lengths change from batch to batch and make few
+new kernels: what is in capitals does, and of that only the tile and the sorting network follow the
+length.
+
+No convolution tests whether a place is inside its sentence. From one map of an input to the next
+there are as many places as the convolution has columns in whole tiles (``stride``), with zeros from
+the end of the sentence on, and as many zeros before the first map: a filter that begins before a
+sentence, or ends after it, reads zeros. So does a tile that is longer than the gradient of a
+convolution.
 """
 
 from typing import NamedTuple
@@ -18,7 +25,7 @@ import triton
 import triton.language as tl
 from triton.language import constexpr
 
-_SIZES = ("lanes", "longest", "width", "per_run", "at_once", "parts")
+_SIZES = ("lanes", "longest", "width", "stride", "per_run", "at_once", "parts")
 
 
 class Layer(NamedTuple):
@@ -70,14 +77,21 @@ def _zeros(COUNT: constexpr, BLOCK: constexpr):
 
 
 @triton.jit
-def _read(data, is_lane, start, end, ROWS: constexpr, COUNT: constexpr):
-    """The tile of ``COUNT`` columns from ``start``; zero before the first and from ``end`` on."""
+def _read(data, start, ROWS: constexpr, COUNT: constexpr):
+    """The tile of ``COUNT`` columns from ``start``."""
     data += start * ROWS
     tile = ()
     for i in tl.static_range(COUNT):
-        inside = is_lane & (start + i >= 0) & (start + i < end)
-        tile = tile + (tl.load(data + i * ROWS, mask=inside, other=0.0),)
+        tile = tile + (tl.load(data + i * ROWS),)
     return tile
+
+
+@triton.jit
+def _part(tile, START: constexpr, COUNT: constexpr):
+    part = ()
+    for i in tl.static_range(COUNT):
+        part = part + (tile[START + i],)
+    return part
 
 
 @triton.jit
@@ -96,38 +110,57 @@ def _convolved(sums, weights, window, TURNED: constexpr):
 
 
 @compiled
-def convolve(x, lengths, filters, c, lanes, longest, per_run, LAYER: constexpr, TILE: constexpr):
-    """The wide convolution of one map: a sum over all maps below and, where rows fold, of pairs."""
+def convolve(
+    x,
+    lengths,
+    filters,
+    c,
+    lanes,
+    longest,
+    per_run,
+    LAYER: constexpr,
+    TILE: constexpr,
+    MAPS: constexpr,
+):
+    """The wide convolution of some maps: a sum over all maps below and, where rows fold, of pairs.
+
+    All of them are computed from each number that is read.
+    """
     ROWS_BELOW: constexpr = LAYER.rows_below
     ROWS: constexpr = LAYER.rows
     M: constexpr = LAYER.m
     lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
-    out_map = tl.program_id(1)
+    first_map = tl.program_id(1) * MAPS
     is_lane = lane < lanes
+    lane = tl.minimum(lane, lanes - 1)  # those past the last read what it reads, and write nothing
     columns = longest + (M - 1)
+    stride = tl.cdiv(columns, TILE) * TILE
     row, sentence = lane % ROWS, (lane // ROWS).to(tl.int64)
-    zeros = tl.zeros_like(row)
-    # Past the last lane a sentence has no columns at all.
-    length = tl.load(lengths + sentence, mask=is_lane, other=1 - M).to(tl.int32)
-    x += sentence * (LAYER.maps_below * longest * ROWS_BELOW) + row
-    plane = (sentence // per_run) * LAYER.maps + out_map
-    filters += plane * (LAYER.maps_below * M * ROWS_BELOW) + row
-    c += (sentence * LAYER.maps + out_map) * columns * ROWS + row
+    length = tl.load(lengths + sentence).to(tl.int32)
+    x += sentence * (LAYER.maps_below * stride * ROWS_BELOW) + row
+    FILTERS: constexpr = LAYER.maps_below * M * ROWS_BELOW  # of a map
+    filters += (sentence // per_run) * (LAYER.maps * FILTERS) + row
+    c += (sentence * LAYER.maps + first_map) * columns * ROWS + row
 
     FOLDED: constexpr = ROWS_BELOW // ROWS
     for first in range(0, columns, TILE):
-        start = first + zeros
-        sums = _zeros(TILE, LAYER.block)
+        sums = _zeros(MAPS * TILE, LAYER.block)
         for part in range(LAYER.maps_below * FOLDED):
             below, half = part // FOLDED, part % FOLDED * ROWS
+            window_at = x + below * stride * ROWS_BELOW + half
+            window = _read(window_at, first - (M - 1), ROWS_BELOW, TILE + M - 1)
             weights_at = filters + below * M * ROWS_BELOW + half
-            weights = _read(weights_at, is_lane, zeros, M, ROWS_BELOW, M)
-            window_at = x + below * longest * ROWS_BELOW + half
-            window = _read(window_at, is_lane, start - (M - 1), length, ROWS_BELOW, TILE + M - 1)
-            sums = _convolved(sums, weights, window, False)
-        for i in tl.static_range(TILE):
-            inside = start + i < tl.minimum(length + (M - 1), columns)
-            tl.store(c + (start + i) * ROWS, sums[i], mask=inside)
+            added = ()
+            for i in tl.static_range(MAPS):
+                out_map = tl.minimum(first_map + i, LAYER.maps - 1)
+                weights = _read(weights_at + out_map * FILTERS, 0, ROWS_BELOW, M)
+                added = added + _convolved(_part(sums, i * TILE, TILE), weights, window, False)
+            sums = added
+        end = tl.where(is_lane, tl.minimum(length + (M - 1), columns) - first, 0)
+        for i in tl.static_range(MAPS):
+            end = tl.where(first_map + i < LAYER.maps, end, 0)
+            for j in tl.static_range(TILE):
+                tl.store(c + (i * columns + first + j) * ROWS, sums[i * TILE + j], mask=j < end)
 
 
 @triton.jit
@@ -156,7 +189,6 @@ def _threshold_by_sorting(c, last, k, ROWS: constexpr, PARTNERS: constexpr):
     for column in tl.static_range(COLUMNS):
         value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
         ordered = ordered + (_ranked(value),)
-    unordered = ordered
     for stage in tl.static_range(len(PARTNERS)):
         following = ()
         for i in tl.static_range(COLUMNS):
@@ -172,7 +204,7 @@ def _threshold_by_sorting(c, last, k, ROWS: constexpr, PARTNERS: constexpr):
         threshold = tl.where(i < k, ordered[i], threshold)
     ahead = tl.zeros_like(last)
     for column in tl.static_range(COLUMNS):
-        ahead += (unordered[column] > threshold).to(tl.int32)
+        ahead += (ordered[column] > threshold).to(tl.int32)
     return threshold, ahead
 
 
@@ -208,12 +240,17 @@ def select(
     positions,
     lanes,
     width,
+    stride,
     longest,
     per_run,
     LAYER: constexpr,
     PARTNERS: constexpr,
+    TILE: constexpr,
 ):
-    """k-max pooling, bias and tanh: the values above the k-th largest, and the leftmost equal."""
+    """k-max pooling, bias and tanh: the values above the k-th largest, and the leftmost equal.
+
+    The values are the next layer's input, with zeros up to its ``stride`` and before the first map.
+    """
     ROWS: constexpr = LAYER.rows
     lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
     is_lane = lane < lanes
@@ -223,145 +260,179 @@ def select(
     last = tl.load(lengths + sentence, mask=is_lane, other=1 - LAYER.m).to(tl.int32) + (LAYER.m - 1)
     k = tl.load(ks + sentence, mask=is_lane, other=1).to(tl.int32)
     c += plane * columns * ROWS + row
+    shift = ((sentence // per_run) * LAYER.maps + plane % LAYER.maps) * ROWS + row
+    z = tl.load(bias + shift, mask=is_lane, other=0.0)
+    values += plane * stride * ROWS + row
+    positions += plane * width * ROWS + row
     if len(PARTNERS) > 0:
         threshold, ahead = _threshold_by_sorting(c, last, k, ROWS, PARTNERS)
     else:
         threshold, ahead = _threshold_by_search(c, last, k, columns, ROWS)
-
-    shift = ((sentence // per_run) * LAYER.maps + plane % LAYER.maps) * ROWS + row
-    z = tl.load(bias + shift, mask=is_lane, other=0.0)
-    values += plane * width * ROWS + row
-    positions += plane * width * ROWS + row
     ties = k - ahead
     taken = tl.zeros_like(last)
-    for column in range(tl.max(last, axis=0)):
-        value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
-        ranked = _ranked(value)
-        equal = ranked == threshold
-        kept = (column < last) & ((ranked > threshold) | (equal & (ties > 0))) & (taken < width)
-        ties -= equal.to(tl.int32)
-        value = 2 * tl.sigmoid(2 * (value + z)) - 1  # tanh
-        tl.store(values + taken * ROWS, value, mask=kept)
-        tl.store(positions + taken * ROWS, column, mask=kept)
-        taken += kept.to(tl.int32)
-    for slot in range(tl.min(tl.where(is_lane, taken, width), axis=0), width):
+    for first in range(0, tl.max(last, axis=0), TILE):
+        left = last - first
+        tile = ()
+        for i in tl.static_range(TILE):
+            tile = tile + (tl.load(c + (first + i) * ROWS, mask=i < left, other=0.0),)
+        for i in tl.static_range(TILE):
+            ranked = _ranked(tile[i])
+            equal = ranked == threshold
+            is_larger = (ranked > threshold) | (equal & (ties > 0))
+            kept = (i < left) & is_larger & (taken < width)
+            value = 2 * tl.sigmoid(2 * (tile[i] + z)) - 1  # tanh
+            tl.store(values + taken * ROWS, value, mask=kept)
+            tl.store(positions + taken * ROWS, first + i, mask=kept)
+            ties -= equal.to(tl.int32)
+            taken += kept.to(tl.int32)
+    end = tl.where(is_lane, width, 0)
+    for slot in range(tl.min(tl.where(is_lane, taken, width), axis=0), stride):
         free = is_lane & (slot >= taken)
         tl.store(values + slot * ROWS, 0.0, mask=free)
-        tl.store(positions + slot * ROWS, -1, mask=free)
+        tl.store(positions + slot * ROWS, -1, mask=free & (slot < end))
+    if tl.program_id(0) * LAYER.block < ROWS:
+        for slot in range(width - stride, 0):
+            tl.store(values + slot * ROWS, 0.0, mask=is_lane & (plane == 0))
 
 
 @compiled
 def convolution_gradient(
-    of_values, values, positions, of_c, lanes, width, longest, LAYER: constexpr, TILE: constexpr
+    of_values,
+    values,
+    positions,
+    of_c,
+    lanes,
+    width,
+    stride,
+    longest,
+    LAYER: constexpr,
+    TILE: constexpr,
 ):
-    """Through tanh, each value's gradient to its column, and zero to the others."""
+    """Through tanh, each value's gradient to its column, and zero to the others of all tiles.
+
+    ``stride`` is that of the values.
+    """
     ROWS: constexpr = LAYER.rows
     lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
     is_lane = lane < lanes
     columns = longest + (LAYER.m - 1)
+    lane = tl.minimum(lane, lanes - 1)
     row, plane = lane % ROWS, (lane // ROWS).to(tl.int64)
-    zeros = tl.zeros_like(row)
-    of_c += plane * columns * ROWS + row
+    of_c += plane * (tl.cdiv(columns, TILE) * TILE) * ROWS + row
     kept_at = plane * width * ROWS + row
+    values += plane * stride * ROWS + row
     for first in range(0, columns, TILE):
-        start = first + zeros
         gradients = _zeros(TILE, LAYER.block)
         for slot in range(width):
             at = kept_at + slot * ROWS
             # Values past a sentence's k must not learn: they have no position.
-            position = tl.load(positions + at, mask=is_lane, other=-1)
-            value = tl.load(values + at, mask=is_lane, other=0.0)
-            slope = tl.load(of_values + at, mask=is_lane, other=0.0) * (1 - value * value)
+            position = tl.load(positions + at) - first
+            value = tl.load(values + slot * ROWS)
+            slope = tl.load(of_values + at) * (1 - value * value)
             met = ()
             for i in tl.static_range(TILE):
-                met = met + (tl.where(position == start + i, slope, gradients[i]),)
+                met = met + (tl.where(position == i, slope, gradients[i]),)
             gradients = met
         for i in tl.static_range(TILE):
-            inside = is_lane & (start + i < columns)
-            tl.store(of_c + (start + i) * ROWS, gradients[i], mask=inside)
+            tl.store(of_c + (first + i) * ROWS, gradients[i], mask=is_lane)
 
 
 @compiled
 def input_gradient(
-    of_c, lengths, filters, of_x, lanes, longest, per_run, LAYER: constexpr, TILE: constexpr
+    of_c, lengths, filters, of_x, lanes, longest, stride, per_run, LAYER: constexpr, TILE: constexpr
 ):
-    """One map below: every map's gradient, filtered back. Folded rows share a gradient."""
+    """One map below: every map's gradient, filtered back. Folded rows share a gradient.
+
+    ``stride`` is that of the convolution's gradient. The last tile may read past it, for places
+    that are not written.
+    """
     ROWS_BELOW: constexpr = LAYER.rows_below
     ROWS: constexpr = LAYER.rows
     M: constexpr = LAYER.m
+    FOLDED: constexpr = ROWS_BELOW // ROWS
     lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
     below = tl.program_id(1)
     is_lane = lane < lanes
-    row, sentence = lane % ROWS_BELOW, (lane // ROWS_BELOW).to(tl.int64)
-    zeros = tl.zeros_like(row)
-    length = tl.load(lengths + sentence, mask=is_lane, other=0).to(tl.int32)
-    columns = longest + (M - 1)
-    of_c += sentence * (LAYER.maps * columns * ROWS) + row % ROWS
+    lane = tl.minimum(lane, lanes - 1)
+    row, sentence = lane % ROWS, (lane // ROWS).to(tl.int64)
+    length = tl.load(lengths + sentence).to(tl.int32)
+    of_c += sentence * (LAYER.maps * stride * ROWS) + row
     plane = (sentence // per_run) * (LAYER.maps * LAYER.maps_below) + below
     filters += plane * (M * ROWS_BELOW) + row
     of_x += (sentence * LAYER.maps_below + below) * longest * ROWS_BELOW + row
 
     for first in range(0, longest, TILE):
-        start = first + zeros
-        sums = _zeros(TILE, LAYER.block)
+        sums = _zeros(FOLDED * TILE, LAYER.block)
         for out_map in range(LAYER.maps):
+            window_at = of_c + out_map * stride * ROWS
+            window = _read(window_at, first, ROWS, TILE + M - 1)
             weights_at = filters + out_map * LAYER.maps_below * M * ROWS_BELOW
-            weights = _read(weights_at, is_lane, zeros, M, ROWS_BELOW, M)
-            window_at = of_c + out_map * columns * ROWS
-            window = _read(window_at, is_lane, start, columns, ROWS, TILE + M - 1)
-            sums = _convolved(sums, weights, window, True)
-        for i in tl.static_range(TILE):
-            place = start + i
-            total = tl.where(place < length, sums[i], 0.0)
-            tl.store(of_x + place * ROWS_BELOW, total, mask=is_lane & (place < longest))
+            added = ()
+            for i in tl.static_range(FOLDED):
+                weights = _read(weights_at + i * ROWS, 0, ROWS_BELOW, M)
+                added = added + _convolved(_part(sums, i * TILE, TILE), weights, window, True)
+            sums = added
+        end = tl.where(is_lane, longest - first, 0)
+        for i in tl.static_range(FOLDED):
+            for j in tl.static_range(TILE):
+                total = tl.where(j < length - first, sums[i * TILE + j], 0.0)
+                at = of_x + (first + j) * ROWS_BELOW + i * ROWS
+                tl.store(at, total, mask=j < end)
 
 
 @compiled
 def filter_gradient(
     x, of_c, lengths, sums_of_parts, longest, per_run, at_once, LAYER: constexpr, TILE: constexpr
 ):
-    """The filters from one map below to rows of all maps, over a part of the sentences of a run.
+    """The filters of all maps, over a part of the sentences of a run.
 
-    A lane is a row of a map here, and one thread adds up all that the part has for its filter and,
-    above the first map below, for the bias. A part's sums lie as ``add_parts`` reads them.
+    A lane is a row of a map above and of one below, and one thread adds up all that the part has
+    for its filter, for those of both rows that fold, and above the first map below for the bias. A
+    part's sums lie as ``add_parts`` reads them.
     """
     ROWS_BELOW: constexpr = LAYER.rows_below
     ROWS: constexpr = LAYER.rows
     M: constexpr = LAYER.m
+    FOLDED: constexpr = ROWS_BELOW // ROWS
     BLOCK: constexpr = LAYER.block  # a shape takes no field of a tuple
     group = tl.program_id(0)
-    below = tl.program_id(1)
-    lane = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
-    is_lane = lane < LAYER.maps * ROWS_BELOW
-    out_map, row = lane // ROWS_BELOW, lane % ROWS_BELOW
-    zeros = tl.zeros_like(row)
+    lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    LANES: constexpr = LAYER.maps_below * LAYER.maps * ROWS
+    is_lane = lane < LANES
+    lane = tl.minimum(lane, LANES - 1)
+    row, out_map = lane % ROWS, lane // ROWS % LAYER.maps
+    below = lane // (ROWS * LAYER.maps)
     parts = tl.cdiv(per_run, at_once)
     run, part = group // parts, group % parts
     first_sentence = run * per_run + part * at_once
-    columns = longest + (M - 1)
+    stride = tl.cdiv(longest + (M - 1), TILE) * TILE
 
-    sums = _zeros(M, BLOCK)
+    sums = _zeros(FOLDED * M, BLOCK)
     of_bias = tl.zeros((BLOCK,), tl.float32)
     for number in range(tl.minimum(at_once, per_run - part * at_once)):
         sentence = (first_sentence + number).to(tl.int64)
         length = tl.load(lengths + sentence).to(tl.int32)
-        plane = x + (sentence * LAYER.maps_below + below) * longest * ROWS_BELOW + row
-        gradients_at = of_c + (sentence * LAYER.maps + out_map) * columns * ROWS + row % ROWS
+        plane = x + (sentence * LAYER.maps_below + below) * stride * ROWS_BELOW + row
+        gradients_at = of_c + (sentence * LAYER.maps + out_map) * stride * ROWS + row
         for first in range(0, length + (M - 1), TILE):
-            start = first + zeros
-            gradients = _read(gradients_at, is_lane, start, columns, ROWS, TILE)
+            gradients = _read(gradients_at, first, ROWS, TILE)
             for i in tl.static_range(TILE):
                 of_bias += gradients[i]
-            window = _read(plane, is_lane, start - (M - 1), length, ROWS_BELOW, TILE + M - 1)
-            sums = _convolved(sums, gradients, window, False)
+            added = ()
+            for i in tl.static_range(FOLDED):
+                window_at = plane + i * ROWS
+                window = _read(window_at, first - (M - 1), ROWS_BELOW, TILE + M - 1)
+                added = added + _convolved(_part(sums, i * M, M), gradients, window, False)
+            sums = added
     FILTERS: constexpr = LAYER.maps * LAYER.maps_below * M * ROWS_BELOW
     part_sums = sums_of_parts + group.to(tl.int64) * (FILTERS + LAYER.maps * ROWS)
     out = (out_map * LAYER.maps_below + below) * (M * ROWS_BELOW) + row
-    for j in tl.static_range(M):
-        tl.store(part_sums + out + j * ROWS_BELOW, sums[j], mask=is_lane)
-    if below == 0:
-        is_own = is_lane & (row < ROWS)  # folded rows share a bias
-        tl.store(part_sums + FILTERS + out_map * ROWS + row, of_bias, mask=is_own)
+    for i in tl.static_range(FOLDED):
+        for j in tl.static_range(M):
+            at = part_sums + out + j * ROWS_BELOW + i * ROWS
+            tl.store(at, sums[i * M + j], mask=is_lane)
+    is_first = is_lane & (below == 0)
+    tl.store(part_sums + FILTERS + out_map * ROWS + row, of_bias, mask=is_first)
 
 
 @compiled
@@ -388,26 +459,30 @@ def add_parts(
 
 
 @triton.jit
-def _words(ids, sentence, run, start, longest, length, vocabulary, WORDS: constexpr):
-    """Where some words of a sentence lie, in its sentence matrix and among the embeddings."""
-    row = tl.arange(0, WORDS.rows)[None, :]
+def _words(ids, sentence, start, longest, length, vocabulary, WORDS: constexpr):
+    """Some words of a sentence: the place of each, whether it has one, and its number."""
     place = start + tl.arange(0, WORDS.places)
-    inside = place < length
-    word = tl.load(ids + sentence * longest + place, mask=inside, other=0).to(tl.int64)[:, None]
-    word = tl.where(word < vocabulary, word, 0)  # one that training never saw is the unknown word
-    at = (sentence * longest + place[:, None]) * WORDS.dim + row
-    return at, (run * vocabulary + word) * WORDS.dim + row, inside[:, None] & (row < WORDS.dim)
+    inside = (place >= 0) & (place < length)
+    word = tl.load(ids + sentence * longest + place, mask=inside, other=0).to(tl.int64)
+    # One that training never saw is the unknown word.
+    return place[:, None], inside[:, None], tl.where(word < vocabulary, word, 0)[:, None]
 
 
 @compiled
-def gather(ids, lengths, embeddings, x, ks, longest, per_run, vocabulary, WORDS: constexpr):
+def gather(ids, lengths, embeddings, x, ks, longest, stride, per_run, vocabulary, WORDS: constexpr):
     """The sentence matrix of one sentence, (places, rows), and the k of each of its layers."""
     sentence = tl.program_id(0).to(tl.int64)
     run = sentence // per_run
     length = tl.load(lengths + sentence).to(tl.int32)
-    for start in range(0, length, WORDS.places):
-        at, from_at, inside = _words(ids, sentence, run, start, longest, length, vocabulary, WORDS)
-        tl.store(x + at, tl.load(embeddings + from_at, mask=inside), mask=inside)
+    row = tl.arange(0, WORDS.rows)[None, :]
+    is_row = row < WORDS.dim
+    # Before the first sentence there are as many zeros as after each.
+    for start in range(tl.where(sentence == 0, longest - stride, 0), stride, WORDS.places):
+        place, is_word, word = _words(ids, sentence, start, longest, length, vocabulary, WORDS)
+        at = embeddings + (run * vocabulary + word) * WORDS.dim + row
+        value = tl.load(at, mask=is_word & is_row, other=0.0)
+        to = x + (sentence * stride + place) * WORDS.dim + row
+        tl.store(to, value, mask=is_row & (place < stride))
     DEPTH: constexpr = WORDS.depth
     for layer in tl.static_range(1, DEPTH + 1):  # Eq. 4, the ceiling in integers
         k = tl.maximum(((DEPTH - layer) * length + (DEPTH - 1)) // DEPTH, WORDS.k_top)
@@ -420,10 +495,14 @@ def scatter(ids, lengths, of_x, of_embeddings, longest, per_run, vocabulary, WOR
     sentence = tl.program_id(0).to(tl.int64)
     run = sentence // per_run
     length = tl.load(lengths + sentence).to(tl.int32)
+    row = tl.arange(0, WORDS.rows)[None, :]
     for start in range(0, length, WORDS.places):
-        at, to_at, inside = _words(ids, sentence, run, start, longest, length, vocabulary, WORDS)
-        gradient = tl.load(of_x + at, mask=inside, other=0.0)
-        tl.atomic_add(of_embeddings + to_at, gradient, mask=inside, sem="relaxed")
+        place, is_word, word = _words(ids, sentence, start, longest, length, vocabulary, WORDS)
+        inside = is_word & (row < WORDS.dim)
+        at = of_x + (sentence * longest + place) * WORDS.dim + row
+        gradient = tl.load(at, mask=inside, other=0.0)
+        to = of_embeddings + (run * vocabulary + word) * WORDS.dim + row
+        tl.atomic_add(to, gradient, mask=inside, sem="relaxed")
 
 
 @triton.jit
@@ -440,7 +519,7 @@ def _bag(ids, lengths, offsets, longest):
 
 @compiled
 def gather_ngrams(
-    ids, lengths, offsets, buckets, ngrams, x, longest, per_run, n_ngrams, WORDS: constexpr
+    ids, lengths, offsets, buckets, ngrams, x, longest, stride, per_run, n_ngrams, WORDS: constexpr
 ):
     """Add to one word of one sentence the vectors of its character n-grams, over sqrt(count)."""
     first, count, place, sentence = _bag(ids, lengths, offsets, longest)
@@ -455,7 +534,7 @@ def gather_ngrams(
         both = inside[:, None] & (row < WORDS.dim)[None, :]
         at = bucket[:, None] * WORDS.dim + row[None, :]
         total += tl.load(ngrams + at, mask=both, other=0.0)
-    x += place * WORDS.dim + row
+    x += (sentence * stride + place % longest) * WORDS.dim + row
     vector = tl.sum(total, axis=0) / tl.sqrt(tl.maximum(count, 1).to(tl.float32))
     tl.store(x, tl.load(x, mask=row < WORDS.dim) + vector, mask=row < WORDS.dim)
 
