@@ -35,10 +35,10 @@ def test_many_blocks_of_rows_and_parts_of_sentences(monkeypatch):
     monkeypatch.setattr(triton_backend, "_LONGEST_TILE", 4)
     monkeypatch.setattr(triton_backend, "_SENTENCES_PER_PROGRAM", 2)
     monkeypatch.setattr(triton_backend, "_WARPS", 1)
-    monkeypatch.setattr(triton_backend, "_FILTER_LANES", 4)
+    monkeypatch.setattr(triton_backend, "_FILTER_LANES", 32)
     monkeypatch.setattr(triton_backend, "_PARTS_AT_ONCE", 2)
-    x, filters = draw((5, 1, 12, 4), 2, False), draw((1, 1, 1, 12, 3), 3, False)
-    bias = draw((1, 1, 6), 4, False)
+    x, filters = draw((5, 1, 12, 4), 2, False), draw((1, 7, 1, 12, 3), 3, False)
+    bias = draw((1, 7, 6), 4, False)
     lengths = torch.tensor([4, 1, 3, 2, 4]).to(DEVICE)
     k = torch.tensor([2, 2, 1, 2, 3]).to(DEVICE)
     expected = gradients(
@@ -132,7 +132,7 @@ def test_the_two_zeros_are_one_value(partners):
     positions = torch.empty_like(values, dtype=torch.int32)
     sizes = triton_kernels.Layer(maps_below=1, rows_below=1, maps=1, rows=1, m=1, block=32)
     given = c, lengths, k, bias, values, positions
-    triton_kernels.select[(1,)](*given, 1, 3, 3, 5, 1, sizes, partners, 4)
+    triton_kernels.select[(1,)](*given, 1, 3, 3, 5, 1, sizes, partners)
     assert positions.tolist() == [0, 1, 3]
     assert not values.any()
 

@@ -32,14 +32,15 @@ from dcnn.ops.reference import dynamic_k
 SORTED = 32  # a network of 64 takes ten seconds or more to compile
 _FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
 _LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
-_FILTER_LANES = 32  # the same of the filters' gradient, whose lanes are few
+_FILTER_LANES = 256  # the same of the filters' gradient, at most
 _LONGEST_TILE = 16  # columns that a lane holds in registers,
 _PRODUCTS_PER_TILE = 256  # and times filter width: each is an instruction that is compiled
-_MAPS = 2  # that a lane convolves at once, so that each is at most two such instructions
-_POOLED = 8  # columns that a lane reads at once to pool them
+_MAPS = 4  # that a lane computes at once, at most,
+_PRODUCTS_OF_MAPS = 512  # with so many such instructions
 _SENTENCES_PER_PROGRAM = 16  # whose part of a gradient one program adds up, at most,
+_WARP = 32  # threads
 _WARPS = 4096  # and as many warps there should be if the batch has sentences for them
-_WARPS_PER_PROGRAM = 4  # Triton's, of all kernels but one
+_WARPS_PER_PROGRAM = 4  # Triton's own choice
 _ADDED, _PARTS_AT_ONCE = 32, 32  # numbers that a program adds up over all parts; parts at a time
 _PLACES = 16  # words that a program gathers at once
 _NGRAMS = 8  # character n-grams of a word that a program adds up at once
@@ -114,7 +115,8 @@ def _layer_forward(
     (sentences, _, longest, _), (runs, maps, rows), m = x.shape, bias.shape, filters.shape[3]
     columns, per_run, sizes = longest + m - 1, sentences // runs, _layer_sizes(filters, rows)
     c = x.new_empty(sentences, maps, columns, rows)
-    lanes, tile, at_once = sentences * rows, _tile(columns, m), min(_MAPS, maps)
+    lanes, tile = sentences * rows, _tile(columns, m)
+    at_once = _maps_at_once(maps, tile * m)
     triton_kernels.convolve[(cdiv(lanes, _LANES), cdiv(maps, at_once))](
         x, lengths, filters, c, lanes, longest, per_run, sizes, tile, at_once
     )
@@ -126,7 +128,7 @@ def _layer_forward(
     partners = sorting_network(few) if columns <= SORTED else ()
     triton_kernels.select[(cdiv(lanes, _LANES),)](
         *(c, lengths, k, bias, values, positions, lanes, width, _stride_of(values), longest),
-        *(per_run, sizes, partners, _POOLED),
+        *(per_run, sizes, partners),
     )
     return values, positions
 
@@ -153,14 +155,15 @@ def _layer_backward(
         *(sizes, tile),
     )
 
-    programs = cdiv(maps_below * maps * rows, _FILTER_LANES)
-    at_once, parts = _split(per_run, sentences, programs)
+    block = min(max(next_power_of_2(maps_below * maps * rows), _WARP), _FILTER_LANES)
+    programs = cdiv(maps_below * maps * rows, block)
+    at_once, parts = _split(per_run, sentences, programs * block // _WARP)
     numbers = filters[0].numel() + maps * rows  # of all filters and biases of a run
     sums = x.new_empty(runs, parts, numbers)
     triton_kernels.filter_gradient[(runs * parts, programs)](
         *(x, of_c, lengths, sums, longest, per_run, at_once),
-        *(sizes._replace(block=_FILTER_LANES), tile),
-        num_warps=1,
+        *(sizes._replace(block=block), tile),
+        num_warps=block // _WARP,
     )
     of_filters = x.new_empty(runs, maps, maps_below, rows_below, m)
     of_bias = x.new_empty(runs, maps, rows)
@@ -169,10 +172,17 @@ def _layer_backward(
     )
 
     of_x, lanes = x.new_empty(x.shape), sentences * rows
-    triton_kernels.input_gradient[(cdiv(lanes, _LANES), maps_below)](
-        of_c, lengths, filters, of_x, lanes, longest, stride, per_run, sizes, tile_below
+    at_once = _maps_at_once(maps_below, tile_below * m * rows_below // rows)
+    triton_kernels.input_gradient[(cdiv(lanes, _LANES), cdiv(maps_below, at_once))](
+        of_c, lengths, filters, of_x, lanes, longest, stride, per_run, sizes, tile_below, at_once
     )
     return of_x, of_filters, of_bias
+
+
+def _maps_at_once(maps: int, products: int) -> int:
+    """How many maps a lane computes, so that few of the last program's are too many."""
+    most = max(1, min(_MAPS, _PRODUCTS_OF_MAPS // products))
+    return -(-maps // -(-maps // most))
 
 
 def _split(per_run: int, sentences: int, warps: int) -> tuple[int, int]:

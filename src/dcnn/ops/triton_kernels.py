@@ -178,17 +178,18 @@ def _key(value):
 
 
 @triton.jit
-def _threshold_by_sorting(c, last, k, ROWS: constexpr, PARTNERS: constexpr):
-    """The k-th largest value of few columns, in registers, and how many are larger.
+def _kept_by_sorting(c, last, k, ROWS: constexpr, PARTNERS: constexpr):
+    """Which of up to 32 columns are the k largest, a bit for each; they are sorted in registers.
 
     ``PARTNERS`` is a sorting network: at each stage a column and its partner change places if the
     left one is smaller.
     """
     COLUMNS: constexpr = len(PARTNERS[0])
-    ordered = ()
+    unordered = ()
     for column in tl.static_range(COLUMNS):
         value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
-        ordered = ordered + (_ranked(value),)
+        unordered = unordered + (_ranked(value),)
+    ordered = unordered
     for stage in tl.static_range(len(PARTNERS)):
         following = ()
         for i in tl.static_range(COLUMNS):
@@ -202,10 +203,16 @@ def _threshold_by_sorting(c, last, k, ROWS: constexpr, PARTNERS: constexpr):
     threshold = ordered[0]
     for i in tl.static_range(1, COLUMNS):
         threshold = tl.where(i < k, ordered[i], threshold)
-    ahead = tl.zeros_like(last)
+    ties = k
     for column in tl.static_range(COLUMNS):
-        ahead += (ordered[column] > threshold).to(tl.int32)
-    return threshold, ahead
+        ties -= (unordered[column] > threshold).to(tl.int32)
+    kept = tl.zeros_like(last).to(tl.uint32)
+    for column in tl.static_range(COLUMNS):
+        equal = unordered[column] == threshold
+        is_kept = (unordered[column] > threshold) | (equal & (ties > 0))
+        kept |= is_kept.to(tl.uint32) << column
+        ties -= equal.to(tl.int32)
+    return kept
 
 
 @triton.jit
@@ -220,7 +227,7 @@ def _reaching(c, last, key, columns, ROWS: constexpr):
 
 @triton.jit
 def _threshold_by_search(c, last, k, columns, ROWS: constexpr):
-    """As by sorting, for any number of columns: the key of the k-th largest is found bit by bit."""
+    """The k-th largest of any number of columns, found bit by bit, and how many are larger."""
     key = tl.full(last.shape, -0x80000000, tl.int64)  # the largest that k values reach
     step = tl.full(last.shape, 0x80000000, tl.int64)
     for _ in range(32):
@@ -245,7 +252,6 @@ def select(
     per_run,
     LAYER: constexpr,
     PARTNERS: constexpr,
-    TILE: constexpr,
 ):
     """k-max pooling, bias and tanh: the values above the k-th largest, and the leftmost equal.
 
@@ -265,31 +271,38 @@ def select(
     values += plane * stride * ROWS + row
     positions += plane * width * ROWS + row
     if len(PARTNERS) > 0:
-        threshold, ahead = _threshold_by_sorting(c, last, k, ROWS, PARTNERS)
+        kept = _kept_by_sorting(c, last, k, ROWS, PARTNERS)
+        for slot in range(width):
+            taken = is_lane & (kept != 0)
+            # The leftmost column that is left: the exponent of the lowest bit.
+            lowest = (kept & (~kept + 1)).to(tl.float32)
+            column = (lowest.to(tl.int32, bitcast=True) >> 23) - 127
+            value = tl.load(c + column * ROWS, mask=taken, other=0.0)
+            value = 2 * tl.sigmoid(2 * (value + z)) - 1  # tanh
+            tl.store(values + slot * ROWS, tl.where(taken, value, 0.0), mask=is_lane)
+            tl.store(positions + slot * ROWS, tl.where(taken, column, -1), mask=is_lane)
+            kept &= kept - 1
     else:
         threshold, ahead = _threshold_by_search(c, last, k, columns, ROWS)
-    ties = k - ahead
-    taken = tl.zeros_like(last)
-    for first in range(0, tl.max(last, axis=0), TILE):
-        left = last - first
-        tile = ()
-        for i in tl.static_range(TILE):
-            tile = tile + (tl.load(c + (first + i) * ROWS, mask=i < left, other=0.0),)
-        for i in tl.static_range(TILE):
-            ranked = _ranked(tile[i])
+        ties = k - ahead
+        count = tl.zeros_like(last)
+        for column in range(tl.max(last, axis=0)):
+            value = tl.load(c + column * ROWS, mask=column < last, other=float("-inf"))
+            ranked = _ranked(value)
             equal = ranked == threshold
-            is_larger = (ranked > threshold) | (equal & (ties > 0))
-            kept = (i < left) & is_larger & (taken < width)
-            value = 2 * tl.sigmoid(2 * (tile[i] + z)) - 1  # tanh
-            tl.store(values + taken * ROWS, value, mask=kept)
-            tl.store(positions + taken * ROWS, first + i, mask=kept)
+            taken = (column < last) & ((ranked > threshold) | (equal & (ties > 0)))
+            taken &= count < width
             ties -= equal.to(tl.int32)
-            taken += kept.to(tl.int32)
-    end = tl.where(is_lane, width, 0)
-    for slot in range(tl.min(tl.where(is_lane, taken, width), axis=0), stride):
-        free = is_lane & (slot >= taken)
-        tl.store(values + slot * ROWS, 0.0, mask=free)
-        tl.store(positions + slot * ROWS, -1, mask=free & (slot < end))
+            value = 2 * tl.sigmoid(2 * (value + z)) - 1
+            tl.store(values + count * ROWS, value, mask=taken)
+            tl.store(positions + count * ROWS, column, mask=taken)
+            count += taken.to(tl.int32)
+        for slot in range(tl.min(tl.where(is_lane, count, width), axis=0), width):
+            free = is_lane & (slot >= count)
+            tl.store(values + slot * ROWS, 0.0, mask=free)
+            tl.store(positions + slot * ROWS, -1, mask=free)
+    for slot in range(width, stride):
+        tl.store(values + slot * ROWS, 0.0, mask=is_lane)
     if tl.program_id(0) * LAYER.block < ROWS:
         for slot in range(width - stride, 0):
             tl.store(values + slot * ROWS, 0.0, mask=is_lane & (plane == 0))
@@ -339,9 +352,19 @@ def convolution_gradient(
 
 @compiled
 def input_gradient(
-    of_c, lengths, filters, of_x, lanes, longest, stride, per_run, LAYER: constexpr, TILE: constexpr
+    of_c,
+    lengths,
+    filters,
+    of_x,
+    lanes,
+    longest,
+    stride,
+    per_run,
+    LAYER: constexpr,
+    TILE: constexpr,
+    MAPS: constexpr,
 ):
-    """One map below: every map's gradient, filtered back. Folded rows share a gradient.
+    """Some maps below: every map's gradient, filtered back. Folded rows share a gradient.
 
     ``stride`` is that of the convolution's gradient. The last tile may read past it, for places
     that are not written.
@@ -351,33 +374,34 @@ def input_gradient(
     M: constexpr = LAYER.m
     FOLDED: constexpr = ROWS_BELOW // ROWS
     lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
-    below = tl.program_id(1)
+    first_map = tl.program_id(1) * MAPS
     is_lane = lane < lanes
     lane = tl.minimum(lane, lanes - 1)
     row, sentence = lane % ROWS, (lane // ROWS).to(tl.int64)
     length = tl.load(lengths + sentence).to(tl.int32)
     of_c += sentence * (LAYER.maps * stride * ROWS) + row
-    plane = (sentence // per_run) * (LAYER.maps * LAYER.maps_below) + below
-    filters += plane * (M * ROWS_BELOW) + row
-    of_x += (sentence * LAYER.maps_below + below) * longest * ROWS_BELOW + row
+    FILTERS: constexpr = M * ROWS_BELOW  # between one map and one below
+    filters += (sentence // per_run) * (LAYER.maps * LAYER.maps_below * FILTERS) + row
+    of_x += (sentence * LAYER.maps_below + first_map) * longest * ROWS_BELOW + row
 
     for first in range(0, longest, TILE):
-        sums = _zeros(FOLDED * TILE, LAYER.block)
+        sums = _zeros(MAPS * FOLDED * TILE, LAYER.block)
         for out_map in range(LAYER.maps):
-            window_at = of_c + out_map * stride * ROWS
-            window = _read(window_at, first, ROWS, TILE + M - 1)
-            weights_at = filters + out_map * LAYER.maps_below * M * ROWS_BELOW
+            window = _read(of_c + out_map * stride * ROWS, first, ROWS, TILE + M - 1)
             added = ()
-            for i in tl.static_range(FOLDED):
-                weights = _read(weights_at + i * ROWS, 0, ROWS_BELOW, M)
+            for i in tl.static_range(MAPS * FOLDED):
+                below = tl.minimum(first_map + i // FOLDED, LAYER.maps_below - 1)
+                weights_at = filters + (out_map * LAYER.maps_below + below) * FILTERS
+                weights = _read(weights_at + i % FOLDED * ROWS, 0, ROWS_BELOW, M)
                 added = added + _convolved(_part(sums, i * TILE, TILE), weights, window, True)
             sums = added
-        end = tl.where(is_lane, longest - first, 0)
-        for i in tl.static_range(FOLDED):
+        for i in tl.static_range(MAPS * FOLDED):
+            end = tl.where(is_lane, longest - first, 0)
+            end = tl.where(first_map + i // FOLDED < LAYER.maps_below, end, 0)
             for j in tl.static_range(TILE):
                 total = tl.where(j < length - first, sums[i * TILE + j], 0.0)
-                at = of_x + (first + j) * ROWS_BELOW + i * ROWS
-                tl.store(at, total, mask=j < end)
+                place = (i // FOLDED * longest + first + j) * ROWS_BELOW
+                tl.store(of_x + place + i % FOLDED * ROWS, total, mask=j < end)
 
 
 @compiled
