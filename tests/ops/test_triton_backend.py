@@ -32,7 +32,8 @@ CASES = {
 def test_many_blocks_of_rows_and_parts_of_sentences(monkeypatch):
     """Small tiles stand for a large problem: the same paths, in the interpreter's time."""
     monkeypatch.setattr(triton_backend, "_LANES", 32)
-    monkeypatch.setattr(triton_backend, "_LONGEST_TILE", 4)
+    monkeypatch.setattr(triton_backend, "_TILES", (4,))
+    monkeypatch.setattr(triton_backend, "_PROGRAMS", 1)
     monkeypatch.setattr(triton_backend, "_SENTENCES_PER_PROGRAM", 2)
     monkeypatch.setattr(triton_backend, "_WARPS", 1)
     monkeypatch.setattr(triton_backend, "_FILTER_LANES", 32)

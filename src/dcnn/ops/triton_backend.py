@@ -32,12 +32,14 @@ from dcnn.ops.reference import dynamic_k
 SORTED = 32  # a network of 64 takes ten seconds or more to compile
 _FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
 _LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
-_FILTER_LANES = 256  # the same of the filters' gradient, at most
-_LONGEST_TILE = 16  # columns that a lane holds in registers,
-_PRODUCTS_PER_TILE = 256  # and times filter width: each is an instruction that is compiled
-_MAPS = 4  # that a lane computes at once, at most,
-_PRODUCTS_OF_MAPS = 512  # with so many such instructions
-_SENTENCES_PER_PROGRAM = 16  # whose part of a gradient one program adds up, at most,
+_FILTER_LANES = 512  # the same of the filters' gradient, at most
+_IDLE_LANES = 0.15  # of those that do something, at most
+_TILES = 16, 14, 12, 8, 4  # columns that a lane holds in registers; each makes other kernels
+_PRODUCTS_PER_TILE = 256  # tile times filter width: each is an instruction that is compiled
+_MAPS = 3  # that a lane computes at once, at most,
+_PRODUCTS_OF_MAPS = 512  # with so many such instructions,
+_PROGRAMS = 264  # and with so many programs at least: two for each multiprocessor of an H200
+_SENTENCES_PER_PROGRAM = 32  # whose part of a gradient one program adds up, at most,
 _WARP = 32  # threads
 _WARPS = 4096  # and as many warps there should be if the batch has sentences for them
 _WARPS_PER_PROGRAM = 4  # Triton's own choice
@@ -116,7 +118,7 @@ def _layer_forward(
     columns, per_run, sizes = longest + m - 1, sentences // runs, _layer_sizes(filters, rows)
     c = x.new_empty(sentences, maps, columns, rows)
     lanes, tile = sentences * rows, _tile(columns, m)
-    at_once = _maps_at_once(maps, tile * m)
+    at_once = _maps_at_once(maps, _MAPS, tile * m, cdiv(lanes, _LANES))
     triton_kernels.convolve[(cdiv(lanes, _LANES), cdiv(maps, at_once))](
         x, lengths, filters, c, lanes, longest, per_run, sizes, tile, at_once
     )
@@ -155,7 +157,7 @@ def _layer_backward(
         *(sizes, tile),
     )
 
-    block = min(max(next_power_of_2(maps_below * maps * rows), _WARP), _FILTER_LANES)
+    block = _filter_lanes(maps_below * maps * rows)
     programs = cdiv(maps_below * maps * rows, block)
     at_once, parts = _split(per_run, sentences, programs * block // _WARP)
     numbers = filters[0].numel() + maps * rows  # of all filters and biases of a run
@@ -171,18 +173,30 @@ def _layer_backward(
         sums, of_filters, of_bias, parts, sizes, _PARTS_AT_ONCE, _ADDED
     )
 
-    of_x, lanes = x.new_empty(x.shape), sentences * rows
-    at_once = _maps_at_once(maps_below, tile_below * m * rows_below // rows)
-    triton_kernels.input_gradient[(cdiv(lanes, _LANES), cdiv(maps_below, at_once))](
+    of_x, lanes, halves = x.new_empty(x.shape), sentences * rows, maps_below * rows_below // rows
+    most, programs = _MAPS * rows_below // rows, cdiv(lanes, _LANES)
+    at_once = _maps_at_once(halves, most, tile_below * m, programs)
+    triton_kernels.input_gradient[(programs, cdiv(halves, at_once))](
         of_c, lengths, filters, of_x, lanes, longest, stride, per_run, sizes, tile_below, at_once
     )
     return of_x, of_filters, of_bias
 
 
-def _maps_at_once(maps: int, products: int) -> int:
-    """How many maps a lane computes, so that few of the last program's are too many."""
-    most = max(1, min(_MAPS, _PRODUCTS_OF_MAPS // products))
-    return -(-maps // -(-maps // most))
+def _maps_at_once(maps: int, most: int, products: int, programs: int) -> int:
+    """How many maps a lane computes, each with ``products``; ``programs`` are those of one map.
+
+    As many as possible, but a small batch keeps the device busy with one map per program.
+    """
+    most = min(most, _PRODUCTS_OF_MAPS // products, programs * maps // _PROGRAMS)
+    return -(-maps // -(-maps // max(most, 1)))
+
+
+def _filter_lanes(lanes: int) -> int:
+    """Lanes of a program that adds up filters: many share what they read, and few are idle."""
+    block = _FILTER_LANES
+    while block > _WARP and cdiv(lanes, block) * block > (1 + _IDLE_LANES) * lanes:
+        block //= 2
+    return block
 
 
 def _split(per_run: int, sentences: int, warps: int) -> tuple[int, int]:
@@ -198,9 +212,9 @@ def _split(per_run: int, sentences: int, warps: int) -> tuple[int, int]:
 
 def _tile(columns: int, m: int) -> int:
     """The columns of a tile, so that few of the last tile's are too many."""
-    longest = min(_LONGEST_TILE, max(_PRODUCTS_PER_TILE // m // 4 * 4, 4))
-    tiles = -(-columns // longest)
-    return -(-columns // tiles // 4) * 4
+    fitting = [tile for tile in _TILES if tile * m <= _PRODUCTS_PER_TILE] or [_TILES[-1]]
+    tiles = -(-columns // fitting[0])
+    return min(tile for tile in fitting if tile * tiles >= columns)
 
 
 @cache

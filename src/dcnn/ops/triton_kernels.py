@@ -362,9 +362,9 @@ def input_gradient(
     per_run,
     LAYER: constexpr,
     TILE: constexpr,
-    MAPS: constexpr,
+    HALVES: constexpr,
 ):
-    """Some maps below: every map's gradient, filtered back. Folded rows share a gradient.
+    """Some halves of maps below: every map's gradient, filtered back. Folded rows share a gradient.
 
     ``stride`` is that of the convolution's gradient. The last tile may read past it, for places
     that are not written.
@@ -374,7 +374,7 @@ def input_gradient(
     M: constexpr = LAYER.m
     FOLDED: constexpr = ROWS_BELOW // ROWS
     lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
-    first_map = tl.program_id(1) * MAPS
+    first_half = tl.program_id(1) * HALVES
     is_lane = lane < lanes
     lane = tl.minimum(lane, lanes - 1)
     row, sentence = lane % ROWS, (lane // ROWS).to(tl.int64)
@@ -382,26 +382,28 @@ def input_gradient(
     of_c += sentence * (LAYER.maps * stride * ROWS) + row
     FILTERS: constexpr = M * ROWS_BELOW  # between one map and one below
     filters += (sentence // per_run) * (LAYER.maps * LAYER.maps_below * FILTERS) + row
-    of_x += (sentence * LAYER.maps_below + first_map) * longest * ROWS_BELOW + row
+    of_x += sentence * (LAYER.maps_below * longest * ROWS_BELOW) + row
 
     for first in range(0, longest, TILE):
-        sums = _zeros(MAPS * FOLDED * TILE, LAYER.block)
+        sums = _zeros(HALVES * TILE, LAYER.block)
         for out_map in range(LAYER.maps):
             window = _read(of_c + out_map * stride * ROWS, first, ROWS, TILE + M - 1)
             added = ()
-            for i in tl.static_range(MAPS * FOLDED):
-                below = tl.minimum(first_map + i // FOLDED, LAYER.maps_below - 1)
-                weights_at = filters + (out_map * LAYER.maps_below + below) * FILTERS
-                weights = _read(weights_at + i % FOLDED * ROWS, 0, ROWS_BELOW, M)
+            for i in tl.static_range(HALVES):
+                half = tl.minimum(first_half + i, LAYER.maps_below * FOLDED - 1)
+                plane = out_map * LAYER.maps_below + half // FOLDED
+                weights_at = filters + plane * FILTERS + half % FOLDED * ROWS
+                weights = _read(weights_at, 0, ROWS_BELOW, M)
                 added = added + _convolved(_part(sums, i * TILE, TILE), weights, window, True)
             sums = added
-        for i in tl.static_range(MAPS * FOLDED):
-            end = tl.where(is_lane, longest - first, 0)
-            end = tl.where(first_map + i // FOLDED < LAYER.maps_below, end, 0)
+        end = tl.where(is_lane, longest - first, 0)
+        for i in tl.static_range(HALVES):
+            half = first_half + i
+            end = tl.where(half < LAYER.maps_below * FOLDED, end, 0)
+            at = of_x + (half // FOLDED * longest + first) * ROWS_BELOW + half % FOLDED * ROWS
             for j in tl.static_range(TILE):
                 total = tl.where(j < length - first, sums[i * TILE + j], 0.0)
-                place = (i // FOLDED * longest + first + j) * ROWS_BELOW
-                tl.store(of_x + place + i % FOLDED * ROWS, total, mask=j < end)
+                tl.store(at + j * ROWS_BELOW, total, mask=j < end)
 
 
 @compiled
@@ -584,10 +586,10 @@ def scatter_ngrams(
 
 
 @triton.jit
-def _feature(number, HEAD: constexpr):
-    """Where a feature, counted by map, row and slot, lies among (maps, slots, rows)."""
-    out_map, row = number // (HEAD.rows * HEAD.k), number // HEAD.k % HEAD.rows
-    return (out_map * HEAD.k + number % HEAD.k) * HEAD.rows + row
+def _feature(at, HEAD: constexpr):
+    """The number, by map, row and slot, of a feature that lies there among (maps, slots, rows)."""
+    out_map, row = at // (HEAD.rows * HEAD.k), at % HEAD.rows
+    return (out_map * HEAD.rows + row) * HEAD.k + at // HEAD.rows % HEAD.k
 
 
 @compiled
@@ -602,10 +604,9 @@ def head(pooled, dropout, weight, bias, logits, per_run, HEAD: constexpr):
     label = tl.arange(0, WIDE)
     total = tl.zeros((WIDE, BLOCK), tl.float32)
     for start in range(0, FEATURES, BLOCK):
-        number = start + tl.arange(0, BLOCK)
-        inside = number < FEATURES
-        at = sentence * FEATURES + _feature(number, HEAD)
-        value = tl.load(pooled + at, mask=inside, other=0.0)
+        at = start + tl.arange(0, BLOCK)
+        inside, number = at < FEATURES, _feature(at, HEAD)
+        value = tl.load(pooled + sentence * FEATURES + at, mask=inside, other=0.0)
         if HEAD.drops:
             value *= tl.load(dropout + sentence * FEATURES + number, mask=inside, other=0.0)
         of_class = (run * CLASSES + label[:, None]) * FEATURES + number[None, :]
@@ -628,8 +629,8 @@ def head_gradient(
     group = tl.program_id(0)
     parts = tl.cdiv(per_run, HEAD.sentences)
     run, part = group // parts, group % parts
-    number = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = number < FEATURES
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside, number = at < FEATURES, _feature(at, HEAD)
     label = tl.arange(0, WIDE)
     both = (label < CLASSES)[:, None] & inside[None, :]
     of_class = (run * CLASSES + label[:, None]) * FEATURES + number[None, :]
@@ -642,12 +643,11 @@ def head_gradient(
         gradient = tl.load(logit, mask=label < CLASSES, other=0.0)
         bias_total += gradient
         of_value = tl.sum(gradient[:, None] * weights, axis=0)
-        at = sentence * FEATURES + _feature(number, HEAD)
-        value = tl.load(pooled + at, mask=inside, other=0.0)
+        value = tl.load(pooled + sentence * FEATURES + at, mask=inside, other=0.0)
         if HEAD.drops:
             mask = tl.load(dropout + sentence * FEATURES + number, mask=inside, other=0.0)
             value, of_value = value * mask, of_value * mask
-        tl.store(of_pooled + at, of_value, mask=inside)
+        tl.store(of_pooled + sentence * FEATURES + at, of_value, mask=inside)
         weight_total += gradient[:, None] * value[None, :]
     of_class = (group * CLASSES + label[:, None]) * FEATURES + number[None, :]
     tl.store(of_weight + of_class, weight_total, mask=both)
