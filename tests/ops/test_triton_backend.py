@@ -16,6 +16,14 @@ from dcnn.ops import triton_backend, triton_kernels  # noqa: E402
 ORDERED = ("sorted", "searched")
 
 
+@pytest.fixture(autouse=True)
+def _unwritten_memory_is_not_a_number():
+    """As it may be on a GPU: a kernel that reads what none wrote gives what is not a number."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
 def draw(shape, seed, ties):
     values = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     return (values.round() if ties else values).to(DEVICE)

@@ -34,11 +34,12 @@ _FEWEST = 16  # columns that are sorted: fewer would only be more kernels to com
 _LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
 _FILTER_LANES = 512  # the same of the filters' gradient, at most
 _IDLE_LANES = 0.15  # of those that do something, at most
-_TILES = 16, 14, 12, 8, 4  # columns that a lane holds in registers; each makes other kernels
-_PRODUCTS_PER_TILE = 256  # tile times filter width: each is an instruction that is compiled
+_TILES = 16, 14, 12, 8  # columns that a lane holds in registers; each makes other kernels,
+_PRODUCTS_PER_TILE = 256  # tile times filter width: each is an instruction that is compiled,
+_SHORTEST_TILE = 4  # and filters that are too wide for all of them have this
 _MAPS = 3  # that a lane computes at once, at most,
-_PRODUCTS_OF_MAPS = 512  # with so many such instructions,
-_PROGRAMS = 264  # and with so many programs at least: two for each multiprocessor of an H200
+_PRODUCTS_OF_MAPS = 512  # with so many such instructions
+_PROGRAMS = 264  # that compute an input's gradient, at least: two per multiprocessor of an H200
 _SENTENCES_PER_PROGRAM = 32  # whose part of a gradient one program adds up, at most,
 _WARP = 32  # threads
 _WARPS = 4096  # and as many warps there should be if the batch has sentences for them
@@ -68,9 +69,9 @@ def _stride(places: int, m: int) -> int:
 def _with_margins(like: Tensor, shape: tuple[int, int, int, int], m: int) -> Tensor:
     """An empty input (sentences, maps, places, rows), with room for zeros around every map."""
     (sentences, maps, places, rows), stride = shape, _stride(shape[2], m)
-    margin = stride - places
-    data = like.new_empty(margin + sentences * maps * stride, rows)
-    return data[margin:].view(sentences, maps, stride, rows)[:, :, :places]
+    before = -(-(stride - places) // 4) * 4  # aligned: Triton compiles others for what is not
+    data = like.new_empty(before + sentences * maps * stride, rows)
+    return data[before:].view(sentences, maps, stride, rows)[:, :, :places]
 
 
 def _copied(x: Tensor, lengths: Tensor, m: int) -> Tensor:
@@ -118,7 +119,7 @@ def _layer_forward(
     columns, per_run, sizes = longest + m - 1, sentences // runs, _layer_sizes(filters, rows)
     c = x.new_empty(sentences, maps, columns, rows)
     lanes, tile = sentences * rows, _tile(columns, m)
-    at_once = _maps_at_once(maps, _MAPS, tile * m, cdiv(lanes, _LANES))
+    at_once = _maps_at_once(maps, _MAPS, tile * m)
     triton_kernels.convolve[(cdiv(lanes, _LANES), cdiv(maps, at_once))](
         x, lengths, filters, c, lanes, longest, per_run, sizes, tile, at_once
     )
@@ -150,10 +151,11 @@ def _layer_backward(
     tile, tile_below, stride = _tile(longest + m - 1, m), _tile(longest, m), _stride(longest, m)
 
     lanes = sentences * maps * rows
-    read_past = max(0, cdiv(longest, tile_below) * tile_below + m - 1 - stride)  # the last map
-    of_c = x.new_empty(sentences * maps * stride + read_past, rows)
+    # What is read behind the last map: on others, the next map's.
+    past = max(0, cdiv(longest, tile_below) * tile_below + m - 1 - stride)
+    of_c = x.new_empty(sentences * maps * stride + past, rows)
     triton_kernels.convolution_gradient[(cdiv(lanes, _LANES),)](
-        *(of_values, values, positions, of_c, lanes, width, _stride_of(values), longest),
+        *(of_values, values, positions, of_c, lanes, width, _stride_of(values), longest, past),
         *(sizes, tile),
     )
 
@@ -174,21 +176,19 @@ def _layer_backward(
     )
 
     of_x, lanes, halves = x.new_empty(x.shape), sentences * rows, maps_below * rows_below // rows
-    most, programs = _MAPS * rows_below // rows, cdiv(lanes, _LANES)
-    at_once = _maps_at_once(halves, most, tile_below * m, programs)
+    programs = cdiv(lanes, _LANES)
+    most = min(_MAPS * rows_below // rows, programs * halves // _PROGRAMS)
+    at_once = _maps_at_once(halves, most, tile_below * m)
     triton_kernels.input_gradient[(programs, cdiv(halves, at_once))](
         of_c, lengths, filters, of_x, lanes, longest, stride, per_run, sizes, tile_below, at_once
     )
     return of_x, of_filters, of_bias
 
 
-def _maps_at_once(maps: int, most: int, products: int, programs: int) -> int:
-    """How many maps a lane computes, each with ``products``; ``programs`` are those of one map.
-
-    As many as possible, but a small batch keeps the device busy with one map per program.
-    """
-    most = min(most, _PRODUCTS_OF_MAPS // products, programs * maps // _PROGRAMS)
-    return -(-maps // -(-maps // max(most, 1)))
+def _maps_at_once(maps: int, most: int, products: int) -> int:
+    """How many maps a lane computes, each with ``products``, so that the last lane has few less."""
+    most = max(1, min(most, _PRODUCTS_OF_MAPS // products))
+    return -(-maps // -(-maps // most))
 
 
 def _filter_lanes(lanes: int) -> int:
@@ -212,7 +212,7 @@ def _split(per_run: int, sentences: int, warps: int) -> tuple[int, int]:
 
 def _tile(columns: int, m: int) -> int:
     """The columns of a tile, so that few of the last tile's are too many."""
-    fitting = [tile for tile in _TILES if tile * m <= _PRODUCTS_PER_TILE] or [_TILES[-1]]
+    fitting = [tile for tile in _TILES if tile * m <= _PRODUCTS_PER_TILE] or [_SHORTEST_TILE]
     tiles = -(-columns // fitting[0])
     return min(tile for tile in fitting if tile * tiles >= columns)
 

@@ -25,7 +25,7 @@ import triton
 import triton.language as tl
 from triton.language import constexpr
 
-_SIZES = ("lanes", "longest", "width", "stride", "per_run", "at_once", "parts")
+_SIZES = ("lanes", "longest", "width", "stride", "past", "per_run", "at_once", "parts")
 
 
 class Layer(NamedTuple):
@@ -318,12 +318,13 @@ def convolution_gradient(
     width,
     stride,
     longest,
+    past,
     LAYER: constexpr,
     TILE: constexpr,
 ):
     """Through tanh, each value's gradient to its column, and zero to the others of all tiles.
 
-    ``stride`` is that of the values.
+    ``stride`` is that of the values; behind the last map there are ``past`` more zeros.
     """
     ROWS: constexpr = LAYER.rows
     lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
@@ -331,7 +332,8 @@ def convolution_gradient(
     columns = longest + (LAYER.m - 1)
     lane = tl.minimum(lane, lanes - 1)
     row, plane = lane % ROWS, (lane // ROWS).to(tl.int64)
-    of_c += plane * (tl.cdiv(columns, TILE) * TILE) * ROWS + row
+    own = tl.cdiv(columns, TILE) * TILE
+    of_c += plane * own * ROWS + row
     kept_at = plane * width * ROWS + row
     values += plane * stride * ROWS + row
     for first in range(0, columns, TILE):
@@ -348,6 +350,9 @@ def convolution_gradient(
             gradients = met
         for i in tl.static_range(TILE):
             tl.store(of_c + (first + i) * ROWS, gradients[i], mask=is_lane)
+    if (tl.program_id(0) + 1) * LAYER.block > lanes - ROWS:
+        for column in range(own, own + past):
+            tl.store(of_c + column * ROWS, 0.0, mask=is_lane & (lane >= lanes - ROWS))
 
 
 @compiled

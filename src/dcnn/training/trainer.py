@@ -417,6 +417,9 @@ class Trainer:
                 for columns in padded:
                     batches.cursor.fill_(shortest)
                     self._learn_next(columns)
+                if self.dev is not None:
+                    for batch in self._on_device(self.dev):
+                        self.networks.logits(self.optimizer.evaluated(), *batch)
             compile_in_processes(kernels)
         if self.dev is not None:
             self._logits_on_dev(self.dev, self.optimizer.evaluated())
@@ -519,6 +522,13 @@ class Trainer:
             for run in runs:
                 value[run].copy_(weights[name][run])
 
+    def _on_device(self, dev: Examples) -> list[tuple[Tensor, ...]]:
+        """Ids and lengths of its prediction batches, on the GPU."""
+        return [
+            tuple(torch.from_numpy(part).to(self.device) for part in (one.ids, one.lengths))
+            for one in self.networks.prediction_batches(dev.sentences)
+        ]
+
     def _logits_on_dev(self, dev: Examples, weights: Weights) -> NDArray[np.float32]:
         """(R, N, classes)."""
         if self.device.type != "cuda" or not len(dev):  # of several processes one may have none
@@ -526,10 +536,7 @@ class Trainer:
         if self._dev_logits is None:
             batches = self.networks.prediction_batches(dev.sentences)
             self._dev_order = np.argsort(np.concatenate([batch.order for batch in batches]))
-            on_device = [
-                tuple(torch.from_numpy(part).to(self.device) for part in (one.ids, one.lengths))
-                for one in batches
-            ]
+            on_device = self._on_device(dev)
             self._dev_logits = ReplayedCall(
                 lambda: [self.networks.logits(weights, *batch) for batch in on_device]
             )
