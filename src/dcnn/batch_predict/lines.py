@@ -5,8 +5,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from dcnn.artifact import Label
 from dcnn.errors import UserError
@@ -29,8 +28,7 @@ def abstention_summary(abstained: int, texts: int, below: float, predictor: Pred
     )
 
 
-@dataclass(frozen=True)
-class OutputFormat:
+class OutputFormat(NamedTuple):
     """How predictions are written, as lines or as columns."""
 
     as_json: bool = False

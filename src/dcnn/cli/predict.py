@@ -101,7 +101,7 @@ def predict(
                 import ray.data  # noqa: F401
         predictor = Predictor.load(model)
         if stored:
-            form = replace(form, abstain_below=predictor.abstention_threshold(target_precision))
+            form = form._replace(abstain_below=predictor.abstention_threshold(target_precision))
         form.check(predictor, columnar=True)  # before any worker starts
         shards = scoring.plan_shards(source, output)
         column = find_text_column([shard.source for shard in shards], columns)
@@ -137,7 +137,7 @@ def predict(
         _check_output(output, form, keep)
     predictor = Predictor.load(model)
     if stored:
-        form = replace(form, abstain_below=predictor.abstention_threshold(target_precision))
+        form = form._replace(abstain_below=predictor.abstention_threshold(target_precision))
     typed = is_table and not is_separated  # has lists in place of separated labels
     form.check(predictor, columnar=typed)
     bad: list[DataError] = []

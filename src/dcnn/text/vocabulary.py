@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from zlib import crc32
@@ -85,9 +85,12 @@ class Vocabulary:
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
-        self._ids = {word: index for index, word in enumerate(words, start=1)}
-        if len(self._ids) != len(words):
+        if len(set(words)) != len(words):
             raise ValueError("a word occurs twice in the vocabulary")
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:  # the native library has an index of its own
+        return {word: index for index, word in enumerate(self.words, start=1)}
 
     @classmethod
     def most_frequent(cls, words: Sequence[str], counts: Ints, config: TextConfig) -> Self:
