@@ -12,6 +12,8 @@ from dcnn.errors import UserError
 from dcnn.files import CONTROLS
 from dcnn.predictor import Prediction, Predictor
 
+SEPARATOR = "|"
+
 
 def probability_columns(classes: Sequence[Label]) -> list[str]:
     """The names of the columns that hold the probability of each class."""
@@ -34,7 +36,7 @@ class OutputFormat(NamedTuple):
     as_json: bool = False
     top: int = 1  # labels per text, for a single-label model
     abstain_below: float | None = None  # a text whose best probability is lower gets no label
-    separator: str = "|"  # between the labels of a field, for a multi-label model
+    separator: str = SEPARATOR  # between the labels of a field, for a multi-label model
     all_labels: bool = False  # whether the probability of every label follows
 
     def check(self, predictor: Predictor, *, columnar: bool = False) -> None:

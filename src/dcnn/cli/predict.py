@@ -18,7 +18,7 @@ from typer import Argument, Option
 
 from dcnn.batch_predict import columnar as scoring
 from dcnn.batch_predict.columnar import CHUNK, Outcome
-from dcnn.batch_predict.lines import OutputFormat, abstention_summary
+from dcnn.batch_predict.lines import SEPARATOR, OutputFormat, abstention_summary
 from dcnn.cli import console as cli
 from dcnn.data.labels import Place
 from dcnn.data.readers import Row, TableOptions, find_text_column, is_shard, read_rows
@@ -48,7 +48,7 @@ def predict(
     abstain_below: cli.Probability = None,
     abstain: Annotated[bool, Option("--abstain")] = False,
     target_precision: cli.Probability = None,
-    labels_separator: Annotated[str, Option(metavar="S")] = OutputFormat.separator,
+    labels_separator: Annotated[str, Option(metavar="S")] = SEPARATOR,
     engine: Annotated[str | None, Option(metavar="local|ray")] = None,
     workers: cli.OptionalCount = None,
     ray_address: str | None = None,
