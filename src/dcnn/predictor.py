@@ -80,9 +80,11 @@ class Predictor:
 
     Raises:
         ConfigError: ``DCNN_BACKEND`` names a backend that is not available.
+        ModelFolderError: a weight is not finite.
     """
 
     def __init__(self, artifact: Artifact, threads: int = 1) -> None:
+        model_folder.check_finite(artifact.weights)
         self.artifact = artifact
         self.classes = artifact.classes
         self.multi_label = artifact.multi_label
