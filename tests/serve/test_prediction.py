@@ -10,7 +10,9 @@ from dcnn.predictor import Predictor
 from dcnn.serve import Limits
 from dcnn.serve.app import INLINE_BYTES, Endpoints
 from dcnn.serve.middleware import Metrics
+from dcnn.serve.models import ServedModel
 from dcnn.serve.schemas import PredictResponse
+from untrained import make_artifact
 
 TEXTS = ["the plot is not dull", "", "very good acting", "words that nobody knows", "bad , bad ."]
 
@@ -44,10 +46,14 @@ def test_a_prediction_equals_that_of_the_command(client, registry, model):
         TypeAdapter(PredictResponse).validate_python(answer)
 
 
-@pytest.mark.parametrize(("texts", "inline"), [(64, True), (65, False)])
-def test_a_body_of_many_short_texts_leaves_the_event_loop(registry, texts, inline):
-    # A body of 4 KB can hold two thousand one-letter texts.
-    served = list(registry.values())
+@pytest.mark.parametrize(
+    ("texts", "labels", "inline"),
+    [(64, 2, True), (65, 2, False), (6, 640, True), (7, 640, False), (1, 6400, False)],
+)
+def test_a_body_of_many_short_texts_or_labels_leaves_the_event_loop(texts, labels, inline):
+    # A body of 4 KB can hold a thousand one-letter texts; every label has its probability.
+    model = Predictor(make_artifact(classes=tuple(map(str, range(labels)))))
+    served = [ServedModel("m", model)]
     endpoints = Endpoints(served, Limits(), Metrics(served), requires_key=False)
     body = json.dumps({"texts": ["a"] * texts}).encode()
     assert len(body) < INLINE_BYTES

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from dcnn.batch_predict import columnar as scoring
-from dcnn.batch_predict.columnar import CHUNK, Outcome
+from dcnn.batch_predict.columnar import CHUNK, RANKED, Outcome
 from dcnn.batch_predict.lines import SEPARATOR, OutputFormat, abstention_summary
 from dcnn.cli import console as cli
 from dcnn.data.labels import Place
@@ -149,7 +149,7 @@ def predict(
         else:
             given = iter(texts) if texts else _lines_on_stdin(columns.encoding)
             rows = (Row(text, None, None, Place("", 0)) for text in given)
-        while chunk := list(islice(rows, CHUNK)):
+        while chunk := list(islice(rows, min(CHUNK, 1 + RANKED // len(predictor.classes)))):
             n_abstained += write(chunk)
             n_texts += len(chunk)
         if not n_texts:
