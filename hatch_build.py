@@ -31,7 +31,7 @@ class NativeBuildHook(BuildHookInterface):
         # The library is ignored by git, and files that are ignored stay out unless named.
         build_data["artifacts"] += [
             f"src/dcnn/ops/{library.name}",
-            f"src/dcnn/ops/{library.with_suffix('.sha256').name}",
+            f"src/dcnn/ops/{library.with_suffix('.crc32').name}",
         ]
         # It talks to any Python through ctypes: the wheel is bound to the platform alone.
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")

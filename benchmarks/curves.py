@@ -31,35 +31,44 @@ AXES = {
     "batch": Axis("sentences", "20 words each, one thread", 16),
     "threads": Axis("threads", "256 sentences of 20 words", None),
     "vocabulary": Axis("known words", "one sentence of 18 words, one thread", 10_000),
+    "classes": Axis("classes", "one sentence of 18 words, one thread", 100),
 }
+# Of whole commands: time is CPU time, and memory that of the process.
+COMMANDS = {
+    "labels": Axis("labels", "`dcnn train`, 20,000 texts of 8 words, 1 epoch", 1000),
+    "corpus": Axis("texts", "`dcnn train`, texts of 8 words, 10 labels, 1 epoch", 10_000),
+    "file": Axis("texts", "`dcnn predict --input`, texts of 8 words", 10_000),
+}
+ALL_AXES = AXES | COMMANDS
 UNITS = {"time": "ms", "memory": "MB"}
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Ours and eager torch over the sizes of an axis.
+    """Ours and, but for whole commands, eager torch over the sizes of an axis.
 
     Attributes:
-        axis: one of ``AXES``.
+        axis: one of ``ALL_AXES``.
         quantity: time (milliseconds of a call) or memory (peak megabytes beyond the imports).
         sizes: ascending.
         ours: our figure at each.
-        torch: eager torch's.
+        torch: eager torch's; none of a command.
     """
 
     axis: str
     quantity: str
     sizes: tuple[int, ...]
     ours: tuple[float, ...]
-    torch: tuple[float, ...]
+    torch: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.axis not in AXES or self.quantity not in UNITS:
+        if self.axis not in ALL_AXES or self.quantity not in UNITS:
             raise DataError(
                 f"axis={self.axis!r} and quantity={self.quantity!r} must be one of "
-                f"{', '.join(AXES)} and one of {', '.join(UNITS)}"
+                f"{', '.join(ALL_AXES)} and one of {', '.join(UNITS)}"
             )
-        if not len(self.sizes) == len(self.ours) == len(self.torch) > 0:
+        theirs = len(self.sizes) if self.axis in AXES else 0
+        if not len(self.sizes) == len(self.ours) > 0 or len(self.torch) != theirs:
             raise DataError(f"{self.axis}: sizes, ours and torch must be equally many, 1 or more")
 
     @property
@@ -95,14 +104,15 @@ def growth(sizes: Sequence[int], values: Sequence[float], start: int) -> float:
 def describe(scaling: Scaling) -> str:
     """Every axis as a picture and a sentence, and the machine."""
     parts = []
-    for name, axis in AXES.items():
+    for name, axis in ALL_AXES.items():
         curves = [curve for curve in scaling.curves if curve.axis == name]
         if curves:
             said = "; ".join(_figures(curve, axis) for curve in curves)
             picture = f"![{name}]({PICTURES}/{SCALING}-{name}.svg)"
             parts += [picture, f"{axis.fixed[0].upper()}{axis.fixed[1:]}: {said}."]
     parts.append(
-        "Memory is the peak beyond the imports, model and vocabulary included. A power of 1 is "
+        "Memory is the peak beyond the imports, model and vocabulary included; of a command, all "
+        "that its process takes, and its time is CPU time. A power of 1 is "
         f"growth in proportion. Ours: {scaling.ours}. {scaling.hardware}; load "
         f"{scaling.load:.1f} at the start; commit {scaling.commit[:12]}{scaling.commit[40:]}, "
         f"{scaling.date[:10]}."
@@ -111,6 +121,17 @@ def describe(scaling: Scaling) -> str:
 
 
 def _figures(curve: Curve, axis: Axis) -> str:
+    if not curve.torch:
+        in_seconds = curve.quantity == "time"
+        first, last = (
+            f"{value / 1000:.3g} s" if in_seconds else f"{value:.3g} {curve.unit}"
+            for value in (curve.ours[0], curve.ours[-1])
+        )
+        power = growth(curve.sizes, curve.ours, axis.judged_from or 0)
+        return (
+            f"{curve.quantity} {first} at {curve.sizes[0]:,} {axis.unit} and {last} at "
+            f"{curve.sizes[-1]:,}, from {axis.judged_from:,} on growing with the power {power:.2f}"
+        )
     figures = (
         f"{curve.quantity} {curve.ours[-1]:.3g} {curve.unit} at {curve.sizes[-1]:,} {axis.unit} "
         f"(eager torch {curve.torch[-1]:.3g})"

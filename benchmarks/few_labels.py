@@ -172,8 +172,8 @@ def frozen_teacher(
     """As ``EncoderTeacher`` in its mode ``frozen``, on vectors that were computed before."""
     import torch
 
+    from dcnn.metrics import target_distributions
     from dcnn.training.logistic import RegressionData, fit_head
-    from dcnn.training.objective import target_distributions
 
     def data(part: LabelledTexts) -> RegressionData:
         targets = target_distributions(part.targets, len(part.classes))

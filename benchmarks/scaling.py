@@ -1,9 +1,10 @@
-"""Time and memory of a prediction against length, filter width, batch, threads and vocabulary.
+"""Time and memory against length, filter width, batch, threads, vocabulary, classes and corpus.
 
     python benchmarks/scaling.py             # measures, writes the figures and draws
     python benchmarks/scaling.py --draw      # draws what was measured before
 
-The network is SST binary's; ours and eager torch compute the same. The figures go to
+The network is SST binary's; ours and eager torch compute the same. Whole commands, whose curves are
+those of ``command_scaling``, are not compared. The figures go to
 ``results/bench/scaling.json``, the charts to ``docs/pictures``; ``python benchmarks/run.py tables
 --write docs/performance.md`` puts a sentence below each chart.
 """
@@ -16,9 +17,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
-from curves import AXES, PICTURES, SCALING, Axis, Curve, Scaling, read_scaling, write_scaling
+from command_scaling import LABELS, TEXTS, command_curves
+from curves import (
+    ALL_AXES,
+    AXES,
+    PICTURES,
+    SCALING,
+    Axis,
+    Curve,
+    Scaling,
+    read_scaling,
+    write_scaling,
+)
 from dcnn.artifact import Artifact
 from dcnn.experiments import results as provenance
 from dcnn.predictor import Predictor
@@ -60,6 +73,8 @@ class Situation:
                 return cls(workload, sentences=256, words=20, threads=size)
             case "vocabulary":
                 return cls(replace(workload, vocabulary=size))
+            case "classes":
+                return cls(replace(workload, classes=size))
         raise AssertionError(axis)
 
     def timed_call(self, backend: str, artifact: Artifact) -> TimedCall:
@@ -76,6 +91,7 @@ def sizes(axis: str, largest: int = 4096) -> tuple[int, ...]:
         "batch": (1, 4, 16, 64, 256, 1024),
         "threads": tuple(range(1, cores() + 1)),
         "vocabulary": (1000, 10_000, 100_000, 1_000_000),
+        "classes": (2, 10, 100, 1000, 10_000),
     }[axis]
 
 
@@ -142,10 +158,13 @@ def memory_growth(backend: str, axis: str, size: int, workload: Workload) -> int
     return max(peak() - before, 1)
 
 
-def measure(rounds: int, largest: int) -> Scaling:
+def measure(rounds: int, largest: int, texts: int, labels: int) -> Scaling:
     """All curves; prints a line per curve."""
     load, workload, measured = machine_load(), Workload(rounds=rounds), []
-    for curve in curves(workload, largest):
+    of_commands = command_curves(
+        [count for count in LABELS if count <= labels], [count for count in TEXTS if count <= texts]
+    )
+    for curve in chain(curves(workload, largest), of_commands):
         print(f"{curve.axis:10} {curve.quantity:6} {curve.ours[-1]:10.3f} {curve.unit}", flush=True)
         measured.append(curve)
     return Scaling(
@@ -171,7 +190,7 @@ def draw(scaling: Scaling, folder: Path) -> None:
     from matplotlib import pyplot
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, axis in AXES.items():
+    for name, axis in ALL_AXES.items():
         chosen = [curve for curve in scaling.curves if curve.axis == name]
         if not chosen:
             continue
@@ -179,7 +198,8 @@ def draw(scaling: Scaling, folder: Path) -> None:
         figure, panels = pyplot.subplots(1, len(chosen), figsize=size, squeeze=False)
         for panel, curve in zip(panels[0], chosen, strict=True):
             draw_curve(panel, curve, axis)
-        figure.suptitle(f"{axis.fixed}; {scaling.ours} and eager torch", fontsize=9)
+        theirs = " and eager torch" if chosen[0].torch else ""
+        figure.suptitle(f"{axis.fixed}; {scaling.ours}{theirs}", fontsize=9)
         figure.tight_layout()
         figure.savefig(folder / f"{SCALING}-{name}.svg", metadata={"Date": None})
         pyplot.close(figure)
@@ -188,15 +208,17 @@ def draw(scaling: Scaling, folder: Path) -> None:
 def draw_curve(panel, curve: Curve, axis: Axis) -> None:
     """Both sides over the sizes and, where growth is judged, a line of linear growth."""
     panel.plot(curve.sizes, curve.ours, "o-", markersize=3, color="#0b6e4f", label="ours")
-    panel.plot(curve.sizes, curve.torch, "s-", markersize=3, color="#c1554d", label="eager torch")
+    if curve.torch:
+        theirs = {"color": "#c1554d", "label": "eager torch"}
+        panel.plot(curve.sizes, curve.torch, "s-", markersize=3, **theirs)
     if axis.judged_from is None:
         panel.set(ylim=(0, None), xticks=curve.sizes)
     else:
         points = zip(curve.sizes, curve.ours, strict=True)
-        judged = [(size, value) for size, value in points if size >= axis.judged_from]
-        ends = [judged[0][0], judged[-1][0]]
-        line = [judged[0][1] * size / ends[0] for size in ends]
-        panel.plot(ends, line, ":", color="grey", label="in proportion")
+        if judged := [(size, value) for size, value in points if size >= axis.judged_from]:
+            ends = [judged[0][0], judged[-1][0]]
+            line = [judged[0][1] * size / ends[0] for size in ends]
+            panel.plot(ends, line, ":", color="grey", label="in proportion")
         panel.set(xscale="log", yscale="log")
     panel.set(xlabel=axis.unit, ylabel=f"{curve.quantity}, {curve.unit}")
     panel.grid(which="major", alpha=0.3)
@@ -220,6 +242,8 @@ def main() -> None:
         "--rounds", type=int, default=10, help="rounds of calls per side (default 10)"
     )
     parser.add_argument("--largest", type=int, default=4096, help="longest sentence")
+    parser.add_argument("--texts", type=int, default=TEXTS[-1], help="largest corpus")
+    parser.add_argument("--labels", type=int, default=LABELS[-1], help="most labels in training")
     parser.add_argument("--out", type=Path, default=RESULT, help="file of the figures")
     parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / PICTURES)
     parser.add_argument("--memory", nargs=3, help=argparse.SUPPRESS)
@@ -228,7 +252,8 @@ def main() -> None:
         print_memory(*options.memory)
         return
     if not options.draw:
-        write_scaling(options.out, measure(options.rounds, options.largest))
+        sizes = options.largest, options.texts, options.labels
+        write_scaling(options.out, measure(options.rounds, *sizes))
     draw(read_scaling(options.out), options.pictures)
 
 

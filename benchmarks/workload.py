@@ -29,6 +29,7 @@ class Workload:
     Attributes:
         model: the network.
         vocabulary: words it knows, the unknown one included.
+        classes: number of labels.
         rounds: rounds of interleaved calls.
         calls: calls per round, for calls that take microseconds.
         file_texts: texts in the file that is classified.
@@ -38,6 +39,7 @@ class Workload:
 
     model: DCNNConfig = field(default_factory=DCNNConfig)
     vocabulary: int = 15_448
+    classes: int = len(CLASSES)
     rounds: int = 20
     calls: int = 50
     file_texts: int = 5000
@@ -69,14 +71,15 @@ class Workload:
     def artifact(self) -> Artifact:
         """The network with random weights and its vocabulary."""
         generator = np.random.default_rng(0)
-        shapes = self.model.parameter_shapes(self.vocabulary, len(CLASSES))
+        labels = CLASSES if self.classes == len(CLASSES) else tuple(map(str, range(self.classes)))
+        shapes = self.model.parameter_shapes(self.vocabulary, self.classes)
         weights = {
             name: generator.standard_normal(shape, np.float32) * np.float32(0.05)
             for name, shape in shapes.items()
         }
         words = [_word(number) for number in range(1, self.vocabulary)]
         encoder = Encoder(Tokenizer(), Vocabulary(words))
-        return Artifact(Config(model=self.model), CLASSES, encoder, weights)
+        return Artifact(Config(model=self.model), labels, encoder, weights)
 
 
 def _word(number: int) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dcnn.__main__ import main
+from dcnn.__main__ import run
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,9 @@ def run_here(
         os.environ.update(environment)
         sys.argv = ["dcnn", *arguments]
         sys.stdin, sys.stdout, sys.stderr = given, out, err
-        try:
-            main()
-        except SystemExit as ended:
-            code = ended.code
+        code = run(arguments)
     printed = []
     for stream in (out, err):
         stream.flush()
         printed.append(stream.buffer.getvalue().decode())
-    return Finished(code or 0, *printed)
+    return Finished(code, *printed)

@@ -142,6 +142,8 @@ def test_few_examples_get_more_epochs_and_folds_in_place_of_dev():
         assert -(-n // found.batch_size) * found.epochs >= MIN_UPDATES
     many_classes = DEFAULT.training.for_examples(616, classes=77)
     assert many_classes.epochs * 20 == 400  # five updates per class, in whole epochs
+    # A step of many classes costs more: their number does not multiply the steps as well.
+    assert DEFAULT.training.for_examples(36_000, 4000, classes=20_000).epochs == 8
     assert few.auto == many.auto == ()
 
 

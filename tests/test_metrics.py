@@ -1,5 +1,6 @@
 import json
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -66,9 +67,39 @@ def test_calibration_error_by_hand():
 def test_json_has_the_promised_keys():
     scores = evaluate(np.array([0, 1]), np.array([[0.9, 0.1], [0.8, 0.2]]), ["a", "b"]).to_dict()
     assert list(scores) == [
-        "accuracy", "macro_f1", "per_class", "confusion", "calibration_error",
+        "accuracy", "macro_f1", "per_class", "calibration_error", "confusion",
     ]  # fmt: skip
     assert json.loads(json.dumps(scores))["confusion"] == [[1, 0], [1, 0]]
+
+
+def test_many_classes_take_memory_in_proportion():
+    # A confusion matrix of as many classes would be 3.2 GB, in double precision all logits 64 MB.
+    generator = np.random.default_rng(0)
+    logits = generator.standard_normal((400, 20_000), np.float32)
+    truth = generator.integers(20_000, size=400)
+    labels = list(map(str, range(20_000)))
+    tracemalloc.start()
+    try:
+        scores = evaluate(truth, logits, labels)
+        bootstrap_intervals(truth, logits, resamples=3)
+        calibrate(logits, truth)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * logits.nbytes
+    values = scores.to_dict()
+    assert sum(count for _, _, count in values["confusion"]["pairs"]) == 400
+    assert len(json.dumps(values)) < 3e6
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_blocks_change_no_temperature(monkeypatch, multi_label):
+    logits, truth = draw_logits(0, 60, 5, multi_label=multi_label, sharpness=2.0)
+    whole = calibrate(logits, truth, multi_label=multi_label).to_dict()
+    monkeypatch.setattr("dcnn.metrics.BLOCK", 35)
+    assert calibrate(logits, truth, multi_label=multi_label).to_dict() == pytest.approx(whole)
+    if not multi_label:
+        assert calibrate(logits, truth.argmax(axis=1)).to_dict() == pytest.approx(whole)
 
 
 @given(st.integers(1, 30), st.floats(0, 1), st.integers(0, 99))

@@ -29,7 +29,7 @@ def test_what_is_built_can_be_loaded(script, tmp_path, monkeypatch):
     monkeypatch.setenv("CXXFLAGS", "-O0")  # quick
     path = script.build(tmp_path)
     assert path.name == native.library_path().name
-    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".sha256", ".so"]
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".crc32", ".so"]
     assert native.open_library(path).dcnn_abi() == native.ABI
 
 

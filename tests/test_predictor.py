@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from dcnn import artifact as model_folder
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
+from dcnn.errors import ModelFolderError
 from dcnn.predictor import Predictor
 from networks import build_model
 from untrained import VOCABULARY_TEXT, make_artifact
@@ -99,3 +101,14 @@ def test_predicting_needs_numpy_and_safetensors_only(tmp_path):
     label, modules = done.stdout.splitlines()
     assert label in ("neg", "pos")
     assert modules == "['numpy', 'safetensors']"
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", ["layers.0.filters", "head.bias", "embeddings"])
+def test_weights_that_are_not_finite_are_refused(name, value):
+    # Backends would give different results.
+    artifact = make_artifact()
+    weights = {key: values.copy() for key, values in artifact.weights.items()}
+    weights[name].flat[3 % weights[name].size] = value
+    with pytest.raises(ModelFolderError, match=f"'{name}' holds values that are not finite"):
+        Predictor(replace(artifact, weights=weights))

@@ -52,7 +52,7 @@ set yourself is never changed. An update is a step on one batch.
 | setting | value |
 | --- | --- |
 | `epochs` | {epochs}, from {small:,} to {few:,} examples {small_epochs}; \
-at least {updates} updates, and {per_class} per class |
+at least {updates} updates, and {per_class} per class up to {most:,} |
 | `batch_size` | {batch_size}, from {small:,} to {few:,} examples {small_batch_size} |
 | `schedule` | `linear` |
 | `word_dropout` | 0 |
@@ -92,6 +92,7 @@ def settings_page() -> str:
                 enough=config.ENOUGH_SCORED,
                 updates=config.MIN_UPDATES,
                 per_class=config.UPDATES_PER_CLASS,
+                most=config.MOST_UPDATES,
                 patience_updates=config.MIN_PATIENCE,
                 folds=config.FOLDS,
                 epochs=config.EPOCHS,

@@ -7,13 +7,10 @@ where and how to fix it; 130 stopped by the user.
 command-line parser.
 """
 
-import logging
+import gc
 import os
-import signal
 import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from dcnn.errors import DcnnError
@@ -21,10 +18,18 @@ from dcnn.errors import DcnnError
 
 def main() -> NoReturn:
     """Run a command, and end with its exit code."""
-    code = _exit_code(sys.argv[1:])
+    arguments = sys.argv[1:]
+    if _has_fast_path(arguments):
+        # The process ends in a moment: searching it for garbage and freeing all of its objects
+        # would take as long as a third of numpy's import. Everything is written by now.
+        gc.disable()
+        os._exit(run(arguments))
+    code = run(arguments)
     if "TORCHELASTIC_RUN_ID" in os.environ:
         # Threads of gloo remain, and abort every third process of torchrun while it shuts down,
         # with all its work done.
+        import logging
+
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -32,20 +37,24 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def _exit_code(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run a command, and turn an error into one sentence and an exit code."""
-    logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    log = logging.getLogger("dcnn")
-    log.setLevel(logging.INFO)  # of libraries, warnings only
-    started = time.monotonic()
-    # A terminated command cleans up after itself, as an interrupted one does.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    if arguments[:1] in (["predict"], ["serve"]):
+        # Prediction uses one thread, and numpy's BLAS starts one per core when it is loaded: on two
+        # cores that takes half as long again as the rest of numpy. The workers of a server are
+        # forked, which a process with threads should not be.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        _run(arguments)
+        if _has_fast_path(arguments):
+            _predict(arguments[1], arguments[2:])
+        else:
+            _run_parsed()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except DcnnError as error:
-        log.debug("the error in full:", exc_info=True)
+        import logging  # not needed to predict
+
+        logging.getLogger("dcnn").debug("the error in full:", exc_info=True)
         _report(str(error))
         return error.exit_code
     except KeyboardInterrupt:
@@ -58,8 +67,6 @@ def _exit_code(arguments: Sequence[str]) -> int:
         what = getattr(error, "strerror", None) or "there is not enough memory"
         _report(f"{where}: {what}" if where else what)
         return 1
-    finally:
-        log.debug("the command took %.2f s", time.monotonic() - started)
     return 0
 
 
@@ -69,22 +76,13 @@ def _report(error: str) -> None:
     print(f"dcnn: {shown}", file=sys.stderr)
 
 
-def _run(arguments: Sequence[str]) -> None:
+def _has_fast_path(arguments: Sequence[str]) -> bool:
+    """Whether this is ``predict MODEL TEXT ...`` without an option."""
     command, *rest = arguments or [""]
-    if command in ("predict", "serve"):
-        # Prediction uses one thread, and numpy's BLAS starts one per core when it is loaded: on two
-        # cores that takes half as long again as the rest of numpy. The workers of a server are
-        # forked, which a process with threads should not be.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if command == "predict" and len(rest) > 1 and not any(one.startswith("-") for one in rest):
-        _predict(Path(rest[0]), rest[1:])
-    else:
-        from dcnn.cli import run
-
-        sys.exit(run())
+    return command == "predict" and len(rest) > 1 and not any(one[:1] == "-" for one in rest)
 
 
-def _predict(model: Path, texts: Sequence[str]) -> None:
+def _predict(model: str, texts: Sequence[str]) -> None:
     """``dcnn predict MODEL TEXT ...``, without the command-line parser."""
     from dcnn.batch_predict.lines import OutputFormat
     from dcnn.files import standard_output
@@ -95,6 +93,25 @@ def _predict(model: Path, texts: Sequence[str]) -> None:
     stdout = standard_output("name a file with --output")
     form.write(stdout, predictor, texts)
     stdout.flush()
+
+
+def _run_parsed() -> None:
+    import logging
+    import signal
+    import time
+
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    log = logging.getLogger("dcnn")
+    log.setLevel(logging.INFO)  # of libraries, warnings only
+    # A terminated command cleans up after itself, as an interrupted one does.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    started = time.monotonic()
+    try:
+        from dcnn.cli import run
+
+        sys.exit(run())
+    finally:
+        log.debug("the command took %.2f s", time.monotonic() - started)
 
 
 if __name__ == "__main__":

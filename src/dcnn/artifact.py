@@ -35,7 +35,6 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import safetensors
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from dcnn.config import Config, renamed
@@ -147,7 +146,12 @@ def check_destination(path: Path, overwrite: bool) -> None:
             f"{path} exists and is not just a model folder, so it is left alone; "
             "choose another place"
         )
-    if not overwrite:
+    refuse_existing(path, overwrite)
+
+
+def refuse_existing(path: Path, overwrite: bool) -> None:
+    """Raise UserError if something is there that must not be replaced."""
+    if path.exists() and not overwrite:
         raise UserError(
             f"{path} exists; pass --overwrite (in Python overwrite=True) to replace it, "
             "or choose another place"
@@ -212,6 +216,8 @@ def _files_without_card(artifact: Artifact) -> dict[str, bytes]:
         "vocabulary_size": len(artifact.encoder.vocabulary),
         "metadata": artifact.metadata,
     }
+    import safetensors.numpy  # not needed to predict
+
     packed = pack(artifact.weights, artifact.dtype)
     weights = {key: np.ascontiguousarray(value) for key, value in packed.items()}
     kept = [{"text": text, "label": label} for text, label in artifact.examples]
@@ -310,7 +316,14 @@ def _read_config(path: Path) -> dict[str, Any]:
     )
     _require(_are_labels(classes), f"{path}: {words}")
     words = f"thresholds must be {len(classes)} numbers from 0 to 1, one per label"
-    _require(thresholds is None or _are_thresholds(thresholds, len(classes)), f"{path}: {words}")
+    _require(
+        thresholds is None
+        or (
+            (isinstance(thresholds, list) and len(thresholds) == len(classes))
+            and all(type(one) in (int, float) and 0 <= one <= 1 for one in thresholds)
+        ),
+        f"{path}: {words}",
+    )
     words = f"vocabulary_size={size!r} must be 1 or more"
     _require(isinstance(size, int) and size >= 1, f"{path}: {words}")
     _require(isinstance(metadata, dict), f"{path}: metadata must be an object")
@@ -341,14 +354,6 @@ def _are_labels(classes: object) -> bool:
         and all(math.isfinite(label) for label in classes if isinstance(label, float))
         and not any(UNPRINTABLE.search(label) for label in classes if isinstance(label, str))
         and len({str(label) for label in classes}) == len(classes)
-    )
-
-
-def _are_thresholds(thresholds: object, labels: int) -> bool:
-    return (
-        isinstance(thresholds, list)
-        and len(thresholds) == labels
-        and all(type(one) in (int, float) and 0 <= one <= 1 for one in thresholds)
     )
 
 
@@ -400,13 +405,18 @@ def _read_weights(path: Path, expected: Form, n_buckets: int | None) -> Weights:
         weights = unpack(stored)
     except ValueError as error:
         raise ModelFolderError(f"{path}: {error}; copy or export the model again") from error
+    check_finite(weights, f"{path}: ")
+    return weights
+
+
+def check_finite(weights: Weights, where: str = "") -> None:
+    """Refuse weights with which backends would give different results."""
     for name, values in weights.items():
         _require(
-            bool((np.abs(values) <= LARGEST_WEIGHT).all()),
-            f"{path}: '{name}' holds values that are not finite or beyond {LARGEST_WEIGHT:.0e}; "
+            not values.size or -LARGEST_WEIGHT <= values.min() <= values.max() <= LARGEST_WEIGHT,
+            f"{where}'{name}' holds values that are not finite or beyond {LARGEST_WEIGHT:.0e}; "
             "copy or train the model again",
         )
-    return weights
 
 
 def _check_form(path: Path, found: Form, expected: Form) -> None:

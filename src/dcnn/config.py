@@ -368,7 +368,7 @@ BATCH_SIZE, EPOCHS = 32, 8  # where the learning rate decays
 # From 1,000 examples to those few: chosen on corpora of such sizes (docs/languages.md).
 SMALL_CORPUS, SMALL_BATCH_SIZE, SMALL_EPOCHS = 1000, 16, 5
 MIN_UPDATES = 120
-UPDATES_PER_CLASS = 5  # at least, too
+UPDATES_PER_CLASS, MOST_UPDATES = 5, 2000  # at least, too; up to so many, as each costs more then
 MIN_PATIENCE = 40  # in updates
 FOLDS = 5
 ENOUGH_SCORED = 500  # examples: further folds would hardly change the temperature
@@ -417,14 +417,8 @@ class TrainingConfig(Section):
     """
 
     may_be_auto: ClassVar[tuple[str, ...]] = (
-        "epochs",
-        "batch_size",
-        "schedule",
-        "word_dropout",
-        "keep",
-        "patience",
-        "dev_fraction",
-        "folds",
+        *("epochs", "batch_size", "schedule", "word_dropout"),
+        *("keep", "patience", "dev_fraction", "folds"),
     )
     n_ensemble: Count = 1
     epochs: Count = 12
@@ -477,7 +471,7 @@ class TrainingConfig(Section):
         # Larger batches that were set are fewer updates, and need the epochs.
         epochs = SMALL_EPOCHS if small and batch_size <= SMALL_BATCH_SIZE else EPOCHS
         steps = math.ceil(max(train, 1) / batch_size)  # per epoch
-        updates = max(MIN_UPDATES, UPDATES_PER_CLASS * classes)
+        updates = max(MIN_UPDATES, min(UPDATES_PER_CLASS * classes, MOST_UPDATES))
         values: dict[str, Any] = {
             "epochs": max(self.epochs if dev_decides else epochs, math.ceil(updates / steps)),
             "batch_size": batch_size,

@@ -2,24 +2,20 @@
 
 A written file appears whole or not at all: the bytes go to a temporary file beside it, which then
 replaces it. A crash, a full disk or a SIGKILL leaves the old file as it was. Of two processes that
-write the same place at the same time, the second is refused.
+write the same place at the same time, the second is refused. What ``dcnn predict MODEL TEXT``
+does not need is imported where it is used.
 """
 
-import bz2
-import gzip
-import hashlib
 import io
-import lzma
 import os
 import re
-import shutil
 import sys
 import time
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
@@ -57,6 +53,9 @@ def open_bytes(path: Path, member: str = "") -> Iterator[BinaryIO]:
 
     ``member`` is the file to read in a zip archive; not needed if it holds a single file.
     """
+    import lzma
+    import zipfile
+
     check_readable(path)
     try:
         with _decompressed(path, member) as stream:
@@ -80,24 +79,27 @@ def check_readable(path: Path) -> None:
         raise DataError(f"{path} is a pipe or a device; name a file, and write a pipe to one first")
 
 
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 # A file declares its dictionary, up to 4 GiB. That of `xz -9` takes 65 MiB.
 _XZ_MEMORY = 256 << 20  # bytes
 
 
 def _decompressed(path: Path, member: str) -> AbstractContextManager[BinaryIO]:
     suffix = path.suffix.lower()
+    if module := {".gz": "gzip", ".bz2": "bz2"}.get(suffix):
+        return cast("BinaryIO", import_module(module).open(path, "rb"))
     if suffix == ".xz":
         return _open_xz(path)
     if suffix == ".zst":
         return _open_zstandard(path)
     if suffix == ".zip":
         return _open_member(path, member)
-    return cast("BinaryIO", _OPENERS.get(suffix, Path.open)(path, "rb"))
+    return path.open("rb")
 
 
 @contextmanager
 def _open_xz(path: Path) -> Iterator[BinaryIO]:
+    import lzma
+
     new = partial(lzma.LZMADecompressor, memlimit=_XZ_MEMORY)
     with path.open("rb") as raw:
         try:
@@ -164,6 +166,8 @@ class _Frames(io.RawIOBase):
 
 @contextmanager
 def _open_member(path: Path, member: str) -> Iterator[BinaryIO]:
+    import zipfile
+
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
         if member and member not in names:
@@ -235,6 +239,8 @@ def _temporary(path: Path, alone: bool) -> Path:
 @contextmanager
 def write_folder_atomically(path: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces ``path`` only when the block succeeds."""
+    import shutil
+
     named, path = path, path.resolve()
     replaced = path.with_name(f".{path.name}.old")
     with _named_failure(named):
@@ -357,6 +363,8 @@ def standard_output(remedy: str) -> TextIO:
 
 def file_sha256(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
+    import hashlib
+
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

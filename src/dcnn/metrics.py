@@ -5,10 +5,10 @@ that dev rarely shows gets the threshold that is best for all labels together, b
 
 Calibration: networks trained for many epochs are overconfident. Dividing all logits by one number,
 the temperature, corrects most of that without changing a label (Guo et al., 2017). It maximizes the
-likelihood of the dev set and is found by bisection, as the slope of the negative log-likelihood in
-1/T is monotonic. A dev set without an error would have a temperature of 0, so the truth of N
-examples is smoothed to 1 - 1/(N + 2), as Platt does: the temperature stays finite, a tiny dev set
-changes little, and a large one is hardly affected.
+likelihood of the dev set and is found by Brent's method, as the slope of the negative
+log-likelihood in 1/T is monotonic. A dev set without an error would have a temperature of 0, so the
+truth of N examples is smoothed to 1 - 1/(N + 2), as Platt does: the temperature stays finite, a
+tiny dev set changes little, and a large one is hardly affected.
 
 Abstention: a text gets no label if its highest probability is below a threshold. The threshold for
 a target precision is the lowest whose answers are that precise with 95 % confidence, by the lower
@@ -16,7 +16,7 @@ end of Wilson's interval. The precision on dev itself would be optimistic: it is
 noisy figures, and on new texts it is missed every other time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -38,6 +38,8 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 OUT_OF_SCOPE = -1  # the class number of a text that should get no label
 Z_95 = 1.6448536269514722  # 95 % of a normal distribution are below
 RESAMPLES = 1000  # of a bootstrap
+WRITTEN_CLASSES = 1000  # of a confusion matrix in JSON
+BLOCK = 1 << 18  # values at a time, of texts times labels in double precision
 SMALLEST_PROBABILITY = 1e-12  # of which a logarithm is taken, so that it is finite
 STORED_POINTS = 50  # of a curve of risk and coverage, in a model folder
 STORED_COLUMNS = {  # there, and of ``RiskCoverage``
@@ -63,19 +65,29 @@ class ClassScore:
 class Evaluation:
     """The scores of single-label predictions.
 
-    ``macro_f1`` is over the classes that are true or predicted at least once; rows of ``confusion``
-    are true, columns predicted.
+    ``macro_f1`` is over the classes that are true or predicted at least once. Rows of ``pairs`` are
+    a true class, a predicted class and how many examples have both, if there are any.
     """
 
     accuracy: float
     macro_f1: float
     per_class: tuple[ClassScore, ...]
-    confusion: NDArray[np.int64]
+    pairs: Ints  # (P, 3); a matrix of 20,000 classes would take gigabytes
     calibration_error: float
 
+    @property
+    def confusion(self) -> Ints:
+        """(classes, classes) numbers of examples; rows are true, columns predicted."""
+        matrix = np.zeros((len(self.per_class), len(self.per_class)), np.int64)
+        matrix[self.pairs[:, 0], self.pairs[:, 1]] = self.pairs[:, 2]
+        return matrix
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return _plain(self, "per_class") | {"confusion": self.confusion.tolist()}
+        """Plain values for JSON: the confusion matrix, or of many classes its ``pairs``."""
+        many = len(self.per_class) > WRITTEN_CLASSES
+        confusion = {"pairs": self.pairs.tolist()} if many else self.confusion.tolist()
+        values = {name: v for name, v in _plain(self, "per_class").items() if name != "pairs"}
+        return values | {"confusion": confusion}
 
 
 @dataclass(frozen=True)
@@ -111,14 +123,17 @@ def evaluate(
 ) -> Evaluation:
     """Score ``probabilities`` (N, classes) against class numbers ``truth`` (N,)."""
     predicted = probabilities.argmax(axis=1)
-    confusion = np.zeros((len(labels), len(labels)), np.int64)
-    np.add.at(confusion, (truth, predicted), 1)
-    hits, support, chosen = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
+    hits, support, chosen = (
+        np.bincount(one, minlength=len(labels))
+        for one in (truth[truth == predicted], truth, predicted)
+    )
     scores = _class_scores(labels, hits, support, chosen)
     occurring = [score.f1 for score, some in zip(scores, support + chosen > 0, strict=True) if some]
     error = calibration_error(reliability(probabilities.max(axis=1), predicted == truth))
     accuracy = float(hits.sum() / len(truth))
-    return Evaluation(accuracy, float(np.mean(occurring)), scores, confusion, error)
+    pairs, counts = np.unique(np.stack([truth, predicted], 1), axis=0, return_counts=True)
+    pairs = np.concatenate([pairs, counts[:, None]], axis=1)
+    return Evaluation(accuracy, float(np.mean(occurring)), scores, pairs, error)
 
 
 def evaluate_labels(
@@ -161,27 +176,32 @@ def bootstrap_intervals(
     micro F1, macro F1 and subset accuracy. The arguments are those of ``evaluate`` and
     ``evaluate_labels``.
     """
-    classes = probabilities.shape[1]
+    # Texts with the same truth and prediction are alike, so only their numbers are drawn.
+    generator, classes, n = np.random.default_rng(seed), probabilities.shape[1], len(truth)
     if thresholds is None:
-        pairs, counts = np.unique(
-            np.stack([truth, probabilities.argmax(axis=1)]), axis=1, return_counts=True
-        )
-        true, predicted = np.eye(classes, dtype=np.int64)[pairs]
+        rows = np.stack([truth, probabilities.argmax(axis=1)], axis=1)
+        pairs, counts = np.unique(rows, axis=0, return_counts=True)
+        exact = pairs[:, 0] == pairs[:, 1]
+        found = []
+        for _ in range(resamples):  # one at a time: all of them for all classes may be gigabytes
+            draw = generator.multinomial(n, counts / n)
+            hits = np.bincount(pairs[exact, 0], draw[exact], classes)
+            size = np.bincount(pairs.ravel(), np.repeat(draw, 2), classes)
+            f1 = 2 * hits / np.maximum(size, 1)
+            found.append((hits.sum() / n, f1.sum() / np.count_nonzero(size)))
+        scores = dict(zip(("accuracy", "macro_f1"), zip(*found, strict=True), strict=True))
     else:
         both = np.concatenate([truth > 0, apply_thresholds(probabilities, thresholds)], axis=1)
         rows, counts = np.unique(both, axis=0, return_counts=True)
         true, predicted = rows[:, :classes].astype(np.int64), rows[:, classes:].astype(np.int64)
-    # Texts with the same truth and prediction are alike, so only their numbers are drawn.
-    draws = np.random.default_rng(seed).multinomial(counts.sum(), counts / counts.sum(), resamples)
-    exact = (true == predicted).all(axis=1)
-    hits, size = draws @ (true & predicted), draws @ (true + predicted)  # (resamples, classes)
-    f1 = 2 * hits / np.maximum(size, 1)
-    scores = {"accuracy" if thresholds is None else "subset_accuracy": draws @ exact / len(truth)}
-    if thresholds is None:
-        scores["macro_f1"] = f1.sum(axis=1) / np.maximum((size > 0).sum(axis=1), 1)
-    else:
-        scores["macro_f1"] = f1.mean(axis=1)
-        scores["micro_f1"] = 2 * hits.sum(axis=1) / np.maximum(size.sum(axis=1), 1)
+        draws = generator.multinomial(n, counts / n, resamples)
+        exact = (true == predicted).all(axis=1)
+        hits, size = draws @ (true & predicted), draws @ (true + predicted)  # (resamples, classes)
+        scores = {
+            "subset_accuracy": draws @ exact / n,
+            "macro_f1": (2 * hits / np.maximum(size, 1)).mean(axis=1),
+            "micro_f1": 2 * hits.sum(axis=1) / np.maximum(size.sum(axis=1), 1),
+        }
     ends = {name: np.quantile(found, (0.025, 0.975)) for name, found in scores.items()}
     return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
@@ -212,10 +232,7 @@ class Abstention:
 
 
 def abstain(
-    truth: NDArray[Any],
-    probabilities: NDArray[Any],
-    below: float,
-    out_of_scope: int = OUT_OF_SCOPE,
+    truth: NDArray[Any], probabilities: NDArray[Any], below: float, out_of_scope: int = OUT_OF_SCOPE
 ) -> Abstention:
     """Score the examples that get a label if those below a probability do not.
 
@@ -372,9 +389,7 @@ def stored_curve(record: Mapping[str, Any]) -> RiskCoverage:
         for name, own in STORED_COLUMNS.items()
     }
     return RiskCoverage(
-        **columns,
-        examples=record["examples"],
-        outside_examples=record["out_of_scope_examples"],
+        **columns, examples=record["examples"], outside_examples=record["out_of_scope_examples"]
     )
 
 
@@ -469,11 +484,12 @@ def confidences(
     """The confidence of each prediction and whether it is correct, for ``reliability``.
 
     A single-label prediction is the most probable label. Where multi-label, every label of every
-    text is a prediction that it applies. Both arrays are (N, labels).
+    text is a prediction that it applies. Both arrays are (N, labels), or ``truth`` class numbers.
     """
     if multi_label:
         return probabilities.ravel(), truth.ravel() > 0
-    return probabilities.max(axis=1), probabilities.argmax(axis=1) == truth.argmax(axis=1)
+    true = truth if truth.ndim == 1 else truth.argmax(axis=1)
+    return probabilities.max(axis=1), probabilities.argmax(axis=1) == true
 
 
 @dataclass(frozen=True)
@@ -491,47 +507,85 @@ class Calibration:
         return {name: round(value, 6) for name, value in asdict(self).items()}
 
 
+def row_blocks(values: NDArray[Any]) -> Iterator[slice]:
+    """Some rows of (N, labels) after the other, so that copies of them are small."""
+    rows, labels = values.shape
+    step = max(1, BLOCK // labels)
+    return (slice(start, start + step) for start in range(0, rows, step))
+
+
+def target_distributions(
+    targets: NDArray[Any], classes: int, label_smoothing: float = 0.0, multi_label: bool = False
+) -> NDArray[np.float32]:
+    """Class numbers (N,) or soft targets (N, classes) as distributions (N, classes) in float32.
+
+    Hard targets give ``label_smoothing`` of their mass away to all classes alike; 0/1 targets of a
+    multi-label model are each moved towards a half by it.
+    """
+    if multi_label:
+        return np.asarray(targets * (1 - label_smoothing) + label_smoothing / 2, np.float32)
+    if targets.ndim == 2:
+        return targets.astype(np.float32)
+    distributions = np.full((len(targets), classes), label_smoothing / classes, np.float32)
+    distributions[np.arange(len(targets)), targets] += 1 - label_smoothing
+    return distributions
+
+
 def calibrate(
     logits: NDArray[Any], targets: NDArray[Any], *, multi_label: bool = False
 ) -> Calibration:
     """Find the temperature for ``logits`` (N, labels) of a dev set, one example or more.
 
-    ``targets`` are (N, labels) distributions; 0/1 where ``multi_label``.
+    ``targets`` are class numbers (N,) or (N, labels) distributions; 0/1 where ``multi_label``.
     """
-    scores: Doubles = logits.astype(np.float64)
-    truth: Doubles = targets.astype(np.float64)
-    temperature = _temperature(scores, truth, multi_label)
-    before, after = (_error_and_loss(scores / t, truth, multi_label) for t in (1.0, temperature))
+    temperature = _temperature(logits, targets, multi_label)
+    before, after = (_error_and_loss(logits, targets, t, multi_label) for t in (1, temperature))
     return Calibration(temperature, before[0], after[0], before[1], after[1])
 
 
-def _temperature(logits: Doubles, truth: Doubles, multi_label: bool) -> float:
-    doubt = 1 / (len(logits) + 2)
-    classes = 2 if multi_label else logits.shape[1]  # of one softmax; a sigmoid decides between 2
-    smoothed = truth * (1 - doubt) + (1 - truth) * doubt / (classes - 1)
+def _temperature(logits: NDArray[Any], targets: NDArray[Any], multi_label: bool) -> float:
+    from scipy.optimize import brentq  # not needed to predict
+
+    doubt, labels = np.float64(1 / (len(logits) + 2)), logits.shape[1]
+    classes = 2 if multi_label else labels  # of one softmax; a sigmoid decides between 2
     activation: Callable[[Any], Any] = sigmoid if multi_label else softmax
+    expected = 0.0  # the sum of logits times smoothed targets
+    for rows in row_blocks(logits):
+        truth = target_distributions(targets[rows], labels)
+        smoothed = truth * (1 - doubt) + (1 - truth) * doubt / (classes - 1)
+        expected += float((smoothed * logits[rows]).sum())
 
     def slope(log_inverse: float) -> float:
         """The slope of the negative log-likelihood in 1/T."""
-        return float(((activation(np.exp(log_inverse) * logits) - smoothed) * logits).sum())
+        total = -expected
+        for rows in row_blocks(logits):
+            scores = logits[rows].astype(np.float64)
+            total += float((activation(np.exp(log_inverse) * scores) * scores).sum())
+        return total
 
     low, high = -np.log(MAX_TEMPERATURE), -np.log(MIN_TEMPERATURE)
-    if slope(low) == slope(high):  # logits that are all equal fit any temperature
+    at_low, at_high = slope(low), slope(high)
+    if at_low == at_high:  # logits that are all equal fit any temperature
         return 1.0
-    for _ in range(60):  # halvings, to the last bit
-        middle = (low + high) / 2
-        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
-    return float(np.exp(-(low + high) / 2))
+    if at_low >= 0 or at_high <= 0:  # the best one lies beyond
+        return MAX_TEMPERATURE if at_low >= 0 else MIN_TEMPERATURE
+    return float(np.exp(-brentq(slope, low, high)))
 
 
-def _error_and_loss(logits: Doubles, truth: Doubles, multi_label: bool) -> tuple[float, float]:
-    """Calibration error and mean negative log-likelihood."""
-    if multi_label:
-        losses = np.logaddexp(0, logits) - truth * logits
-        probabilities: Doubles = sigmoid(logits)
-    else:
-        shifted = logits - logits.max(axis=1, keepdims=True)
-        losses = truth * (np.log(np.exp(shifted).sum(axis=1, keepdims=True)) - shifted)
-        probabilities = softmax(logits)
-    bins = reliability(*confidences(probabilities, truth, multi_label=multi_label))
-    return calibration_error(bins), float(losses.sum(axis=1).mean())
+def _error_and_loss(
+    logits: NDArray[Any], targets: NDArray[Any], temperature: float, multi_label: bool
+) -> tuple[float, float]:
+    found, loss = [], 0.0
+    for rows in row_blocks(logits):
+        scores = logits[rows] / np.float64(temperature)
+        truth = target_distributions(targets[rows], logits.shape[1])
+        if multi_label:
+            loss += float((np.logaddexp(0, scores) - truth * scores).sum())
+        else:
+            scores -= scores.max(axis=1, keepdims=True)
+            norms = np.log(np.exp(scores).sum(axis=1, keepdims=True))
+            loss += float((truth * (norms - scores)).sum())
+        probabilities = sigmoid(scores) if multi_label else softmax(scores)
+        found.append(confidences(probabilities, truth, multi_label=multi_label))
+    confidence, correct = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return calibration_error(reliability(confidence, correct)), loss / len(logits)

@@ -78,26 +78,29 @@ _LONGEST_NAME = 28  # of a class, in characters
 
 
 def draw_confusion(
-    confusion: NDArray[np.int64], labels: Sequence[str], title: str, suffix: str
+    pairs: NDArray[np.int64], labels: Sequence[str], title: str, suffix: str
 ) -> bytes:
-    """A confusion matrix (true, predicted); cells are shaded by their share of the row.
+    """The confusion matrix of the ``pairs`` of an ``Evaluation``.
 
-    Of more than ``MATRIX_CLASSES`` classes those with most errors are shown, the others together.
+    Rows are true, columns predicted; cells are shaded by their share of the row. Of more than
+    ``MATRIX_CLASSES`` classes those with most errors are shown, the others together.
     """
-    accuracy = confusion.trace() / max(1, confusion.sum())
-    about = f"{confusion.sum():,} texts, accuracy {100 * accuracy:.1f} %"
+    true, predicted, counts = pairs.T
+    wrong = true != predicted
+    accuracy = counts[~wrong].sum() / max(1, counts.sum())
+    about = f"{counts.sum():,} texts, accuracy {100 * accuracy:.1f} %"
     names = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in labels]
+    places = np.arange(len(names))
     if len(names) > MATRIX_CLASSES:
-        errors = confusion.sum(axis=0) + confusion.sum(axis=1) - 2 * confusion.diagonal()
+        errors = np.bincount(pairs[wrong, :2].ravel(), np.repeat(counts[wrong], 2), len(names))
         chosen = np.sort(np.argsort(-errors, kind="stable")[: MATRIX_CLASSES - 1])
         places = np.full(len(names), len(chosen))
         places[chosen] = np.arange(len(chosen))
-        merged = np.zeros((MATRIX_CLASSES, MATRIX_CLASSES), np.int64)
-        np.add.at(merged, (places[:, None], places[None]), confusion)
         about += f"; the {len(chosen)} classes with most errors of {len(names)}"
         names = [*(names[one] for one in chosen), f"{len(names) - len(chosen)} others"]
-        confusion = merged
     n = len(names)
+    confusion = np.zeros((n, n), np.int64)
+    np.add.at(confusion, (places[true], places[predicted]), counts)
     shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
     cell, size = (0.62, 8.0) if n <= 12 else (0.36, 7.0)  # inches, points
     margin = 0.9 + 0.009 * max(map(len, names)) * size

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact, Label
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.data.batching import prediction_batches
 from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.ops import native, reference, select
 from dcnn.text.encoder import in_parts
@@ -81,9 +80,11 @@ class Predictor:
 
     Raises:
         ConfigError: ``DCNN_BACKEND`` names a backend that is not available.
+        ModelFolderError: a weight is not finite.
     """
 
     def __init__(self, artifact: Artifact, threads: int = 1) -> None:
+        model_folder.check_finite(artifact.weights)
         self.artifact = artifact
         self.classes = artifact.classes
         self.multi_label = artifact.multi_label
@@ -270,6 +271,8 @@ class Predictor:
 
     def _feature_batches(self, sentences: Sentences) -> Iterator[tuple[Ints, Floats]]:
         """Numbers of sentences (B,) and their features (B, features), in numpy."""
+        from dcnn.data.batching import prediction_batches  # not needed with the native backend
+
         for batch in prediction_batches(sentences):
             words = self.artifact.embed(batch.ids, sentences.new_words)  # (B, s, d)
             sentence_matrix = words.transpose(0, 2, 1)[:, None]  # (B, 1, d, s)

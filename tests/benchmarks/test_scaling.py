@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scaling
-from curves import AXES, Curve, Scaling, describe, growth, read_scaling, write_scaling
+from command_scaling import command_curves
+from curves import AXES, COMMANDS, Curve, Scaling, describe, growth, read_scaling, write_scaling
 from dcnn.errors import DataError
 from scaling import Situation, curves, peak, reset_peak, sizes
 from tiny import TINY
@@ -24,6 +25,7 @@ def test_an_axis_changes_one_thing():
     assert points["batch"].sentences == 9
     assert points["threads"].threads == 9
     assert points["vocabulary"].workload.vocabulary == 9
+    assert len(points["classes"].workload.artifact().classes) == 9
     assert {axis: p.sentences for axis, p in points.items() if p.sentences > 1} == {
         "batch": 9,
         "threads": 256,
@@ -106,6 +108,25 @@ def test_write_then_read_is_the_identity(tmp_path):
     assert read_scaling(tmp_path / "scaling.json") == scaling
 
 
+def test_whole_commands_grow_with_labels_and_texts():
+    found = list(command_curves((2, 4), (40, 80), 40))
+    assert [(c.axis, c.quantity, c.sizes) for c in found] == [
+        (axis, quantity, (2, 4) if axis == "labels" else (40, 80))
+        for axis in COMMANDS
+        for quantity in ("time", "memory")
+    ]
+    assert all(min(c.ours) > 10 and not c.torch for c in found)
+
+
+def test_a_command_is_described_in_seconds_without_eager_torch():
+    curve = Curve("corpus", "time", (1000, 10_000, 100_000), (900.0, 4000.0, 40_000.0))
+    text = describe(make_scaling(curve))
+    assert "`dcnn train`, texts of 8 words" in text
+    assert (
+        "time 0.9 s at 1,000 texts and 40 s at 100,000, from 10,000 on growing with the power 1.00."
+    ) in text
+
+
 def test_threads_are_described_without_a_growth_rate():
     curve = Curve("threads", "time", (1, 2), (4.0, 2.0), (40.0, 30.0))
     text = describe(make_scaling(curve))
@@ -121,6 +142,8 @@ def test_threads_are_described_without_a_growth_rate():
         ("length", "colour", (1,), (1.0,), (1.0,)),
         ("length", "time", (1, 2), (1.0,), (1.0, 2.0)),
         ("length", "time", (), (), ()),
+        ("length", "time", (1,), (1.0,), ()),
+        ("corpus", "time", (1,), (1.0,), (1.0,)),
     ],
 )
 def test_an_invalid_curve_is_refused(curve):

@@ -55,6 +55,11 @@ def test_a_small_folder_does_what_any_model_folder_does(dcnn, tmp_path, model, d
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ("model", "--format", "onnx", "--out", "x.html"),
+            "--out x.html is named as an HTML file, and the format is onnx; name it otherwise",
+        ),
+        (("model", "--format", "html", "--out", "x.onnx"), "is named as an ONNX file"),
         (("gone", "--out", "m.onnx"), "gone: no such model folder"),
         (("model", "--out", "taken.onnx"), "taken.onnx exists; pass --overwrite"),
         (("model", "--out", "m.onnx", "--dtype", "int4"), "dtype='int4' must be one of"),

@@ -17,6 +17,7 @@ from dcnn import artifact as model_folder
 from dcnn.cli import predict as predict_module
 from dcnn.cli.predict import predict
 from dcnn.data.tables import escape_formula
+from dcnn.predictor import Predictor
 from untrained import make_artifact
 
 AWKWARD = {
@@ -434,3 +435,19 @@ def test_columns_that_cannot_be_kept_are_one_sentence(
 )
 def test_overwrite_names_what_the_command_replaces(dcnn, command, what):
     assert f"Replace {what}" in " ".join(dcnn(command, "--help").out.split())
+
+
+def test_texts_with_thousands_of_labels_are_predicted_few_at_a_time(dcnn, tmp_path, monkeypatch):
+    artifact = make_artifact(classes=tuple(f"label {n}" for n in range(20_000)))
+    model_folder.save(tmp_path / "m", artifact)
+    (tmp_path / "texts.txt").write_text("not dull\n" * 120)
+    together, original = [], Predictor.predict
+
+    def counted(predictor, texts, *options):
+        together.append(len(texts))
+        return original(predictor, texts, *options)
+
+    monkeypatch.setattr(Predictor, "predict", counted)
+    for name in ("out.csv", "out.jsonl"):
+        assert dcnn("predict", "m", "--input", "texts.txt", "--output", name).code == 0
+    assert together == 2 * [53, 53, 14]  # a million labels and their probabilities

@@ -1,11 +1,12 @@
 """``dcnn suggest``: texts that the model is unsure of and that differ, as a file to fill in."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
 
-from dcnn.artifact import save
+from dcnn.artifact import load, save
 from dcnn.inspection import suggest
 from dcnn.predictor import Predictor
 from untrained import VOCABULARY_TEXT, make_artifact
@@ -76,6 +77,51 @@ def test_the_file_has_a_column_to_fill_in(dcnn, tmp_path):
     assert list(rows[0]) == ["text", "label", "predicted", "probability"]
     assert [row["label"] for row in rows] == [""] * 5
     assert {row["text"] for row in rows} <= set(POOL)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_rows_that_are_not_labelled_yet_are_left_out_of_training(dcnn, tmp_path, suffix):
+    save(tmp_path / "m", make_artifact())
+    (tmp_path / "pool.csv").write_text("review\n" + "".join(f"{one}\n" for one in POOL))
+    assert dcnn("suggest", "m", "pool.csv", "--n", 50, "--out", f"next.{suffix}").code == 0
+    found = fill_in(tmp_path / f"next.{suffix}", [""] * 50)
+    train = ("train", f"next.{suffix}", "--start-from", "m", "--epochs", 1, "--out", "new")
+    done = dcnn(*train)
+    assert (done.code, done.err.splitlines()[-1]) == (
+        2,
+        f"dcnn: next.{suffix}: no row has a label yet; fill in the column label",
+    )
+    labels = ["neg", "pos"] * 15 + [" ", ""] * 10
+    fill_in(tmp_path / f"next.{suffix}", labels, found)
+    done = dcnn(*train)
+    assert done.code == 0, done.err
+    assert f"next.{suffix}: 20 rows without a label are left out" in done.err
+    assert load(tmp_path / "new").metadata["examples"]["train"] == 26  # four score both models
+
+
+def fill_in(path, labels, rows=None):
+    """Write ``labels`` into a file of ``dcnn suggest``; returns its rows."""
+    is_csv = path.suffix == ".csv"
+    if rows is None:
+        lines = path.read_text().splitlines()
+        rows = list(csv.DictReader(lines)) if is_csv else list(map(json.loads, lines))
+    rows = [row | {"label": label} for row, label in zip(rows, labels, strict=True)]
+    with path.open("w", newline="") as file:
+        if is_csv:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        else:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    return rows
+
+
+def test_another_file_with_an_empty_label_is_refused(dcnn, tmp_path):
+    rows = ["good,pos", "bad,neg", "dull,"]
+    (tmp_path / "d.csv").write_text("text,label\n" + "\n".join(rows))
+    done = dcnn("train", "d.csv", "--out", "new")
+    assert done.code == 2
+    assert "d.csv, line 4: the label in 'label' is empty; give the row a label" in done.err
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,17 @@ def test_a_split_is_a_partition_with_every_label_on_both_sides(labels, fraction,
             assert 1 <= held < count
 
 
+def test_thousands_of_labels_do_not_put_half_of_the_examples_into_dev():
+    labels = list(range(8000)) * 2
+    kept, held_out = stratified_split(labels, 0.1, 0)
+    assert (len(kept), len(held_out)) == (11_000, 5000)
+    assert {labels[i] for i in kept} == set(labels)
+    assert len({labels[i] for i in held_out}) == 5000
+    # Where labels have more examples, each has its share.
+    _, held_out = stratified_split(list(range(600)) * 100, 0.1, 0)
+    assert set(Counter(i % 600 for i in held_out.tolist()).values()) == {10}
+
+
 def test_a_split_follows_from_its_seed():
     labels = ["a", "b"] * 50
     first, again, other = (stratified_split(labels, 0.2, seed)[1].tolist() for seed in (1, 1, 2))

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,7 +101,7 @@ def test_a_word_of_the_vocabulary_may_look_like_the_unknown_one():
 def test_words_that_splitting_never_gives_keep_their_ids(preset, words):
     encoder = learned_from(["the cat sat on the mat"] * 3 if words else [], preset)
     vocabulary = Vocabulary(list(dict.fromkeys((*encoder.vocabulary.words, *words))))
-    encoder = replace(encoder, vocabulary=vocabulary)
+    encoder = encoder._replace(vocabulary=vocabulary)
     library = HuggingFace.from_str(huggingface_json(encoder))
     texts = ["hello qat", "the cat sat", "q", "x" * 100 + " t" * 3, "aq" * 70]
     assert found_ids(library, encoder, texts) == expected_ids(encoder, texts)

@@ -7,8 +7,12 @@ from pydantic import TypeAdapter
 
 from dcnn.batch_predict.lines import OutputFormat
 from dcnn.predictor import Predictor
-from dcnn.serve.app import INLINE_BYTES
+from dcnn.serve import Limits
+from dcnn.serve.app import INLINE_BYTES, Endpoints
+from dcnn.serve.middleware import Metrics
+from dcnn.serve.models import ServedModel
 from dcnn.serve.schemas import PredictResponse
+from untrained import make_artifact
 
 TEXTS = ["the plot is not dull", "", "very good acting", "words that nobody knows", "bad , bad ."]
 
@@ -40,6 +44,20 @@ def test_a_prediction_equals_that_of_the_command(client, registry, model):
         answer = client.post("/v1/predict", json={"texts": TEXTS, "model": model, **options}).json()
         assert answer["predictions"] == command_predictions(predictor, TEXTS, options)
         TypeAdapter(PredictResponse).validate_python(answer)
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "inline"),
+    [(64, 2, True), (65, 2, False), (6, 640, True), (7, 640, False), (1, 6400, False)],
+)
+def test_a_body_of_many_short_texts_or_labels_leaves_the_event_loop(texts, labels, inline):
+    # A body of 4 KB can hold a thousand one-letter texts; every label has its probability.
+    model = Predictor(make_artifact(classes=tuple(map(str, range(labels)))))
+    served = [ServedModel("m", model)]
+    endpoints = Endpoints(served, Limits(), Metrics(served), requires_key=False)
+    body = json.dumps({"texts": ["a"] * texts}).encode()
+    assert len(body) < INLINE_BYTES
+    assert (endpoints.predict_inline(body) is not None) == inline
 
 
 def test_files_and_large_batches_give_the_same_predictions(client, registry):

@@ -1,5 +1,7 @@
 """Where batches come from: every example once per epoch, in an order that the seed decides."""
 
+import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -7,7 +9,9 @@ import pytest
 import torch
 
 from dcnn.config import DCNNConfig, TrainingConfig
+from dcnn.data.batching import Examples
 from dcnn.errors import TrainingStoppedError
+from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import MemoryBatches, RunSpec, StoreBatches
 from dcnn.training.callbacks import Callback
 from dcnn.training.objective import class_factors, example_weights
@@ -90,6 +94,21 @@ def test_parts_are_of_one_batch_and_weigh_what_they_are_of_it(corpus, kind, proc
             seen |= dict(zip(part.part.places.tolist(), rows_of(part), strict=True))
         assert [seen[place] for place in range(len(batch.ids))] == rows_of(batch)
         number += 1
+
+
+def test_targets_of_many_classes_are_made_for_a_batch():
+    sentences = Sentences.from_flat(np.zeros(20_000, np.int32), np.full(10_000, 2))
+    examples = Examples(sentences, np.arange(10_000))
+    settings = replace(CONFIG, class_weights="balanced")
+    tracemalloc.start()
+    try:
+        batch = MemoryBatches(examples, RunSpec(settings), 10_000).batch(0, 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert batch.targets.shape == (CONFIG.batch_size, 10_000)
+    assert batch.targets.argmax(axis=1).tolist() == batch.order.tolist()
+    assert peak < 20e6  # those of all examples are 400 MB
 
 
 def new_model(corpus):

@@ -12,7 +12,12 @@ from dcnn.config import Config, DCNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import ConfigError, TrainingStoppedError
-from dcnn.metrics import choose_thresholds, cross_fitted_thresholds, evaluate_labels
+from dcnn.metrics import (
+    choose_thresholds,
+    cross_fitted_thresholds,
+    evaluate_labels,
+    target_distributions,
+)
 from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
@@ -22,7 +27,6 @@ from dcnn.training.objective import (
     cross_entropy,
     evaluate_logits,
     native_gradients,
-    target_distributions,
 )
 from dcnn.training.trainer import Checkpoint
 from networks import build_model, logits_of, train

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from dcnn.training.objective import cross_entropy, example_weights, target_distributions
+from dcnn.metrics import target_distributions
+from dcnn.training.objective import cross_entropy, example_weights
 
 
 def test_hard_targets_become_distributions():

@@ -40,7 +40,7 @@ from dcnn.errors import DataError, DcnnError, ModelFolderError, StorageError, Us
 from dcnn.files import bare_suffix, file_sha256, make_folder, write_atomically
 from dcnn.predictor import Floats, Predictor
 
-CHUNK = 4096  # texts predicted together
+CHUNK, RANKED = 4096, 1 << 20  # texts predicted together, and labels that they have in all
 ATTEMPTS = 4  # at a shard whose workers die
 MADE_FROM = "dcnn.made_from"  # in the metadata of a scored shard
 DIGITS = 5  # of a shard's number, at least
@@ -260,8 +260,9 @@ def score_shard(predictor: Predictor, config: ScoringConfig, shard: Shard) -> Ou
             ) as write,
         ):
             found = read_rows(shard.source, config.columns, labels=False, keep=kept)
+            most = min(CHUNK, 1 + RANKED // len(predictor.classes))
             try:
-                while chunk := list(islice(found, CHUNK)):
+                while chunk := list(islice(found, most)):
                     abstained += write(chunk)
                     rows += len(chunk)
             except NoRowsError:

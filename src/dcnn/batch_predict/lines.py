@@ -5,13 +5,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from dcnn.artifact import Label
 from dcnn.errors import UserError
 from dcnn.files import CONTROLS
 from dcnn.predictor import Prediction, Predictor
+
+SEPARATOR = "|"
 
 
 def probability_columns(classes: Sequence[Label]) -> list[str]:
@@ -29,14 +30,13 @@ def abstention_summary(abstained: int, texts: int, below: float, predictor: Pred
     )
 
 
-@dataclass(frozen=True)
-class OutputFormat:
+class OutputFormat(NamedTuple):
     """How predictions are written, as lines or as columns."""
 
     as_json: bool = False
     top: int = 1  # labels per text, for a single-label model
     abstain_below: float | None = None  # a text whose best probability is lower gets no label
-    separator: str = "|"  # between the labels of a field, for a multi-label model
+    separator: str = SEPARATOR  # between the labels of a field, for a multi-label model
     all_labels: bool = False  # whether the probability of every label follows
 
     def check(self, predictor: Predictor, *, columnar: bool = False) -> None:

@@ -37,8 +37,7 @@ def list_corpora(folder: cli.DataFolder = None) -> None:
 
 @data.command("fetch")
 def fetch_corpora(
-    names: Annotated[list[str], Argument(metavar="NAME")],
-    folder: cli.DataFolder = None,
+    names: Annotated[list[str], Argument(metavar="NAME")], folder: cli.DataFolder = None
 ) -> None:
     """Download corpora from their authors' sites, and verify every file.
 

@@ -29,10 +29,7 @@ SAMPLE = (
 )
 
 
-def demo(
-    out: Path = Path("demo-model"),
-    seed: int = 0,
-) -> None:
+def demo(out: Path = Path("demo-model"), seed: int = 0) -> None:
     """Train on a built-in corpus, compare with three baselines, and predict.
 
     Takes less than a minute, needs no data, and leaves a model folder to try the other commands

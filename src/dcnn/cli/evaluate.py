@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from dcnn import artifact as model_folder
 from dcnn import metrics
-from dcnn.batch_predict.lines import OutputFormat
+from dcnn.batch_predict.lines import SEPARATOR
 from dcnn.cli import console as cli
 from dcnn.data.columns import did_you_mean, shown, shown_names
 from dcnn.data.labels import LabelledTexts, check_form
@@ -102,8 +102,7 @@ def evaluate(
     probabilities = predictor.probabilities(examples.texts)
     if diagram is not None:
         targets = examples.targets
-        truth = targets if multi_label else np.eye(len(labels), dtype=np.float32)[targets]
-        found = metrics.confidences(probabilities, truth, multi_label=multi_label)
+        found = metrics.confidences(probabilities, targets, multi_label=multi_label)
         measure = "share of labels that apply" if multi_label else "accuracy"
         svg = reliability_svg(metrics.reliability(*found), f"{model.name} on {data.name}", measure)
         _write_picture(diagram, svg, "reliability diagram")
@@ -111,7 +110,7 @@ def evaluate(
     intervals = metrics.bootstrap_intervals(examples.targets, probabilities, thresholds)
     if confusion is not None and isinstance(scores, Evaluation):
         title = f"{model.name} on {data.name}"
-        drawn = draw_confusion(scores.confusion, labels, title, confusion.suffix.lower())
+        drawn = draw_confusion(scores.pairs, labels, title, confusion.suffix.lower())
         _write_picture(confusion, drawn, "confusion matrix")
     if errors is not None:
         _write_errors(errors, predictor, examples, probabilities)
@@ -182,7 +181,7 @@ def _write_errors(
     path: Path, predictor: Predictor, examples: LabelledTexts, probabilities: NDArray[np.float32]
 ) -> None:
     mistakes = find_mistakes(predictor, examples.texts, examples.targets, probabilities)
-    joined = OutputFormat.separator.join
+    joined = SEPARATOR.join
     columns: dict[str, list[Any]] = {
         "where": [examples.where(one.index) for one in mistakes],
         "text": [one.text for one in mistakes],
@@ -212,7 +211,6 @@ def print_abstention(console: Console, answered: Abstention) -> None:
 
 
 def _print_risk_coverage(console: Console, curve: RiskCoverage) -> None:
-    """A few points of the curve, from few answers to all."""
     last = ("out of scope",) if curve.outside_examples else ()
     table = cli.make_table("coverage", "risk", "answered", "errors", "abstain below", *last, left=0)
     for place in curve.at_coverages(COVERAGES):
@@ -268,12 +266,9 @@ def print_evaluation(
         for label, row in zip(labels, scores.confusion, strict=True):
             table.add_row(label, *map(str, row))
     else:
-        counts = scores.confusion.copy()
-        np.fill_diagonal(counts, 0)
         table = cli.make_table("most confused: true", "predicted", "examples", left=3)
-        for place in counts.argsort(axis=None)[::-1][:WORST_PAIRS]:
-            true, predicted = divmod(int(place), len(labels))
-            if counts[true, predicted]:
-                table.add_row(labels[true], labels[predicted], str(counts[true, predicted]))
+        confused = scores.pairs[scores.pairs[:, 0] != scores.pairs[:, 1]]
+        for true, predicted, count in confused[np.argsort(confused[:, 2])[::-1][:WORST_PAIRS]]:
+            table.add_row(labels[true], labels[predicted], str(count))
     if table.row_count:
         console.print(table)

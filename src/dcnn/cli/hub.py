@@ -28,10 +28,7 @@ def push(
 
 
 def pull(
-    source: Remote,
-    out: NewModelFolder,
-    revision: str | None = None,
-    overwrite: Overwrite = False,
+    source: Remote, out: NewModelFolder, revision: str | None = None, overwrite: Overwrite = False
 ) -> None:
     """Download a model from the Hugging Face Hub, or copy it from a shared folder.
 

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from dcnn.batch_predict import columnar as scoring
-from dcnn.batch_predict.columnar import CHUNK, Outcome
-from dcnn.batch_predict.lines import OutputFormat, abstention_summary
+from dcnn.batch_predict.columnar import CHUNK, RANKED, Outcome
+from dcnn.batch_predict.lines import SEPARATOR, OutputFormat, abstention_summary
 from dcnn.cli import console as cli
 from dcnn.data.labels import Place
 from dcnn.data.readers import Row, TableOptions, find_text_column, is_shard, read_rows
@@ -48,7 +48,7 @@ def predict(
     abstain_below: cli.Probability = None,
     abstain: Annotated[bool, Option("--abstain")] = False,
     target_precision: cli.Probability = None,
-    labels_separator: Annotated[str, Option(metavar="S")] = OutputFormat.separator,
+    labels_separator: Annotated[str, Option(metavar="S")] = SEPARATOR,
     engine: Annotated[str | None, Option(metavar="local|ray")] = None,
     workers: cli.OptionalCount = None,
     ray_address: str | None = None,
@@ -101,7 +101,7 @@ def predict(
                 import ray.data  # noqa: F401
         predictor = Predictor.load(model)
         if stored:
-            form = replace(form, abstain_below=predictor.abstention_threshold(target_precision))
+            form = form._replace(abstain_below=predictor.abstention_threshold(target_precision))
         form.check(predictor, columnar=True)  # before any worker starts
         shards = scoring.plan_shards(source, output)
         column = find_text_column([shard.source for shard in shards], columns)
@@ -137,7 +137,7 @@ def predict(
         _check_output(output, form, keep)
     predictor = Predictor.load(model)
     if stored:
-        form = replace(form, abstain_below=predictor.abstention_threshold(target_precision))
+        form = form._replace(abstain_below=predictor.abstention_threshold(target_precision))
     typed = is_table and not is_separated  # has lists in place of separated labels
     form.check(predictor, columnar=typed)
     bad: list[DataError] = []
@@ -149,7 +149,7 @@ def predict(
         else:
             given = iter(texts) if texts else _lines_on_stdin(columns.encoding)
             rows = (Row(text, None, None, Place("", 0)) for text in given)
-        while chunk := list(islice(rows, CHUNK)):
+        while chunk := list(islice(rows, min(CHUNK, 1 + RANKED // len(predictor.classes)))):
             n_abstained += write(chunk)
             n_texts += len(chunk)
         if not n_texts:

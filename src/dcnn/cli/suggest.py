@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from dcnn.batch_predict.lines import OutputFormat
+from dcnn.batch_predict.lines import SEPARATOR
 from dcnn.cli import console as cli
-from dcnn.data.readers import read_rows
+from dcnn.data.readers import SUGGESTED, read_rows
 from dcnn.data.tables import write_table
 from dcnn.errors import DataError
 from dcnn.inspection.similar import suggest as suggest_texts
@@ -25,7 +25,7 @@ def suggest(
     """Choose texts of a pool to label next: uncertain ones that are unlike each other.
 
     FILE has a column `label` to fill in, next to the predicted label and its probability; then
-    train on it with `dcnn train FILE --start-from MODEL`.
+    train on it with `dcnn train FILE --start-from MODEL`. Rows without a label are left out there.
     """
     cli.check_output_table("--out", out, pool)
     columns = reading()
@@ -40,14 +40,12 @@ def suggest(
     found = suggest_texts(predictor, texts, n)
     if not found:
         raise DataError(f"{pool} has no text that could be labelled; give texts, one per row")
-    table: dict[str, list[Any]] = {
-        "text": [one.text for one in found],
-        "label": [""] * len(found),
-        "predicted": [OutputFormat.separator.join(map(str, one.predicted)) for one in found],
-        "probability": [round(one.probability, 6) for one in found],
-    }
-    write_table(out, table)
-    several = f" --labels-separator '{OutputFormat.separator}'" if predictor.multi_label else ""
+    rows: list[tuple[Any, ...]] = [
+        (one.text, "", SEPARATOR.join(map(str, one.predicted)), round(one.probability, 6))
+        for one in found
+    ]
+    write_table(out, dict(zip(SUGGESTED, map(list, zip(*rows, strict=True)), strict=True)))
+    several = f" --labels-separator '{SEPARATOR}'" if predictor.multi_label else ""
     console.print(
         f"{len(found):,} of {len(texts):,} texts are in {out}; fill in the column label, then: "
         f"dcnn train {out} --start-from {model} --out NEW{several}"

@@ -226,8 +226,7 @@ def read_start(model: Path, config: Path | None, stream: bool | None) -> "Artifa
     start = load(model)
     if "threshold" in start.metadata.get("abstention", {}):
         logging.getLogger("dcnn").info(
-            "the abstention threshold of %s is not kept; choose one with --target-precision",
-            model,
+            "the abstention threshold of %s is not kept; choose one with --target-precision", model
         )
     return start
 

@@ -263,7 +263,6 @@ def _save(console: Console, paths: _Paths, artifact: "Artifact", limit: int | No
 
 
 def _metadata(search: "Search", best: "TrialRecord", about: "SearchSummary") -> dict[str, object]:
-    """What the model folder records about the search."""
     metadata: dict[str, object] = {
         "command": "dcnn tune",
         "trials": len(search.records),

@@ -206,7 +206,9 @@ def _script(character: str) -> str:
 
 def near_duplicates(texts: Sequence[str]) -> list[tuple[int, int, float]]:
     """Pairs of near duplicates: of each text the first that is like it, and their similarity."""
-    letters = list(map(_letters, texts))
+    # Letters and digits, with spaces between words.
+    words = ("".join(c if c.isalnum() else " " for c in normalized(text)) for text in texts)
+    letters = [" ".join(some.split()) for some in words]
     places = [index for index, text in enumerate(letters) if len(text) >= MIN_CHARACTERS]
     hashes = [_shingles(letters[index]) for index in places]
     signatures = _signatures(hashes)
@@ -229,11 +231,6 @@ def near_duplicates(texts: Sequence[str]) -> list[tuple[int, int, float]]:
         if similarity >= NEAR and other not in best:
             best[other] = one, similarity
     return [(places[one], places[other], similarity) for other, (one, similarity) in best.items()]
-
-
-def _letters(text: str) -> str:
-    """The letters and digits of a text, with spaces between words."""
-    return " ".join("".join(c if c.isalnum() else " " for c in normalized(text)).split())
 
 
 def _shingles(text: str) -> NDArray[np.uint64]:

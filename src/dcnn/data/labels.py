@@ -503,7 +503,6 @@ def _from_mappings(texts: Sequence[str], y: Sequence[Any]) -> LabelledTexts:
 
 
 def _classes_of(rows: Sequence[Iterable[Any]]) -> list[Any]:
-    """The distinct labels of all rows, sorted."""
     for index, row in enumerate(rows):
         for label in row:
             if is_missing(label) or not isinstance(label, str | int | float | np.generic):

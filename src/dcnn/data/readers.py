@@ -154,6 +154,10 @@ def _is_skipped(path: Path) -> bool:
     return path.name.startswith((".", "_")) or path.name in _NO_DATA
 
 
+# The columns of a file of `dcnn suggest`, whose labels are filled in one after the other.
+SUGGESTED = ["text", "label", "predicted", "probability"]
+
+
 class Row(NamedTuple):
     """One text; its label, or labels where multi-label, weight and all columns, if read."""
 
@@ -205,7 +209,11 @@ class ShardReader:
                     f"{path}: more than one column has no name, so not all can be kept; give each "
                     "a name, or pass --no-keep"
                 )
+            unlabelled, suggested = 0, self.labels and list(table.columns) == SUGGESTED
             for record in table.rows(columns, keep=self.keep):
+                if suggested and not str(record.value("label") or "").strip():
+                    unlabelled += 1
+                    continue
                 place, text = record.place, record.value(columns.text)
                 if not isinstance(text, str):
                     raise DataError(
@@ -232,6 +240,10 @@ class ShardReader:
                 if self.columns is None:
                     self.first, self.columns, self.types = path, columns, table.types
                 yield Row(text, label, weight, place, record.values if self.keep else None)
+            if unlabelled and self.columns is None:
+                raise DataError(f"{path}: no row has a label yet; fill in the column label")
+            if unlabelled:
+                _log.info("%s: %d rows without a label are left out", path, unlabelled)
 
     def _columns(self, path: Path, table: Table) -> Columns:
         if bare_suffix(path) == PLAIN and self.labels:

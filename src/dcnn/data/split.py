@@ -1,8 +1,9 @@
 """Holding out a dev set, and the folds of a cross-validation: seeded, and stratified by label.
 
 Every label keeps its share, to the nearest whole example, with at least one example on each side; a
-label with one example stays in training. ``hold_out`` splits examples in memory, ``sample_rows`` a
-corpus on disk, in bounded memory.
+label with one example stays in training. Of thousands of labels with few examples not all are in a
+dev set: one of each would be a large part of all examples. ``hold_out`` splits examples in memory,
+``sample_rows`` a corpus on disk, in bounded memory.
 """
 
 from collections import Counter, defaultdict
@@ -18,6 +19,7 @@ from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError
 from dcnn.text.vocabulary import Ints
 
+ENOUGH_DEV = 5000  # examples: beyond, no label has one held out for its own sake
 MAX_DEV = 50_000  # of a corpus on disk: measures accuracies to a few tenths of a per cent
 
 
@@ -58,6 +60,10 @@ def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> 
     mask = np.zeros(len(labels), np.bool_)
     for indices in places.values():
         mask[generator.permutation(indices)[: _share(len(indices), fraction)]] = True
+    shares = sum(round(fraction * len(indices)) for indices in places.values())
+    most = max(shares, ENOUGH_DEV)
+    if (surplus := np.count_nonzero(mask) - most) > 0:
+        mask[generator.permutation(np.flatnonzero(mask))[:surplus]] = False
     return np.flatnonzero(~mask), np.flatnonzero(mask)
 
 

@@ -234,10 +234,6 @@ class _Parsed(NamedTuple):
     wordnet: WordNet
 
 
-def _unigrams(question: _Parsed) -> Iterator[str]:
-    yield from question.words
-
-
 def _bigrams(question: _Parsed) -> Iterator[str]:
     return map("{} {}".format, ["<s>", *question.words], [*question.words, "</s>"])
 
@@ -291,7 +287,7 @@ def _patterns(question: _Parsed) -> Iterator[str]:
 
 
 GROUPS: dict[str, Callable[[_Parsed], Iterator[str]]] = {
-    "unigrams": _unigrams,
+    "unigrams": lambda question: iter(question.words),
     "bigrams": _bigrams,
     "question word": _question_words,
     "head word": _head_words,

@@ -37,6 +37,7 @@ from dcnn.experiments.results import (
 )
 from dcnn.experiments.tasks import Task, TreeTask, load_task
 from dcnn.files import file_sha256
+from dcnn.metrics import target_distributions
 from dcnn.ops.reference import softmax
 from dcnn.ops.select import for_training
 from dcnn.predictor import Predictor
@@ -44,7 +45,6 @@ from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback, RunsReport
 from dcnn.training.fit import find_vectors, initialize, make_model
-from dcnn.training.objective import target_distributions
 from dcnn.training.trainer import Trainer, TrainingSummary
 
 # More runs gain little speed, and their embeddings with Adagrad's sums fill a GPU.

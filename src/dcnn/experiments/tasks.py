@@ -23,11 +23,11 @@ from dcnn.data.encode import load_or_encode
 from dcnn.data.store import Store
 from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import DataConfig, Recipe
+from dcnn.metrics import target_distributions
 from dcnn.models.recursive import Trees
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences, Vocabulary
-from dcnn.training.objective import target_distributions
 
 BINARY_CLASSES = ("negative", "positive")
 FINE_CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")

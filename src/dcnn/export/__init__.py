@@ -82,13 +82,19 @@ def export(
     ):
         if value not in get_args(kind):
             raise UserError(f"{name}={value!r} must be one of {', '.join(get_args(kind))}")
+    named = format_of(out)
+    if {named, chosen} == {"html", "onnx"}:  # a folder may have any name
+        raise UserError(
+            f"--out {out} is named as an {named.upper()} file, and the format is {chosen}; name it "
+            "otherwise, or leave out --format"
+        )
     if max_size is not None and chosen != "html":
         raise UserError(f"max_size={max_size} limits the size of an HTML page; got format={chosen}")
     if chosen == "folder":
         model_folder.check_destination(out, overwrite)
     else:
         check_place("--out", out)
-        _refuse_existing(out, overwrite)
+        model_folder.refuse_existing(out, overwrite)
     if chosen == "onnx":
         # A model folder has a tokenizer.json of its own, of another format.
         if (out.parent / model_folder.CONFIG).is_file() and (out.parent / HUGGINGFACE).is_file():
@@ -129,7 +135,7 @@ def export(
     }
     for path, text in beside.items():
         if not (path.is_file() and path.read_bytes() == text):  # another file of the same model
-            _refuse_existing(path, overwrite)
+            model_folder.refuse_existing(path, overwrite)
     for path, text in (beside | {out: content}).items():
         _write(path, text)
     return Exported(out, chosen, dtype, len(content), difference, tuple(beside))
@@ -139,14 +145,6 @@ def format_of(path: Path) -> Format:
     """``onnx`` or ``html`` for a name with that suffix, else ``folder``."""
     suffixes: dict[str, Format] = {".onnx": "onnx", ".html": "html", ".htm": "html"}
     return suffixes.get(path.suffix.lower(), "folder")
-
-
-def _refuse_existing(path: Path, overwrite: bool) -> None:
-    if path.exists() and not overwrite:
-        raise UserError(
-            f"{path} exists; pass --overwrite (in Python overwrite=True) to replace it, "
-            "or choose another place"
-        )
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -97,7 +97,6 @@ def _bytes(values: Any) -> bytes:
 
 
 def _patterns(preset: str) -> dict[str, str]:
-    """Those that a preset uses, for JavaScript."""
     chosen: dict[str, dict[str, Any]] = {
         "whitespace": {"token": r"[^\s]+"},
         "characters": {"joiner": f"[{splitting.JOINERS}]", "gaps": splitting.GAPS},

@@ -7,12 +7,7 @@
 No extra is needed, except networkx for a networkx graph and GraphML, and matplotlib for a PNG.
 """
 
-from dcnn.inspection.attribution import (
-    NGram,
-    NGramTable,
-    phrase_attribution,
-    word_attributions,
-)
+from dcnn.inspection.attribution import NGram, NGramTable, phrase_attribution, word_attributions
 from dcnn.inspection.detector_ranking import Detection, Detector
 from dcnn.inspection.detectors import DetectorIndex, rank_detectors
 from dcnn.inspection.explanation import (

@@ -59,9 +59,7 @@ class ContributingEdges:
 
 
 def backward_step(
-    trace: Trace,
-    above: Coefficients,
-    keep: Callable[[ContributingEdges], Ints] | None = None,
+    trace: Trace, above: Coefficients, keep: Callable[[ContributingEdges], Ints] | None = None
 ) -> tuple[Coefficients, ContributingEdges]:
     """The coefficients of the nodes that some nodes of layer 1 or above read, and the edges.
 

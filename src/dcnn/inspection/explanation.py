@@ -30,13 +30,7 @@ from dcnn.inspection.attribution import (
     ngram_table,
 )
 from dcnn.inspection.feature_graph import FeatureGraph, build_graph
-from dcnn.inspection.picture import (
-    EDGES_PER_NODE,
-    TOP_NODES,
-    Picture,
-    ngram_picture,
-    node_picture,
-)
+from dcnn.inspection.picture import EDGES_PER_NODE, TOP_NODES, Picture, ngram_picture, node_picture
 from dcnn.inspection.render import GRAPH_WRITERS, choose_writer
 from dcnn.inspection.trace import Doubles, Trace, trace_sentence
 from dcnn.predictor import Prediction, Predictor, checked_texts

@@ -86,7 +86,6 @@ def build_graph(trace: Trace) -> FeatureGraph:
 
 
 def _records(fields: Any, parts: Iterable[tuple[NDArray[Any], ...]]) -> Records:
-    """Records from the columns of each layer."""
     columns = map(np.concatenate, zip(*parts, strict=True))
     return np.rec.fromarrays(list(columns), np.dtype(list(fields.items())))
 

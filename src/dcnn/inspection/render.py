@@ -176,7 +176,6 @@ def _box(
     opacity: float = 1,
     stroke: str = "",
 ) -> str:
-    """A rounded rectangle around a point."""
     line = f' stroke="{stroke}" stroke-opacity="0.6"' if stroke else ""
     return (
         f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" '
@@ -216,7 +215,6 @@ def to_png(picture: Picture) -> bytes:
 
 
 def _draw(axes: Any, tag: str, at: dict[str, str], text: str, order: int) -> None:
-    """Draw one element of the SVG above those before it."""
     from matplotlib.patches import Circle, FancyBboxPatch, PathPatch
     from matplotlib.path import Path as Curve
 

@@ -129,7 +129,6 @@ class TextIndex:
         return [SimilarText(*self._part(i), float(found[i])) for i in best]
 
     def _part(self, number: int) -> tuple[str, str]:
-        """The text and the label of an entry."""
         at = self._starts[2 * number : 2 * number + 3]
         parts = (self.content[at[0] : at[1]], self.content[at[1] : at[2]])
         return parts[0].decode("utf-8", "replace"), parts[1].decode("utf-8", "replace")

@@ -10,8 +10,6 @@ for prediction: ids to logits in one call.
 """
 
 import ctypes
-import hashlib
-import logging
 import os
 import platform
 import sys
@@ -21,6 +19,7 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,9 +73,6 @@ _SIGNATURES = {
     "dcnn_tanh": "x PP q",
 }
 
-_log = logging.getLogger("dcnn")
-
-
 _Place = ctypes.c_char * 1  # to pass where a buffer is
 
 
@@ -118,8 +114,9 @@ def open_library(path: Path) -> ctypes.CDLL:
     if not path.is_file():
         raise OSError("it was not compiled when dcnn was installed (no C++ compiler?)")
     # Loading a file that was cut short can end the process: compare before, not after.
-    wanted = path.with_suffix(".sha256").read_text("ascii", "replace").strip()
-    if hashlib.sha256(path.read_bytes()).hexdigest() != wanted:
+    # A cryptographic checksum would find no more, and takes longer to import than to compute.
+    wanted = path.with_suffix(".crc32").read_text("utf-8", "replace").strip()
+    if f"{crc32(path.read_bytes()):08x}" != wanted:
         raise OSError(f"{path.name} is damaged: its checksum is not that of the build")
     opened = ctypes.CDLL(str(path))
     try:
@@ -142,9 +139,12 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     try:
         loaded = open_library(path)
     except OSError as error:
+        import logging  # not needed to predict
+
         # That none was compiled is reported at the install and when training starts.
         level = logging.WARNING if path.exists() else logging.DEBUG
-        _log.log(level, "the native backend is not available: %s; run `make native`", error)
+        words = "the native backend is not available: %s; run `make native`"
+        logging.getLogger("dcnn").log(level, words, error)
         return None, str(error)
     if wanted := os.environ.get(ISA_VARIABLE):
         use_instruction_set(wanted, loaded)

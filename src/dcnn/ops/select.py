@@ -5,9 +5,7 @@ that need torch are imported only by the functions that return a layer or a netw
 that prediction can ask too.
 """
 
-import importlib.util
 import os
-import shutil
 from collections.abc import Callable
 from functools import cache
 from types import ModuleType
@@ -119,6 +117,9 @@ def _require_native() -> None:
 @cache
 def _has_triton() -> bool:
     """Whether Triton is installed, and a C compiler, which it needs to launch its kernels."""
+    import importlib.util
+    import shutil
+
     compilers = (os.environ.get("CC"), "cc", "gcc", "clang")
     return importlib.util.find_spec("triton") is not None and any(
         shutil.which(compiler) for compiler in compilers if compiler

@@ -263,7 +263,6 @@ class ApiMiddleware:
         return response
 
     def _end(self, method: str, path: str, status: int, start: float) -> None:
-        """Count and log a request that has been answered."""
         seconds = time.perf_counter() - start
         route = self._routes.get(path, "other")
         self.metrics.end(route, status or DISCONNECTED, seconds)

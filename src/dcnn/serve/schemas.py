@@ -209,9 +209,14 @@ def json_bytes(value: object) -> bytes:
     return text.encode("ascii")
 
 
-@with_config(ConfigDict(extra="forbid", use_attribute_docstrings=True))
+def about(description: str) -> Any:
+    """The description of a field. pydantic could read it below the field, in half a second."""
+    return Field(description=description)
+
+
+@with_config(ConfigDict(extra="forbid"))
 class Response(TypedDict):
-    """What all responses share: a string below a field is its description."""
+    """What all responses share."""
 
 
 class ModelResponse(Response):
@@ -223,8 +228,7 @@ class ModelResponse(Response):
 class Error(Response):
     """Why a request failed."""
 
-    error: str
-    """One sentence: what is wrong and how to fix it."""
+    error: Annotated[str, about("One sentence: what is wrong and how to fix it.")]
 
 
 class LabelProbability(TypedDict):
@@ -237,20 +241,18 @@ class LabelProbability(TypedDict):
 class PredictionResponse(TypedDict):
     """The prediction of one text."""
 
-    label: Label | None
-    """The most probable label; null if the text gets none, see `abstained`."""
-    probability: float
-    """Probability of the most probable label, even if `label` is null."""
-    probabilities: dict[str, float]
-    """Probability of every label, the largest first."""
-    labels: NotRequired[Sequence[Label]]
-    """Every label that reaches its threshold; multi-label models only."""
-    abstained: NotRequired[bool]
-    """Whether the text gets no label, since its best probability is below the threshold or the
-    label is the model's out-of-scope class; only with `abstain`, `abstain_below` or
-    `target_precision`."""
-    top: NotRequired[list[LabelProbability]]
-    """The most probable labels; only with `top`."""
+    label: Annotated[Label | None, about("The most probable one; null if the text gets none.")]
+    probability: Annotated[
+        float, about("That of the most probable label, even if `label` is null.")
+    ]
+    probabilities: Annotated[dict[str, float], about("That of every label, the largest first.")]
+    labels: NotRequired[
+        Annotated[Sequence[Label], about("Every label that reaches its threshold.")]
+    ]
+    abstained: NotRequired[Annotated[bool, about("Whether the text gets no label; see `abstain`.")]]
+    top: NotRequired[
+        Annotated[list[LabelProbability], about("The most probable labels; only with `top`.")]
+    ]
 
 
 class PredictResponse(ModelResponse):
@@ -263,17 +265,15 @@ class Drawing(TypedDict):
     """The part of the feature graph with the largest contributions."""
 
     layout: Layout
-    word_contributions: dict[str, list[float]]
-    """Contribution of every word of the text to the value of each drawn node, by its id; of an
-    n-gram, to the logit through its nodes."""
-    top_nodes: int
-    """Number of nodes in the last layer."""
-    coverage: float
-    """Share of the absolute contributions of all nodes of the last layer that is drawn."""
-    node_contributions: float
-    """Contribution of the drawn n-grams, or nodes of the last layer, to the logit."""
-    path_contributions: float
-    """Contribution of the drawn paths to the logit."""
+    word_contributions: Annotated[
+        dict[str, list[float]], about("Of every word to each drawn node or n-gram, by its id.")
+    ]
+    top_nodes: Annotated[int, about("Number of nodes in the last layer.")]
+    coverage: Annotated[float, about("Share of all absolute contributions that is drawn.")]
+    node_contributions: Annotated[
+        float, about("Contribution of what is drawn of the last layer to the logit.")
+    ]
+    path_contributions: Annotated[float, about("Contribution of the drawn paths to the logit.")]
 
 
 _ExplainedClass = TypedDict("_ExplainedClass", {"class": Label})
@@ -283,18 +283,14 @@ class ExplanationResponse(PredictionResponse, _ExplainedClass):
     """Why a text gets its label; `class` is the label that is explained."""
 
     text: str
-    logit: float
-    """Logit of the class: the sum of the words' attributions and of the biases."""
+    logit: Annotated[float, about("The sum of the words' attributions and of the biases.")]
     biases: float
-    char_ngrams: bool
-    """Whether a word that is not in the vocabulary is known by its character n-grams."""
+    char_ngrams: Annotated[bool, about("Whether new words are known by their character n-grams.")]
     words: list[DescribedWord]
-    ngrams: Sequence[NGram]
-    """Of all nodes of the last layer; their attributions add up to those of the words."""
+    ngrams: Annotated[Sequence[NGram], about("Their attributions add up to those of the words.")]
     deletions: Sequence[Deletion]
     replacements: Sequence[Replacement]
-    similar: list[SimilarText]
-    """The most similar texts of the index; as many as `similar` asks for."""
+    similar: Annotated[list[SimilarText], about("Of the index; as many as `similar` asks for.")]
     graph: Drawing
 
 
@@ -314,25 +310,19 @@ class DetectorsResponse(ModelResponse):
     """Detectors of a model."""
 
     detectors: list[DetectorDescription]
-    total: int
-    """Number of detectors that match, those beyond `limit` included."""
+    total: Annotated[int, about("Number of detectors that match, those beyond `limit` included.")]
 
 
 class ThresholdInfo(TypedDict):
     """The threshold of abstention that a model stores, and what it does on `data`."""
 
-    threshold: float
-    """Probability below which a text gets no label."""
+    threshold: Annotated[float, about("Probability below which a text gets no label.")]
     target_precision: float
-    precision: float
-    """Share of the given labels that were correct."""
-    precision_bound: float
-    """What it is at least, with 95 % confidence."""
-    coverage: float
-    """Share of the texts that got a label."""
+    precision: Annotated[float, about("Share of the given labels that were correct.")]
+    precision_bound: Annotated[float, about("What it is at least, with 95 % confidence.")]
+    coverage: Annotated[float, about("Share of the texts that got a label.")]
     data: str
-    out_of_scope: Label | None
-    """The class that is no answer, if there is one."""
+    out_of_scope: Annotated[Label | None, about("The class that is no answer, if there is one.")]
 
 
 class ModelInfo(TypedDict):
@@ -343,16 +333,13 @@ class ModelInfo(TypedDict):
     classes: Sequence[Label]
     vocabulary_size: int
     backend: str
-    explainable: bool
-    """Whether it has a feature graph."""
-    detectors: bool
-    """Whether n-grams of a corpus are known for its detectors."""
-    detectors_note: str
-    """If not, how to get them."""
-    abstention: ThresholdInfo | None
-    """What `abstain` uses; null if the model stores no threshold."""
-    index: int
-    """Number of texts among which `similar` searches; 0 if the model has no index."""
+    explainable: Annotated[bool, about("Whether it has a feature graph.")]
+    detectors: Annotated[bool, about("Whether n-grams of a corpus are known for its detectors.")]
+    detectors_note: Annotated[str, about("If not, how to get them.")]
+    abstention: Annotated[
+        ThresholdInfo | None, about("What `abstain` uses; null if none is stored.")
+    ]
+    index: Annotated[int, about("Texts among which `similar` searches; 0 without an index.")]
 
 
 class Example(TypedDict):
@@ -366,24 +353,18 @@ class LabelInfo(TypedDict):
     """A label of a model."""
 
     label: Label
-    count: int | None
-    """Training texts that have it, if that is known."""
-    threshold: float | None
-    """Probability from which it is given; multi-label models only."""
+    count: Annotated[int | None, about("Training texts that have it, if that is known.")]
+    threshold: Annotated[float | None, about("Probability from which it is given, if multi-label.")]
 
 
 class ModelCard(ModelResponse):
     """What is known about a model."""
 
-    card: str
-    """The model card, in Markdown."""
-    metadata: dict[str, Any]
-    """Data, scores and time of the training."""
-    settings: dict[str, Any]
-    """All settings by name, such as `model.dim`."""
+    card: Annotated[str, about("The model card, in Markdown.")]
+    metadata: Annotated[dict[str, Any], about("Data, scores and time of the training.")]
+    settings: Annotated[dict[str, Any], about("All settings by name, such as `model.dim`.")]
     labels: list[LabelInfo]
-    examples: list[Example]
-    """Texts of the data that the model folder keeps; none unless it was trained so."""
+    examples: Annotated[list[Example], about("Texts of the data that the model folder keeps.")]
 
 
 class ModelsResponse(Response):
@@ -398,5 +379,4 @@ class Health(Response):
 
     status: str
     models: int
-    key: bool
-    """Whether the API requires a key."""
+    key: Annotated[bool, about("Whether the API requires a key.")]

@@ -8,8 +8,8 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -149,8 +149,7 @@ def learn_tokenizer(
     return tokenizer, tokenize_texts(tokenizer, texts, threads)
 
 
-@dataclass(frozen=True)
-class Encoder:
+class Encoder(NamedTuple):
     """From strings to ids, the same in training and in prediction."""
 
     tokenizer: AnyTokenizer
@@ -195,7 +194,7 @@ class Encoder:
         found = Vocabulary.most_frequent(tokenized.words, tokenized.counts, every)
         words = list(dict.fromkeys((*self.vocabulary.words, *found.words)))
         most = max(config.max_size, len(self.vocabulary.words)) if config.max_size else None
-        return replace(self, vocabulary=Vocabulary(words[:most]))
+        return self._replace(vocabulary=Vocabulary(words[:most]))
 
     def encode_all(self, texts: Sequence[str], new_words: Sequence[str] = ()) -> Sentences:
         """Ids of many texts; an empty text is one unknown word.
@@ -233,7 +232,7 @@ class Encoder:
         if not isinstance(values, dict):
             raise ValueError("the top level is not an object")  # noqa: TRY004
         tokenizer, words = read_tokenizer(values), values.get("vocabulary")
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        if not isinstance(words, list) or not set(map(type, words)) <= {str}:
             raise ValueError("vocabulary must be a list of strings")
         if "\\ud" in text or "\\uD" in text:  # such an escape may be half of a character
             json.dumps(values, ensure_ascii=False).encode()

@@ -39,14 +39,12 @@ Preset = Literal["words", "tweet", "whitespace", "characters"]
 PRESETS: tuple[Preset, ...] = ("words", "tweet", "whitespace", "characters")
 GAP = "\u2423"  # the open box, a visible token for a space
 
-_ASCII_TOKEN = re.compile(
-    r"""
+# Patterns are compiled when the first text needs them, which the native library may never do.
+_ASCII_WORDS = r"""(?ax)
     [0-9]+ (?: [.,][0-9]+ )+ (?! \w )         # 1,000 and 3.14, but not 3.11rc1
     | \w+ (?: ' \w+ )*                        # don't
     | [!-/:-@\[-`{-~]
-    """,
-    re.VERBOSE | re.ASCII,
-)
+    """
 
 # Letters of scripts that put no space between words: CJK and kana, Thai, Lao, Burmese, Khmer.
 SPACELESS = (
@@ -65,7 +63,7 @@ FLAG_LETTERS = "\U0001f1e6-\U0001f1ff"
 SKIN_TONES = "\U0001f3fb-\U0001f3ff"
 # Combining marks are in the first two planes; variation selectors at the start of the fifteenth.
 _MARK_PLANES = (range(0x0300, 0x20000), range(0xE0100, 0xE01F0))
-GAPS = re.compile(f"[{INVISIBLE}]+")
+GAPS = f"[{INVISIBLE}]+"
 
 
 @cache
@@ -111,13 +109,13 @@ def unicode_token(runs: bool = False) -> re.Pattern[str]:
     )
 
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = "[\ud800-\udfff]"
 # What no label may hold, as it would not stay where it is printed: control characters, which drive
 # terminals, line ends, marks that turn the writing around, and halves of characters.
 UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-LINK = re.compile(r"(?<!\w)(?:[Hh][Tt]{2}[Pp][Ss\u017f]?://|[Ww]{3}\.)\S+")
-MENTION = re.compile(r"(?<!\w)@\w+")
-REPEATED_LETTER = re.compile(r"([^\W\d_])\1{2,}")
+LINK = r"(?<!\w)(?:[Hh][Tt]{2}[Pp][Ss\u017f]?://|[Ww]{3}\.)\S+"
+MENTION = r"(?<!\w)@\w+"
+REPEATED_LETTER = r"([^\W\d_])\1{2,}"
 PLACEHOLDERS = ("USER", "URL")
 LONG_TEXT = 1000  # above it, runs of combining marks are cut as in Unicode's stream-safe format
 GRAPHEME_JOINER = "\u034f"
@@ -146,7 +144,7 @@ class Tokenizer:
             case "tweet":
                 return list(map(_tweet_word, _split_words(_masked(text))))
             case "characters":
-                return list(GAPS.sub(GAP, text.translate(_WITHOUT_JOINERS)).strip(GAP))
+                return list(re.sub(GAPS, GAP, text.translate(_WITHOUT_JOINERS)).strip(GAP))
 
     def spell(self, token: str) -> str:
         """What a token adds to a text: a word has a space before it."""
@@ -163,16 +161,16 @@ class Tokenizer:
 def _masked(text: str) -> str:
     """A tweet with its links and mentions replaced; most have neither, and the check is cheap."""
     if "://" in text or "www." in text.lower():
-        text = LINK.sub(" URL ", text)
+        text = re.sub(LINK, " URL ", text)
     if "@" in text:
-        text = MENTION.sub(" USER ", text)
+        text = re.sub(MENTION, " USER ", text)
     # Spaceless scripts give one token per letter, so repeated ones must go before the split.
-    return text if text.isascii() else REPEATED_LETTER.sub(r"\1\1", text)
+    return text if text.isascii() else re.sub(REPEATED_LETTER, r"\1\1", text)
 
 
 @lru_cache(maxsize=1 << 17)  # tweets repeat their words
 def _tweet_word(token: str) -> str:
-    return token if token in PLACEHOLDERS else REPEATED_LETTER.sub(r"\1\1", token.lower())
+    return token if token in PLACEHOLDERS else re.sub(REPEATED_LETTER, r"\1\1", token.lower())
 
 
 def composed(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
@@ -183,12 +181,12 @@ def composed(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
         halfwidth = "\uff9e\uff9f" if form == "NFKC" else ""  # become marks there, as no others do
         mark = f"(?:(?!{GRAPHEME_JOINER})[{marks_class()}{halfwidth}])"
         text = re.sub(f"({mark}{{30}})(?={mark})", rf"\1{GRAPHEME_JOINER}", text)
-    return unicodedata.normalize(form, _LONE_SURROGATE.sub(" ", text))
+    return unicodedata.normalize(form, re.sub(_LONE_SURROGATE, " ", text))
 
 
 def _split_words(text: str, runs: bool = False) -> list[str]:
     if text.isascii():
-        return _ASCII_TOKEN.findall(text)
+        return re.findall(_ASCII_WORDS, text)
     return unicode_token(runs).findall(text.replace("\u2019", "'"))
 
 

@@ -17,11 +17,11 @@ modulo the number of buckets. ``CharNgrams.buckets`` is the definition;
 """
 
 from array import array
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from zlib import crc32
@@ -85,9 +85,12 @@ class Vocabulary:
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
-        self._ids = {word: index for index, word in enumerate(words, start=1)}
-        if len(self._ids) != len(words):
+        if len(set(words)) != len(words):
             raise ValueError("a word occurs twice in the vocabulary")
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:  # the native library has an index of its own
+        return {word: index for index, word in enumerate(self.words, start=1)}
 
     @classmethod
     def most_frequent(cls, words: Sequence[str], counts: Ints, config: TextConfig) -> Self:
@@ -231,10 +234,7 @@ CHUNKS_AHEAD = 2  # per thread, so that none waits for the next and memory stays
 
 
 def tokenize_texts(
-    tokenizer: AnyTokenizer,
-    texts: Iterable[str],
-    threads: int = 1,
-    chunk_size: int = CHUNK_SIZE,
+    tokenizer: AnyTokenizer, texts: Iterable[str], threads: int = 1, chunk_size: int = CHUNK_SIZE
 ) -> TokenizedTexts:
     """Tokenize a stream of texts, which are taken while the threads work."""
     remaining = iter(texts)
@@ -243,19 +243,12 @@ def tokenize_texts(
     return _merge(map(work, chunks) if threads < 2 else _in_threads(work, chunks, threads))
 
 
-class _Index(dict[str, int]):
-    """Gives each word the next id when it is first looked up."""
-
-    def __missing__(self, word: str) -> int:
-        index = self[word] = len(self)
-        return index
-
-
 def tokenize_chunk(tokenizer: AnyTokenizer, texts: Iterable[str]) -> TokenizedTexts:
     """Tokenize ``texts`` in this thread."""
     if native.available():
         return TokenizedTexts(*native.native_tokenizer(tokenizer).tokenize(list(texts)))
-    index = _Index()
+    index: defaultdict[str, int] = defaultdict()
+    index.default_factory = index.__len__  # a new word gets the next number
     ids, lengths = array("i"), array("i")
     for text in texts:
         tokens = tokenizer(text)
@@ -265,7 +258,8 @@ def tokenize_chunk(tokenizer: AnyTokenizer, texts: Iterable[str]) -> TokenizedTe
 
 
 def _merge(chunks: Iterable[TokenizedTexts]) -> TokenizedTexts:
-    index = _Index()
+    index: defaultdict[str, int] = defaultdict()
+    index.default_factory = index.__len__  # a new word gets the next number
     ids, lengths = [], []
     for chunk in chunks:
         merged = np.array([index[word] for word in chunk.words], np.int32)

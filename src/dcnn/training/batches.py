@@ -18,6 +18,7 @@ from torch import Tensor
 from dcnn.config import TrainingConfig
 from dcnn.data.batching import POOL_BATCHES, Batch, Examples, make_batch, make_part, training_order
 from dcnn.data.store import Corpus, Window
+from dcnn.metrics import target_distributions
 from dcnn.ops import select
 from dcnn.text.vocabulary import UNKNOWN, Ints
 from dcnn.training import objective
@@ -40,16 +41,12 @@ class RunSpec:
     subset: Ints | None = None  # indices of its examples; none is all of them
     targets: NDArray[Any] | None = None  # (N, classes) in place of the examples'
 
-    def prepare(self, examples: Examples, classes: int, multi_label: bool) -> Examples:
-        """All examples with what the network learns of them: smoothed targets, and weights."""
+    def prepare(self, examples: Examples, classes: int) -> Examples:
+        """All examples with the targets of this run, and the weights that the network learns by."""
         own = examples.targets if self.targets is None else self.targets
         balanced = self.training.class_weights == "balanced"
-        smoothing = self.training.label_smoothing
-        return Examples(
-            examples.sentences,
-            objective.target_distributions(own, classes, smoothing, multi_label),
-            objective.example_weights(examples.targets, classes, balanced, examples.weights),
-        )
+        weights = objective.example_weights(examples.targets, classes, balanced, examples.weights)
+        return Examples(examples.sentences, own, weights)
 
 
 class Batches:
@@ -68,6 +65,15 @@ class Batches:
         return self.done(epoch, 0)[1]
 
 
+def _with_distributions(
+    batch: Batch, classes: int, config: TrainingConfig, multi_label: bool = False
+) -> Batch:
+    assert batch.targets is not None  # noqa: S101
+    smoothing = config.label_smoothing
+    targets = target_distributions(batch.targets, classes, smoothing, multi_label)
+    return replace(batch, targets=targets)
+
+
 class MemoryBatches(Batches):
     """Batches of a run's examples in memory."""
 
@@ -80,7 +86,8 @@ class MemoryBatches(Batches):
         multi_label: bool = False,
     ) -> None:
         self._config, self._rank = spec.training, rank
-        self.examples = spec.prepare(examples, classes, multi_label)
+        self._classes, self._multi_label = classes, multi_label
+        self.examples = spec.prepare(examples, classes)
         if spec.subset is not None:
             self.examples = self.examples.select(spec.subset)
         self._lengths = self.examples.sentences.lengths
@@ -90,11 +97,14 @@ class MemoryBatches(Batches):
         """See ``Batches``."""
         indices = self._order_of(epoch)[number]
         if self._rank == ALONE:
-            return make_batch(self.examples, indices)
-        # Every size-th, since the sentences of a batch ascend in length.
-        places = np.arange(self._rank[0], len(indices), self._rank[1])
-        words = int(self._lengths[indices].max())
-        return make_part(self.examples, indices[places], places, len(indices), words)
+            batch = make_batch(self.examples, indices)
+        else:
+            # Every size-th, since the sentences of a batch ascend in length.
+            places = np.arange(self._rank[0], len(indices), self._rank[1])
+            words = int(self._lengths[indices].max())
+            batch = make_part(self.examples, indices[places], places, len(indices), words)
+        # Here and not for all examples, which would be (N, classes).
+        return _with_distributions(batch, self._classes, self._config, self._multi_label)
 
     def done(self, epoch: int, number: int) -> tuple[int, int]:
         """See ``Batches``; counted in batches."""
@@ -139,11 +149,12 @@ class ResidentBatches(Batches):
         self._fillers = torch.tensor(fillers, device=device)
         alike = len({config.label_smoothing for config in self._configs}) == 1
         alike &= all(spec.targets is None for spec in specs)
-        prepared = [
-            spec.prepare(examples, classes, multi_label) for spec in specs[: 1 if alike else None]
+        prepared = [spec.prepare(examples, classes) for spec in specs[: 1 if alike else None]]
+        targets = [
+            target_distributions(of_run.targets, classes, config.label_smoothing, multi_label)
+            for of_run, config in zip(prepared, self._configs, strict=False)
         ]
-        # (R or 1, N, classes)
-        self.targets = on_device(np.stack([of_run.targets for of_run in prepared]))
+        self.targets = on_device(np.stack(targets))  # (R or 1, N, classes)
         weights = prepared[0].weights
         self.weights = None if weights is None else on_device(weights)  # (N,)
         word_dropout = [config.word_dropout for config in self._configs]
@@ -296,10 +307,7 @@ class StoreBatches(Batches):
             words = int(window.lengths[indices].max())
             own = indices[places] - window.first
             batch = make_part(window.examples, own, places, len(indices), words)
-        classes, smoothing = len(self._corpus.classes), self._config.label_smoothing
-        assert batch.targets is not None  # noqa: S101
-        targets = objective.target_distributions(batch.targets, classes, smoothing)
-        return replace(batch, targets=targets)
+        return _with_distributions(batch, len(self._corpus.classes), self._config)
 
     def done(self, epoch: int, number: int) -> tuple[int, int]:
         """See ``Batches``; counted in sentences."""

@@ -39,10 +39,10 @@ from dcnn.metrics import (
     choose_thresholds,
     cross_fitted_thresholds,
     micro_f1,
+    target_distributions,
 )
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import one_tokenizing_thread
-from dcnn.training.objective import target_distributions
 from dcnn.training.teachers import Probabilities, Report, Teacher, hash_of
 
 logger = logging.getLogger("dcnn")
@@ -479,7 +479,6 @@ def one_core() -> Iterator[None]:
 
 
 def _time_per_text(call: Callable[[list[str]], object], texts: Sequence[str]) -> float:
-    """Median seconds for one text at a time."""
     call([texts[0]])  # the first call also loads code and fills caches
     times: list[float] = []
     for text in texts:

@@ -31,11 +31,12 @@ from dcnn.data.batching import shuffled_batches
 from dcnn.data.labels import LONE_SURROGATE, LabelledTexts
 from dcnn.errors import StorageError, UserError, needs_extra
 from dcnn.files import write_folder_atomically
+from dcnn.metrics import target_distributions
 from dcnn.ops.reference import sigmoid
 from dcnn.training import teachers
 from dcnn.training.fit import choose_device
 from dcnn.training.logistic import RegressionData, fit_head
-from dcnn.training.objective import cross_entropy, example_weights, target_distributions
+from dcnn.training.objective import cross_entropy, example_weights
 from dcnn.training.teachers import TEXTS_PER_BLOCK, Probabilities, Report, Teacher, hash_of
 
 logger = getLogger("dcnn")
@@ -206,7 +207,6 @@ class EncoderTeacher(Teacher):
         return hash_of(*map(_weights_sha256, self._state()))
 
     def _save(self, folder: Path, with_encoder: bool = True) -> None:
-        """Write output layer, encoder and tokenizer."""
         from safetensors.torch import save
 
         with write_folder_atomically(folder) as temporary:

@@ -34,7 +34,7 @@ from dcnn.text.vectors import WordVectors, load_vectors
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
-from dcnn.training.objective import evaluate_logits, target_distributions
+from dcnn.training.objective import evaluate_logits
 from dcnn.training.trainer import Checkpoint, Trainer, TrainingSummary
 
 if TYPE_CHECKING:
@@ -437,7 +437,6 @@ def _decided_on_dev(
     """
     multi_label, metadata = artifact.thresholds is not None, dict(artifact.metadata)
     weights, thresholds = dict(artifact.weights), artifact.thresholds
-    targets = target_distributions(targets, len(artifact.classes))
     if artifact.config.training.calibrate:
         calibration = metrics.calibrate(logits[0], targets, multi_label=multi_label)
         temperature = np.float32(calibration.temperature)
@@ -455,7 +454,7 @@ def _decided_on_dev(
         label, classes = options.out_of_scope, artifact.classes
         number = OUT_OF_SCOPE if label is None else list(map(str, classes)).index(str(label))
         truth = np.full(sum(map(len, logits)), OUT_OF_SCOPE)
-        truth[: len(targets)] = targets.argmax(axis=1)
+        truth[: len(targets)] = targets if targets.ndim == 1 else targets.argmax(axis=1)
         curve = metrics.risk_coverage(truth, softmax(np.concatenate(logits)), number)
         no_answer = None if label is None else classes[number]  # as it is stored, not as given
         target = options.target_precision

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, vmap
 
+from dcnn import metrics
 from dcnn.data.batching import Batch, Floats, prediction_batches
 from dcnn.errors import DataError
-from dcnn.metrics import apply_thresholds, common_threshold, micro_f1
 from dcnn.models import DCNN, SentenceModel
 from dcnn.ops import native_training
 from dcnn.ops.reference import sigmoid
@@ -36,23 +36,6 @@ class TensorBatch:
     lengths: Tensor  # (R, B)
     targets: Tensor  # (R, B, classes)
     weights: Tensor | None  # (R, B)
-
-
-def target_distributions(
-    targets: NDArray[Any], classes: int, label_smoothing: float = 0.0, multi_label: bool = False
-) -> Floats:
-    """Class numbers (N,) or soft targets (N, classes) as distributions (N, classes) in float32.
-
-    Hard targets give ``label_smoothing`` of their mass away to all classes alike; 0/1 targets of a
-    multi-label model are each moved towards a half by it.
-    """
-    if multi_label:
-        return np.asarray(targets * (1 - label_smoothing) + label_smoothing / 2, np.float32)
-    if targets.ndim == 2:
-        return targets.astype(np.float32)
-    distributions = np.full((len(targets), classes), label_smoothing / classes, np.float32)
-    distributions[np.arange(len(targets)), targets] += 1 - label_smoothing
-    return distributions
 
 
 def cross_entropy(
@@ -91,9 +74,13 @@ def example_weights(
         return None
     product = np.ones(len(targets)) if weights is None else weights.astype(np.float64)
     if balanced:
-        distributions = target_distributions(targets, classes).astype(np.float64)
-        mass = (product[:, None] * distributions).sum(axis=0)  # (classes,)
-        product = product * (distributions @ (1 / np.maximum(mass, np.finfo(float).tiny)))
+        tiny = np.finfo(float).tiny
+        if targets.ndim == 1:
+            mass = np.bincount(targets, product, classes)
+            product = product * (1 / np.maximum(mass, tiny))[targets]
+        else:
+            mass = (product[:, None] * targets).sum(axis=0)  # (classes,)
+            product = product * (targets @ (1 / np.maximum(mass, tiny)))
     if not product.any():
         raise DataError("every training example has weight 0; give at least one a weight above 0")
     return np.asarray(product / product.mean(), np.float32)
@@ -291,15 +278,20 @@ def evaluate_logits(
     chosen at the end of training.
     """
     number = max(len(logits), 1)  # of several processes, one may have no example
-    scores = logits.astype(np.float64)
     if multi_label:
+        scores = logits.astype(np.float64)
         truth, probabilities = targets > 0, sigmoid(logits)
-        given = apply_thresholds(probabilities, [common_threshold(truth, probabilities)])
+        least = metrics.common_threshold(truth, probabilities)
+        given = metrics.apply_thresholds(probabilities, [least])
         losses = np.logaddexp(0, scores) - truth * scores
         hits = (truth == given).all(axis=1)
-        return float(hits.sum()) / number, float(losses.sum()) / number, micro_f1(truth, given)
-    distributions = target_distributions(targets, logits.shape[1])
-    scores -= scores.max(axis=1, keepdims=True, initial=-np.inf)
-    losses = distributions * (np.log(np.exp(scores).sum(axis=1, keepdims=True)) - scores)
-    hits = logits.argmax(axis=1) == distributions.argmax(axis=1)
-    return float(hits.sum()) / number, float(losses.sum()) / number, None
+        f1 = metrics.micro_f1(truth, given)
+        return float(hits.sum()) / number, float(losses.sum()) / number, f1
+    correct, loss = 0, 0.0
+    for rows in metrics.row_blocks(logits):
+        expected, part = metrics.target_distributions(targets[rows], logits.shape[1]), logits[rows]
+        correct += int((part.argmax(axis=1) == expected.argmax(axis=1)).sum())
+        shifted = part.astype(np.float64) - part.max(axis=1, keepdims=True)
+        norms = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        loss += float((expected * (norms - shifted)).sum())
+    return correct / number, loss / number, None

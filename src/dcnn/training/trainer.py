@@ -382,7 +382,6 @@ class Trainer:
         self._learn(batch, dropout, progress)
 
     def _learn(self, batch: TensorBatch, dropout: Tensor | None, progress: Tensor) -> None:
-        """One update of every run."""
         losses, gradients = self.networks.gradients(batch, dropout)
         if self.workers is not None:
             own = gradients if isinstance(gradients, dict) else gradients[0]

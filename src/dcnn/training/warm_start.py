@@ -27,8 +27,8 @@ from dcnn.data.columns import shown
 from dcnn.data.labels import LabelledTexts, check_form, number_labels
 from dcnn.data.split import hold_out
 from dcnn.errors import ConfigError, DataError
+from dcnn.metrics import target_distributions
 from dcnn.predictor import Predictor
-from dcnn.training.objective import target_distributions
 
 LONGEST_EXAMPLE = 500  # characters of a text that is kept
 DEV_FRACTION = 0.1  # of new and of old examples, however few, to measure what is forgotten

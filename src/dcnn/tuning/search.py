@@ -513,7 +513,6 @@ class Search:
         return min(left, (self.limits.seconds - self.seconds) / (1 + self._refit_share))
 
     def _finish(self, trial: Trial, task: Task, result: Result) -> None:
-        """Keep a trial that has an outcome."""
         self._out_of_time |= result.outcome is None and result.out_of_time
         if result.outcome is None:
             return

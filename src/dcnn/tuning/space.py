@@ -89,11 +89,6 @@ DEPTHS, K_TOP = (1, 2), (1, 2, 3, 4, 5)
 FIRST_LAYER, OTHER_LAYERS = ((5, 6, 7, 8, 10), (4, 6, 8, 12)), ((3, 4, 5), (8, 14, 20))
 
 
-def _choice(value: Any) -> Value:
-    """The value of a setting as a study has it: a list as its text."""
-    return json.dumps(value) if isinstance(value, list) else value
-
-
 def _setting(value: Value) -> Any:
     """The value of a setting from that of a study."""
     return json.loads(value) if isinstance(value, str) and value.startswith("[") else value
@@ -116,9 +111,11 @@ class SearchSpace:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What may change; what others depend on comes first."""
-        start, model = self.start.to_flat(), self.start.model
+        flat, model = self.start.to_flat(), self.start.model
+        # As a study has them, a list as its text.
+        start = {k: json.dumps(v) if isinstance(v, list) else v for k, v in flat.items()}
         parameters = [
-            self._around(one, _choice(start[one.setting])) for one in SPACE if one.setting in start
+            self._around(one, start[one.setting]) for one in SPACE if one.setting in start
         ]
         parameters += self._layers(model) if isinstance(model, DCNNConfig) else []
         return tuple(one for one in parameters if one.setting not in self.fixed)
