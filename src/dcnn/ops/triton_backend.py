@@ -17,7 +17,7 @@ input therefore is a view of a larger tensor (``_with_margins``), into which oth
 whole networks write their sentence matrix and pooled values there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -66,23 +66,21 @@ def _stride(places: int, m: int) -> int:
     return -(-columns // tile) * tile
 
 
-def _with_margins(like: Tensor, shape: tuple[int, int, int, int], m: int) -> Tensor:
-    """An empty input (sentences, maps, places, rows), with room for zeros around every map."""
+def _with_margins(new: Callable[..., Tensor], shape: tuple[int, int, int, int], m: int) -> Tensor:
+    """A ``new`` input (sentences, maps, places, rows), with room for zeros around every map."""
     (sentences, maps, places, rows), stride = shape, _stride(shape[2], m)
     before = -(-(stride - places) // 4) * 4  # aligned: Triton compiles others for what is not
-    data = like.new_empty(before + sentences * maps * stride, rows)
+    data = new((before + sentences * maps * stride, rows))
     return data[before:].view(sentences, maps, stride, rows)[:, :, :places]
 
 
 def _copied(x: Tensor, lengths: Tensor, m: int) -> Tensor:
     """Any input (sentences, maps, rows, places) with rows side by side and zeros around it."""
-    (sentences, maps, rows, places), stride = x.shape, _stride(x.shape[-1], m)
-    inside = torch.arange(places, device=x.device) < lengths[:, None, None, None]
-    inner = torch.where(inside, x, 0.0).transpose(2, 3)
-    margin = stride - places
-    planes = torch.nn.functional.pad(inner, (0, 0, 0, margin)).reshape(-1, rows)
-    data = torch.nn.functional.pad(planes, (0, 0, margin, 0))
-    return data[margin:].view(sentences, maps, stride, rows)[:, :, :places]
+    sentences, maps, rows, places = x.shape
+    copy = _with_margins(x.new_zeros, (sentences, maps, places, rows), m)
+    inside = torch.arange(places, device=x.device)[:, None] < lengths[:, None, None, None]
+    copy.copy_(torch.where(inside, x.transpose(2, 3), 0.0))
+    return copy
 
 
 def _stride_of(x: Tensor) -> int:
@@ -124,7 +122,7 @@ def _layer_forward(
         x, lengths, filters, c, lanes, longest, per_run, sizes, tile, at_once
     )
     shape = sentences, maps, width, rows
-    values = x.new_empty(shape) if next_m is None else _with_margins(x, shape, next_m)
+    values = x.new_empty(shape) if next_m is None else _with_margins(x.new_empty, shape, next_m)
     positions = x.new_empty(shape, dtype=torch.int32)
     lanes = sentences * maps * rows
     few = max(next_power_of_2(columns), _FEWEST)
@@ -335,7 +333,7 @@ class _Network(torch.autograd.Function):
         ngrams = None if offsets is None else layers.pop()
         sentences, depth = runs * per_run, len(layers) // 2
         ms = [filters.shape[-1] for filters in layers[::2]]
-        x = _with_margins(embeddings, (sentences, 1, longest, dim), ms[0])
+        x = _with_margins(embeddings.new_empty, (sentences, 1, longest, dim), ms[0])
         ks = torch.empty(depth, sentences, dtype=torch.int32, device=ids.device)
         words = triton_kernels.Words(dim, next_power_of_2(dim), _PLACES, depth, k_top)
         triton_kernels.gather[(sentences,)](

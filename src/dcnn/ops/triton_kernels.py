@@ -111,17 +111,9 @@ def _convolved(sums, weights, window, TURNED: constexpr):
 
 @compiled
 def convolve(
-    x,
-    lengths,
-    filters,
-    c,
-    lanes,
-    longest,
-    per_run,
-    LAYER: constexpr,
-    TILE: constexpr,
+    x, lengths, filters, c, lanes, longest, per_run, LAYER: constexpr, TILE: constexpr,
     MAPS: constexpr,
-):
+):  # fmt: skip
     """The wide convolution of some maps: a sum over all maps below and, where rows fold, of pairs.
 
     All of them are computed from each number that is read.
@@ -239,20 +231,9 @@ def _threshold_by_search(c, last, k, columns, ROWS: constexpr):
 
 @compiled
 def select(
-    c,
-    lengths,
-    ks,
-    bias,
-    values,
-    positions,
-    lanes,
-    width,
-    stride,
-    longest,
-    per_run,
-    LAYER: constexpr,
-    PARTNERS: constexpr,
-):
+    c, lengths, ks, bias, values, positions, lanes, width, stride, longest, per_run,
+    LAYER: constexpr, PARTNERS: constexpr,
+):  # fmt: skip
     """k-max pooling, bias and tanh: the values above the k-th largest, and the leftmost equal.
 
     The values are the next layer's input, with zeros up to its ``stride`` and before the first map.
@@ -310,18 +291,9 @@ def select(
 
 @compiled
 def convolution_gradient(
-    of_values,
-    values,
-    positions,
-    of_c,
-    lanes,
-    width,
-    stride,
-    longest,
-    past,
-    LAYER: constexpr,
+    of_values, values, positions, of_c, lanes, width, stride, longest, past, LAYER: constexpr,
     TILE: constexpr,
-):
+):  # fmt: skip
     """Through tanh, each value's gradient to its column, and zero to the others of all tiles.
 
     ``stride`` is that of the values; behind the last map there are ``past`` more zeros.
@@ -357,18 +329,9 @@ def convolution_gradient(
 
 @compiled
 def input_gradient(
-    of_c,
-    lengths,
-    filters,
-    of_x,
-    lanes,
-    longest,
-    stride,
-    per_run,
-    LAYER: constexpr,
-    TILE: constexpr,
-    HALVES: constexpr,
-):
+    of_c, lengths, filters, of_x, lanes, longest, stride, per_run, LAYER: constexpr,
+    TILE: constexpr, HALVES: constexpr,
+):  # fmt: skip
     """Some halves of maps below: every map's gradient, filtered back. Folded rows share a gradient.
 
     ``stride`` is that of the convolution's gradient. The last tile may read past it, for places
