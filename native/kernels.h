@@ -58,6 +58,10 @@ struct Kernels {
                          int64_t count, float* total, float* average, int64_t first, int64_t end,
                          int64_t dim);
     double (*square_sum)(const float* x, int64_t size);
+    // A mask of `value` with this probability, else 0, by MT19937 with a state of 624 numbers, of
+    // which `used` are; returns how many are then.
+    int64_t (*draw_mask)(uint32_t* state, int64_t used, float probability, float value, float* mask,
+                         int64_t size);
     void (*tanh)(const float* x, float* y, int64_t size);
 };
 

@@ -1,10 +1,12 @@
-// Threads over sentences, and the memory each of them works in.
+// Threads over sentences, the memory each of them works in, and threads that work in phases.
 #ifndef DCNN_PARALLEL_H
 #define DCNN_PARALLEL_H
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -101,6 +103,75 @@ int32_t over_sentences(int64_t sentences, int64_t parts, int64_t scratch, const 
                       [&](int64_t part, int64_t first, int64_t end, float* memory) {
                           for (int64_t i = first; i < end; ++i) work(i, part, memory);
                       });
+}
+
+// Threads that go through the phases of one call together. Which of them does a task is left open, so
+// nothing may depend on that. Work must not throw.
+class Team {
+  public:
+    // Calls work(task) for every task of a phase, and returns when all of them are done. Every
+    // thread of the team calls it for every phase.
+    template <class Work>
+    void each(int64_t tasks, const Work& work) {
+        for (int64_t task; (task = next_.fetch_add(1)) < tasks;) work(task);
+        wait();
+    }
+
+    void start(int64_t threads) { size_ = threads; }
+    void wait_for_start() const {
+        while (size_ == 0) std::this_thread::yield();
+    }
+
+  private:
+    void wait() {
+        const int64_t phase = phase_;
+        if (arrived_.fetch_add(1) + 1 == size_) {
+            arrived_ = 0;
+            next_ = 0;
+            const std::lock_guard<std::mutex> lock(mutex_);
+            ++phase_;
+            changed_.notify_all();
+            return;
+        }
+        // The others are about to be done: falling asleep and waking takes longer than most waits.
+        constexpr int SPINS = 2000;
+        for (int i = 0; i < SPINS && phase_ == phase; ++i) pause();
+        if (phase_ != phase) return;
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [&] { return phase_ != phase; });
+    }
+
+    static void pause() {
+#if defined(__SSE2__)
+        __builtin_ia32_pause();
+#else
+        std::this_thread::yield();
+#endif
+    }
+
+    std::atomic<int64_t> size_{0}, arrived_{0}, next_{0}, phase_{0};
+    std::mutex mutex_;
+    std::condition_variable changed_;
+};
+
+// Calls work(team) on every thread of a team of so many, the caller's among them, or of fewer where
+// there are no more to be had.
+template <class Work>
+void with_team(int64_t wanted, const Work& work) {
+    Team team;
+    std::vector<std::thread> threads;
+    try {
+        threads.reserve(static_cast<size_t>(wanted));
+        for (int64_t i = 1; i < wanted; ++i)
+            threads.emplace_back([&] {
+                team.wait_for_start();
+                work(team);
+            });
+    } catch (const std::exception&) {
+    }
+    team.start(static_cast<int64_t>(threads.size()) + 1);
+    work(team);
+    for (std::thread& thread : threads) thread.join();
 }
 
 #endif

@@ -13,13 +13,18 @@ from torch import Tensor, nn
 
 from dcnn.config import DCNNConfig, ModelConfig
 from dcnn.ops.reference import dynamic_k
-from dcnn.ops.select import adds_ngrams, choose_compose, choose_layer, choose_network
+from dcnn.ops.select import (
+    adds_ngrams,
+    choose_compose,
+    choose_draw_mask,
+    choose_layer,
+    choose_network,
+)
 
 # The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
 # U(0, 1) for the biases of the layers.
 WEIGHT_DEVIATION = 0.05
 WIDEST_HEAD = 256  # classes of all networks of an ensemble that are one matrix, mostly zeros
-ONE_THREAD = 1 << 15  # numbers that torch does not spread over threads
 
 
 class ConvolutionalLayer(nn.Module):
@@ -209,15 +214,12 @@ class SentenceModel(nn.Module):
             return None
         keep = 1 - self.config.dropout
         mask = self.embeddings.new_empty(sentences, self.head.in_features)
+        if (draw_mask := choose_draw_mask(mask)) is not None:
+            return draw_mask(mask, keep, generator)
         if mask.device.type != "cpu":
             return mask.bernoulli_(keep, generator=generator).div_(keep)
         # Not bernoulli_, which on a CPU takes several times as long.
-        draws = mask.uniform_(generator=generator)
-        # In parts that torch's threads leave to one: on being woken they hold a core for longer
-        # than the work takes.
-        for part in torch.split(draws.view(-1), ONE_THREAD):
-            part.lt_(keep).div_(keep)
-        return draws
+        return mask.uniform_(generator=generator).lt_(keep).div_(keep)
 
     def forward(
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None, apart: bool = False

@@ -85,6 +85,11 @@ def choose_compose(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
     return getattr(_module(embeddings), "compose", None)
 
 
+def choose_draw_mask(mask: "Tensor") -> "Callable[..., Tensor] | None":
+    """What draws a mask of dropout in float32 faster than torch, and the same one, or none."""
+    return getattr(_module(mask), "draw_mask", None)
+
+
 def _module(x: "Tensor") -> ModuleType:
     """The backend for training with ``x``; the fused ones compute in float32 alone."""
     name = for_training(x.device.type) if str(x.dtype) == "torch.float32" else "torch"

@@ -202,7 +202,9 @@ class Trainer:
         self.weights = self._initial_weights()
         self.optimizer = Adagrad(self.weights, configs, model.n_ensemble)
         self.backend = self.optimizer.backend
-        self.networks = Networks(self.model, self.weights, self.backend, multi_label)
+        self.networks = Networks(
+            self.model, self.weights, self.backend, multi_label, self.optimizer.native
+        )
         self.kept: Weights = {}
         if len(specs) > 1:  # one that fails at once keeps its initial weights
             self.kept = {name: value.detach().clone() for name, value in self.weights.items()}
@@ -383,6 +385,11 @@ class Trainer:
 
     def _learn(self, batch: TensorBatch, dropout: Tensor | None, progress: Tensor) -> None:
         """One update of every run."""
+        if self.networks.learners and self.workers is None:
+            found = self.networks.learn(batch, dropout, self.optimizer.next_rates(progress))
+            self._loss_sum += torch.tensor(found[0])
+            self._norms.copy_(torch.tensor(found[1]))
+            return
         losses, gradients = self.networks.gradients(batch, dropout)
         if self.workers is not None:
             own = gradients if isinstance(gradients, dict) else gradients[0]
