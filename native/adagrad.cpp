@@ -120,7 +120,8 @@ int32_t dcnn_update(const dcnn_parameter* parameters, int64_t count, const dcnn_
     const Update update{parameters, count, *rates};
     const bool clips = std::isfinite(rates->largest_norm);
     std::vector<double> squares(static_cast<size_t>(clips ? update.norm_tasks() : 0));
-    with_team(numbers < WORTH_A_THREAD ? 1 : std::max(threads, 1), [&](Team& team) {
+    const auto nothing = [] {};
+    with_team(numbers < WORTH_A_THREAD ? 1 : std::max(threads, 1), nothing, [&](Team& team) {
         team.each(static_cast<int64_t>(squares.size()), [&](int64_t task) {
             squares[static_cast<size_t>(task)] = update.square_sum(task);
         });

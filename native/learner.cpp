@@ -135,10 +135,14 @@ class Learner {
     int64_t vocabulary() const { return sizes_.vocabulary; }
     float* ngrams() const { return parameters_.back().value; }
     int64_t count_ngrams(int64_t id) const { return bags_.offsets[id + 1] - bags_.offsets[id]; }
-    void find_words(const dcnn_batch& batch, int64_t dim);
+    void grow(const Network& network, const dcnn_batch& batch, const Sums& sums, int64_t parts);
+    void find_words(const dcnn_batch& batch);
     void find_buckets();
-    void add_up_words(int64_t first, int64_t end, const float* of_words, const Network& network);
+    void lose(int64_t sentence, const Network& network, const dcnn_batch& batch,
+              const dcnn_targets& targets);
+    void add_up_words(int64_t first, int64_t end, const Network& network);
     void add_up_new_words(const Network& network);
+    void add_up_buckets(int64_t first, int64_t end, const Network& network);
     void add_up_weights(int64_t task, int64_t parts, const Sums& at, const Network& network);
 
     std::vector<dcnn_layer> layers_;
@@ -161,6 +165,8 @@ class Learner {
     PackedWeights packed_;
     std::vector<Memory> values_, positions_, scratch_, gradients_;
     Memory vectors_, features_, logits_, of_logits_, of_words_, sums_, of_rows_, of_ngrams_;
+    std::vector<float*> values_at_;
+    std::vector<int32_t*> positions_at_;
     std::vector<double> losses_, squares_;
 };
 
@@ -173,7 +179,7 @@ int64_t tasks_of(size_t rows) {
 
 // The known words come first, and the rows of their gradients are those of the embeddings. Where new
 // words add theirs to row 0, that is a row of its own, and word 0 has the last one.
-void Learner::find_words(const dcnn_batch& batch, int64_t dim) {
+void Learner::find_words(const dcnn_batch& batch) {
     ranks_of_.clear(has_ngrams_ ? bags_.words : vocabulary());
     const auto for_each_word = [&](auto take) {
         for (int64_t i = 0; i < batch.sentences; ++i)
@@ -183,7 +189,6 @@ void Learner::find_words(const dcnn_batch& batch, int64_t dim) {
     words_.clear();
     ranks_of_.list(words_);
     const int64_t count = static_cast<int64_t>(words_.size());
-    places_.assign(at(batch.sentences * batch.columns), 0);
     occurrences_.start(words_.size(), places_.size());
     for_each_word([&](int64_t word) {
         places_[at(word)] = ranks_of_.rank(batch.ids[word]);
@@ -203,11 +208,9 @@ void Learner::find_words(const dcnn_batch& batch, int64_t dim) {
         if (words_[at(i)] < vocabulary() && !(shares_row_ && i == 0 && has_unknown))
             used_rows_.push_back(words_[at(i)]);
     }
-    of_rows_.grow((count + 1) * dim);
     parameters_[0].gradient = of_rows_.get();
     parameters_[0].used = used_rows_.data();
     parameters_[0].count = static_cast<int64_t>(used_rows_.size());
-    if (has_ngrams_) vectors_.grow(count * dim);
 }
 
 void Learner::find_buckets() {
@@ -243,8 +246,8 @@ void Learner::find_buckets() {
     parameters_.back().count = count;
 }
 
-void Learner::add_up_words(int64_t first, int64_t end, const float* of_words,
-                           const Network& network) {
+void Learner::add_up_words(int64_t first, int64_t end, const Network& network) {
+    const float* of_words = of_words_.get();
     for (int64_t i = first; i < end; ++i) {
         float* sum = of_rows_.get() + rows_[at(i)] * network.dim;
         const int32_t *from = occurrences_.begin(i), *to = occurrences_.end(i);
@@ -298,119 +301,130 @@ void Learner::add_up_weights(int64_t task, int64_t parts, const Sums& sums, cons
     }
 }
 
-int32_t Learner::learn(const dcnn_batch& given, const dcnn_targets& targets, const dcnn_rates* rates,
-                       double* loss, double* norm, int32_t threads) {
-    const Network network(sizes_);
-    const Kernels& kernels = network.kernels;
-    if (given.sentences < 1) return DCNN_BAD_LENGTH;
-    if (const int32_t status = network.check(given, has_ngrams_ ? bags_.words : vocabulary()))
-        return status;
-    const int64_t dim = network.dim, classes = network.classes, members = network.members;
-    const int64_t sentences = given.sentences, parts = parts_of(sentences, threads);
-    find_words(given, dim);
-    if (has_ngrams_) find_buckets();
-    dcnn_batch batch = given;
-    if (has_ngrams_) batch.ids = places_.data();
+void Learner::add_up_buckets(int64_t first, int64_t end, const Network& network) {
+    for (int64_t bucket = first; bucket < end; ++bucket) {
+        float* sum = of_ngrams_.get() + bucket * network.dim;
+        std::fill_n(sum, network.dim, 0.0f);
+        const int32_t* from = bearers_.begin(bucket);
+        network.kernels.add_rows(sum, of_rows_.get(), from, bearers_.end(bucket) - from,
+                                 ngram_weights_.data(), 1, network.dim);
+    }
+}
 
-    const Sums sums(network);
-    std::vector<float*> values;
-    std::vector<int32_t*> positions;
-    values_.resize(network.depth());
-    positions_.resize(network.depth());
-    gradients_.resize(2 * network.depth() + 2);
-    for (size_t l = 0; l < network.depth(); ++l) {
+// Room for all that a step writes.
+void Learner::grow(const Network& network, const dcnn_batch& batch, const Sums& sums,
+                   int64_t parts) {
+    const size_t depth = network.depth();
+    const int64_t sentences = batch.sentences, logits = sentences * network.members * network.classes;
+    values_.resize(depth);
+    positions_.resize(depth);
+    gradients_.resize(2 * depth + 2);
+    values_at_.resize(depth);
+    positions_at_.resize(depth);
+    for (size_t l = 0; l < depth; ++l) {
         const Shape& s = network.layers[l];
         const int64_t size = sentences * network.columns(l + 1, batch.columns) * s.lanes;
-        values.push_back(values_[l].grow(size));
-        positions.push_back(reinterpret_cast<int32_t*>(positions_[l].grow(size)));
+        values_at_[l] = values_[l].grow(size);
+        positions_at_[l] = reinterpret_cast<int32_t*>(positions_[l].grow(size));
         parameters_[3 + 2 * l].gradient =
             gradients_[2 * l].grow(s.maps * s.planes * s.rows * s.width);
         parameters_[4 + 2 * l].gradient = gradients_[2 * l + 1].grow(s.lanes);
     }
-    const size_t top = 2 * network.depth();
-    parameters_[1].gradient = gradients_[top].grow(classes * network.features());
-    parameters_[2].gradient = gradients_[top + 1].grow(classes);
+    parameters_[1].gradient = gradients_[2 * depth].grow(network.classes * network.features());
+    parameters_[2].gradient = gradients_[2 * depth + 1].grow(network.classes);
     packed_.grow(network, true);
     features_.grow(2 * sentences * network.features());
-    logits_.grow(sentences * members * classes);
-    of_logits_.grow(sentences * members * classes);
-    of_words_.grow(sentences * batch.columns * dim);
+    logits_.grow(logits);
+    of_logits_.grow(logits);
+    const int64_t words = sentences * batch.columns * network.dim;
+    of_words_.grow(words);
+    if (has_ngrams_) vectors_.grow(words);
+    of_rows_.grow(words + network.dim);
     sums_.grow(parts * sums.size);
     losses_.resize(at(sentences));
+    places_.resize(at(sentences * batch.columns));
+    scratch_.resize(std::max(scratch_.size(), at(parts)));
+}
+
+// The loss of a sentence, and the gradient of its logits.
+void Learner::lose(int64_t i, const Network& network, const dcnn_batch& batch,
+                   const dcnn_targets& targets) {
+    const int64_t classes = network.classes, members = network.members;
+    const double weight = targets.weights ? targets.weights[i] : 1.0;
+    const double scale = weight / static_cast<double>(batch.sentences * members);
+    losses_[at(i)] = 0;
+    for (int64_t logit = i * members * classes; logit < (i + 1) * members * classes;
+         logit += classes) {
+        float* gradient = of_logits_.get() + logit;
+        losses_[at(i)] += (targets.multi_label ? binary_cross_entropy : cross_entropy)(
+            classes, logits_.get() + logit, targets.targets + i * classes, scale, gradient);
+        // A network of an ensemble learns as if it were alone: not by its share of a mean.
+        for (int64_t c = 0; c < classes; ++c) gradient[c] *= static_cast<float>(members);
+    }
+}
+
+int32_t Learner::learn(const dcnn_batch& given, const dcnn_targets& targets, const dcnn_rates* rates,
+                       double* loss, double* norm, int32_t threads) {
+    const Network network(sizes_);
+    if (given.sentences < 1) return DCNN_BAD_LENGTH;
+    if (const int32_t status = network.check(given, has_ngrams_ ? bags_.words : vocabulary()))
+        return status;
+    const int64_t sentences = given.sentences, parts = parts_of(sentences, threads);
+    const Sums sums(network);
+    grow(network, given, sums, parts);
+    dcnn_batch batch = given;
+    if (has_ngrams_) batch.ids = places_.data();
     const Pass pass{network,
                     batch,
                     has_ngrams_ ? vectors_.get() : weights_.embeddings,
                     packed_,
-                    values.data(),
-                    positions.data(),
+                    values_at_.data(),
+                    positions_at_.data(),
                     features_.get(),
                     features_.get() + sentences * network.features()};
-    scratch_.resize(std::max(scratch_.size(), at(parts)));
     for (int64_t part = 0; part < parts; ++part)
         scratch_[at(part)].grow(std::max(pass.forward_scratch(), pass.backward_scratch()));
-
-    const int64_t of_sentence = members * classes;
-    const auto lose = [&](int64_t i) {
-        const float* target = targets.targets + i * classes;
-        const double weight = targets.weights ? targets.weights[i] : 1.0;
-        const double scale = weight / static_cast<double>(sentences * members);
-        losses_[at(i)] = 0;
-        for (int64_t at_logit = i * of_sentence; at_logit < (i + 1) * of_sentence;
-             at_logit += classes) {
-            float* gradient = of_logits_.get() + at_logit;
-            losses_[at(i)] += (targets.multi_label ? binary_cross_entropy : cross_entropy)(
-                classes, logits_.get() + at_logit, target, scale, gradient);
-            // A network of an ensemble learns as if it were alone: not by its share of a mean.
-            for (int64_t c = 0; c < classes; ++c) gradient[c] *= static_cast<float>(members);
-        }
-    };
     const Update update{parameters_.data(), static_cast<int64_t>(parameters_.size()),
                         rates ? *rates : dcnn_rates{}};
-    const bool clips = rates && std::isfinite(rates->largest_norm);
-    squares_.assign(at(clips ? update.norm_tasks() : 0), 0);
+    const auto prepare = [&] {
+        find_words(given);
+        if (has_ngrams_) find_buckets();
+        const bool clips = rates && std::isfinite(rates->largest_norm);
+        squares_.assign(at(clips ? update.norm_tasks() : 0), 0);
+    };
     const auto square_sum = [&] { return std::accumulate(squares_.begin(), squares_.end(), 0.0); };
-
-    const int64_t packs = PackedWeights::tasks(network), word_tasks = tasks_of(words_.size());
-    int64_t weight_tasks = tasks_of(at(classes));
+    const int64_t packs = PackedWeights::tasks(network);
+    int64_t weight_tasks = tasks_of(at(network.classes));
     for (const Shape& s : network.layers) weight_tasks += s.maps;
-    with_team(parts, [&](Team& team) {
+    with_team(parts, prepare, [&](Team& team) {
+        const int64_t words = static_cast<int64_t>(words_.size()), word_tasks = tasks_of(words_.size());
         team.each(packs + (has_ngrams_ ? word_tasks : 0), [&](int64_t task) {
             if (task < packs) return packed_.pack(network, weights_, task);
             const int64_t first = (task - packs) * ROWS_AT_ONCE;
-            const int64_t last =
-                std::min(first + ROWS_AT_ONCE, static_cast<int64_t>(words_.size()));
-            for (int64_t i = first; i < last; ++i)
-                compose_word(kernels, bags_, words_[at(i)], vocabulary(), dim, weights_.embeddings,
-                             ngrams(), vectors_.get() + i * dim);
+            for (int64_t i = first; i < std::min(first + ROWS_AT_ONCE, words); ++i)
+                compose_word(network.kernels, bags_, words_[at(i)], vocabulary(), network.dim,
+                             weights_.embeddings, ngrams(), vectors_.get() + i * network.dim);
         });
         team.each(parts, [&](int64_t part) {
             const int64_t first = sentences * part / parts, end = sentences * (part + 1) / parts;
             float* scratch = scratch_[at(part)].get();
             pass.forward(first, end, weights_.top_bias, logits_.get(), scratch);
-            for (int64_t i = first; i < end; ++i) lose(i);
+            for (int64_t i = first; i < end; ++i) lose(i, network, batch, targets);
             pass.backward(first, end, of_logits_.get(), sums, sums_.get() + part * sums.size,
                           of_words_.get(), scratch);
         });
         team.each(weight_tasks + word_tasks, [&](int64_t task) {
             if (task < weight_tasks) return add_up_weights(task, parts, sums, network);
             const int64_t first = (task - weight_tasks) * ROWS_AT_ONCE;
-            add_up_words(first, std::min(first + ROWS_AT_ONCE, static_cast<int64_t>(words_.size())),
-                         of_words_.get(), network);
+            add_up_words(first, std::min(first + ROWS_AT_ONCE, words), network);
         });
         if (has_ngrams_) {
+            const int64_t buckets = static_cast<int64_t>(used_buckets_.size());
             const int64_t bucket_tasks = tasks_of(used_buckets_.size());
             team.each(bucket_tasks + 1, [&](int64_t task) {
                 if (task == bucket_tasks) return shares_row_ ? add_up_new_words(network) : void();
                 const int64_t first = task * ROWS_AT_ONCE;
-                const int64_t last =
-                    std::min(first + ROWS_AT_ONCE, static_cast<int64_t>(used_buckets_.size()));
-                for (int64_t bucket = first; bucket < last; ++bucket) {
-                    float* sum = of_ngrams_.get() + bucket * dim;
-                    std::fill_n(sum, dim, 0.0f);
-                    const int32_t* from = bearers_.begin(bucket);
-                    kernels.add_rows(sum, of_rows_.get(), from, bearers_.end(bucket) - from,
-                                     ngram_weights_.data(), 1, dim);
-                }
+                add_up_buckets(first, std::min(first + ROWS_AT_ONCE, buckets), network);
             });
         }
         if (!rates) return;

@@ -117,9 +117,11 @@ class Team {
         wait();
     }
 
+    // The threads of the team wait for its start; with none it does nothing.
     void start(int64_t threads) { size_ = threads; }
-    void wait_for_start() const {
-        while (size_ == 0) std::this_thread::yield();
+    bool wait_for_start() const {
+        while (size_ < 0) std::this_thread::yield();
+        return size_ > 0;
     }
 
   private:
@@ -149,29 +151,38 @@ class Team {
 #endif
     }
 
-    std::atomic<int64_t> size_{0}, arrived_{0}, next_{0}, phase_{0};
+    std::atomic<int64_t> size_{-1}, arrived_{0}, next_{0}, phase_{0};
     std::mutex mutex_;
     std::condition_variable changed_;
 };
 
-// Calls work(team) on every thread of a team of so many, the caller's among them, or of fewer where
-// there are no more to be had.
-template <class Work>
-void with_team(int64_t wanted, const Work& work) {
+// Calls prepare() on the caller's thread while others start, and then work(team) on every thread of a
+// team of so many, the caller's among them, or of fewer where there are no more to be had.
+template <class Prepare, class Work>
+void with_team(int64_t wanted, const Prepare& prepare, const Work& work) {
     Team team;
     std::vector<std::thread> threads;
+    const auto join = [&](int64_t size) {
+        team.start(size);
+        if (size) work(team);
+        for (std::thread& thread : threads) thread.join();
+    };
     try {
         threads.reserve(static_cast<size_t>(wanted));
         for (int64_t i = 1; i < wanted; ++i)
             threads.emplace_back([&] {
-                team.wait_for_start();
-                work(team);
+                if (team.wait_for_start()) work(team);
             });
     } catch (const std::exception&) {
+        // Fewer threads than asked for: the others do their tasks.
     }
-    team.start(static_cast<int64_t>(threads.size()) + 1);
-    work(team);
-    for (std::thread& thread : threads) thread.join();
+    try {
+        prepare();
+    } catch (...) {
+        join(0);
+        throw;
+    }
+    join(static_cast<int64_t>(threads.size()) + 1);
 }
 
 #endif

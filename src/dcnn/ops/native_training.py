@@ -200,7 +200,7 @@ def compose(ids: Tensor, bags: tuple[Tensor, Tensor], embeddings: Tensor, ngrams
 def draw_mask(mask: Tensor, keep: float, generator: torch.Generator) -> Tensor:
     """Fill ``mask`` with 1 / keep by that probability, else 0, as torch's uniform numbers say."""
     state = generator.get_state()
-    value = float(torch.tensor(1.0) / keep)
+    value = float(np.float32(1) / np.float32(keep))
     places = state.data_ptr(), keep, value, mask.data_ptr()
     native.library().dcnn_draw_mask(*places, mask.numel())
     generator.set_state(state)

@@ -70,6 +70,7 @@ class Adagrad:
             )
             for config in configs
         ]
+        self._settings = settings
         l2 = [[l2_of(name, config) for config in configs] for name in weights]
         # In double precision on a CPU, where they are read as Python's floats.
         dtype = torch.float64 if first.device.type == "cpu" else torch.float32
@@ -111,17 +112,17 @@ class Adagrad:
         norms = [
             native_training.update(list(own.values()), [of_run[name] for name in own], rates)
             for own, of_run, rates in zip(
-                self.native, gradients, self.next_rates(progress), strict=True
+                self.native, gradients, self.next_rates(progress.tolist()), strict=True
             )
         ]
         return torch.tensor(norms)
 
-    def next_rates(self, progress: Tensor) -> list[native_training.Rates]:
+    def next_rates(self, progress: Sequence[float]) -> list[native_training.Rates]:
         """The numbers of the next step of every run, for the native backend."""
         self.steps += 1
         steps, rates = float(self.steps), []
-        settings = zip(*self.settings.tolist(), progress.tolist(), strict=True)
-        for rate, linear, eps, _, largest_norm, ema, behind in settings:
+        for settings, behind in zip(self._settings, progress, strict=True):
+            rate, linear, eps, _, largest_norm, ema = settings
             fresh = 1 - min(ema, (1 + steps) / (10 + steps))
             rates.append(
                 native_training.Rates(rate * (1 - linear * behind), eps, largest_norm, fresh)

@@ -27,6 +27,10 @@ from dcnn.training.adagrad import Weights
 
 PREDICTED_AT_ONCE = 1 << 14  # sentences times networks on a GPU
 
+# What one run learns from: ids (B, s), lengths (B,) and dropout (B, features) or none; targets
+# (B, classes); weights (B,) or none.
+Lesson = tuple[tuple[Tensor, Tensor, Tensor | None], Tensor, Tensor | None]
+
 
 @dataclass(frozen=True)
 class TensorBatch:
@@ -37,10 +41,8 @@ class TensorBatch:
     targets: Tensor  # (R, B, classes)
     weights: Tensor | None  # (R, B)
 
-    def of_run(
-        self, run: int, dropout: Tensor | None
-    ) -> tuple[tuple[Tensor, Tensor, Tensor | None], Tensor, Tensor | None]:
-        """Ids, lengths and dropout (R, B, features) of one run; its targets, its weights."""
+    def of_run(self, run: int, dropout: Tensor | None) -> Lesson:
+        """That of one run, whose part of ``dropout`` (R, B, features) it has."""
         inputs = self.ids[run], self.lengths[run], None if dropout is None else dropout[run]
         return inputs, self.targets[run], None if self.weights is None else self.weights[run]
 
@@ -186,13 +188,11 @@ class Networks:
         return loss.detach(), self._differentiate(loss, leaves)
 
     def learn(
-        self, batch: TensorBatch, dropout: Tensor | None, rates: Sequence[native_training.Rates]
+        self, lessons: Sequence[Lesson], rates: Sequence[native_training.Rates]
     ) -> tuple[list[float], list[float]]:
         """One update of every run by its learner; returns the losses, and norms as in Adagrad."""
-        found = [
-            learner.step(*batch.of_run(run, dropout), rates[run])
-            for run, (_, learner) in enumerate(self.learners)
-        ]
+        runs = zip(self.learners, lessons, rates, strict=True)
+        found = [learner.step(*lesson, of_run) for (_, learner), lesson, of_run in runs]
         return [loss for loss, _ in found], [norm for _, norm in found]
 
     def _losses(self, logits: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:

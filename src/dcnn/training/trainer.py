@@ -38,7 +38,7 @@ from dcnn.text.vocabulary import UNKNOWN, Sentences
 from dcnn.training.adagrad import Adagrad, Weights
 from dcnn.training.batches import Batches, MemoryBatches, ResidentBatches, RunSpec, StoreBatches
 from dcnn.training.callbacks import Callback, EvaluationRecord, Progress, RunsReport
-from dcnn.training.objective import Networks, TensorBatch, evaluate_logits
+from dcnn.training.objective import Lesson, Networks, TensorBatch, evaluate_logits
 
 if TYPE_CHECKING:
     from dcnn.training.distributed import Workers
@@ -346,22 +346,29 @@ class Trainer:
         """Learn from a batch of the host; returns its number of sentences in all processes."""
 
         def tensor(array: NDArray[Any] | None) -> Tensor | None:
-            return None if array is None else torch.from_numpy(array)[None].to(self.device)
+            return None if array is None else torch.from_numpy(array).to(self.device)
 
         ids, lengths, targets, weights = map(
             tensor, (batch.ids, batch.lengths, batch.targets, batch.weights)
         )
         assert ids is not None and lengths is not None and targets is not None  # noqa: S101, PT018
         part, share = batch.part, self.configs[0].word_dropout
-        shape = ids.shape[1:] if part is None else (part.sentences, part.words)
+        shape = ids.shape if part is None else (part.sentences, part.words)
         own = ... if part is None else torch.from_numpy(part.places).to(self.device)
         if share:  # what is drawn is for the sentences of all processes
             draws = torch.rand(shape, generator=self.generator, device=self.device)
-            ids = ids.masked_fill(draws[own][:, : ids.shape[2]] < share, UNKNOWN)
+            draws = draws if part is None else draws[own][:, : ids.shape[1]]
+            ids = ids.masked_fill(draws < share, UNKNOWN)
         dropout = self.model.draw_dropout(shape[0], self.generator)
-        dropout = None if dropout is None else dropout[own][None]
+        dropout = dropout if dropout is None or part is None else dropout[own]
+        if self._in_one_call:
+            self._take_lessons([((ids, lengths, dropout), targets, weights)], [progress])
+            return shape[0]
+        tensors = TensorBatch(
+            *(ids[None], lengths[None], targets[None]), None if weights is None else weights[None]
+        )
         behind = self.optimizer.steps.new_tensor([progress])
-        self._learn(TensorBatch(ids, lengths, targets, weights), dropout, behind)
+        self._learn(tensors, None if dropout is None else dropout[None], behind)
         return shape[0]
 
     def _resident_step(self, words: int) -> None:
@@ -385,10 +392,9 @@ class Trainer:
 
     def _learn(self, batch: TensorBatch, dropout: Tensor | None, progress: Tensor) -> None:
         """One update of every run."""
-        if self.networks.learners and self.workers is None:
-            found = self.networks.learn(batch, dropout, self.optimizer.next_rates(progress))
-            self._loss_sum += torch.tensor(found[0])
-            self._norms.copy_(torch.tensor(found[1]))
+        if self._in_one_call:
+            lessons = [batch.of_run(run, dropout) for run in range(len(self.specs))]
+            self._take_lessons(lessons, progress.tolist())
             return
         losses, gradients = self.networks.gradients(batch, dropout)
         if self.workers is not None:
@@ -397,6 +403,18 @@ class Trainer:
             losses = loss[None]
         self._norms.copy_(self.optimizer.step(gradients, progress))
         self._loss_sum += losses
+
+    @property
+    def _in_one_call(self) -> bool:
+        """Whether the native backend takes the step; gradients of several processes are added."""
+        return bool(self.networks.learners) and self.workers is None
+
+    def _take_lessons(self, lessons: Sequence[Lesson], progress: Sequence[float]) -> None:
+        """One update of every run by the native backend."""
+        losses, norms = self.networks.learn(lessons, self.optimizer.next_rates(progress))
+        totals, of_step = self._loss_sum.numpy(), self._norms.numpy()  # quicker than torch's
+        totals += np.array(losses, np.float32)
+        of_step[:] = norms
 
     def _prepare(self) -> None:
         """On a GPU, record the step for every padded length, and the evaluation.
