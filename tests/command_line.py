@@ -1,6 +1,7 @@
 """Runs ``dcnn`` for the tests: in this process, which has torch imported, or in one of its own."""
 
 import contextlib
+import gc
 import io
 import logging
 import os
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dcnn.__main__ import main
+from dcnn.__main__ import exit_code
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,11 @@ def run_process(
 
 @contextlib.contextmanager
 def restored_process_state() -> Iterator[None]:
-    """Undo what a command does to its process: handlers of signals and of logs, the environment."""
+    """Undo what a command does to its process: signals, logs, environment, garbage collection."""
     root, ours = logging.getLogger(), logging.getLogger("dcnn")
     state = (root.handlers, root.level, ours.level, dict(os.environ), sys.argv)
     streams = (sys.stdin, sys.stdout, sys.stderr)
+    thresholds = gc.get_threshold()
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     root.handlers = []
     try:
@@ -56,6 +58,7 @@ def restored_process_state() -> Iterator[None]:
         os.environ.clear()
         os.environ.update(environment)
         sys.stdin, sys.stdout, sys.stderr = streams
+        gc.set_threshold(*thresholds)
         for number, handler in signals.items():
             signal.signal(number, handler)
 
@@ -72,12 +75,9 @@ def run_here(
         os.environ.update(environment)
         sys.argv = ["dcnn", *arguments]
         sys.stdin, sys.stdout, sys.stderr = given, out, err
-        try:
-            main()
-        except SystemExit as ended:
-            code = ended.code
+        code = exit_code(arguments)
     printed = []
     for stream in (out, err):
         stream.flush()
         printed.append(stream.buffer.getvalue().decode())
-    return Finished(code or 0, *printed)
+    return Finished(code, *printed)

@@ -116,6 +116,19 @@ def test_the_average_follows_the_weights(backend):
     torch.testing.assert_close(optimizer.evaluated()["head.bias"], weights["head.bias"])
 
 
+@compiled
+@pytest.mark.parametrize("fresh", [0.3, 0.8])
+def test_an_average_is_torchs_lerp_bit_for_bit(fresh):
+    if native.instruction_set() == "plain":
+        pytest.skip("without fused multiplication and addition it rounds otherwise")
+    value, average = draw((5, 37)), draw((5, 37), 1)
+    before = average.clone()
+    parameter = native_training.Parameter(value, torch.zeros_like(value), average)
+    rates = native_training.Rates(0.1, 1e-6, torch.inf, fresh)
+    native_training.update([parameter], [draw((5, 37), 2)], rates)
+    assert torch.equal(average, before.lerp(value, fresh))
+
+
 @pytest.mark.parametrize(("largest", "factor"), [(1.0, 0.2), (5.0, 1.0), (100.0, 1.0)])
 def test_gradients_are_clipped_down_and_never_up(backend, largest, factor):
     config = TrainingConfig(**PLAIN.__dict__ | {"max_grad_norm": largest})
