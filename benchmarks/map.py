@@ -99,16 +99,13 @@ def run_recorded(arguments: Sequence[str]) -> list[str]:
         sys.setprofile(recorder)
         _fit()
     else:
-        from dcnn.__main__ import main
+        from dcnn.__main__ import exit_code
 
         sys.argv[1:] = arguments
         threading.setprofile(recorder)
         sys.setprofile(recorder)
-        try:
-            main()
-        except SystemExit as ended:
-            if ended.code:
-                raise
+        if code := exit_code(arguments):
+            raise SystemExit(code)
     sys.setprofile(None)
     return [module_name(path) for path in recorder.entered]
 

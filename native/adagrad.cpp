@@ -122,13 +122,13 @@ int32_t dcnn_update(const dcnn_parameter* parameters, int64_t count, const dcnn_
     std::vector<double> squares(static_cast<size_t>(clips ? update.norm_tasks() : 0));
     const auto nothing = [] {};
     with_team(numbers < WORTH_A_THREAD ? 1 : std::max(threads, 1), nothing, [&](Team& team) {
-        team.each(static_cast<int64_t>(squares.size()), [&](int64_t task) {
+        team.each(0, static_cast<int64_t>(squares.size()), [&](int64_t task) {
             squares[static_cast<size_t>(task)] = update.square_sum(task);
         });
         double total = 0;
         for (const double square : squares) total += square;
         const float clip = update.clip(std::sqrt(total));
-        team.each(update.tasks(), [&](int64_t task) { update.apply(task, clip); });
+        team.each(1, update.tasks(), [&](int64_t task) { update.apply(task, clip); });
     });
     double total = 0;
     for (const double square : squares) total += square;

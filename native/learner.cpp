@@ -398,14 +398,14 @@ int32_t Learner::learn(const dcnn_batch& given, const dcnn_targets& targets, con
     for (const Shape& s : network.layers) weight_tasks += s.maps;
     with_team(parts, prepare, [&](Team& team) {
         const int64_t words = static_cast<int64_t>(words_.size()), word_tasks = tasks_of(words_.size());
-        team.each(packs + (has_ngrams_ ? word_tasks : 0), [&](int64_t task) {
+        team.each(0, packs + (has_ngrams_ ? word_tasks : 0), [&](int64_t task) {
             if (task < packs) return packed_.pack(network, weights_, task);
             const int64_t first = (task - packs) * ROWS_AT_ONCE;
             for (int64_t i = first; i < std::min(first + ROWS_AT_ONCE, words); ++i)
                 compose_word(network.kernels, bags_, words_[at(i)], vocabulary(), network.dim,
                              weights_.embeddings, ngrams(), vectors_.get() + i * network.dim);
         });
-        team.each(parts, [&](int64_t part) {
+        team.each(1, parts, [&](int64_t part) {
             const int64_t first = sentences * part / parts, end = sentences * (part + 1) / parts;
             float* scratch = scratch_[at(part)].get();
             pass.forward(first, end, weights_.top_bias, logits_.get(), scratch);
@@ -413,7 +413,7 @@ int32_t Learner::learn(const dcnn_batch& given, const dcnn_targets& targets, con
             pass.backward(first, end, of_logits_.get(), sums, sums_.get() + part * sums.size,
                           of_words_.get(), scratch);
         });
-        team.each(weight_tasks + word_tasks, [&](int64_t task) {
+        team.each(2, weight_tasks + word_tasks, [&](int64_t task) {
             if (task < weight_tasks) return add_up_weights(task, parts, sums, network);
             const int64_t first = (task - weight_tasks) * ROWS_AT_ONCE;
             add_up_words(first, std::min(first + ROWS_AT_ONCE, words), network);
@@ -421,17 +421,17 @@ int32_t Learner::learn(const dcnn_batch& given, const dcnn_targets& targets, con
         if (has_ngrams_) {
             const int64_t buckets = static_cast<int64_t>(used_buckets_.size());
             const int64_t bucket_tasks = tasks_of(used_buckets_.size());
-            team.each(bucket_tasks + 1, [&](int64_t task) {
+            team.each(3, bucket_tasks + 1, [&](int64_t task) {
                 if (task == bucket_tasks) return shares_row_ ? add_up_new_words(network) : void();
                 const int64_t first = task * ROWS_AT_ONCE;
                 add_up_buckets(first, std::min(first + ROWS_AT_ONCE, buckets), network);
             });
         }
         if (!rates) return;
-        team.each(static_cast<int64_t>(squares_.size()),
+        team.each(4, static_cast<int64_t>(squares_.size()),
                   [&](int64_t task) { squares_[at(task)] = update.square_sum(task); });
         const float clip = update.clip(std::sqrt(square_sum()));
-        team.each(update.tasks(), [&](int64_t task) { update.apply(task, clip); });
+        team.each(5, update.tasks(), [&](int64_t task) { update.apply(task, clip); });
     });
     *loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
     if (norm) *norm = std::sqrt(square_sum());

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -106,83 +107,106 @@ int32_t over_sentences(int64_t sentences, int64_t parts, int64_t scratch, const 
 }
 
 // Threads that go through the phases of one call together. Which of them does a task is left open, so
-// nothing may depend on that. Work must not throw.
+// nothing may depend on that. A phase ends with its last task: nobody waits for a thread that has
+// not started yet or is kept from a core by other programs, unless it has a task. Work must not
+// throw.
 class Team {
   public:
-    // Calls work(task) for every task of a phase, and returns when all of them are done. Every
-    // thread of the team calls it for every phase.
+    // Calls work(task) for every task of phase 0, 1, ..., and returns when all of them are done.
+    // Every thread of the team calls it for every phase.
     template <class Work>
-    void each(int64_t tasks, const Work& work) {
-        for (int64_t task; (task = next_.fetch_add(1)) < tasks;) work(task);
-        wait();
+    void each(size_t phase, int64_t tasks, const Work& work) {
+        Phase& own = phases_[phase];
+        for (int64_t task; (task = own.next.fetch_add(1)) < tasks;) {
+            work(task);
+            if (own.done.fetch_add(1) + 1 == tasks) notify();
+        }
+        wait([&] { return own.done >= tasks; });
     }
 
-    // The threads of the team wait for its start; with none it does nothing.
-    void start(int64_t threads) { size_ = threads; }
-    bool wait_for_start() const {
-        while (size_ < 0) std::this_thread::yield();
-        return size_ > 0;
+    // A thread that joins the team; false if it comes too late.
+    bool join() {
+        ++inside_;
+        wait([&] { return state_ != WAITING; });
+        if (state_ == OPEN) return true;
+        leave();
+        return false;
+    }
+    void leave() {
+        --inside_;
+        notify();
+    }
+    void open() {
+        state_ = OPEN;
+        notify();
+    }
+    // Returns when all that joined have left.
+    void close() {
+        state_ = CLOSED;
+        notify();
+        wait([&] { return inside_ == 0; });
     }
 
   private:
-    void wait() {
-        const int64_t phase = phase_;
-        if (arrived_.fetch_add(1) + 1 == size_) {
-            arrived_ = 0;
-            next_ = 0;
-            const std::lock_guard<std::mutex> lock(mutex_);
-            ++phase_;
-            changed_.notify_all();
-            return;
-        }
+    void notify() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        changed_.notify_all();
+    }
+
+    template <class Condition>
+    void wait(const Condition& holds) {
         // The others are about to be done: falling asleep and waking takes longer than most waits.
         constexpr int SPINS = 2000;
-        for (int i = 0; i < SPINS && phase_ == phase; ++i) pause();
-        if (phase_ != phase) return;
-        std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, [&] { return phase_ != phase; });
-    }
-
-    static void pause() {
+        for (int i = 0; i < SPINS; ++i) {
+            if (holds()) return;
 #if defined(__SSE2__)
-        __builtin_ia32_pause();
+            __builtin_ia32_pause();
 #else
-        std::this_thread::yield();
+            std::this_thread::yield();
 #endif
+        }
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, holds);
     }
 
-    std::atomic<int64_t> size_{-1}, arrived_{0}, next_{0}, phase_{0};
+    enum State { WAITING, OPEN, CLOSED };
+    struct Phase {
+        std::atomic<int64_t> next{0}, done{0};
+    };
+    static constexpr size_t MOST_PHASES = 8;
+    Phase phases_[MOST_PHASES];
+    std::atomic<State> state_{WAITING};
+    std::atomic<int64_t> inside_{0};
     std::mutex mutex_;
     std::condition_variable changed_;
 };
 
 // Calls prepare() on the caller's thread while others start, and then work(team) on every thread of a
-// team of so many, the caller's among them, or of fewer where there are no more to be had.
+// team of up to so many, the caller's among them.
 template <class Prepare, class Work>
 void with_team(int64_t wanted, const Prepare& prepare, const Work& work) {
-    Team team;
-    std::vector<std::thread> threads;
-    const auto join = [&](int64_t size) {
-        team.start(size);
-        if (size) work(team);
-        for (std::thread& thread : threads) thread.join();
-    };
+    // A thread that comes too late finds the team closed, and nothing else of the call.
+    const auto team = std::make_shared<Team>();
+    const Work* shared = &work;
     try {
-        threads.reserve(static_cast<size_t>(wanted));
         for (int64_t i = 1; i < wanted; ++i)
-            threads.emplace_back([&] {
-                if (team.wait_for_start()) work(team);
-            });
+            std::thread([team, shared] {
+                if (!team->join()) return;
+                (*shared)(*team);
+                team->leave();
+            }).detach();
     } catch (const std::exception&) {
         // Fewer threads than asked for: the others do their tasks.
     }
     try {
         prepare();
     } catch (...) {
-        join(0);
+        team->close();
         throw;
     }
-    join(static_cast<int64_t>(threads.size()) + 1);
+    team->open();
+    work(*team);
+    team->close();
 }
 
 #endif

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,8 +32,9 @@ def main() -> NoReturn:
         if not workers:
             atexit._run_exitfuncs()
         logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(BrokenPipeError):  # nobody reads our output any more
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 

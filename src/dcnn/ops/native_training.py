@@ -368,8 +368,8 @@ class Learner:
     ) -> tuple[Any, list[Any]]:
         """The batch as the library takes it, after what keeps it in memory."""
         ids, lengths, dropout = batch
-        floats = [dropout, targets, weights]
-        shapes = (len(ids), self._features), (len(ids), self._classes), (len(ids),)
+        sentences, floats = ids.shape[0], [dropout, targets, weights]
+        shapes = (sentences, self._features), (sentences, self._classes), (sentences,)
         for tensor, shape in zip(floats, shapes, strict=True):
             if tensor is not None and (tensor.dtype != torch.float32 or tensor.shape != shape):
                 raise ValueError(f"float32 of {shape} is needed; got {tensor.dtype} {tensor.shape}")
