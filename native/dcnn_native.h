@@ -100,7 +100,7 @@ DCNN_API int32_t dcnn_network_texts(const void* network, const void* tokenizer, 
                                     const char* text, const int64_t* ends, const uint8_t* ready,
                                     int32_t output, float* result, int32_t threads);
 
-// The network in training. Its weights, or the gradients of them, by place; shapes as above. The
+// The network in training. Its weights by place; shapes as above. The
 // rows of the last layer are divided among the networks of the ensemble, which share the head's bias.
 struct dcnn_sizes {
     int64_t depth, k_top, vocabulary, classes, members;
@@ -120,18 +120,10 @@ struct dcnn_batch {
     const float* dropout;    // (sentences, o * d' * k_top), or null
 };
 
-// Logits (sentences, members, classes). What the backward pass needs is kept in values and positions:
-// for each layer (sentences, k of a sentence of all columns, o, d').
-DCNN_API int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
-                                       const dcnn_parameters* weights, float* const* values,
-                                       int32_t* const* positions, float* logits, int32_t threads);
-
-// The gradients of all weights from that of the logits. Those of the embeddings are added to what is
-// there, all others are written.
-DCNN_API int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
-                                        const dcnn_parameters* weights, float* const* values,
-                                        int32_t* const* positions, const float* gradient_logits,
-                                        const dcnn_parameters* gradients, int32_t threads);
+// Logits (sentences, members, classes).
+DCNN_API int32_t dcnn_training_logits(const dcnn_sizes* sizes, const dcnn_batch* batch,
+                                      const dcnn_parameters* weights, float* logits,
+                                      int32_t threads);
 
 // A parameter (rows, dim) with the sum of its squared gradients and its average, or null. Its gradient
 // is (count, dim), of the rows `used`, which ascend, or of all rows if that is null.

@@ -76,8 +76,7 @@ inline int64_t rounded(int64_t floats) {
 
 Shape shape_of(const dcnn_layer& layer);
 
-// k_l = max(k_top, ceil((L - l) / L * s)), l from 1 (Eq. 4): dynamic_k of dcnn/ops/reference.py,
-// by which Python allocates the memory that training writes.
+// k_l = max(k_top, ceil((L - l) / L * s)), l from 1 (Eq. 4): dynamic_k of dcnn/ops/reference.py.
 inline int64_t dynamic_k(int64_t k_top, int64_t depth, int64_t layer, int64_t length) {
     const int64_t k = (length * (depth - layer) + depth - 1) / depth;
     return k > k_top ? k : k_top;

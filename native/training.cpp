@@ -1,4 +1,4 @@
-// A whole network in training: the passes of training.h, and one call forward, one back.
+// A whole network in training: the passes of training.h, and its logits in one call.
 #include "training.h"
 
 int32_t Network::check(const dcnn_batch& batch, int64_t words) const {
@@ -112,7 +112,7 @@ void Pass::layers_forward(int64_t i, float* scratch) const {
         const Shape& s = network.layers[l];
         const int64_t at = pooled_at(l, i), k = network.columns(l + 1, length);
         network.kernels.forward(s, weights.filters[l].get(), columns, network.columns(l, length), k,
-                                values[l] + at, positions[l] + at, working);
+                                values[l] + at, positions ? positions[l] + at : nullptr, working);
         for (int64_t t = 0; t < k && l + 1 < network.depth(); ++t)
             columns[t] = values[l] + at + t * s.lanes;
     }
@@ -189,72 +189,28 @@ void Pass::backward(int64_t first, int64_t end, const float* of_logits, const Su
     for (int64_t i = first; i < end; ++i) layers_backward(i, at, sums, of_words, scratch);
 }
 
-int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
-                              const dcnn_parameters* weights, float* const* values,
-                              int32_t* const* positions, float* logits, int32_t threads) try {
+int32_t dcnn_training_logits(const dcnn_sizes* sizes, const dcnn_batch* batch,
+                             const dcnn_parameters* weights, float* logits, int32_t threads) try {
     const Network network(*sizes);
     if (const int32_t status = network.check(*batch, sizes->vocabulary)) return status;
     PackedWeights packed;
     packed.grow(network, false);
     for (int64_t task = 0; task < PackedWeights::tasks(network); ++task)
         packed.pack(network, *weights, task);
+    std::vector<Memory> pooled;
+    std::vector<float*> values;
+    for (size_t l = 0; l < network.depth(); ++l) {
+        const int64_t kept = network.columns(l + 1, batch->columns);
+        pooled.emplace_back(batch->sentences * kept * network.layers[l].lanes);
+        values.push_back(pooled.back().get());
+    }
     const Memory features(batch->sentences * network.features());
-    const Pass pass{network, *batch,    weights->embeddings, packed,
-                    values,  positions, features.get(),      nullptr};
+    const Pass pass{network,       *batch,  weights->embeddings, packed,
+                    values.data(), nullptr, features.get(),      nullptr};
     return over_parts(batch->sentences, parts_of(batch->sentences, threads), pass.forward_scratch(),
                       [&](int64_t, int64_t first, int64_t end, float* scratch) {
                           pass.forward(first, end, weights->top_bias, logits, scratch);
                       });
-} catch (const std::bad_alloc&) {
-    return DCNN_NO_MEMORY;
-}
-
-int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
-                               const dcnn_parameters* weights, float* const* values,
-                               int32_t* const* positions, const float* gradient_logits,
-                               const dcnn_parameters* gradients, int32_t threads) try {
-    const Network network(*sizes);
-    const Kernels& kernels = network.kernels;
-    if (const int32_t status = network.check(*batch, sizes->vocabulary)) return status;
-    const int64_t all = network.features();
-    PackedWeights packed;
-    packed.grow(network, true);
-    for (int64_t task = 0; task < PackedWeights::tasks(network); ++task)
-        packed.pack(network, *weights, task);
-    const int64_t parts = parts_of(batch->sentences, threads);
-    const Sums at(network);
-    const Memory sums(parts * at.size), of_words(batch->sentences * batch->columns * network.dim);
-    const Memory features(2 * batch->sentences * all);
-    const Pass pass{network,   *batch,    weights->embeddings, packed,
-                    values,    positions, features.get(),      features.get() + batch->sentences * all};
-    const int32_t status = over_parts(
-        batch->sentences, parts, pass.backward_scratch(),
-        [&](int64_t part, int64_t first, int64_t end, float* scratch) {
-            for (int64_t i = first; i < end; ++i) pass.drop_out(i);
-            pass.backward(first, end, gradient_logits, at, sums.get() + part * at.size,
-                          of_words.get(), scratch);
-        });
-    if (status != DCNN_OK) return status;
-
-    // The parts are summed in their order, and words in theirs: as many threads, the same bits.
-    float* total = sums.get();
-    for (int64_t part = 1; part < parts; ++part)
-        kernels.add_scaled(total, total + part * at.size, 1.0f, at.size);
-    for (int64_t c = 0; c < network.classes; ++c) {
-        gradients->top_bias[c] = total[at.top_bias + c];
-        network.for_each_feature([&](int64_t, int64_t feature, int64_t callers) {
-            gradients->top_weight[c * all + callers] = total[at.top_weight + c * all + feature];
-        });
-    }
-    for (size_t l = 0; l < network.depth(); ++l) {
-        kernels.unpack_taps(network.layers[l], total + at.taps[l], gradients->filters[l]);
-        std::copy_n(total + at.bias[l], network.layers[l].lanes, gradients->biases[l]);
-    }
-    for (int64_t i = 0; i < batch->sentences; ++i)
-        for (int64_t word = i * batch->columns; word < i * batch->columns + batch->lengths[i]; ++word)
-            kernels.add_scaled(gradients->embeddings + batch->ids[word] * network.dim,
-                               of_words.get() + word * network.dim, 1.0f, network.dim);
-    return DCNN_OK;
 } catch (const std::bad_alloc&) {
     return DCNN_NO_MEMORY;
 }

@@ -92,7 +92,7 @@ struct Pass {
     const float* words;  // the table that ids are rows of
     const PackedWeights& weights;
     float* const* values;        // what every layer pooled
-    int32_t* const* positions;
+    int32_t* const* positions;   // from where; forward alone may have none
     float *features, *of_features;  // (sentences, features), under dropout, and their gradients
 
     // Floats that one thread works in.
@@ -106,10 +106,10 @@ struct Pass {
     // part's own sums, which are overwritten.
     void backward(int64_t first, int64_t end, const float* of_logits, const Sums& at, float* sums,
                   float* of_words, float* scratch) const;
-    // The features of a sentence from the last layer's values.
-    void drop_out(int64_t sentence) const;
 
   private:
+    // The features of a sentence from the last layer's values.
+    void drop_out(int64_t sentence) const;
     // Where the pooled values of a sentence lie.
     int64_t pooled_at(size_t l, int64_t sentence) const {
         return sentence * network.columns(l + 1, batch.columns) * network.layers[l].lanes;

@@ -273,7 +273,7 @@ def test_other_than_dense_float32_is_refused():
         update_with_native(double, double, double)
     single = double.float()
     for gradient in (double, single[:3]):
-        with pytest.raises(ValueError, match="a gradient of 4 numbers in float32 is needed"):
+        with pytest.raises(ValueError, match="a gradient of 4 x 1 in float32 is needed"):
             update_with_native(single, gradient, torch.zeros(4))
 
 

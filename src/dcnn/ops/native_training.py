@@ -1,14 +1,13 @@
 """The compiled backend in training, on float32 tensors of a CPU: a layer, and whole DCNNs.
 
-``layer`` is that of ``dcnn.ops`` with gradients. ``network`` is a whole DCNN for autograd, in one
-call forward and one back: beside the layers, they gather words, change layouts, apply dropout and
-the output layer. ``Learner`` makes a training step of a DCNN one call, without autograd; ``update``
-is Adagrad for the gradients of other models.
+``layer`` is that of ``dcnn.ops`` with gradients. ``Learner`` makes a training step of a DCNN one
+call, without autograd, and ``logits`` its evaluation; ``update`` is Adagrad for other models.
 
 The work is spread over torch's number of threads; the same number gives the same bits.
 """
 
 import ctypes
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -19,7 +18,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dcnn.ops import native
-from dcnn.ops.reference import dynamic_k
 
 Tensors = Sequence[Tensor]
 _pointer, _long = ctypes.c_void_p, ctypes.c_int64
@@ -111,7 +109,7 @@ _sizes = lru_cache(maxsize=64)(_Sizes)
 
 
 class _Parameters(ctypes.Structure):
-    """``dcnn_parameters``: weights, or the gradients of them."""
+    """``dcnn_parameters``: the weights."""
 
     _fields_ = [
         (name, _pointer) for name in ("embeddings", "filters", "biases", "head_weight", "head_bias")
@@ -134,60 +132,6 @@ class _Batch(ctypes.Structure):
 
 def _pointers(tensors: Tensors) -> Any:
     return native.array_of(_pointer, len(tensors))(*_places(*tensors))
-
-
-def _arguments(
-    batch: Tensors, fold: bool, k_top: int, weights: Tensors, pooled: Tensors
-) -> list[Any]:
-    """Sizes, batch, weights, values and positions, as the library takes them."""
-    filters, depth = tuple(values.shape for values in weights[3::2]), len(pooled) // 2
-    sizes = _sizes(filters, fold, k_top, len(weights[0]), len(weights[2]), 1)
-    structures = sizes, _Batch(*batch[0].shape, *_places(*batch)), _Parameters(weights)
-    return [*map(ctypes.byref, structures), _pointers(pooled[:depth]), _pointers(pooled[depth:])]
-
-
-def _forward(
-    batch: Sequence[Any], fold: bool, k_top: int, weights: Tensors
-) -> tuple[Tensor, list[Tensor]]:
-    """Logits, and for the way back the values and then the positions that every layer pooled.
-
-    ``batch`` is ids, lengths and dropout; all is as for ``network``.
-    """
-    ids, lengths, dropout = batch
-    _check(batch, weights, fold, k_top)
-    batch, weights = _dense([ids.long(), lengths.long(), dropout]), _dense(weights)
-    biases, new_empty = weights[4::2], weights[0].new_empty
-    logits = new_empty(len(ids), len(weights[2]))
-    kept = [dynamic_k(ids.shape[1], i + 1, len(biases), k_top) for i in range(len(biases))]
-    values = [new_empty(len(ids), k, *bias.shape) for k, bias in zip(kept, biases, strict=True)]
-    pooled = values + [torch.empty_like(value, dtype=torch.int32) for value in values]
-    arguments = _arguments(batch, fold, k_top, weights, pooled)
-    threads = torch.get_num_threads()
-    native.check(native.library().dcnn_training_forward(*arguments, logits.data_ptr(), threads))
-    return logits, pooled
-
-
-def _backward(
-    batch: Sequence[Any],
-    fold: bool,
-    k_top: int,
-    weights: Tensors,
-    pooled: Tensors,
-    of_logits: Tensor,
-) -> list[Tensor]:
-    """The gradients of all weights from that of the logits (B, classes); ``pooled`` is kept."""
-    ids, lengths, dropout = batch
-    batch = _dense([ids.long(), lengths.long(), dropout])
-    weights, pooled, of_logits = _dense(weights), _dense(pooled), of_logits.contiguous()
-    gradients = [torch.zeros_like(weights[0]), *map(torch.empty_like, weights[1:])]
-    status = native.library().dcnn_training_backward(
-        *_arguments(batch, fold, k_top, weights, pooled),
-        of_logits.data_ptr(),
-        ctypes.byref(_Parameters(gradients)),
-        torch.get_num_threads(),
-    )
-    native.check(status)
-    return gradients
 
 
 def compose(ids: Tensor, bags: tuple[Tensor, Tensor], embeddings: Tensor, ngrams: Tensor) -> Tensor:
@@ -226,23 +170,16 @@ class Parameter(ctypes.Structure):
     ]
 
     def __init__(
-        self,
-        value: Tensor,
-        total: Tensor,
-        average: Tensor | None = None,
-        l2: float = 0.0,
-        decay: float = 0.0,
+        self, value: Tensor, total: Tensor, average: Tensor | None = None, *numbers: float
     ) -> None:
+        """``numbers`` are L2 and decay."""
         self.tensors = value, total, average  # keeps them in memory
-        for tensor in self.tensors:
-            if tensor is not None and (
-                tensor.dtype != torch.float32
-                or tensor.device.type != "cpu"
-                or not tensor.is_contiguous()
-            ):
-                raise ValueError(f"a dense float32 tensor is needed; got {tensor.dtype}")
+        found = [tensor for tensor in self.tensors if tensor is not None]
+        kinds = {(one.dtype, one.device.type, one.is_contiguous()) for one in found}
+        if kinds != {(torch.float32, "cpu", True)}:
+            raise ValueError(f"a dense float32 tensor is needed; got {value.dtype}")
         sizes = len(value), value.numel() // max(len(value), 1)
-        super().__init__(*_places(*self.tensors), *sizes, l2, decay)
+        super().__init__(*_places(*self.tensors), *sizes, *numbers)
 
 
 class Rates(ctypes.Structure):
@@ -265,10 +202,8 @@ def update(parameters: Sequence[Parameter], gradients: Tensors, rates: Rates) ->
             rows, values = values.indices()[0].contiguous(), values.values()
         values = values.contiguous()
         if values.dtype != torch.float32 or gradient.numel() != own.rows * own.dim:
-            raise ValueError(
-                f"a gradient of {own.rows * own.dim} numbers in float32 is needed; "
-                f"got {gradient.numel()} in {gradient.dtype}"
-            )
+            wanted, received = f"{own.rows} x {own.dim}", f"{gradient.dtype} {gradient.shape}"
+            raise ValueError(f"a gradient of {wanted} in float32 is needed; got {received}")
         own.gradient, own.used = _places(values, rows)
         own.count = own.rows if rows is None else len(rows)
         kept.append((values, rows))
@@ -338,10 +273,9 @@ class Learner:
         ``batch`` is ids (B, s), lengths (B,) and dropout (B, features) or none; ``targets`` are
         (B, classes), and ``weights`` (B,) or none.
         """
-        kept, given = self._given(batch, targets, weights)
-        rates_at, threads = ctypes.byref(rates), torch.get_num_threads()
-        native.check(self._step(self._handle, *given, rates_at, *self._results, threads))
-        del kept
+        given, threads = self._given(batch, targets, weights), torch.get_num_threads()
+        pointers = *given, ctypes.byref(rates), *self._results
+        native.check(self._step(self._handle, *pointers, threads))
         return self._loss.value, self._norm.value
 
     def gradients(
@@ -351,22 +285,15 @@ class Learner:
 
         Those of the embeddings and the n-grams are sparse: of the words of the batch.
         """
-        kept, given = self._given(batch, targets, weights)
+        given, threads = self._given(batch, targets, weights), torch.get_num_threads()
         found = native.array_of(Parameter, len(self._parameters))()
-        arguments = self._results[0], found, torch.get_num_threads()
         gradients = native.library().dcnn_learner_gradients
-        native.check(gradients(self._handle, *given, *arguments))
-        del kept
-        dense = [
-            _gradient(one, parameter.tensors[0].shape)
-            for one, parameter in zip(found, self._parameters, strict=True)
-        ]
-        return self._loss.value, dense
+        native.check(gradients(self._handle, *given, self._results[0], found, threads))
+        shapes = [parameter.tensors[0].shape for parameter in self._parameters]
+        return self._loss.value, list(map(_gradient, found, shapes))
 
-    def _given(
-        self, batch: Sequence[Any], targets: Tensor, weights: Tensor | None
-    ) -> tuple[Any, list[Any]]:
-        """The batch as the library takes it, after what keeps it in memory."""
+    def _given(self, batch: Sequence[Any], targets: Tensor, weights: Tensor | None) -> list[Any]:
+        """The batch as the library takes it."""
         ids, lengths, dropout = batch
         sentences, floats = ids.shape[0], [dropout, targets, weights]
         shapes = (sentences, self._features), (sentences, self._classes), (sentences,)
@@ -378,7 +305,8 @@ class Learner:
         kept = _dense([ids.long(), lengths.long(), *floats])
         places = _places(*kept)
         structures = _Batch(*ids.shape, *places[:3]), _Targets(*places[3:], self._multi_label)
-        return (kept, structures), [ctypes.byref(structure) for structure in structures]
+        structures[0].kept = kept  # in memory
+        return list(map(ctypes.byref, structures))
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -389,38 +317,14 @@ def _gradient(found: Parameter, shape: torch.Size) -> Tensor:
     """A copy of a gradient in the library's memory, sparse where not all rows have one."""
 
     def copied(address: int, kind: Any, *sizes: int) -> Tensor:
-        if not all(sizes):
-            return torch.from_numpy(np.empty(sizes, kind))
-        pointer = ctypes.cast(address, ctypes.POINTER(np.ctypeslib.as_ctypes_type(kind)))
-        return torch.from_numpy(np.ctypeslib.as_array(pointer, sizes).copy())
+        size = np.dtype(kind).itemsize * math.prod(sizes)
+        data = ctypes.string_at(address, size) if size else b""
+        return torch.from_numpy(np.frombuffer(data, kind).reshape(sizes).copy())
 
     if not found.used and found.count == found.rows:
         return copied(found.gradient, np.float32, *shape)
     rows = copied(found.used, np.int64, found.count)
     return _sparse(rows, copied(found.gradient, np.float32, found.count, shape[1]), shape)
-
-
-class _Network(torch.autograd.Function):
-    """Logits of ``network``, with its arguments."""
-
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:
-        """Logits."""
-        *batch, ctx.fold, ctx.k_top = given[:5]
-        weights = given[5:]
-        logits, pooled = _forward(batch, ctx.fold, ctx.k_top, weights)
-        ctx.pooled_from = 3 + len(weights)
-        ctx.save_for_backward(*batch, *weights, *pooled)
-        return logits
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_logits: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of all weights."""
-        saved, first = ctx.saved_tensors, ctx.pooled_from
-        weights, pooled = saved[3:first], saved[first:]
-        gradients = _backward(saved[:3], ctx.fold, ctx.k_top, weights, pooled, of_logits)
-        return *[None] * 5, *gradients
 
 
 def _check(batch: Sequence[Any], weights: Tensors, fold: bool, k_top: int) -> None:
@@ -451,15 +355,24 @@ def _check_weights(weights: Tensors, fold: bool, k_top: int) -> int:
     return features
 
 
-def network(
+@torch.no_grad()
+def logits(
     ids: Tensor, lengths: Tensor, dropout: Tensor | None, fold: bool, k_top: int, *weights: Tensor
 ) -> Tensor:
-    """Logits (B, classes) of a DCNN for ids (B, s) and lengths (B,).
+    """Logits (B, classes) of a DCNN for ids (B, s) and lengths (B,), without gradients.
 
     ``dropout`` (B, features) is a mask on the penultimate layer, or none; ``weights`` are the
     embeddings, the head's weight and bias, then the filters and bias of each layer.
     """
-    logits: Tensor = _Network.apply(  # type: ignore[no-untyped-call]
-        ids, lengths, dropout, fold, k_top, *weights
+    _check((ids, lengths, dropout), weights, fold, k_top)
+    batch, dense = _dense([ids.long(), lengths.long(), dropout]), _dense(weights)
+    filters, classes = tuple(values.shape for values in dense[3::2]), len(dense[2])
+    structures = (
+        _sizes(filters, fold, k_top, len(dense[0]), classes, 1),
+        _Batch(*ids.shape, *_places(*batch)),
+        _Parameters(dense),
     )
-    return logits
+    found: Tensor = dense[0].new_empty(len(ids), classes)
+    arguments = *map(ctypes.byref, structures), found.data_ptr(), torch.get_num_threads()
+    native.check(native.library().dcnn_training_logits(*arguments))
+    return found

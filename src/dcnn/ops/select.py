@@ -70,9 +70,10 @@ def choose_layer(x: "Tensor") -> "Callable[..., tuple[Tensor, Tensor]]":
     return layer
 
 
-def choose_network(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
-    """What computes a whole DCNN in one call in float32, or none."""
-    return getattr(_module(embeddings), "network", None)
+def choose_network(embeddings: "Tensor", gradients: bool) -> "Callable[..., Tensor] | None":
+    """What computes a whole DCNN in one call in float32, with ``gradients`` if need be, or none."""
+    module = _module(embeddings)
+    return getattr(module, "network", None if gradients else getattr(module, "logits", None))
 
 
 def adds_ngrams(embeddings: "Tensor") -> bool:

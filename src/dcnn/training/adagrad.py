@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from dcnn.config import TrainingConfig
-from dcnn.ops import native_training, select
+from dcnn.ops import select
+from dcnn.ops.native_training import Parameter, Rates, update
 
 Weights = dict[str, Tensor]
 
@@ -80,7 +81,7 @@ class Adagrad:
         # Of every run by name, as the native backend takes them.
         self.native = [
             {
-                name: native_training.Parameter(
+                name: Parameter(
                     value.detach()[run],
                     self.sums[name][run],
                     self.averages[name][run] if self.averages else None,
@@ -110,23 +111,21 @@ class Adagrad:
         if isinstance(gradients, dict):
             return self._step_torch(gradients, progress)
         norms = [
-            native_training.update(list(own.values()), [of_run[name] for name in own], rates)
+            update(list(own.values()), [of_run[name] for name in own], rates)
             for own, of_run, rates in zip(
                 self.native, gradients, self.next_rates(progress.tolist()), strict=True
             )
         ]
         return torch.tensor(norms)
 
-    def next_rates(self, progress: Sequence[float]) -> list[native_training.Rates]:
+    def next_rates(self, progress: Sequence[float]) -> list[Rates]:
         """The numbers of the next step of every run, for the native backend."""
         self.steps += 1
         steps, rates = float(self.steps), []
         for settings, behind in zip(self._settings, progress, strict=True):
             rate, linear, eps, _, largest_norm, ema = settings
             fresh = 1 - min(ema, (1 + steps) / (10 + steps))
-            rates.append(
-                native_training.Rates(rate * (1 - linear * behind), eps, largest_norm, fresh)
-            )
+            rates.append(Rates(rate * (1 - linear * behind), eps, largest_norm, fresh))
         return rates
 
     def reset(self, runs: Sequence[int]) -> None:

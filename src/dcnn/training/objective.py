@@ -20,7 +20,7 @@ from dcnn.data.batching import Batch, Floats, prediction_batches
 from dcnn.errors import DataError
 from dcnn.metrics import apply_thresholds, common_threshold, micro_f1
 from dcnn.models import DCNN, SentenceModel
-from dcnn.ops import native_training
+from dcnn.ops.native_training import Learner, Parameter
 from dcnn.ops.reference import sigmoid
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.adagrad import Weights
@@ -135,7 +135,7 @@ class Networks:
         weights: Weights,
         backend: str,
         multi_label: bool,
-        parameters: Sequence[Mapping[str, native_training.Parameter]] = (),
+        parameters: Sequence[Mapping[str, Parameter]] = (),
     ) -> None:
         self.model, self.backend, self.multi_label = model, backend, multi_label
         self.weights, self.count = weights, len(next(iter(weights.values())))
@@ -146,7 +146,7 @@ class Networks:
             {name: value[run].detach().requires_grad_() for name, value in weights.items()}
             for run in range(0 if self._together else self.count)
         ]
-        self.learners: list[tuple[list[str], native_training.Learner]] = []
+        self.learners: list[tuple[list[str], Learner]] = []
         if (
             isinstance(model, DCNN) and model.projection is None
         ):  # projected words are made in torch
@@ -186,14 +186,6 @@ class Networks:
             return torch.tensor(mean), dict(zip(names, gradients, strict=True))
         loss = self._losses(self._call(leaves, *inputs, apart=True), targets, weights)
         return loss.detach(), self._differentiate(loss, leaves)
-
-    def learn(
-        self, lessons: Sequence[Lesson], rates: Sequence[native_training.Rates]
-    ) -> tuple[list[float], list[float]]:
-        """One update of every run by its learner; returns the losses, and norms as in Adagrad."""
-        runs = zip(self.learners, lessons, rates, strict=True)
-        found = [learner.step(*lesson, of_run) for (_, learner), lesson, of_run in runs]
-        return [loss for loss, _ in found], [norm for _, norm in found]
 
     def _losses(self, logits: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
         """(..., B * n_ensemble, classes), (..., B, classes), (..., B) -> (...,)."""
@@ -255,9 +247,9 @@ class Networks:
 
 def make_learner(
     model: DCNN,
-    parameters: Mapping[str, native_training.Parameter],
+    parameters: Mapping[str, Parameter],
     multi_label: bool = False,
-) -> tuple[list[str], native_training.Learner]:
+) -> tuple[list[str], Learner]:
     """What trains a DCNN on a CPU in one call, and the names of its parameters in its order.
 
     Nothing in it wakes torch's threads, which would hold the cores that the library's want.
@@ -268,9 +260,7 @@ def make_learner(
     if model.bag_offsets is not None and model.bag_buckets is not None:
         names, bags = [*names, "ngrams"], (model.bag_offsets, model.bag_buckets)
     by_place = [parameters[name] for name in names]
-    learner = native_training.Learner(
-        by_place, config.fold, config.k_top, model.n_ensemble, multi_label, bags
-    )
+    learner = Learner(by_place, config.fold, config.k_top, model.n_ensemble, multi_label, bags)
     return names, learner
 
 

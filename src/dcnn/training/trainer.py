@@ -205,6 +205,8 @@ class Trainer:
         self.networks = Networks(
             self.model, self.weights, self.backend, multi_label, self.optimizer.native
         )
+        # Whether a step is one; gradients of several processes are added on the way.
+        self._in_one_call = bool(self.networks.learners) and workers is None
         self.kept: Weights = {}
         if len(specs) > 1:  # one that fails at once keeps its initial weights
             self.kept = {name: value.detach().clone() for name, value in self.weights.items()}
@@ -404,17 +406,14 @@ class Trainer:
         self._norms.copy_(self.optimizer.step(gradients, progress))
         self._loss_sum += losses
 
-    @property
-    def _in_one_call(self) -> bool:
-        """Whether the native backend takes the step; gradients of several processes are added."""
-        return bool(self.networks.learners) and self.workers is None
-
     def _take_lessons(self, lessons: Sequence[Lesson], progress: Sequence[float]) -> None:
         """One update of every run by the native backend."""
-        losses, norms = self.networks.learn(lessons, self.optimizer.next_rates(progress))
-        totals, of_step = self._loss_sum.numpy(), self._norms.numpy()  # quicker than torch's
-        totals += np.array(losses, np.float32)
-        of_step[:] = norms
+        rates = self.optimizer.next_rates(progress)
+        runs = zip(self.networks.learners, lessons, rates, strict=True)
+        found = np.array([learner.step(*lesson, of_run) for (_, learner), lesson, of_run in runs])
+        totals, norms = self._loss_sum.numpy(), self._norms.numpy()  # quicker than torch's
+        totals += found[:, 0].astype(np.float32)
+        norms[:] = found[:, 1]
 
     def _prepare(self) -> None:
         """On a GPU, record the step for every padded length, and the evaluation.
