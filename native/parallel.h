@@ -2,11 +2,11 @@
 #ifndef DCNN_PARALLEL_H
 #define DCNN_PARALLEL_H
 
+#include <pthread.h>
+
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -124,6 +124,13 @@ class Team {
         wait([&] { return own.done >= tasks; });
     }
 
+    // A thread that will join, or need not: the last of them to let go deletes the team. Not a
+    // shared_ptr, which asks for a newer glibc than a wheel may.
+    void hold() { ++holders_; }
+    void let_go() {
+        if (--holders_ == 0) delete this;
+    }
+
     // A thread that joins the team; false if it comes too late.
     bool join() {
         ++inside_;
@@ -150,7 +157,7 @@ class Team {
   private:
     void notify() {
         const std::lock_guard<std::mutex> lock(mutex_);
-        changed_.notify_all();
+        pthread_cond_broadcast(&changed_);
     }
 
     template <class Condition>
@@ -165,8 +172,8 @@ class Team {
             std::this_thread::yield();
 #endif
         }
-        std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, holds);
+        const std::lock_guard<std::mutex> lock(mutex_);
+        while (!holds()) pthread_cond_wait(&changed_, mutex_.native_handle());
     }
 
     enum State { WAITING, OPEN, CLOSED };
@@ -176,9 +183,10 @@ class Team {
     static constexpr size_t MOST_PHASES = 8;
     Phase phases_[MOST_PHASES];
     std::atomic<State> state_{WAITING};
-    std::atomic<int64_t> inside_{0};
+    std::atomic<int64_t> inside_{0}, holders_{1};
     std::mutex mutex_;
-    std::condition_variable changed_;
+    // Not std::condition_variable: waiting on it asks for a newer libstdc++ than a wheel may.
+    pthread_cond_t changed_ = PTHREAD_COND_INITIALIZER;
 };
 
 // Calls prepare() on the caller's thread while others start, and then work(team) on every thread of a
@@ -186,27 +194,33 @@ class Team {
 template <class Prepare, class Work>
 void with_team(int64_t wanted, const Prepare& prepare, const Work& work) {
     // A thread that comes too late finds the team closed, and nothing else of the call.
-    const auto team = std::make_shared<Team>();
+    Team* team = new Team;
     const Work* shared = &work;
     try {
-        for (int64_t i = 1; i < wanted; ++i)
+        for (int64_t i = 1; i < wanted; ++i) {
+            team->hold();
             std::thread([team, shared] {
-                if (!team->join()) return;
-                (*shared)(*team);
-                team->leave();
+                if (team->join()) {
+                    (*shared)(*team);
+                    team->leave();
+                }
+                team->let_go();
             }).detach();
+        }
     } catch (const std::exception&) {
-        // Fewer threads than asked for: the others do their tasks.
+        team->let_go();  // fewer threads than asked for: the others do their tasks
     }
     try {
         prepare();
     } catch (...) {
         team->close();
+        team->let_go();
         throw;
     }
     team->open();
     work(*team);
     team->close();
+    team->let_go();
 }
 
 #endif
