@@ -74,7 +74,8 @@ test-sanitized: setup  ## Run the native tests, on many random shapes, under the
 	$(BIN)/pytest --hypothesis-profile=fuzz -p no:cacheprovider -k native tests/ops/test_parity.py \
 		tests/ops/test_native_backend.py tests/ops/test_native_network.py \
 		tests/ops/test_native_training.py tests/training/test_adagrad.py \
-		tests/training/test_native_gradients.py tests/models/test_ensemble.py tests/text/test_native.py
+		tests/training/test_native_gradients.py tests/training/test_native_learner.py \
+		tests/models/test_ensemble.py tests/text/test_native.py
 
 lint: setup  ## Check format, style and the direction of imports
 	$(BIN)/ruff format --check .

@@ -83,10 +83,12 @@ inline void filter_gradient(int64_t run, int64_t k, const float* slopes, const i
 }
 
 // One slot's gradient of the input. Neighbouring rows follow one another, not the slots of a row:
-// their runs overlap, and a load that overlaps a store just made has to wait for it.
+// their runs overlap, and a load that overlaps a store just made has to wait for it. A run of one
+// vector needs no loop.
+template <bool ONE_VECTOR>
 inline void input_gradient(const Shape& s, int64_t row_size, const float* slopes,
                            const int32_t* positions, const float* taps, float* gradient) {
-    const int64_t run = run_size(s);
+    const int64_t run = ONE_VECTOR ? LANES : run_size(s);
     for (int64_t map = 0; map < s.maps; ++map)
         for (int64_t row = 0; row < s.rows; ++row) {
             const int64_t lane = map * s.rows + row;
@@ -126,6 +128,15 @@ void backward(const Shape& s, const float* taps, const float* x, int64_t length,
     for (int64_t map = 0; map < s.maps; ++map)
         for (int64_t row = 0; row < s.rows; ++row) {
             const int64_t lane = map * s.rows + row;
+            if (run == LANES) {
+                Floats sum = load(gradient_taps + lane * LANES);
+                for (int64_t slot = 0; slot < k; ++slot) {
+                    const int64_t kept = slot * s.lanes + lane;
+                    sum += splat(slopes[kept]) * load(words + row * at.row + positions[kept] * s.planes);
+                }
+                store(gradient_taps + lane * LANES, sum);
+                continue;
+            }
             for (int64_t slot = 0; slot < k; ++slot) {
                 lane_slopes[slot] = slopes[slot * s.lanes + lane];
                 starts[slot] = positions[slot * s.lanes + lane] * (int32_t)s.planes;
@@ -133,9 +144,9 @@ void backward(const Shape& s, const float* taps, const float* x, int64_t length,
             filter_gradient(run, k, lane_slopes, starts, words + row * at.row,
                             gradient_taps + lane * run);
         }
+    const auto add_slot = run == LANES ? input_gradient<true> : input_gradient<false>;
     for (int64_t slot = 0; slot < k; ++slot)
-        input_gradient(s, at.row, slopes + slot * s.lanes, positions + slot * s.lanes, taps,
-                       gradient);
+        add_slot(s, at.row, slopes + slot * s.lanes, positions + slot * s.lanes, taps, gradient);
     for (int64_t t = 0; t < length; ++t)
         for (int64_t plane = 0; plane < s.planes; ++plane)
             for (int64_t row = 0; row < s.rows; ++row)

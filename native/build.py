@@ -61,6 +61,7 @@ def build(folder: Path = PACKAGE) -> Path:
                 "layer",
                 "network",
                 "training",
+                "learner",
                 "adagrad",
                 "char_ngrams",
                 "text",

@@ -2,9 +2,12 @@
 #ifndef DCNN_CHAR_NGRAMS_H
 #define DCNN_CHAR_NGRAMS_H
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
+
+#include "kernels.h"
 
 // CRC-32 as in zlib, so that other programs have it at hand.
 class Crc {
@@ -47,5 +50,15 @@ struct CharNgrams {
 
 // What the sum of the vectors of so many n-grams is multiplied by.
 inline float ngram_weight(size_t ngrams) { return 1 / std::sqrt(static_cast<float>(ngrams)); }
+
+// The vector of a word: that of its row, plus those of its n-grams.
+inline void compose_word(const Kernels& kernels, const dcnn_bags& bags, int64_t id,
+                         int64_t vocabulary, int64_t dim, const float* embeddings,
+                         const float* ngrams, float* vector) {
+    const int64_t first = bags.offsets[id], count = bags.offsets[id + 1] - first;
+    std::copy_n(embeddings + (id < vocabulary ? id : 0) * dim, dim, vector);
+    kernels.add_rows(vector, ngrams, bags.buckets + first, count, nullptr,
+                     ngram_weight(static_cast<size_t>(count)), dim);
+}
 
 #endif

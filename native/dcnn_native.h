@@ -10,7 +10,7 @@
 #define DCNN_API extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a signature or a layout below changes; the loader refuses another number.
-constexpr int32_t DCNN_ABI = 7;
+constexpr int32_t DCNN_ABI = 8;
 
 enum dcnn_status : int32_t {
     DCNN_OK = 0,
@@ -100,7 +100,7 @@ DCNN_API int32_t dcnn_network_texts(const void* network, const void* tokenizer, 
                                     const char* text, const int64_t* ends, const uint8_t* ready,
                                     int32_t output, float* result, int32_t threads);
 
-// The network in training. Its weights, or the gradients of them, by place; shapes as above. The
+// The network in training. Its weights by place; shapes as above. The
 // rows of the last layer are divided among the networks of the ensemble, which share the head's bias.
 struct dcnn_sizes {
     int64_t depth, k_top, vocabulary, classes, members;
@@ -120,37 +120,31 @@ struct dcnn_batch {
     const float* dropout;    // (sentences, o * d' * k_top), or null
 };
 
-// Logits (sentences, members, classes). What the backward pass needs is kept in values and positions:
-// for each layer (sentences, k of a sentence of all columns, o, d').
-DCNN_API int32_t dcnn_training_forward(const dcnn_sizes* sizes, const dcnn_batch* batch,
-                                       const dcnn_parameters* weights, float* const* values,
-                                       int32_t* const* positions, float* logits, int32_t threads);
+// Logits (sentences, members, classes).
+DCNN_API int32_t dcnn_training_logits(const dcnn_sizes* sizes, const dcnn_batch* batch,
+                                      const dcnn_parameters* weights, float* logits,
+                                      int32_t threads);
 
-// The gradients of all weights from that of the logits. With `rows` null, those of the embeddings
-// are added to what is there. Else only the words of the batch have one: `rows`, with room for as
-// many as the batch has words, are their ids, ascending, `count` says how many they are, and the
-// gradients are written in their order. All others are written.
-DCNN_API int32_t dcnn_training_backward(const dcnn_sizes* sizes, const dcnn_batch* batch,
-                                        const dcnn_parameters* weights, float* const* values,
-                                        int32_t* const* positions, const float* gradient_logits,
-                                        const dcnn_parameters* gradients, int64_t* rows,
-                                        int64_t* count, int32_t threads);
+// A parameter (rows, dim) with the sum of its squared gradients and its average, or null. Its gradient
+// is (count, dim), of the rows `used`, which ascend, or of all rows if that is null.
+struct dcnn_parameter {
+    float *value, *total, *average;
+    int64_t rows, dim;
+    double l2, decay;  // of the value, by the learning rate
+    const float* gradient;
+    const int64_t* used;
+    int64_t count;
+};
 
-// The mean cross-entropy of logits with targets (sentences, classes) and its gradient, of the same
-// shape; weights (sentences,) may be null.
-DCNN_API float dcnn_cross_entropy(int64_t sentences, int64_t classes, const float* logits,
-                                  const float* targets, const float* weights, float* gradient);
+// The learning rate, what is added to a root, the largest norm of all gradients together, perhaps
+// infinite, and the share that a value has in its average.
+struct dcnn_rates {
+    double rate, eps, largest_norm, fresh;
+};
 
-// One update in place; average may be null.
-DCNN_API void dcnn_adagrad(float* value, const float* gradient, float* total, float* average,
-                           int64_t size, float clip, float l2, float rate, float shrink, float eps,
-                           float fresh);
-
-// The same for a table (all, dim) of which only `rows`, ascending, have a gradient (count, dim).
-DCNN_API int32_t dcnn_adagrad_rows(float* value, const float* gradient, const int64_t* rows,
-                                   int64_t count, float* total, float* average, int64_t all,
-                                   int64_t dim, float clip, float l2, float rate, float shrink,
-                                   float eps, float fresh, int32_t threads);
+// One update of all parameters in place, and the norm of their gradients, 0 if there is no largest.
+DCNN_API int32_t dcnn_update(const dcnn_parameter* parameters, int64_t count,
+                             const dcnn_rates* rates, double* norm, int32_t threads);
 
 // The character n-grams of words: those of word i are buckets[offsets[i] .. offsets[i + 1]).
 struct dcnn_bags {
@@ -165,29 +159,44 @@ DCNN_API int64_t dcnn_char_ngrams(int64_t words, const uint8_t* text, const int6
                                   int64_t shortest, int64_t longest, int64_t n_buckets,
                                   int64_t* offsets, int32_t* buckets, int64_t room);
 
-// The distinct words of a batch, ascending, each below `words`: their ids, with room for as many as the
-// batch has words, how many they are, and for every word of the batch (sentences, columns) its place
-// among them; past a sentence's end 0.
-DCNN_API int32_t dcnn_batch_words(const dcnn_batch* batch, int64_t words, int64_t* ids,
-                                  int64_t* count, int64_t* places);
-
 // The vectors (count, dim) of the words `ids`: the word's of the embeddings (vocabulary, dim), or
 // from that id on row 0, plus 1 / sqrt(n) times the sum of its n rows of ngrams (n_buckets, dim).
 DCNN_API int32_t dcnn_compose(const dcnn_bags* bags, int64_t count, const int64_t* ids,
                               int64_t vocabulary, int64_t dim, const float* embeddings,
                               const float* ngrams, float* vectors, int32_t threads);
 
-// The gradients of embeddings and ngrams from that of the vectors of `ids`, which ascend: of the rows
-// that have one, ascending, and how many they are. There is room for a row more than ids, and for a
-// bucket per n-gram of theirs.
-DCNN_API int32_t dcnn_compose_backward(const dcnn_bags* bags, int64_t count, const int64_t* ids,
-                                       int64_t vocabulary, int64_t dim, const float* of_vectors,
-                                       int64_t* rows, float* of_embeddings, int64_t* n_rows,
-                                       int64_t* buckets, float* of_ngrams, int64_t* n_buckets,
-                                       int32_t threads);
+// A network that learns. Its parameters are the embeddings, the head's weight and bias, the filters and
+// the bias of each layer, and with `bags`, the n-grams. What they and `bags` point to must outlive it; it
+// keeps copies of the rest. Words of a batch are below bags->words, or else below the vocabulary.
+// Returns null if memory is short or a bucket is none.
+DCNN_API void* dcnn_learner_new(const dcnn_sizes* sizes, const dcnn_bags* bags,
+                                const dcnn_parameter* parameters);
+DCNN_API void dcnn_learner_free(void* learner);
 
-// The Euclidean norm of all numbers of some arrays together.
-DCNN_API double dcnn_norm(const float* const* arrays, const int64_t* sizes, int64_t count);
+// What a batch should give: targets (sentences, classes), which are distributions or, if multi-label,
+// between 0 and 1 each; weights (sentences,), or null.
+struct dcnn_targets {
+    const float* targets;
+    const float* weights;
+    int64_t multi_label;
+};
+
+// The mean loss of a batch, and one update by its gradients. Every network of an ensemble learns as if
+// it were alone.
+DCNN_API int32_t dcnn_learner_step(void* learner, const dcnn_batch* batch,
+                                   const dcnn_targets* targets, const dcnn_rates* rates,
+                                   double* loss, double* norm, int32_t threads);
+
+// The loss and the gradients alone, `gradient`, `used` and `count` of each parameter, in memory of the
+// learner that the next call overwrites. Only the words of the batch and their n-grams have one.
+DCNN_API int32_t dcnn_learner_gradients(void* learner, const dcnn_batch* batch,
+                                        const dcnn_targets* targets, double* loss,
+                                        dcnn_parameter* gradients, int32_t threads);
+
+// A mask of so many numbers: `value` with this probability, else 0. The generator is MT19937 with the
+// state of torch's, from the tensor that holds it, and is left as torch would leave it.
+DCNN_API void dcnn_draw_mask(uint8_t* generator, float probability, float value, float* mask,
+                             int64_t size);
 
 DCNN_API void dcnn_tanh(const float* x, float* y, int64_t size);
 

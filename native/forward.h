@@ -279,7 +279,8 @@ template <bool POSITIONS, bool TIES>
 void shift_all(const Shape& s, int64_t group, Floats bias, const Floats* c, const Ints* keys,
                int64_t columns, int64_t k, Ints kth, Ints extra, float* values,
                int32_t* positions) {
-    const auto shifted = k <= 4    ? shift_in<4, POSITIONS, TIES>
+    const auto shifted = k <= 2    ? shift_in<2, POSITIONS, TIES>
+                         : k <= 4  ? shift_in<4, POSITIONS, TIES>
                          : k <= 8  ? shift_in<8, POSITIONS, TIES>
                          : k <= 12 ? shift_in<12, POSITIONS, TIES>
                                    : shift_in<16, POSITIONS, TIES>;

@@ -114,10 +114,37 @@ void sorted(const Ints* keys, int64_t columns, Ints* to) {
 // Up to here columns are sorted to find the k-th.
 constexpr int64_t MOST_SORTED = 32;
 
+// The K-th and the next key: fewer comparisons than sorting, for a small K.
+template <int K>
+inline void largest_of(const Ints* keys, int64_t columns, Ints& kth, Ints& next) {
+    Ints largest[K + 1];
+    for (int j = 0; j <= K; ++j) largest[j] = splat_int(INT32_MIN);
+    for (int64_t t = 0; t < columns; ++t) {
+        Ints key = keys[t];
+        for (int j = 0; j <= K; ++j) {
+            const Ints smaller = largest[j] > key ? key : largest[j];
+            largest[j] = largest[j] > key ? largest[j] : key;
+            key = smaller;
+        }
+    }
+    kth = largest[K - 1];
+    next = largest[K];
+}
+
 // For at most MOST_SORTED columns, more than k: the k-th key, and how many columns have as large a key
 // and are not kept; false if there are none. `sorts` has room for MOST_SORTED.
 inline bool kth_of_few(const Ints* keys, int64_t columns, int64_t k, Ints* sorts, Ints& kth,
                        Ints& extra) {
+    const auto any = [](Ints lanes) {
+        int32_t found = 0;
+        for (int lane = 0; lane < LANES; ++lane) found |= lanes[lane];
+        return found != 0;
+    };
+    if (k <= 2) {
+        Ints next;
+        k == 1 ? largest_of<1>(keys, columns, kth, next) : largest_of<2>(keys, columns, kth, next);
+        if (!any(kth == next)) return false;
+    }
     switch ((columns + 3) / 4) {
         case 1: sorted<4>(keys, columns, sorts); break;
         case 2: sorted<8>(keys, columns, sorts); break;
@@ -130,9 +157,7 @@ inline bool kth_of_few(const Ints* keys, int64_t columns, int64_t k, Ints* sorts
     }
     kth = sorts[k - 1];
     extra = kth == sorts[k];
-    int32_t any = 0;
-    for (int lane = 0; lane < LANES; ++lane) any |= extra[lane];
-    if (!any) return false;
+    if (!any(extra)) return false;
     extra = -extra;
     for (int64_t i = k + 1; i < columns; ++i) extra -= kth == sorts[i];
     return true;

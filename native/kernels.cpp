@@ -58,7 +58,9 @@ template <bool GRADIENT, bool AVERAGE>
 inline void update(const Rule& rule, float* __restrict value, const float* __restrict gradient,
                    float* __restrict total, float* __restrict average, int64_t size) {
     const float clip = rule.clip, l2 = rule.l2, rate = rule.rate, shrink = rule.shrink;
-    const float eps = rule.eps, fresh = rule.fresh;
+    const float eps = rule.eps;
+    const bool old = rule.fresh < 0.5f;
+    const float share = old ? rule.fresh : rule.fresh - 1;
     for (int64_t i = 0; i < size; ++i) {
         const float v = value[i] * shrink;
         const float g = GRADIENT ? gradient[i] * clip + v * l2 : v * l2;
@@ -66,7 +68,8 @@ inline void update(const Rule& rule, float* __restrict value, const float* __res
         const float updated = v - rate * g / (__builtin_sqrtf(squares) + eps);
         total[i] = squares;
         value[i] = updated;
-        if (AVERAGE) average[i] += fresh * (updated - average[i]);
+        if (AVERAGE)  // as torch's lerp rounds it
+            average[i] = (old ? average[i] : updated) + share * (updated - average[i]);
     }
 }
 
@@ -121,6 +124,46 @@ double square_sum(const float* x, int64_t size) {
     return total;
 }
 
+// MT19937 (Matsumoto and Nishimura, 1998): the next `TWISTER` numbers from the last ones.
+constexpr int TWISTER = 624, MIDDLE = 397;
+
+inline uint32_t twisted(uint32_t first, uint32_t second, uint32_t far) {
+    const uint32_t joined = (first & 0x80000000u) | (second & 0x7FFFFFFFu);
+    return far ^ joined >> 1 ^ (-(second & 1) & 0x9908B0DFu);
+}
+
+void twist(uint32_t* state) {
+    int i = 0;
+    for (; i < TWISTER - MIDDLE; ++i) state[i] = twisted(state[i], state[i + 1], state[i + MIDDLE]);
+    for (; i < TWISTER - 1; ++i)
+        state[i] = twisted(state[i], state[i + 1], state[i + MIDDLE - TWISTER]);
+    state[i] = twisted(state[i], state[0], state[MIDDLE - 1]);
+}
+
+int64_t draw_mask(uint32_t* state, int64_t used, float probability, float value, float* mask,
+                  int64_t size) {
+    for (int64_t done = 0; done < size;) {
+        if (used == TWISTER) {
+            twist(state);
+            used = 0;
+        }
+        const int64_t some = size - done < TWISTER - used ? size - done : TWISTER - used;
+        for (int64_t i = 0; i < some; ++i) {
+            uint32_t bits = state[used + i];
+            bits ^= bits >> 11;
+            bits ^= bits << 7 & 0x9D2C5680u;
+            bits ^= bits << 15 & 0xEFC60000u;
+            bits ^= bits >> 18;
+            // The uniform numbers of torch have 24 bits.
+            const float uniform = (float)(int32_t)(bits & 0xFFFFFFu) * (1.0f / (1 << 24));
+            mask[done + i] = uniform < probability ? value : 0;
+        }
+        done += some;
+        used += some;
+    }
+    return used;
+}
+
 void tanh_all(const float* x, float* y, int64_t size) {
     int64_t i = 0;
     for (; i + LANES <= size; i += LANES) store(y + i, tanh_of(load(x + i)));
@@ -143,5 +186,5 @@ const Kernels DCNN_TABLE(DCNN_ISA) = {
     DCNN_STRING(DCNN_ISA), packed_size,      pack,     forward_scratch, forward,
     taps_size,             pack_taps,        unpack_taps, backward_scratch, backward,
     dot,                   add_scaled,       add_rows, adagrad,         adagrad_rows,
-    square_sum,            tanh_all,
+    square_sum,            draw_mask,        tanh_all,
 };

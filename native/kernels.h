@@ -58,6 +58,10 @@ struct Kernels {
                          int64_t count, float* total, float* average, int64_t first, int64_t end,
                          int64_t dim);
     double (*square_sum)(const float* x, int64_t size);
+    // A mask of `value` with this probability, else 0, by MT19937 with a state of 624 numbers, of
+    // which `used` are; returns how many are then.
+    int64_t (*draw_mask)(uint32_t* state, int64_t used, float probability, float value, float* mask,
+                         int64_t size);
     void (*tanh)(const float* x, float* y, int64_t size);
 };
 
@@ -72,8 +76,7 @@ inline int64_t rounded(int64_t floats) {
 
 Shape shape_of(const dcnn_layer& layer);
 
-// k_l = max(k_top, ceil((L - l) / L * s)), l from 1 (Eq. 4): dynamic_k of dcnn/ops/reference.py,
-// by which Python allocates the memory that training writes.
+// k_l = max(k_top, ceil((L - l) / L * s)), l from 1 (Eq. 4): dynamic_k of dcnn/ops/reference.py.
 inline int64_t dynamic_k(int64_t k_top, int64_t depth, int64_t layer, int64_t length) {
     const int64_t k = (length * (depth - layer) + depth - 1) / depth;
     return k > k_top ? k : k_top;

@@ -1,7 +1,9 @@
 // Which instruction set is used, and the functions that need no more than its table.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 
 #include "kernels.h"
 
@@ -57,6 +59,28 @@ int32_t dcnn_use_isa(const char* name) {
     const Kernels* found = find(name);
     if (found) chosen().store(found);
     return found != nullptr;
+}
+
+void dcnn_draw_mask(uint8_t* generator, float probability, float value, float* mask,
+                    int64_t size) {
+    // The seed, how many numbers are left of the state and one, whether it is seeded, how many are
+    // used, and the state, each number in 64 bits. What follows is of normal distributions.
+    struct {
+        uint64_t seed;
+        int32_t left, seeded;
+        uint64_t next, state[624];
+    } torch;
+    std::memcpy(&torch, generator, sizeof torch);
+    uint32_t state[624];
+    std::copy(std::begin(torch.state), std::end(torch.state), state);
+    // Before the first number `next` is 0, but none is left.
+    const int64_t used =
+        current_kernels().draw_mask(state, 625 - torch.left, probability, value, mask, size);
+    if (size == 0) return;
+    torch.left = static_cast<int32_t>(625 - used);
+    torch.next = static_cast<uint64_t>(used);
+    std::copy(std::begin(state), std::end(state), torch.state);
+    std::memcpy(generator, &torch, sizeof torch);
 }
 
 void dcnn_tanh(const float* x, float* y, int64_t size) { current_kernels().tanh(x, y, size); }

@@ -1,10 +1,13 @@
-// Threads over sentences, and the memory each of them works in.
+// Threads over sentences, the memory each of them works in, and threads that work in phases.
 #ifndef DCNN_PARALLEL_H
 #define DCNN_PARALLEL_H
+
+#include <pthread.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -101,6 +104,123 @@ int32_t over_sentences(int64_t sentences, int64_t parts, int64_t scratch, const 
                       [&](int64_t part, int64_t first, int64_t end, float* memory) {
                           for (int64_t i = first; i < end; ++i) work(i, part, memory);
                       });
+}
+
+// Threads that go through the phases of one call together. Which of them does a task is left open, so
+// nothing may depend on that. A phase ends with its last task: nobody waits for a thread that has
+// not started yet or is kept from a core by other programs, unless it has a task. Work must not
+// throw.
+class Team {
+  public:
+    // Calls work(task) for every task of phase 0, 1, ..., and returns when all of them are done.
+    // Every thread of the team calls it for every phase.
+    template <class Work>
+    void each(size_t phase, int64_t tasks, const Work& work) {
+        Phase& own = phases_[phase];
+        for (int64_t task; (task = own.next.fetch_add(1)) < tasks;) {
+            work(task);
+            if (own.done.fetch_add(1) + 1 == tasks) notify();
+        }
+        wait([&] { return own.done >= tasks; });
+    }
+
+    // A thread that will join, or need not: the last of them to let go deletes the team. Not a
+    // shared_ptr, which asks for a newer glibc than a wheel may.
+    void hold() { ++holders_; }
+    void let_go() {
+        if (--holders_ == 0) delete this;
+    }
+
+    // A thread that joins the team; false if it comes too late.
+    bool join() {
+        ++inside_;
+        wait([&] { return state_ != WAITING; });
+        if (state_ == OPEN) return true;
+        leave();
+        return false;
+    }
+    void leave() {
+        --inside_;
+        notify();
+    }
+    void open() {
+        state_ = OPEN;
+        notify();
+    }
+    // Returns when all that joined have left.
+    void close() {
+        state_ = CLOSED;
+        notify();
+        wait([&] { return inside_ == 0; });
+    }
+
+  private:
+    void notify() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        pthread_cond_broadcast(&changed_);
+    }
+
+    template <class Condition>
+    void wait(const Condition& holds) {
+        // The others are about to be done: falling asleep and waking takes longer than most waits.
+        constexpr int SPINS = 2000;
+        for (int i = 0; i < SPINS; ++i) {
+            if (holds()) return;
+#if defined(__SSE2__)
+            __builtin_ia32_pause();
+#else
+            std::this_thread::yield();
+#endif
+        }
+        const std::lock_guard<std::mutex> lock(mutex_);
+        while (!holds()) pthread_cond_wait(&changed_, mutex_.native_handle());
+    }
+
+    enum State { WAITING, OPEN, CLOSED };
+    struct Phase {
+        std::atomic<int64_t> next{0}, done{0};
+    };
+    static constexpr size_t MOST_PHASES = 8;
+    Phase phases_[MOST_PHASES];
+    std::atomic<State> state_{WAITING};
+    std::atomic<int64_t> inside_{0}, holders_{1};
+    std::mutex mutex_;
+    // Not std::condition_variable: waiting on it asks for a newer libstdc++ than a wheel may.
+    pthread_cond_t changed_ = PTHREAD_COND_INITIALIZER;
+};
+
+// Calls prepare() on the caller's thread while others start, and then work(team) on every thread of a
+// team of up to so many, the caller's among them.
+template <class Prepare, class Work>
+void with_team(int64_t wanted, const Prepare& prepare, const Work& work) {
+    // A thread that comes too late finds the team closed, and nothing else of the call.
+    Team* team = new Team;
+    const Work* shared = &work;
+    try {
+        for (int64_t i = 1; i < wanted; ++i) {
+            team->hold();
+            std::thread([team, shared] {
+                if (team->join()) {
+                    (*shared)(*team);
+                    team->leave();
+                }
+                team->let_go();
+            }).detach();
+        }
+    } catch (const std::exception&) {
+        team->let_go();  // fewer threads than asked for: the others do their tasks
+    }
+    try {
+        prepare();
+    } catch (...) {
+        team->close();
+        team->let_go();
+        throw;
+    }
+    team->open();
+    work(*team);
+    team->close();
+    team->let_go();
 }
 
 #endif

@@ -1,6 +1,7 @@
 """Runs ``dcnn`` for the tests: in this process, which has torch imported, or in one of its own."""
 
 import contextlib
+import gc
 import io
 import logging
 import os
@@ -42,10 +43,11 @@ def run_process(
 
 @contextlib.contextmanager
 def restored_process_state() -> Iterator[None]:
-    """Undo what a command does to its process: handlers of signals and of logs, the environment."""
+    """Undo what a command does to its process: signals, logs, environment, garbage collection."""
     root, ours = logging.getLogger(), logging.getLogger("dcnn")
     state = (root.handlers, root.level, ours.level, dict(os.environ), sys.argv)
     streams = (sys.stdin, sys.stdout, sys.stderr)
+    thresholds = gc.get_threshold()
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     root.handlers = []
     try:
@@ -56,6 +58,7 @@ def restored_process_state() -> Iterator[None]:
         os.environ.clear()
         os.environ.update(environment)
         sys.stdin, sys.stdout, sys.stderr = streams
+        gc.set_threshold(*thresholds)
         for number, handler in signals.items():
             signal.signal(number, handler)
 

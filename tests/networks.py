@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import torch
+
 from dcnn.models import MODELS
+from dcnn.ops import native_training
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vocabulary import Vocabulary
 from dcnn.training.batches import RunSpec
-from dcnn.training.objective import Networks
+from dcnn.training.objective import Networks, make_learner
 from dcnn.training.trainer import Trainer
 
 
@@ -34,3 +37,14 @@ def logits_of(model, sentences):
     """(sentences, labels)."""
     weights = {name: value.detach()[None] for name, value in model.named_parameters()}
     return Networks(model, weights, "torch", multi_label=False).logits_of(weights, sentences)[0]
+
+
+def native_gradients(model, batch, targets, weights=None, multi_label=False):
+    """The loss and the gradients by name that the compiled backend finds for a DCNN."""
+    parameters = {
+        name: native_training.Parameter(value.detach(), torch.zeros_like(value))
+        for name, value in model.named_parameters()
+    }
+    names, learner = make_learner(model, parameters, multi_label)
+    loss, gradients = learner.gradients(batch, targets, weights)
+    return torch.tensor(loss), dict(zip(names, gradients, strict=True))

@@ -27,9 +27,9 @@ from dcnn.text.encoder import Encoder
 from dcnn.text.vocabulary import MAX_SPELLED, CharNgrams, marked
 from dcnn.training.batches import RunSpec
 from dcnn.training.fit import RunOptions, fit, initialize, make_model
-from dcnn.training.objective import cross_entropy, native_gradients
+from dcnn.training.objective import cross_entropy
 from dcnn.training.trainer import Trainer
-from networks import build_model
+from networks import build_model, native_gradients
 from untrained import make_artifact
 
 compiled = pytest.mark.skipif(not native.available(), reason="not compiled")
@@ -134,21 +134,13 @@ def test_gradients_are_autograds(ids, monkeypatch):
     expected.backward()
     monkeypatch.setenv("DCNN_BACKEND", "native")
     parameters = dict(model.named_parameters())
-    loss, gradients = native_gradients(model, parameters, batch, targets, None)
+    loss, gradients = native_gradients(model, batch, targets)
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=1e-6)
     for name, parameter in parameters.items():
         torch.testing.assert_close(gradients[name].to_dense(), parameter.grad, rtol=1e-4, atol=1e-6)
     for name in ("embeddings", "ngrams"):
         rows = gradients[name].indices()[0].tolist()
         assert rows == sorted(set(rows))
-
-
-@compiled
-def test_ids_that_do_not_ascend_are_refused():
-    bags, *tables = bags_and_tables()
-    bags, tables = (tuple(map(torch.from_numpy, some)) for some in (bags, tables))
-    with pytest.raises(ValueError, match="word id"):
-        native_training.compose_backward(torch.tensor([2, 1]), bags, *tables, torch.zeros(2, 6))
 
 
 def many_words(count=3000, known=1000, dim=20):
@@ -162,45 +154,53 @@ def many_words(count=3000, known=1000, dim=20):
 
 
 @compiled
-def test_threads_change_no_bit_of_vectors_and_gradients(monkeypatch):
+def test_threads_change_no_bit_of_vectors(monkeypatch):
     ids, bags, *tables = many_words()
-    of_vectors = torch.randn(len(ids), 20, generator=torch.Generator().manual_seed(0))
     found = []
     for threads in (1, 3):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        vectors = native_training.compose(ids, bags, *tables)
-        gradients = native_training.compose_backward(ids, bags, *tables, of_vectors)
-        found.append([vectors, *(one.to_dense() for one in gradients)])
-    for one, other in zip(*found, strict=True):
-        assert torch.equal(one, other)
+        found.append(native_training.compose(ids, bags, *tables))
+    assert torch.equal(*found)
     counts = bags[0].diff()[ids]
     matrix = torch.zeros(len(ids), 50)  # of the n-grams in the words
     for row, word in zip(matrix, ids.tolist(), strict=True):
         row += torch.bincount(bags[1][bags[0][word] : bags[0][word + 1]], minlength=50)
     matrix /= counts.clamp(min=1).sqrt()[:, None]
     own = torch.where(ids < len(tables[0]), ids, 0)
-    of_rows = torch.zeros_like(tables[0]).index_add_(0, own, of_vectors)
-    expected = tables[0][own] + matrix @ tables[1], of_rows, matrix.T @ of_vectors
-    for one, other in zip(found[0], expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    expected = tables[0][own] + matrix @ tables[1]
+    torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-4)
 
 
 @compiled
-def test_the_words_of_a_batch_are_numbered_in_ascending_order():
+@pytest.mark.parametrize("threads", [1, 3])
+def test_gradients_of_many_words_are_autograds(threads, monkeypatch):
+    """More words and buckets than a thread takes at a time, known and new."""
+    _, (offsets, buckets), embeddings, _ = many_words(600, 200, 8)
+    model = build_model(DCNNConfig(dim=8, widths=(3,), maps=(2,), k_top=2), len(embeddings), 2)
+    model.add_ngrams(offsets, buckets, 50)
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(0, 500, (7, 9), generator=generator)
-    lengths = torch.randint(1, 10, (7,), generator=generator)
-    words, local = native_training.batch_words(ids, lengths, 500)
-    inside = torch.arange(9) < lengths[:, None]
-    expected, places = torch.unique(ids[inside], return_inverse=True)
-    assert torch.equal(words, expected)
-    assert torch.equal(local[inside], places)
-    assert not local[~inside].any()
-    for bad, rule in ((ids - 600, "word id"), (ids + 500, "word id")):
-        with pytest.raises(ValueError, match=rule):
-            native_training.batch_words(bad, lengths, 500)
-    with pytest.raises(ValueError, match="lengths"):
-        native_training.batch_words(ids, lengths + 9, 500)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(generator=generator)
+    ids = torch.randint(600, (40, 9), generator=generator)
+    lengths = torch.randint(1, 10, (40,), generator=generator)
+    targets = torch.rand(40, 2, generator=generator)
+    monkeypatch.setenv("DCNN_BACKEND", "torch")
+    cross_entropy(model(ids, lengths), targets).backward()
+    monkeypatch.setenv("DCNN_BACKEND", "native")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    _, gradients = native_gradients(model, (ids, lengths, None), targets)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(gradients[name].to_dense(), parameter.grad, rtol=1e-4, atol=1e-5)
+
+
+@compiled
+def test_buckets_outside_the_ngrams_are_refused():
+    model, _ = model_with_ngrams(DCNNConfig(dim=4, widths=(3,), maps=(2,), k_top=2))
+    model.bag_buckets[-1] = len(model.ngrams)
+    batch = torch.zeros(1, 1, dtype=torch.int64), torch.tensor([1]), None
+    with pytest.raises(ValueError, match="a bucket lies outside"):
+        native_gradients(model, batch, torch.tensor([[1.0, 0.0]]))
 
 
 def test_new_words_have_ids_after_the_vocabulary_and_keep_them_from_set_to_set():

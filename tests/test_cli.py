@@ -139,3 +139,22 @@ def test_commands_run_without_docstrings():
     command = [sys.executable, "-OO", "-m", "dcnn", "train", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "Examples:" in done.stdout
+
+
+@pytest.mark.parametrize("torch", [False, True])
+def test_torch_is_not_taken_apart_at_the_end_but_exit_functions_are_called(torch):
+    program = (
+        "import atexit, sys\n"
+        "class Last:\n"
+        "    def __del__(self): print('taken apart')\n"
+        "last = Last()\n"
+        "atexit.register(print, 'called')\n"
+        f"if {torch}: sys.modules['torch'] = sys\n"
+        "sys.argv = ['dcnn', '--version']\n"
+        "from dcnn.__main__ import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "called" in done.stdout
+    assert ("taken apart" in done.stdout) != torch

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from dcnn.config import DCNNConfig
 from dcnn.ops import native
-from networks import build_model
+from dcnn.training.objective import cross_entropy
+from networks import build_model, native_gradients
 
 if not native.available():
     pytest.skip(native.reason(), allow_module_level=True)
 from dcnn.ops import native_training
 
 VOCABULARY, CLASSES = 30, 3
-# float32 sums of some hundred terms; relative to the largest entry of a tensor.
-CLOSE = 1e-5
 CONFIGS = [
     DCNNConfig(),
     DCNNConfig(dim=5, widths=(5,), maps=(3,), k_top=4, fold=False),
@@ -44,16 +43,10 @@ def make_batch(lengths, padding=0, seed=0):
 
 
 def step(model, ids, lengths, dropout):
-    """Logits and all gradients of a random projection of them."""
-    logits = model(ids, lengths, dropout)
-    weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(9))
-    return logits.detach(), *torch.autograd.grad((logits * weights).sum(), list(model.parameters()))
-
-
-def assert_close(found, expected):
-    for mine, other in zip(found, expected, strict=True):
-        assert mine.shape == other.shape
-        assert float((mine - other).abs().max()) <= CLOSE * max(float(other.abs().max()), 1.0)
+    """The loss with random targets, and all gradients."""
+    targets = torch.rand(len(ids), CLASSES, generator=torch.Generator().manual_seed(9))
+    loss, gradients = native_gradients(model, (ids, lengths, dropout), targets)
+    return loss, *(gradient.to_dense() for gradient in gradients.values())
 
 
 @given(
@@ -81,12 +74,32 @@ def test_any_shape_gives_numbers(half_dim, fold, k_top, layers, lengths, padding
             assert torch.isfinite(tensor).all()
 
 
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"{config.depth} of {config.dim}")
+def test_logits_and_gradients_are_those_of_torch(config, dropped, monkeypatch):
+    model, (ids, lengths) = make_model(config), make_batch([9, 1, 40, 5, 17], padding=2)
+    dropout = model.draw_dropout(5, torch.Generator().manual_seed(1)) if dropped else None
+    targets = torch.rand(5, CLASSES, generator=torch.Generator().manual_seed(9))
+    monkeypatch.setenv("DCNN_BACKEND", "torch")
+    expected = model(ids, lengths, dropout)
+    cross_entropy(expected, targets).backward()
+    monkeypatch.setenv("DCNN_BACKEND", "native")
+    with torch.no_grad():
+        found = model(ids, lengths, dropout)
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-4, atol=1e-5)
+    _, *gradients = step(model, ids, lengths, dropout)
+    for mine, weight in zip(gradients, weights_of(model), strict=True):
+        scale = max(float(weight.grad.abs().max()), 1.0)
+        assert float((mine - weight.grad).abs().max()) <= 1e-5 * scale
+
+
 MIXED_LENGTHS = """
 import torch
 from dcnn.config import DCNNConfig
 from dcnn.models import DCNN
 model = DCNN(DCNNConfig(), 30, 3)
 model.initialize(torch.Generator().manual_seed(0))
+torch.set_grad_enabled(False)  # with gradients, torch computes the output layer
 for longest in (220, 224, 450):
     lengths = torch.arange(longest - 11, longest + 1)
     ids = torch.randint(30, (12, longest))
@@ -122,7 +135,7 @@ def weights_of(model):
 def test_ids_and_lengths_out_of_bounds_are_refused(change, message):
     model, batch = make_model(CONFIGS[0]), make_batch([4, 4])
     with pytest.raises(ValueError, match=message):
-        native_training.network(*change(*batch), None, True, 4, *weights_of(model))
+        native_training.logits(*change(*batch), None, True, 4, *weights_of(model))
 
 
 @pytest.mark.parametrize("place", range(7))
@@ -132,7 +145,7 @@ def test_weights_that_do_not_fit_together_are_refused(place):
     # Fewer rows of a word; of all else, one class or map less.
     weights[place] = weights[place].detach()[:, 1:] if place == 0 else weights[place].detach()[1:]
     with pytest.raises(ValueError, match=r"do not fit in|does not fit"):
-        native_training.network(*batch, None, True, 4, *weights)
+        native_training.logits(*batch, None, True, 4, *weights)
 
 
 @pytest.mark.parametrize(
@@ -147,22 +160,18 @@ def test_weights_that_do_not_fit_together_are_refused(place):
 def test_dropout_that_does_not_fit_is_refused(mask, message):
     model, batch = make_model(CONFIGS[0]), make_batch([4, 4])
     with pytest.raises(ValueError, match=message):
-        native_training.network(*batch, mask, True, 4, *weights_of(model))
+        native_training.logits(*batch, mask, True, 4, *weights_of(model))
 
 
 def test_memory_of_any_layout_and_any_default_type_will_do(monkeypatch):
     monkeypatch.setenv("DCNN_BACKEND", "native")
     model, (ids, lengths) = make_model(CONFIGS[0]), make_batch([4, 7])
     weights = weights_of(model)
-    expected = native_training.network(ids, lengths, None, True, 4, *weights)
+    expected = native_training.logits(ids, lengths, None, True, 4, *weights)
     turned = [weight.mT.contiguous().mT if weight.dim() > 1 else weight for weight in weights]
     torch.set_default_dtype(torch.float64)
     try:
-        found = native_training.network(ids.mT.contiguous().mT, lengths, None, True, 4, *turned)
-        (gradient,) = torch.autograd.grad(found.sum(), [model.embeddings])  # an expanded gradient
+        found = native_training.logits(ids.mT.contiguous().mT, lengths, None, True, 4, *turned)
     finally:
         torch.set_default_dtype(torch.float32)
     assert torch.equal(found, expected)
-    monkeypatch.setenv("DCNN_BACKEND", "torch")
-    (other,) = torch.autograd.grad(model(ids, lengths).sum(), [model.embeddings])
-    assert_close([gradient], [other])

@@ -1,5 +1,6 @@
 """Adagrad's rule, and that every backend computes the same."""
 
+import os
 from contextlib import contextmanager
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 import torch
 
 from dcnn.config import DCNNConfig, TrainingConfig
-from dcnn.ops import native
-from dcnn.training.adagrad import Adagrad, l2_of, native_norm, update_with_native
+from dcnn.ops import native, native_training
+from dcnn.training.adagrad import Adagrad, l2_of
 from networks import build_model
 
 CONFIG = DCNNConfig(dim=8, widths=(4, 3, 2), maps=(2, 2, 2), k_top=2)
@@ -116,6 +117,19 @@ def test_the_average_follows_the_weights(backend):
     torch.testing.assert_close(optimizer.evaluated()["head.bias"], weights["head.bias"])
 
 
+@compiled
+@pytest.mark.parametrize("fresh", [0.3, 0.8])
+def test_an_average_is_torchs_lerp_bit_for_bit(fresh):
+    if native.instruction_set() == "plain" or "asan" in os.environ.get("LD_PRELOAD", ""):
+        pytest.skip("without fused multiplication and addition it rounds otherwise")
+    value, average = draw((5, 37)), draw((5, 37), 1)
+    before = average.clone()
+    parameter = native_training.Parameter(value, torch.zeros_like(value), average)
+    rates = native_training.Rates(0.1, 1e-6, torch.inf, fresh)
+    native_training.update([parameter], [draw((5, 37), 2)], rates)
+    assert torch.equal(average, before.lerp(value, fresh))
+
+
 @pytest.mark.parametrize(("largest", "factor"), [(1.0, 0.2), (5.0, 1.0), (100.0, 1.0)])
 def test_gradients_are_clipped_down_and_never_up(backend, largest, factor):
     config = TrainingConfig(**PLAIN.__dict__ | {"max_grad_norm": largest})
@@ -186,6 +200,15 @@ def instruction_set(name):
         native.use_instruction_set(before)
 
 
+def update_with_native(value, gradient, total, clip=1.0, l2=0.0, eps=1e-6):
+    """An update whose gradient is clipped by this factor."""
+    parameter = native_training.Parameter(value, total, None, l2)
+    largest = torch.inf if clip == 1 else clip * float(gradient.to_dense().norm())
+    return native_training.update(
+        [parameter], [gradient], native_training.Rates(0.1, eps, largest, 1.0)
+    )
+
+
 def sparse_gradient(rows, dim, words):
     places = torch.tensor([rows], dtype=torch.int64)
     values = draw((len(rows), dim))
@@ -212,7 +235,7 @@ def test_a_sparse_gradient_updates_as_the_dense_one_bit_for_bit(rows, l2, name):
         for given in (gradient, gradient.to_dense()):
             value, total = torch.linspace(-1, 1, 840).view(40, 21), torch.zeros(40, 21)
             for _ in range(3):
-                update_with_native(value, given, total, (0.5, l2, 0.1, 1.0, 1e-10))
+                update_with_native(value, given, total, 0.5, l2, 1e-10)
             updated.append((value, total))
     for sparse, dense in zip(*updated, strict=True):
         assert torch.equal(sparse, dense)
@@ -227,8 +250,7 @@ def test_threads_change_no_bit_of_an_update():
         torch.set_num_threads(threads)
         try:
             value = torch.linspace(-1, 1, words * dim).view(words, dim)
-            scalars = (1.0, 1e-3, 0.1, 1.0, 1e-10)
-            update_with_native(value, gradient, torch.zeros_like(value), scalars)
+            update_with_native(value, gradient, torch.zeros_like(value), 1.0, 1e-3, 1e-10)
         finally:
             torch.set_num_threads(before)
         updated.append(value)
@@ -239,7 +261,7 @@ def test_threads_change_no_bit_of_an_update():
 @compiled
 def test_numbers_too_small_to_matter_become_zero():
     tiny = torch.full((64,), 1e-42)  # below the smallest normal number
-    update_with_native(tiny, torch.zeros(64), torch.zeros(64), (1.0, 0.0, 0.1, 1.0, 1e-6))
+    update_with_native(tiny, torch.zeros(64), torch.zeros(64))
     assert not tiny.any()
     # The processor's mode is as it was: numpy still has such numbers.
     assert (np.full(4, 1e-38, np.float32) * np.float32(1e-3)).all()
@@ -249,7 +271,11 @@ def test_numbers_too_small_to_matter_become_zero():
 def test_other_than_dense_float32_is_refused():
     double = torch.zeros(4, dtype=torch.float64)
     with pytest.raises(ValueError, match="a dense float32 tensor is needed; got torch"):
-        update_with_native(double, double, double, (1.0,) * 5)
+        update_with_native(double, double, double)
+    single = double.float()
+    for gradient in (double, single[:3]):
+        with pytest.raises(ValueError, match="a gradient of 4 x 1 in float32 is needed"):
+            update_with_native(single, gradient, torch.zeros(4))
 
 
 @compiled
@@ -261,15 +287,20 @@ def test_rows_beyond_the_table_are_refused():
             check_invariants=False,
         )  # fmt: skip
         with pytest.raises(ValueError, match="a word id lies outside the embeddings"):
-            update_with_native(value, gradient, total, (1.0, 0, 0.1, 1.0, 0))
+            update_with_native(value, gradient, total, eps=0.0)
     assert not value.any()
 
 
 @compiled
-def test_the_norm_is_that_of_all_gradients_together():
-    dense = [torch.full((5, 7), 2.0), torch.tensor([3.0]), torch.zeros(0)]
-    sparse = sparse_gradient([3, 1, 3], 50, 9)
-    expected = torch.cat([*(part.ravel() for part in dense), sparse.to_dense().ravel()]).norm()
-    assert native_norm([*dense, sparse]) == pytest.approx(float(expected), rel=1e-6)
-    with pytest.raises(ValueError, match="float32"):
-        native_norm([torch.zeros(2, dtype=torch.float64)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_norm_is_that_of_all_gradients_together(threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    gradients = [
+        *(draw((5, 7)), torch.tensor([3.0]), torch.zeros(0), draw((40_000, 3))),
+        sparse_gradient([3, 1, 3], 50, 9),
+    ]
+    values = [torch.zeros(gradient.shape) for gradient in gradients]
+    parameters = [native_training.Parameter(value, torch.zeros_like(value)) for value in values]
+    expected = torch.cat([gradient.to_dense().ravel() for gradient in gradients]).norm()
+    norm = native_training.update(parameters, gradients, native_training.Rates(0.1, 0, 1e9, 1))
+    assert norm == pytest.approx(float(expected), rel=1e-6)

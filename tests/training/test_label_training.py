@@ -23,13 +23,9 @@ from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.callbacks import Callback
 from dcnn.training.fit import RunOptions, fit
-from dcnn.training.objective import (
-    cross_entropy,
-    evaluate_logits,
-    native_gradients,
-)
+from dcnn.training.objective import cross_entropy, evaluate_logits
 from dcnn.training.trainer import Checkpoint
-from networks import build_model, logits_of, train
+from networks import build_model, logits_of, native_gradients, train
 
 TOPICS = {"health": ("doctor", "fever"), "money": ("bank", "price"), "sport": ("goal", "team")}
 LABELS = tuple(TOPICS)
@@ -88,7 +84,7 @@ def test_native_gradients_are_those_of_autograd(weighted, monkeypatch):
     gradients = [parameter.grad for parameter in model.parameters()]
     monkeypatch.setenv("DCNN_BACKEND", "native")
     parameters = dict(model.named_parameters())
-    loss, found = native_gradients(model, parameters, batch, targets, weights, multi_label=True)
+    loss, found = native_gradients(model, batch, targets, weights, multi_label=True)
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=1e-6)
     for name, gradient in zip(parameters, gradients, strict=True):
         torch.testing.assert_close(found[name].to_dense(), gradient, rtol=1e-5, atol=1e-6)

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from dcnn.config import DCNNConfig, ModelConfig
+from dcnn.ops import select
 from dcnn.ops.reference import dynamic_k
-from dcnn.ops.select import adds_ngrams, choose_compose, choose_layer, choose_network
 
 # The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
 # U(0, 1) for the biases of the layers.
 WEIGHT_DEVIATION = 0.05
 WIDEST_HEAD = 256  # classes of all networks of an ensemble that are one matrix, mostly zeros
-ONE_THREAD = 1 << 15  # numbers that torch does not spread over threads
 
 
 class ConvolutionalLayer(nn.Module):
@@ -153,7 +152,7 @@ class SentenceModel(nn.Module):
         if ngrams is None or self.bag_offsets is None or self.bag_buckets is None:
             return embeddings if words is None else embeddings[words]
         bags, count = (self.bag_offsets, self.bag_buckets), len(self.bag_offsets) - 1
-        compose = choose_compose(embeddings)
+        compose = select.choose_compose(embeddings)
         if compose is not None and not (embeddings.requires_grad or ngrams.requires_grad):
             rows = torch.arange(count) if words is None else words
             return compose(rows, bags, embeddings, ngrams)
@@ -209,15 +208,12 @@ class SentenceModel(nn.Module):
             return None
         keep = 1 - self.config.dropout
         mask = self.embeddings.new_empty(sentences, self.head.in_features)
+        if (draw_mask := select.choose_draw_mask(mask)) is not None:
+            return draw_mask(mask, keep, generator)
         if mask.device.type != "cpu":
             return mask.bernoulli_(keep, generator=generator).div_(keep)
         # Not bernoulli_, which on a CPU takes several times as long.
-        draws = mask.uniform_(generator=generator)
-        # In parts that torch's threads leave to one: on being woken they hold a core for longer
-        # than the work takes.
-        for part in torch.split(draws.view(-1), ONE_THREAD):
-            part.lt_(keep).div_(keep)
-        return draws
+        return mask.uniform_(generator=generator).lt_(keep).div_(keep)
 
     def forward(
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None, apart: bool = False
@@ -276,13 +272,14 @@ class DCNN(SentenceModel):
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None, weight: Tensor, bias: Tensor
     ) -> Tensor:
         """In one call where a backend has one."""
-        network = choose_network(self.embeddings)
+        layers = [part for layer in self.convolutions for part in (layer.filters, layer.bias)]
+        learned = any(part.requires_grad for part in (self.embeddings, weight, bias, *layers))
+        network = select.choose_network(self.embeddings, learned and torch.is_grad_enabled())
         if network is None or self.projection is not None:  # projected words are made in torch
             return super().logits(ids, lengths, dropout, weight, bias)
-        layers = [part for layer in self.convolutions for part in (layer.filters, layer.bias)]
         fold, k_top = self.config.fold, self.config.k_top
         given = ids, lengths, dropout, fold, k_top
-        if self.ngrams is not None and adds_ngrams(self.embeddings):
+        if self.ngrams is not None and select.adds_ngrams(self.embeddings):
             ngrams = self.bag_offsets, self.bag_buckets, self.ngrams
             return network(*given, self.embeddings, weight, bias, *layers, ngrams=ngrams)
         table = self.table(self.embeddings, self.ngrams)
@@ -297,6 +294,6 @@ class DCNN(SentenceModel):
             # k grows with s, so the padded width bounds every k without a look at the lengths.
             width = dynamic_k(ids.shape[1], number, config.depth, config.k_top)
             weights = parameters.filters, parameters.bias
-            x, _ = choose_layer(x)(x, valid, *weights, k, config.fold, width)
+            x, _ = select.choose_layer(x)(x, valid, *weights, k, config.fold, width)
             valid = k  # x is (B, maps, rows, width)
         return torch.flatten(x, start_dim=1)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-ABI = 7
+ABI = 8
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
 LOGITS, SOFTMAX, SIGMOID = range(3)  # dcnn_output of the C interface
@@ -60,16 +60,15 @@ _SIGNATURES = {
     "dcnn_tokenizer_new": "P iii PPPP d",
     "dcnn_tokenizer_free": "x P",
     "dcnn_tokenize": "q PPPPPPP",
-    "dcnn_training_forward": "i PPPPPP i",
-    "dcnn_training_backward": "i PPPPPPPPP i",
-    "dcnn_cross_entropy": "f qq PPPP",
-    "dcnn_adagrad": "x PPPP q ffffff",
-    "dcnn_adagrad_rows": "i PPP q PP qq ffffff i",
+    "dcnn_training_logits": "i PPPP i",
+    "dcnn_update": "i Pq PP i",
+    "dcnn_learner_new": "P PPP",
+    "dcnn_learner_free": "x P",
+    "dcnn_learner_step": "i PPPPPP i",
+    "dcnn_learner_gradients": "i PPPPP i",
+    "dcnn_draw_mask": "x Pff Pq",
     "dcnn_char_ngrams": "q qPP qqq PPq",
-    "dcnn_batch_words": "i PqPPP",
     "dcnn_compose": "i PqPqqPPP i",
-    "dcnn_compose_backward": "i PqPqqP PPP PPP i",
-    "dcnn_norm": "d PP q",
     "dcnn_tanh": "x PP q",
 }
 

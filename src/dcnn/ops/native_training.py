@@ -1,25 +1,23 @@
 """The compiled backend in training, on float32 tensors of a CPU: a layer, and whole DCNNs.
 
-``layer`` is that of ``dcnn.ops`` with gradients. ``forward`` and ``backward`` compute a whole DCNN
-in one call each: beside the layers, they gather words, change layouts, apply dropout and the output
-layer, and compute their gradients. ``network`` is what autograd makes of them. The gradient of the
-embeddings is dense, or sparse on demand: of the words of the batch alone, so that nothing goes
-through a large table that holds little but zeros.
+``layer`` is that of ``dcnn.ops`` with gradients. ``Learner`` makes a training step of a DCNN one
+call, without autograd, and ``logits`` its evaluation; ``update`` is Adagrad for other models.
 
-Sentences are spread over torch's number of threads; the same number gives the same bits.
+The work is spread over torch's number of threads; the same number gives the same bits.
 """
 
 import ctypes
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dcnn.ops import native
-from dcnn.ops.reference import dynamic_k
 
 Tensors = Sequence[Tensor]
 _pointer, _long = ctypes.c_void_p, ctypes.c_int64
@@ -111,7 +109,7 @@ _sizes = lru_cache(maxsize=64)(_Sizes)
 
 
 class _Parameters(ctypes.Structure):
-    """``dcnn_parameters``: weights, or the gradients of them."""
+    """``dcnn_parameters``: the weights."""
 
     _fields_ = [
         (name, _pointer) for name in ("embeddings", "filters", "biases", "head_weight", "head_bias")
@@ -136,94 +134,6 @@ def _pointers(tensors: Tensors) -> Any:
     return native.array_of(_pointer, len(tensors))(*_places(*tensors))
 
 
-def _arguments(
-    batch: Tensors, fold: bool, k_top: int, weights: Tensors, n_ensemble: int, pooled: Tensors
-) -> list[Any]:
-    """Sizes, batch, weights, values and positions, as the library takes them."""
-    filters, depth = tuple(values.shape for values in weights[3::2]), len(pooled) // 2
-    sizes = _sizes(filters, fold, k_top, len(weights[0]), len(weights[2]), n_ensemble)
-    structures = sizes, _Batch(*batch[0].shape, *_places(*batch)), _Parameters(weights)
-    return [*map(ctypes.byref, structures), _pointers(pooled[:depth]), _pointers(pooled[depth:])]
-
-
-def forward(
-    batch: Sequence[Any], fold: bool, k_top: int, weights: Tensors, n_ensemble: int = 1
-) -> tuple[Tensor, list[Tensor]]:
-    """Logits, and for ``backward`` the values and then the positions that every layer pooled.
-
-    ``batch`` is ids, lengths and dropout; all but ``n_ensemble`` is as for ``network``. The logits
-    are (B, n_ensemble * classes): those of the networks that the rows are an ensemble of.
-    """
-    ids, lengths, dropout = batch
-    if n_ensemble < 1 or weights[-1].shape[-1] % n_ensemble:
-        raise ValueError(f"{weights[-1].shape[-1]} rows cannot be divided among {n_ensemble}")
-    _check(batch, weights, fold, k_top)
-    batch, weights = _dense([ids.long(), lengths.long(), dropout]), _dense(weights)
-    biases, new_empty = weights[4::2], weights[0].new_empty
-    logits = new_empty(len(ids), n_ensemble * len(weights[2]))
-    kept = [dynamic_k(ids.shape[1], i + 1, len(biases), k_top) for i in range(len(biases))]
-    values = [new_empty(len(ids), k, *bias.shape) for k, bias in zip(kept, biases, strict=True)]
-    pooled = values + [torch.empty_like(value, dtype=torch.int32) for value in values]
-    arguments = _arguments(batch, fold, k_top, weights, n_ensemble, pooled)
-    threads = torch.get_num_threads()
-    native.check(native.library().dcnn_training_forward(*arguments, logits.data_ptr(), threads))
-    return logits, pooled
-
-
-def backward(
-    batch: Sequence[Any],
-    fold: bool,
-    k_top: int,
-    weights: Tensors,
-    pooled: Tensors,
-    of_logits: Tensor,
-    n_ensemble: int = 1,
-    *,
-    sparse: bool = False,
-) -> list[Tensor]:
-    """The gradients of all weights from that of the logits (B, n_ensemble * classes).
-
-    Arguments are as for ``forward``, which returned ``pooled``. With ``sparse``, so is the gradient
-    of the embeddings.
-    """
-    ids, lengths, dropout = batch
-    batch = _dense([ids.long(), lengths.long(), dropout])
-    weights, pooled, of_logits = _dense(weights), _dense(pooled), of_logits.contiguous()
-    embeddings, *others = weights
-    rows = count = None
-    if sparse:
-        rows, count = torch.empty(ids.numel(), dtype=torch.int64), ctypes.c_int64()
-        of_words = embeddings.new_empty(ids.numel(), embeddings.shape[1])
-    else:
-        of_words = torch.zeros_like(embeddings)
-    gradients = [of_words, *map(torch.empty_like, others)]
-    status = native.library().dcnn_training_backward(
-        *_arguments(batch, fold, k_top, weights, n_ensemble, pooled),
-        of_logits.data_ptr(),
-        ctypes.byref(_Parameters(gradients)),
-        *_places(rows),
-        None if count is None else ctypes.byref(count),
-        torch.get_num_threads(),
-    )
-    native.check(status)
-    if rows is not None and count is not None:
-        gradients[0] = _sparse(rows, of_words, count.value, embeddings.shape)
-    return gradients
-
-
-def batch_words(ids: Tensor, lengths: Tensor, words: int) -> tuple[Tensor, Tensor]:
-    """The distinct ids of a batch (B, s), ascending and below ``words``, and ids that number them.
-
-    Past a sentence's end these are 0.
-    """
-    ids, lengths = _dense([ids.long(), lengths.long()])
-    found, local, count = ids.new_empty(ids.numel()), torch.empty_like(ids), ctypes.c_int64()
-    batch = _Batch(*ids.shape, *_places(ids, lengths, None))
-    pointers = found.data_ptr(), ctypes.byref(count), local.data_ptr()
-    native.check(native.library().dcnn_batch_words(ctypes.byref(batch), words, *pointers))
-    return found[: count.value], local
-
-
 def compose(ids: Tensor, bags: tuple[Tensor, Tensor], embeddings: Tensor, ngrams: Tensor) -> Tensor:
     """Vectors (ids, d) of words with character n-grams; see ``reference.compose``."""
     tables, given = (embeddings.numpy(), ngrams.numpy()), (bags[0].numpy(), bags[1].numpy())
@@ -231,79 +141,190 @@ def compose(ids: Tensor, bags: tuple[Tensor, Tensor], embeddings: Tensor, ngrams
     return torch.from_numpy(vectors)
 
 
-def compose_backward(
-    ids: Tensor,
-    bags: tuple[Tensor, Tensor],
-    embeddings: Tensor,
-    ngrams: Tensor,
-    of_vectors: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """The gradients of embeddings and n-grams, both sparse, from that of the vectors (ids, d).
-
-    The ids ascend, none comes twice.
-    """
-    offsets, buckets = _dense(bags)
-    of_vectors = of_vectors.contiguous()
-    given = native.BagsOfNgrams(len(offsets) - 1, len(ngrams), *_places(offsets, buckets))
-    starts, words = offsets.numpy(), ids.numpy()  # numpy takes half the time for a few
-    sizes = int((starts[words + 1] - starts[words]).sum()), len(ids) + 1
-    of_ngrams, of_words = (embeddings.new_empty(size, embeddings.shape[1]) for size in sizes)
-    used, rows = (torch.empty(size, dtype=torch.int64) for size in sizes)
-    counts = ctypes.c_int64(), ctypes.c_int64()
-    status = native.library().dcnn_compose_backward(
-        *(ctypes.byref(given), len(ids), ids.data_ptr(), *embeddings.shape, of_vectors.data_ptr()),
-        *(*_places(rows, of_words), ctypes.byref(counts[0])),
-        *(*_places(used, of_ngrams), ctypes.byref(counts[1]), torch.get_num_threads()),
-    )
-    native.check(status)
-    return (
-        _sparse(rows, of_words, counts[0].value, embeddings.shape),
-        _sparse(used, of_ngrams, counts[1].value, ngrams.shape),
-    )
+def draw_mask(mask: Tensor, keep: float, generator: torch.Generator) -> Tensor:
+    """Fill ``mask`` with 1 / keep by that probability, else 0, as torch's uniform numbers say."""
+    state = generator.get_state()
+    value = float(np.float32(1) / np.float32(keep))
+    places = state.data_ptr(), keep, value, mask.data_ptr()
+    native.library().dcnn_draw_mask(*places, mask.numel())
+    generator.set_state(state)
+    return mask
 
 
-def _sparse(rows: Tensor, values: Tensor, count: int, shape: torch.Size) -> Tensor:
-    """The first ``count`` rows, which ascend and of which none comes twice."""
+def _sparse(rows: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
+    """Of rows that ascend and of which none comes twice."""
     # By the context alone: some releases of torch warn of the argument.
     with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
-        return torch.sparse_coo_tensor(rows[None, :count], values[:count], shape, is_coalesced=True)
+        return torch.sparse_coo_tensor(rows[None], values, shape, is_coalesced=True)
 
 
-def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The mean cross-entropy with ``targets`` (B, classes), and its gradient (B, classes)."""
-    for tensor in (logits, targets, *([] if weights is None else [weights])):
-        if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
-            raise ValueError(f"a float32 tensor on the CPU is needed; got {tensor.dtype}")
-    if logits.shape != targets.shape or (weights is not None and len(weights) != len(logits)):
-        raise ValueError(f"logits {logits.shape} and targets {targets.shape} do not agree")
-    logits, targets, weights = _dense([logits, targets, weights])
-    gradient = torch.empty_like(logits)
-    places = _places(logits, targets, weights, gradient)
-    loss = native.library().dcnn_cross_entropy(*logits.shape, *places)
-    return torch.tensor(loss), gradient
+class Parameter(ctypes.Structure):
+    """``dcnn_parameter``: a parameter with what Adagrad keeps of it, without a gradient."""
+
+    _fields_ = [
+        *((name, _pointer) for name in ("value", "total", "average")),
+        *((name, _long) for name in ("rows", "dim")),
+        *((name, ctypes.c_double) for name in ("l2", "decay")),
+        *((name, _pointer) for name in ("gradient", "used")),
+        ("count", _long),
+    ]
+
+    def __init__(
+        self, value: Tensor, total: Tensor, average: Tensor | None = None, *numbers: float
+    ) -> None:
+        """``numbers`` are L2 and decay."""
+        self.tensors = value, total, average  # keeps them in memory
+        found = [tensor for tensor in self.tensors if tensor is not None]
+        kinds = {(one.dtype, one.device.type, one.is_contiguous()) for one in found}
+        if kinds != {(torch.float32, "cpu", True)}:
+            raise ValueError(f"a dense float32 tensor is needed; got {value.dtype}")
+        sizes = len(value), value.numel() // max(len(value), 1)
+        super().__init__(*_places(*self.tensors), *sizes, *numbers)
 
 
-class _Network(torch.autograd.Function):
-    """Logits of ``network``, with its arguments."""
+class Rates(ctypes.Structure):
+    """``dcnn_rates``: learning rate, eps, largest norm and share of the newest in an average."""
 
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:
-        """Logits."""
-        *batch, ctx.fold, ctx.k_top = given[:5]
-        weights = given[5:]
-        logits, pooled = forward(batch, ctx.fold, ctx.k_top, weights)
-        ctx.pooled_from = 3 + len(weights)
-        ctx.save_for_backward(*batch, *weights, *pooled)
-        return logits
+    _fields_ = [(name, ctypes.c_double) for name in ("rate", "eps", "largest_norm", "fresh")]
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_logits: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of all weights."""
-        saved, first = ctx.saved_tensors, ctx.pooled_from
-        weights, pooled = saved[3:first], saved[first:]
-        gradients = backward(saved[:3], ctx.fold, ctx.k_top, weights, pooled, of_logits)
-        return *[None] * 5, *gradients
+
+def update(parameters: Sequence[Parameter], gradients: Tensors, rates: Rates) -> float:
+    """One update in place; returns the norm of the gradients, 0 if there is no largest.
+
+    A sparse gradient updates as a dense one with zeros for all other rows would. Those are not
+    touched where neither L2, decay nor an average moves them.
+    """
+    array, kept = native.array_of(Parameter, len(parameters))(*parameters), []
+    for own, gradient in zip(array, gradients, strict=True):
+        values, rows = gradient, None
+        if gradient.is_sparse:
+            values = gradient.coalesce()
+            rows, values = values.indices()[0].contiguous(), values.values()
+        values = values.contiguous()
+        if values.dtype != torch.float32 or gradient.numel() != own.rows * own.dim:
+            wanted, received = f"{own.rows} x {own.dim}", f"{gradient.dtype} {gradient.shape}"
+            raise ValueError(f"a gradient of {wanted} in float32 is needed; got {received}")
+        own.gradient, own.used = _places(values, rows)
+        own.count = own.rows if rows is None else len(rows)
+        kept.append((values, rows))
+    norm = ctypes.c_double()
+    pointers = ctypes.byref(rates), ctypes.byref(norm)
+    threads = torch.get_num_threads()
+    native.check(native.library().dcnn_update(array, len(array), *pointers, threads))
+    return norm.value
+
+
+class _Targets(ctypes.Structure):
+    """``dcnn_targets``."""
+
+    _fields_ = [("targets", _pointer), ("weights", _pointer), ("multi_label", _long)]
+
+
+class Learner:
+    """A DCNN that learns: a batch to the updated weights in one call.
+
+    ``parameters`` are the embeddings, the head's weight and bias, the filters and bias of each
+    layer, and with ``bags`` the vectors of character n-grams. Every network of an ensemble learns
+    as if it were alone.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        fold: bool,
+        k_top: int,
+        n_ensemble: int = 1,
+        multi_label: bool = False,
+        bags: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        self._parameters = parameters  # keeps them in memory
+        weights = [parameter.tensors[0] for parameter in parameters]
+        ngrams = None if bags is None else weights.pop()
+        self._features = _check_weights(weights, fold, k_top)
+        self._classes, self._multi_label = len(weights[2]), multi_label
+        if n_ensemble < 1 or weights[-1].shape[-1] % n_ensemble:
+            raise ValueError(f"{weights[-1].shape[-1]} rows cannot be divided among {n_ensemble}")
+        filters = tuple(values.shape for values in weights[3::2])
+        sizes = _sizes(filters, fold, k_top, len(weights[0]), self._classes, n_ensemble)
+        given = None
+        if bags is not None and ngrams is not None:
+            offsets, buckets = bags
+            if (offsets.dtype, buckets.dtype) != (torch.int64, torch.int32):
+                raise ValueError(f"bags are int64 and int32; got {offsets.dtype}, {buckets.dtype}")
+            if ngrams.shape[1] != weights[0].shape[1] or int(offsets[-1]) > len(buckets):
+                raise ValueError(f"n-grams {tuple(ngrams.shape)} do not fit in")
+            self._bags = _dense(bags)  # keeps them in memory
+            places = _places(*self._bags)
+            given = ctypes.byref(native.BagsOfNgrams(len(offsets) - 1, len(ngrams), *places))
+        library = native.library()
+        array = native.array_of(Parameter, len(parameters))(*parameters)
+        self._handle = library.dcnn_learner_new(ctypes.byref(sizes), given, array)
+        if not self._handle:
+            raise ValueError("a bucket lies outside the n-grams, or memory is short")
+        self._step, self._free = library.dcnn_learner_step, library.dcnn_learner_free
+        self._loss, self._norm = ctypes.c_double(), ctypes.c_double()
+        self._results = ctypes.byref(self._loss), ctypes.byref(self._norm)
+
+    def step(
+        self, batch: Sequence[Any], targets: Tensor, weights: Tensor | None, rates: Rates
+    ) -> tuple[float, float]:
+        """Update the parameters; returns the mean loss, and the norm as ``update`` does.
+
+        ``batch`` is ids (B, s), lengths (B,) and dropout (B, features) or none; ``targets`` are
+        (B, classes), and ``weights`` (B,) or none.
+        """
+        given, threads = self._given(batch, targets, weights), torch.get_num_threads()
+        pointers = *given, ctypes.byref(rates), *self._results
+        native.check(self._step(self._handle, *pointers, threads))
+        return self._loss.value, self._norm.value
+
+    def gradients(
+        self, batch: Sequence[Any], targets: Tensor, weights: Tensor | None
+    ) -> tuple[float, list[Tensor]]:
+        """The loss, and the gradients of the parameters in their order.
+
+        Those of the embeddings and the n-grams are sparse: of the words of the batch.
+        """
+        given, threads = self._given(batch, targets, weights), torch.get_num_threads()
+        found = native.array_of(Parameter, len(self._parameters))()
+        gradients = native.library().dcnn_learner_gradients
+        native.check(gradients(self._handle, *given, self._results[0], found, threads))
+        shapes = [parameter.tensors[0].shape for parameter in self._parameters]
+        return self._loss.value, list(map(_gradient, found, shapes))
+
+    def _given(self, batch: Sequence[Any], targets: Tensor, weights: Tensor | None) -> list[Any]:
+        """The batch as the library takes it."""
+        ids, lengths, dropout = batch
+        sentences, floats = ids.shape[0], [dropout, targets, weights]
+        shapes = (sentences, self._features), (sentences, self._classes), (sentences,)
+        for tensor, shape in zip(floats, shapes, strict=True):
+            if tensor is not None and (tensor.dtype != torch.float32 or tensor.shape != shape):
+                raise ValueError(f"float32 of {shape} is needed; got {tensor.dtype} {tensor.shape}")
+        if lengths.shape != ids.shape[:-1]:
+            raise ValueError(f"lengths {lengths.shape} do not fit ids {ids.shape}")
+        kept = _dense([ids.long(), lengths.long(), *floats])
+        places = _places(*kept)
+        structures = _Batch(*ids.shape, *places[:3]), _Targets(*places[3:], self._multi_label)
+        structures[0].kept = kept  # in memory
+        return list(map(ctypes.byref, structures))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._free(self._handle)
+
+
+def _gradient(found: Parameter, shape: torch.Size) -> Tensor:
+    """A copy of a gradient in the library's memory, sparse where not all rows have one."""
+
+    def copied(address: int, kind: Any, *sizes: int) -> Tensor:
+        size = np.dtype(kind).itemsize * math.prod(sizes)
+        data = ctypes.string_at(address, size) if size else b""
+        return torch.from_numpy(np.frombuffer(data, kind).reshape(sizes).copy())
+
+    if not found.used and found.count == found.rows:
+        return copied(found.gradient, np.float32, *shape)
+    rows = copied(found.used, np.int64, found.count)
+    return _sparse(rows, copied(found.gradient, np.float32, found.count, shape[1]), shape)
 
 
 def _check(batch: Sequence[Any], weights: Tensors, fold: bool, k_top: int) -> None:
@@ -318,25 +339,40 @@ def _check(batch: Sequence[Any], weights: Tensors, fold: bool, k_top: int) -> No
             raise ValueError(f"a tensor of {tensor.dtype} is not float32")
     if lengths.shape != ids.shape[:-1]:
         raise ValueError(f"lengths {lengths.shape} do not fit ids {ids.shape}")
+    features = _check_weights(weights, fold, k_top)
+    if dropout is not None and dropout.shape != (*ids.shape[:-1], features):
+        raise ValueError(f"dropout {dropout.shape} does not fit {ids.shape[:-1]} x {features}")
+
+
+def _check_weights(weights: Tensors, fold: bool, k_top: int) -> int:
+    """How many features a network of these weights has."""
     embeddings, head_weight, head_bias, *layers = weights
     shapes = [(f.shape, bias.shape) for f, bias in zip(layers[::2], layers[1::2], strict=True)]
     head = head_weight.shape
     features = native.check_network(embeddings.shape[-1], shapes, head, fold, k_top)
     if head[0] != len(head_bias):
         raise ValueError(f"head weight {tuple(head)} does not fit {len(head_bias)} classes")
-    if dropout is not None and dropout.shape != (*ids.shape[:-1], features):
-        raise ValueError(f"dropout {dropout.shape} does not fit {ids.shape[:-1]} x {features}")
+    return features
 
 
-def network(
+@torch.no_grad()
+def logits(
     ids: Tensor, lengths: Tensor, dropout: Tensor | None, fold: bool, k_top: int, *weights: Tensor
 ) -> Tensor:
-    """Logits (B, classes) of a DCNN for ids (B, s) and lengths (B,).
+    """Logits (B, classes) of a DCNN for ids (B, s) and lengths (B,), without gradients.
 
     ``dropout`` (B, features) is a mask on the penultimate layer, or none; ``weights`` are the
     embeddings, the head's weight and bias, then the filters and bias of each layer.
     """
-    logits: Tensor = _Network.apply(  # type: ignore[no-untyped-call]
-        ids, lengths, dropout, fold, k_top, *weights
+    _check((ids, lengths, dropout), weights, fold, k_top)
+    batch, dense = _dense([ids.long(), lengths.long(), dropout]), _dense(weights)
+    filters, classes = tuple(values.shape for values in dense[3::2]), len(dense[2])
+    structures = (
+        _sizes(filters, fold, k_top, len(dense[0]), classes, 1),
+        _Batch(*ids.shape, *_places(*batch)),
+        _Parameters(dense),
     )
-    return logits
+    found: Tensor = dense[0].new_empty(len(ids), classes)
+    arguments = *map(ctypes.byref, structures), found.data_ptr(), torch.get_num_threads()
+    native.check(native.library().dcnn_training_logits(*arguments))
+    return found

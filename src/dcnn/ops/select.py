@@ -68,9 +68,10 @@ def choose_layer(x: "Tensor") -> "Callable[..., tuple[Tensor, Tensor]]":
     return layer
 
 
-def choose_network(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
-    """What computes a whole DCNN in one call in float32, or none."""
-    return getattr(_module(embeddings), "network", None)
+def choose_network(embeddings: "Tensor", gradients: bool) -> "Callable[..., Tensor] | None":
+    """What computes a whole DCNN in one call in float32, with ``gradients`` if need be, or none."""
+    module = _module(embeddings)
+    return getattr(module, "network", None if gradients else getattr(module, "logits", None))
 
 
 def adds_ngrams(embeddings: "Tensor") -> bool:
@@ -81,6 +82,11 @@ def adds_ngrams(embeddings: "Tensor") -> bool:
 def choose_compose(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
     """What adds the n-grams to words in float32 without gradients, or none."""
     return getattr(_module(embeddings), "compose", None)
+
+
+def choose_draw_mask(mask: "Tensor") -> "Callable[..., Tensor] | None":
+    """What draws a mask of dropout in float32 faster than torch, and the same one, or none."""
+    return getattr(_module(mask), "draw_mask", None)
 
 
 def _module(x: "Tensor") -> ModuleType:

@@ -459,7 +459,7 @@ def network(
     *weights: Tensor,
     ngrams: Ngrams | None = None,
 ) -> Tensor:
-    """Logits (B, classes) of a DCNN; see ``dcnn.ops.native_training.network``.
+    """Logits (B, classes) of a DCNN; see ``dcnn.ops.native_training.logits``.
 
     With ``ngrams``, a word's vector is its embedding, or that of the unknown word if it has none,
     plus those of its character n-grams: of the words of the batch alone.

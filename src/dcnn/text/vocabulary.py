@@ -193,11 +193,13 @@ class Sentences:
     def padded(self, indices: Ints, padding: int = 0) -> tuple[Ints, Ints]:
         """Ids (B, s) of the sentences at ``indices`` with their lengths (B,); s is the longest."""
         # Of these only: a batch need not go through all sentences.
-        lengths = self.offsets[1:][indices] - self.offsets[indices]
+        starts = self.offsets[indices]
+        lengths = self.offsets[1:][indices] - starts
         columns = np.arange(lengths.max())
-        inside = columns < lengths[:, None]  # (B, s)
-        places = np.where(inside, self.offsets[indices, None] + columns, 0)
-        return np.where(inside, self.ids[places], padding).astype(np.int64), lengths
+        # Past a sentence's end are those of the next one, or the last of all.
+        ids = self.ids.take(starts[:, None] + columns, mode="clip").astype(np.int64)  # (B, s)
+        ids[columns >= lengths[:, None]] = padding
+        return ids, lengths
 
     def select(self, indices: Ints) -> Self:
         """The sentences at ``indices``, in that order."""

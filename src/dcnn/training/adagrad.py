@@ -3,21 +3,21 @@
 ``Adagrad`` has one rule; how it is computed depends on the backend:
 
 - torch: a few operations per parameter, on any device;
-- native: one pass over a parameter in compiled code, run by run. A sparse gradient, of the words of
-  a batch, updates the embeddings as a dense one with zeros for all other words would;
+- native: one pass over all parameters in compiled code, run by run. A sparse gradient, of the words
+  of a batch, updates the embeddings as a dense one with zeros for all other words would;
 - triton: two kernels for all parameters of all runs.
 
 The L2 term is added to the gradient before Adagrad scales it, as the paper's objective says.
 """
 
-import ctypes
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from dcnn.config import TrainingConfig
-from dcnn.ops import native, select
+from dcnn.ops import select
+from dcnn.ops.native_training import Parameter, Rates, update
 
 Weights = dict[str, Tensor]
 
@@ -71,19 +71,26 @@ class Adagrad:
             )
             for config in configs
         ]
+        self._settings = settings
         l2 = [[l2_of(name, config) for config in configs] for name in weights]
         # In double precision on a CPU, where they are read as Python's floats.
         dtype = torch.float64 if first.device.type == "cpu" else torch.float32
         self.settings = torch.tensor(settings, dtype=dtype, device=first.device).T.contiguous()
         self.l2 = torch.tensor(l2, dtype=dtype, device=first.device)  # (parameters, R)
         self.steps = torch.zeros((), dtype=dtype, device=first.device)
-        # Of every run, for the native backend: indexing tensors takes longer than a small update.
-        self._runs = [
-            [
-                (name, value.detach()[run], self.sums[name][run], l2[number][run])
+        # Of every run by name, as the native backend takes them.
+        self.native = [
+            {
+                name: Parameter(
+                    value.detach()[run],
+                    self.sums[name][run],
+                    self.averages[name][run] if self.averages else None,
+                    l2[number][run],
+                    config.decay_embeddings if name == DECAYING else 0.0,
+                )
                 for number, (name, value) in enumerate(weights.items())
-            ]
-            for run in range(len(configs) if self.backend == "native" else 0)
+            }
+            for run, config in enumerate(configs if self.backend == "native" else ())
         ]
 
     @torch.no_grad()
@@ -95,15 +102,31 @@ class Adagrad:
         is the share of each run that is done. Returns the norms of the gradients (R,), zero where
         the native backend had no need of them.
         """
-        self.steps += 1
+        if isinstance(gradients, dict):
+            self.steps += 1
         if self.backend == "triton" and isinstance(gradients, dict):
             from dcnn.training import triton_step
 
             return triton_step.adagrad(self, gradients, progress)
         if isinstance(gradients, dict):
             return self._step_torch(gradients, progress)
-        runs = zip(range(len(progress)), gradients, progress.tolist(), strict=True)
-        return torch.tensor([self._step_native(*run) for run in runs])
+        norms = [
+            update(list(own.values()), [of_run[name] for name in own], rates)
+            for own, of_run, rates in zip(
+                self.native, gradients, self.next_rates(progress.tolist()), strict=True
+            )
+        ]
+        return torch.tensor(norms)
+
+    def next_rates(self, progress: Sequence[float]) -> list[Rates]:
+        """The numbers of the next step of every run, for the native backend."""
+        self.steps += 1
+        steps, rates = float(self.steps), []
+        for settings, behind in zip(self._settings, progress, strict=True):
+            rate, linear, eps, _, largest_norm, ema = settings
+            fresh = 1 - min(ema, (1 + steps) / (10 + steps))
+            rates.append(Rates(rate * (1 - linear * behind), eps, largest_norm, fresh))
+        return rates
 
     def reset(self, runs: Sequence[int]) -> None:
         """Let Adagrad forget the gradients of ``runs``."""
@@ -135,61 +158,3 @@ class Adagrad:
             if name in self.averages:
                 self.averages[name].lerp_(value, share.expand_as(value))
         return norm
-
-    def _step_native(self, run: int, gradients: Weights, progress: float) -> float:
-        rate, linear, eps, decay, largest_norm, ema = self.settings[:, run].tolist()
-        rate *= 1 - linear * progress
-        norm = native_norm(list(gradients.values())) if largest_norm < torch.inf else 0.0
-        clip = min(1.0, largest_norm / (norm + 1e-6))
-        for name, value, total, l2 in self._runs[run]:
-            shrink = 1 - rate * decay if name == DECAYING else 1.0
-            update_with_native(value, gradients[name], total, (clip, l2, rate, shrink, eps))
-            if name in self.averages:
-                steps = float(self.steps)
-                fresh = 1 - min(ema, (1 + steps) / (10 + steps))
-                self.averages[name][run].lerp_(value, fresh)
-        return norm
-
-
-def update_with_native(
-    value: Tensor, gradient: Tensor, total: Tensor, scalars: tuple[float, ...]
-) -> None:
-    """Update ``value`` and ``total`` of one run in place.
-
-    Rows are spread over torch's number of threads, which changes no bit. Rows that a sparse
-    gradient does not have are not touched where neither L2 nor decay moves them. ``scalars`` are
-    factor of the gradient, L2, learning rate, factor of the value, eps.
-    """
-    rows = None
-    if gradient.is_sparse:
-        gradient = gradient.coalesce()
-        rows, gradient = gradient.indices()[0].contiguous(), gradient.values()
-    gradient = gradient.contiguous()
-    for tensor in (value, gradient, total):
-        if tensor.dtype != torch.float32 or not tensor.is_contiguous():
-            raise ValueError(f"a dense float32 tensor is needed; got {tensor.dtype}")
-    library, pointers = native.library(), [one.data_ptr() for one in (value, gradient, total)]
-    # The library could keep the average too, but rounds otherwise: it gets none, and a share of 0.
-    if rows is None:
-        library.dcnn_adagrad(*pointers, None, value.numel(), *scalars, 0.0)
-        return
-    pointers[2:2] = rows.data_ptr(), len(rows)
-    sizes = len(value), value.numel() // len(value)
-    threads = torch.get_num_threads()
-    native.check(library.dcnn_adagrad_rows(*pointers, None, *sizes, *scalars, 0.0, threads))
-
-
-def native_norm(gradients: Sequence[Tensor]) -> float:
-    """The norm of all gradients together; what a sparse one does not hold is zero."""
-    dense = [
-        (gradient.coalesce().values() if gradient.is_sparse else gradient).contiguous()
-        for gradient in gradients
-    ]
-    for tensor in dense:
-        if tensor.dtype != torch.float32:
-            raise ValueError(f"a float32 tensor is needed; got {tensor.dtype}")
-    places = native.array_of(ctypes.c_void_p, len(dense))(*(one.data_ptr() for one in dense))
-    sizes = native.array_of(ctypes.c_int64, len(dense))(*(one.numel() for one in dense))
-    pointers = ctypes.addressof(places), ctypes.addressof(sizes)
-    total: float = native.library().dcnn_norm(*pointers, len(dense))
-    return total

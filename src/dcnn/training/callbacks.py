@@ -7,6 +7,7 @@ be written never ends a training.
 
 import importlib.util
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,6 +118,7 @@ class CallbackList(Callback):
             callback.on_report(report)
 
 
+SECONDS_BETWEEN = 0.1  # updates of the bar, which take as long as a tenth of a small step
 STEPS_BETWEEN = 10  # a scalar takes some 50 us, a step of a small network a millisecond
 FLUSH_SECONDS = 5  # sooner than checkpoints, so that a killed run's curves reach to the last one
 
@@ -156,6 +158,7 @@ class TrainingBar(Callback):
             disable=not self.console.is_terminal,
         )
         self._task: TaskID | None = None
+        self._next_update = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +171,10 @@ class TrainingBar(Callback):
         self.console.print(f"Resumed in epoch {epoch}, after {step:,} steps.")
 
     def on_step(self, progress: Progress) -> None:
-        """Move the bar."""
+        """Move the bar, as often as it is drawn."""
+        if (now := time.monotonic()) < self._next_update:
+            return
+        self._next_update = now + SECONDS_BETWEEN
         epoch = f"epoch {progress.epoch}/{progress.epochs}"
         description = f"{self.name}{epoch}  loss {progress.loss:.4f}{self._dev}"
         if self._task is None:

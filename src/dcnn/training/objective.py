@@ -5,7 +5,7 @@ their cross-entropies. The L2 term is part of ``dcnn.training.adagrad``. ``Netwo
 objective and its gradients for R networks at once, on the backend that trains.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,12 +20,16 @@ from dcnn import metrics
 from dcnn.data.batching import Batch, Floats, prediction_batches
 from dcnn.errors import DataError
 from dcnn.models import DCNN, SentenceModel
-from dcnn.ops import native_training
+from dcnn.ops.native_training import Learner, Parameter
 from dcnn.ops.reference import sigmoid
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.adagrad import Weights
 
 PREDICTED_AT_ONCE = 1 << 14  # sentences times networks on a GPU
+
+# What one run learns from: ids (B, s), lengths (B,) and dropout (B, features) or none; targets
+# (B, classes); weights (B,) or none.
+RunBatch = tuple[tuple[Tensor, Tensor, Tensor | None], Tensor, Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class TensorBatch:
     lengths: Tensor  # (R, B)
     targets: Tensor  # (R, B, classes)
     weights: Tensor | None  # (R, B)
+
+    def of_run(self, run: int, dropout: Tensor | None) -> RunBatch:
+        """That of one run, whose part of ``dropout`` (R, B, features) it has."""
+        inputs = self.ids[run], self.lengths[run], None if dropout is None else dropout[run]
+        return inputs, self.targets[run], None if self.weights is None else self.weights[run]
 
 
 def cross_entropy(
@@ -102,11 +111,18 @@ class Networks:
     """R networks of one architecture: their losses, gradients and logits.
 
     The native backend computes them one by one, with gradients of its own; others together, by
-    ``torch.func.vmap`` and autograd. ``weights`` are by name, each (R, ...).
+    ``torch.func.vmap`` and autograd. ``weights`` are by name, each (R, ...). With ``parameters``,
+    those of ``Adagrad`` for the native backend, a DCNN has a learner per run: what computes a step
+    in one call.
     """
 
     def __init__(
-        self, model: SentenceModel, weights: Weights, backend: str, multi_label: bool
+        self,
+        model: SentenceModel,
+        weights: Weights,
+        backend: str,
+        multi_label: bool,
+        parameters: Sequence[Mapping[str, Parameter]] = (),
     ) -> None:
         self.model, self.backend, self.multi_label = model, backend, multi_label
         self.weights, self.count = weights, len(next(iter(weights.values())))
@@ -117,6 +133,11 @@ class Networks:
             {name: value[run].detach().requires_grad_() for name, value in weights.items()}
             for run in range(0 if self._together else self.count)
         ]
+        self.learners: list[tuple[list[str], Learner]] = []
+        if (
+            isinstance(model, DCNN) and model.projection is None
+        ):  # projected words are made in torch
+            self.learners = [make_learner(model, of_run, multi_label) for of_run in parameters]
         self._plain: SentenceModel | None = None
         if model.ngrams is not None and model.bag_offsets is not None:
             words = len(model.bag_offsets) - 1
@@ -144,11 +165,12 @@ class Networks:
     def _gradients_of(
         self, run: int, batch: TensorBatch, dropout: Tensor | None
     ) -> tuple[Tensor, Weights]:
-        model, leaves, targets = self.model, self._leaves[run], batch.targets[run]
-        weights = None if batch.weights is None else batch.weights[run]
-        inputs = batch.ids[run], batch.lengths[run], None if dropout is None else dropout[run]
-        if self.backend == "native" and isinstance(model, DCNN) and model.projection is None:
-            return native_gradients(model, leaves, inputs, targets, weights, self.multi_label)
+        leaves = self._leaves[run]
+        inputs, targets, weights = batch.of_run(run, dropout)
+        if self.learners:
+            names, learner = self.learners[run]
+            mean, gradients = learner.gradients(inputs, targets, weights)
+            return torch.tensor(mean), dict(zip(names, gradients, strict=True))
         loss = self._losses(self._call(leaves, *inputs, apart=True), targets, weights)
         return loss.detach(), self._differentiate(loss, leaves)
 
@@ -210,62 +232,23 @@ class Networks:
         return list(prediction_batches(sentences, size, 16 * size))
 
 
-@torch.no_grad()
-def native_gradients(
+def make_learner(
     model: DCNN,
-    parameters: Weights,
-    batch: Sequence[Tensor | None],
-    targets: Tensor,
-    weights: Tensor | None,
+    parameters: Mapping[str, Parameter],
     multi_label: bool = False,
-) -> tuple[Tensor, Weights]:
-    """The mean loss, and the gradients of a DCNN on a CPU, without autograd.
+) -> tuple[list[str], Learner]:
+    """What trains a DCNN on a CPU in one call, and the names of its parameters in its order.
 
-    ``batch`` is ids (B, s), lengths (B,) and dropout (B, features) or none. Every network of an
-    ensemble gets its own gradient. That of the embeddings is sparse, of the words of the batch, so
-    that Adagrad goes through the embeddings once. Nothing here wakes torch's threads, which would
-    hold the cores that the library's want: a softmax of 64 sentences does. With character n-grams,
-    the network gets a table of the words of the batch alone.
+    Nothing in it wakes torch's threads, which would hold the cores that the library's want.
     """
-    config, n_ensemble = model.config, model.n_ensemble
+    config, bags = model.config, None
     names = ["embeddings", "head.weight", "head.bias"]
     names += [f"layers.{i}.{part}" for i in range(config.depth) for part in ("filters", "bias")]
-    weights_by_place = [parameters[name] for name in names]
-    words = None
     if model.bag_offsets is not None and model.bag_buckets is not None:
-        ids, lengths, dropout = batch
-        assert ids is not None and lengths is not None  # noqa: S101, PT018
-        bags = model.bag_offsets, model.bag_buckets
-        words, local = native_training.batch_words(ids, lengths, len(bags[0]) - 1)
-        tables = parameters["embeddings"], parameters["ngrams"]
-        weights_by_place[0] = native_training.compose(words, bags, *tables)
-        batch = local, lengths, dropout
-    given = batch, config.fold, config.k_top, weights_by_place
-    logits, pooled = native_training.forward(*given, n_ensemble)
-    targets, weights = repeat_for_ensemble(targets, weights, n_ensemble)
-    objective = _binary_cross_entropy_in_numpy if multi_label else native_training.cross_entropy
-    loss, gradient = objective(logits.view(len(targets), -1), targets, weights)
-    if n_ensemble > 1:
-        gradient *= n_ensemble
-    upstream = gradient.view_as(logits)
-    sparse = words is None
-    found = native_training.backward(*given, pooled, upstream, n_ensemble, sparse=sparse)
-    gradients = dict(zip(names, found, strict=True))
-    if words is not None:
-        of_tables = native_training.compose_backward(words, bags, *tables, found[0])
-        gradients |= dict(zip(("embeddings", "ngrams"), of_tables, strict=True))
-    return loss, gradients
-
-
-def _binary_cross_entropy_in_numpy(
-    logits: Tensor, targets: Tensor, weights: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """The loss, and its gradient (B, labels)."""
-    scores, truth = logits.numpy(), targets.numpy()
-    share = np.float32(1 / len(scores)) * (1 if weights is None else weights.numpy()[:, None])
-    losses = (np.logaddexp(np.float32(0), scores) - truth * scores) * share
-    gradient = (sigmoid(scores) - truth) * share
-    return torch.tensor(float(losses.sum())), torch.from_numpy(gradient)
+        names, bags = [*names, "ngrams"], (model.bag_offsets, model.bag_buckets)
+    by_place = [parameters[name] for name in names]
+    learner = Learner(by_place, config.fold, config.k_top, model.n_ensemble, multi_label, bags)
+    return names, learner
 
 
 def evaluate_logits(

@@ -38,7 +38,7 @@ from dcnn.text.vocabulary import UNKNOWN, Sentences
 from dcnn.training.adagrad import Adagrad, Weights
 from dcnn.training.batches import Batches, MemoryBatches, ResidentBatches, RunSpec, StoreBatches
 from dcnn.training.callbacks import Callback, EvaluationRecord, Progress, RunsReport
-from dcnn.training.objective import Networks, TensorBatch, evaluate_logits
+from dcnn.training.objective import RunBatch, Networks, TensorBatch, evaluate_logits
 
 if TYPE_CHECKING:
     from dcnn.training.distributed import Workers
@@ -202,7 +202,11 @@ class Trainer:
         self.weights = self._initial_weights()
         self.optimizer = Adagrad(self.weights, configs, model.n_ensemble)
         self.backend = self.optimizer.backend
-        self.networks = Networks(self.model, self.weights, self.backend, multi_label)
+        self.networks = Networks(
+            self.model, self.weights, self.backend, multi_label, self.optimizer.native
+        )
+        # Whether a step is one; gradients of several processes are added on the way.
+        self._in_one_call = bool(self.networks.learners) and workers is None
         self.kept: Weights = {}
         if len(specs) > 1:  # one that fails at once keeps its initial weights
             self.kept = {name: value.detach().clone() for name, value in self.weights.items()}
@@ -344,22 +348,29 @@ class Trainer:
         """Learn from a batch of the host; returns its number of sentences in all processes."""
 
         def tensor(array: NDArray[Any] | None) -> Tensor | None:
-            return None if array is None else torch.from_numpy(array)[None].to(self.device)
+            return None if array is None else torch.from_numpy(array).to(self.device)
 
         ids, lengths, targets, weights = map(
             tensor, (batch.ids, batch.lengths, batch.targets, batch.weights)
         )
         assert ids is not None and lengths is not None and targets is not None  # noqa: S101, PT018
         part, share = batch.part, self.configs[0].word_dropout
-        shape = ids.shape[1:] if part is None else (part.sentences, part.words)
+        shape = ids.shape if part is None else (part.sentences, part.words)
         own = ... if part is None else torch.from_numpy(part.places).to(self.device)
         if share:  # what is drawn is for the sentences of all processes
             draws = torch.rand(shape, generator=self.generator, device=self.device)
-            ids = ids.masked_fill(draws[own][:, : ids.shape[2]] < share, UNKNOWN)
+            draws = draws if part is None else draws[own][:, : ids.shape[1]]
+            ids = ids.masked_fill(draws < share, UNKNOWN)
         dropout = self.model.draw_dropout(shape[0], self.generator)
-        dropout = None if dropout is None else dropout[own][None]
+        dropout = dropout if dropout is None or part is None else dropout[own]
+        if self._in_one_call:
+            self._native_step([((ids, lengths, dropout), targets, weights)], [progress])
+            return shape[0]
+        tensors = TensorBatch(
+            *(ids[None], lengths[None], targets[None]), None if weights is None else weights[None]
+        )
         behind = self.optimizer.steps.new_tensor([progress])
-        self._learn(TensorBatch(ids, lengths, targets, weights), dropout, behind)
+        self._learn(tensors, None if dropout is None else dropout[None], behind)
         return shape[0]
 
     def _resident_step(self, words: int) -> None:
@@ -382,6 +393,11 @@ class Trainer:
         self._learn(batch, dropout, progress)
 
     def _learn(self, batch: TensorBatch, dropout: Tensor | None, progress: Tensor) -> None:
+        """One update of every run."""
+        if self._in_one_call:
+            batches = [batch.of_run(run, dropout) for run in range(len(self.specs))]
+            self._native_step(batches, progress.tolist())
+            return
         losses, gradients = self.networks.gradients(batch, dropout)
         if self.workers is not None:
             own = gradients if isinstance(gradients, dict) else gradients[0]
@@ -389,6 +405,15 @@ class Trainer:
             losses = loss[None]
         self._norms.copy_(self.optimizer.step(gradients, progress))
         self._loss_sum += losses
+
+    def _native_step(self, batches: Sequence[RunBatch], progress: Sequence[float]) -> None:
+        """One update of every run by the native backend."""
+        rates = self.optimizer.next_rates(progress)
+        runs = zip(self.networks.learners, batches, rates, strict=True)
+        found = np.array([learner.step(*batch, of_run) for (_, learner), batch, of_run in runs])
+        totals, norms = self._loss_sum.numpy(), self._norms.numpy()  # quicker than torch's
+        totals += found[:, 0].astype(np.float32)
+        norms[:] = found[:, 1]
 
     def _prepare(self) -> None:
         """On a GPU, record the step for every padded length, and the evaluation.
