@@ -38,7 +38,7 @@ from dcnn.text.vocabulary import UNKNOWN, Sentences
 from dcnn.training.adagrad import Adagrad, Weights
 from dcnn.training.batches import Batches, MemoryBatches, ResidentBatches, RunSpec, StoreBatches
 from dcnn.training.callbacks import Callback, EvaluationRecord, Progress, RunsReport
-from dcnn.training.objective import RunBatch, Networks, TensorBatch, evaluate_logits
+from dcnn.training.objective import Networks, RunBatch, TensorBatch, evaluate_logits
 
 if TYPE_CHECKING:
     from dcnn.training.distributed import Workers
