@@ -165,8 +165,7 @@ def test_new_words_are_known_by_their_spelling(scripts, preset):
     artifact = make_artifact(char_ngrams=(3, 5))
     encoder = encoder_of(preset, True, [VOCABULARY_TEXT])
     ngrams = None if preset == "characters" else artifact.encoder.char_ngrams
-    encoder = replace(
-        encoder,
+    encoder = encoder._replace(
         vocabulary=type(encoder.vocabulary)(encoder.vocabulary.words[:15]),
         char_ngrams=ngrams,
     )
