@@ -3,6 +3,7 @@
 #define DCNN_PARALLEL_H
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -60,7 +61,7 @@ class Memory {
 };
 
 // Calls work(part) for every part, each on a thread of its own, the first on the caller's. Threads
-// are made for the call: a pool would not survive the fork of a Python process. Work must not throw.
+// are made for the call. Work must not throw.
 template <class Work>
 void in_parallel(int64_t parts, const Work& work) {
     if (parts == 1) return work(int64_t{0});
@@ -106,12 +107,92 @@ int32_t over_sentences(int64_t sentences, int64_t parts, int64_t scratch, const 
                       });
 }
 
+// Threads that stay and wait for work. Those of a training step come again every millisecond, and the
+// kernel often starts a new thread on the core of the one that made it, where it comes too late.
+// The pool of a process that was forked has lost its threads: the child makes another.
+class ThreadPool {
+  public:
+    using Work = void (*)(void*);
+
+    // Calls work(argument) on a thread that waits, or on a new one; throws std::exception if there is
+    // neither.
+    static void start(Work work, void* argument) {
+        ThreadPool& pool = current();
+        Worker* worker = nullptr;
+        {
+            const std::lock_guard<std::mutex> lock(pool.mutex_);
+            if (!pool.waiting_.empty()) {
+                worker = pool.waiting_.back();
+                pool.waiting_.pop_back();
+            } else {
+                pool.waiting_.reserve(++pool.workers_);  // to return without an allocation
+            }
+        }
+        if (worker) return worker->give(work, argument);
+        worker = new Worker{pool, work, argument};
+        try {
+            std::thread([worker] { worker->run(); }).detach();
+        } catch (...) {
+            delete worker;
+            throw;
+        }
+    }
+
+  private:
+    struct Worker {
+        ThreadPool& pool;
+        Work work;
+        void* argument;
+        std::mutex mutex{};
+        pthread_cond_t given = PTHREAD_COND_INITIALIZER;
+
+        void give(Work next, void* with) {
+            const std::lock_guard<std::mutex> lock(mutex);
+            work = next;
+            argument = with;
+            pthread_cond_signal(&given);
+        }
+        void run() {
+            for (;;) {
+                work(argument);
+                work = nullptr;  // nobody gives work before the pool has the worker back
+                {
+                    const std::lock_guard<std::mutex> lock(pool.mutex_);
+                    pool.waiting_.push_back(this);
+                }
+                const std::lock_guard<std::mutex> lock(mutex);
+                while (!work) pthread_cond_wait(&given, mutex.native_handle());
+            }
+        }
+    };
+
+    // Never destroyed: its threads wait until the process ends.
+    static ThreadPool& current() {
+        static std::atomic<ThreadPool*> kept{nullptr};
+        ThreadPool* pool = kept;
+        if (pool && pool->process_ == getpid()) return *pool;
+        ThreadPool* fresh = new ThreadPool;
+        if (kept.compare_exchange_strong(pool, fresh)) return *fresh;
+        delete fresh;
+        return *pool;
+    }
+
+    const pid_t process_ = getpid();
+    std::mutex mutex_;
+    std::vector<Worker*> waiting_;
+    size_t workers_ = 0;
+};
+
 // Threads that go through the phases of one call together. Which of them does a task is left open, so
 // nothing may depend on that. A phase ends with its last task: nobody waits for a thread that has
 // not started yet or is kept from a core by other programs, unless it has a task. Work must not
 // throw.
 class Team {
   public:
+    using Call = void (*)(Team&, const void*);
+    // Every thread calls call(team, work).
+    Team(Call call, const void* work) : call_(call), work_(work) {}
+
     // Calls work(task) for every task of phase 0, 1, ..., and returns when all of them are done.
     // Every thread of the team calls it for every phase.
     template <class Work>
@@ -131,17 +212,15 @@ class Team {
         if (--holders_ == 0) delete this;
     }
 
-    // A thread that joins the team; false if it comes too late.
-    bool join() {
-        ++inside_;
-        wait([&] { return state_ != WAITING; });
-        if (state_ == OPEN) return true;
-        leave();
-        return false;
-    }
-    void leave() {
-        --inside_;
-        notify();
+    // A thread of the pool joins the team, unless it comes too late.
+    static void join(void* joined) {
+        Team* team = static_cast<Team*>(joined);
+        ++team->inside_;
+        team->wait([&] { return team->state_ != WAITING; });
+        if (team->state_ == OPEN) team->call_(*team, team->work_);
+        --team->inside_;
+        team->notify();
+        team->let_go();
     }
     void open() {
         state_ = OPEN;
@@ -181,6 +260,8 @@ class Team {
         std::atomic<int64_t> next{0}, done{0};
     };
     static constexpr size_t MOST_PHASES = 8;
+    const Call call_;
+    const void* const work_;
     Phase phases_[MOST_PHASES];
     std::atomic<State> state_{WAITING};
     std::atomic<int64_t> inside_{0}, holders_{1};
@@ -194,18 +275,12 @@ class Team {
 template <class Prepare, class Work>
 void with_team(int64_t wanted, const Prepare& prepare, const Work& work) {
     // A thread that comes too late finds the team closed, and nothing else of the call.
-    Team* team = new Team;
-    const Work* shared = &work;
+    Team* team = new Team(
+        [](Team& own, const void* shared) { (*static_cast<const Work*>(shared))(own); }, &work);
     try {
         for (int64_t i = 1; i < wanted; ++i) {
             team->hold();
-            std::thread([team, shared] {
-                if (team->join()) {
-                    (*shared)(*team);
-                    team->leave();
-                }
-                team->let_go();
-            }).detach();
+            ThreadPool::start(Team::join, team);
         }
     } catch (const std::exception&) {
         team->let_go();  // fewer threads than asked for: the others do their tasks

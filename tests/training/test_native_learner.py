@@ -1,6 +1,8 @@
 """A step of the compiled backend in one call is the step of torch, with any number of threads."""
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,3 +162,21 @@ def test_masks_are_those_of_torchs_uniform_numbers(keep):
         assert torch.equal(native_training.draw_mask(torch.empty(size), keep, ours), expected)
         assert torch.equal(ours.get_state(), theirs.get_state())
     assert torch.equal(torch.rand(3, generator=ours), torch.rand(3, generator=theirs))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads as Linux does")
+def test_a_forked_process_has_threads_of_its_own():
+    """Those of the pool that its parent has are gone in it."""
+    expected = learn(NATIVE, [PLAIN], threads=2)
+    tasks = Path("/proc/self/task")
+    child = os.fork()
+    if child == 0:
+        passed = False
+        try:
+            threads = len(list(tasks.iterdir()))
+            found = learn(NATIVE, [PLAIN], threads=2)
+            same = all(torch.equal(found[name], value) for name, value in expected.items())
+            passed = same and len(list(tasks.iterdir())) > threads
+        finally:
+            os._exit(not passed)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
