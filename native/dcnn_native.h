@@ -48,12 +48,12 @@ DCNN_API int32_t dcnn_layer_backward(const dcnn_layer* layer, int64_t sentences,
                                      float* gradient_bias, int32_t threads);
 
 // A network keeps its own copy of all weights but the embeddings (vocabulary, d) and the vectors of
-// character n-grams (n_buckets, d), or null, which must outlive it. top_weight is
+// character n-grams (n_buckets, d), or null, which must outlive it. head_weight is
 // (classes, o * d' * k_top). Returns null if memory is short.
 DCNN_API void* dcnn_network_new(int64_t depth, const dcnn_layer* layers,
                                 const float* const* filters, const float* const* biases,
                                 int64_t k_top, int64_t vocabulary, const float* embeddings,
-                                int64_t classes, const float* top_weight, const float* top_bias,
+                                int64_t classes, const float* head_weight, const float* head_bias,
                                 int64_t shortest, int64_t longest, int64_t n_buckets,
                                 const float* ngrams);
 DCNN_API void dcnn_network_free(void* network);
@@ -103,15 +103,15 @@ DCNN_API int32_t dcnn_network_texts(const void* network, const void* tokenizer, 
 // The network in training. Its weights by place; shapes as above. The
 // rows of the last layer are divided among the networks of the ensemble, which share the head's bias.
 struct dcnn_sizes {
-    int64_t depth, k_top, vocabulary, classes, members;
+    int64_t depth, k_top, vocabulary, classes, n_ensemble;
     const dcnn_layer* layers;
 };
 struct dcnn_parameters {
     float* embeddings;
     float* const* filters;
     float* const* biases;
-    float* top_weight;
-    float* top_bias;
+    float* head_weight;
+    float* head_bias;
 };
 struct dcnn_batch {
     int64_t sentences, columns;
@@ -120,7 +120,7 @@ struct dcnn_batch {
     const float* dropout;    // (sentences, o * d' * k_top), or null
 };
 
-// Logits (sentences, members, classes).
+// Logits (sentences, n_ensemble, classes).
 DCNN_API int32_t dcnn_training_logits(const dcnn_sizes* sizes, const dcnn_batch* batch,
                                       const dcnn_parameters* weights, float* logits,
                                       int32_t threads);

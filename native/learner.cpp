@@ -138,7 +138,7 @@ class Learner {
     void grow(const Network& network, const dcnn_batch& batch, const Sums& sums, int64_t parts);
     void find_words(const dcnn_batch& batch);
     void find_buckets();
-    void lose(int64_t sentence, const Network& network, const dcnn_batch& batch,
+    void add_loss(int64_t sentence, const Network& network, const dcnn_batch& batch,
               const dcnn_targets& targets);
     void add_up_words(int64_t first, int64_t end, const Network& network);
     void add_up_new_words(const Network& network);
@@ -290,14 +290,14 @@ void Learner::add_up_weights(int64_t task, int64_t parts, const Sums& sums, cons
         }
         task -= s.maps;
     }
-    const size_t top = 2 * network.depth();
+    const size_t head = 2 * network.depth();
     const int64_t all = network.features(), last = std::min((task + 1) * ROWS_AT_ONCE, network.classes);
     for (int64_t c = task * ROWS_AT_ONCE; c < last; ++c) {
-        const float* own = add_parts(sums.top_weight + c * all, all);
-        float* to = gradients_[top].get() + c * all;
+        const float* own = add_parts(sums.head_weight + c * all, all);
+        float* to = gradients_[head].get() + c * all;
         network.for_each_feature(
             [&](int64_t, int64_t feature, int64_t callers) { to[callers] = own[feature]; });
-        gradients_[top + 1].get()[c] = *add_parts(sums.top_bias + c, 1);
+        gradients_[head + 1].get()[c] = *add_parts(sums.head_bias + c, 1);
     }
 }
 
@@ -315,7 +315,7 @@ void Learner::add_up_buckets(int64_t first, int64_t end, const Network& network)
 void Learner::grow(const Network& network, const dcnn_batch& batch, const Sums& sums,
                    int64_t parts) {
     const size_t depth = network.depth();
-    const int64_t sentences = batch.sentences, logits = sentences * network.members * network.classes;
+    const int64_t sentences = batch.sentences, logits = sentences * network.n_ensemble * network.classes;
     values_.resize(depth);
     positions_.resize(depth);
     gradients_.resize(2 * depth + 2);
@@ -347,19 +347,19 @@ void Learner::grow(const Network& network, const dcnn_batch& batch, const Sums& 
 }
 
 // The loss of a sentence, and the gradient of its logits.
-void Learner::lose(int64_t i, const Network& network, const dcnn_batch& batch,
+void Learner::add_loss(int64_t i, const Network& network, const dcnn_batch& batch,
                    const dcnn_targets& targets) {
-    const int64_t classes = network.classes, members = network.members;
+    const int64_t classes = network.classes, n_ensemble = network.n_ensemble;
     const double weight = targets.weights ? targets.weights[i] : 1.0;
-    const double scale = weight / static_cast<double>(batch.sentences * members);
+    const double scale = weight / static_cast<double>(batch.sentences * n_ensemble);
     losses_[at(i)] = 0;
-    for (int64_t logit = i * members * classes; logit < (i + 1) * members * classes;
+    for (int64_t logit = i * n_ensemble * classes; logit < (i + 1) * n_ensemble * classes;
          logit += classes) {
         float* gradient = of_logits_.get() + logit;
         losses_[at(i)] += (targets.multi_label ? binary_cross_entropy : cross_entropy)(
             classes, logits_.get() + logit, targets.targets + i * classes, scale, gradient);
         // A network of an ensemble learns as if it were alone: not by its share of a mean.
-        for (int64_t c = 0; c < classes; ++c) gradient[c] *= static_cast<float>(members);
+        for (int64_t c = 0; c < classes; ++c) gradient[c] *= static_cast<float>(n_ensemble);
     }
 }
 
@@ -408,8 +408,8 @@ int32_t Learner::learn(const dcnn_batch& given, const dcnn_targets& targets, con
         team.each(1, parts, [&](int64_t part) {
             const int64_t first = sentences * part / parts, end = sentences * (part + 1) / parts;
             float* scratch = scratch_[at(part)].get();
-            pass.forward(first, end, weights_.top_bias, logits_.get(), scratch);
-            for (int64_t i = first; i < end; ++i) lose(i, network, batch, targets);
+            pass.forward(first, end, weights_.head_bias, logits_.get(), scratch);
+            for (int64_t i = first; i < end; ++i) add_loss(i, network, batch, targets);
             pass.backward(first, end, of_logits_.get(), sums, sums_.get() + part * sums.size,
                           of_words_.get(), scratch);
         });

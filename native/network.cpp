@@ -27,7 +27,7 @@ struct Network {
     std::vector<Memory> packed;
     int64_t k_top, vocabulary, classes;
     const float* embeddings;
-    std::vector<float> top_weight, top_bias;  // features in the order of the last layer's memory
+    std::vector<float> head_weight, head_bias;  // features in the order of the last layer's memory
     CharNgrams char_ngrams;
     const float* ngrams;  // or null
 
@@ -102,8 +102,8 @@ int32_t sentence_logits(const Network& network, const int32_t* ids, int64_t leng
     }
     const int64_t features = network.features();
     for (int64_t c = 0; c < network.classes; ++c)
-        logits[c] = network.top_bias[static_cast<size_t>(c)] +
-                    network.kernels.dot(network.top_weight.data() + c * features, output, features);
+        logits[c] = network.head_bias[static_cast<size_t>(c)] +
+                    network.kernels.dot(network.head_weight.data() + c * features, output, features);
     return DCNN_OK;
 }
 
@@ -187,8 +187,8 @@ void finish(float* logits, int64_t classes, int32_t output) {
 
 void* dcnn_network_new(int64_t depth, const dcnn_layer* layers, const float* const* filters,
                        const float* const* biases, int64_t k_top, int64_t vocabulary,
-                       const float* embeddings, int64_t classes, const float* top_weight,
-                       const float* top_bias, int64_t shortest, int64_t longest, int64_t n_buckets,
+                       const float* embeddings, int64_t classes, const float* head_weight,
+                       const float* head_bias, int64_t shortest, int64_t longest, int64_t n_buckets,
                        const float* ngrams) try {
     const Kernels& kernels = current_kernels();
     std::unique_ptr<Network> network(
@@ -202,13 +202,13 @@ void* dcnn_network_new(int64_t depth, const dcnn_layer* layers, const float* con
     }
     // From (classes, lanes, k_top) to (classes, k_top, lanes).
     const int64_t lanes = network->layers.back().lanes, features = network->features();
-    network->top_weight.resize(static_cast<size_t>(classes * features));
+    network->head_weight.resize(static_cast<size_t>(classes * features));
     for (int64_t c = 0; c < classes; ++c)
         for (int64_t lane = 0; lane < lanes; ++lane)
             for (int64_t slot = 0; slot < k_top; ++slot)
-                network->top_weight[static_cast<size_t>(c * features + slot * lanes + lane)] =
-                    top_weight[c * features + lane * k_top + slot];
-    network->top_bias.assign(top_bias, top_bias + classes);
+                network->head_weight[static_cast<size_t>(c * features + slot * lanes + lane)] =
+                    head_weight[c * features + lane * k_top + slot];
+    network->head_bias.assign(head_bias, head_bias + classes);
     return network.release();
 } catch (const std::bad_alloc&) {
     return nullptr;

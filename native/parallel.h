@@ -129,11 +129,13 @@ class ThreadPool {
             }
         }
         if (worker) return worker->give(work, argument);
-        worker = new Worker{pool, work, argument};
         try {
+            worker = new Worker{pool, work, argument};
             std::thread([worker] { worker->run(); }).detach();
         } catch (...) {
             delete worker;
+            const std::lock_guard<std::mutex> lock(pool.mutex_);
+            --pool.workers_;
             throw;
         }
     }

@@ -23,7 +23,7 @@ void PackedWeights::grow(const Network& network, bool backward) {
         filters[l].grow(network.kernels.packed_size(network.layers[l]));
         if (backward) taps[l].grow(network.kernels.taps_size(network.layers[l]));
     }
-    top.grow(network.classes * network.features());
+    head.grow(network.classes * network.features());
 }
 
 void PackedWeights::pack(const Network& network, const dcnn_parameters& weights, int64_t task) {
@@ -37,14 +37,14 @@ void PackedWeights::pack(const Network& network, const dcnn_parameters& weights,
     const int64_t features = network.features();
     for (int64_t c = 0; c < network.classes; ++c)
         network.for_each_feature([&](int64_t, int64_t feature, int64_t callers) {
-            top.get()[c * features + feature] = weights.top_weight[c * features + callers];
+            head.get()[c * features + feature] = weights.head_weight[c * features + callers];
         });
 }
 
 Sums::Sums(const Network& network) {
-    top_weight = 0;
-    top_bias = rounded(network.classes * network.features());
-    size = top_bias + rounded(network.classes);
+    head_weight = 0;
+    head_bias = rounded(network.classes * network.features());
+    size = head_bias + rounded(network.classes);
     for (const Shape& s : network.layers) {
         taps.push_back(size);
         bias.push_back(size + rounded(network.kernels.taps_size(s)));
@@ -127,19 +127,19 @@ void Pass::drop_out(int64_t i) const {
     });
 }
 
-void Pass::forward(int64_t first, int64_t end, const float* top_bias, float* logits,
+void Pass::forward(int64_t first, int64_t end, const float* head_bias, float* logits,
                    float* scratch) const {
     for (int64_t i = first; i < end; ++i) {
         layers_forward(i, scratch);
         drop_out(i);
     }
-    const int64_t all = network.features(), own = network.member_features();
+    const int64_t all = network.features(), own = network.own_features();
     over_classes(network, first, end, [&](int64_t i, int64_t from, int64_t to) {
-        for (int64_t member = 0; member < network.members; ++member)
+        for (int64_t one = 0; one < network.n_ensemble; ++one)
             for (int64_t c = from; c < to; ++c)
-                logits[(i * network.members + member) * network.classes + c] =
-                    top_bias[c] + network.kernels.dot(weights.top.get() + c * all + member * own,
-                                                      features + i * all + member * own, own);
+                logits[(i * network.n_ensemble + one) * network.classes + c] =
+                    head_bias[c] + network.kernels.dot(weights.head.get() + c * all + one * own,
+                                                      features + i * all + one * own, own);
     });
 }
 
@@ -172,18 +172,18 @@ void Pass::layers_backward(int64_t i, const Sums& at, float* sums, float* of_wor
 void Pass::backward(int64_t first, int64_t end, const float* of_logits, const Sums& at, float* sums,
                     float* of_words, float* scratch) const {
     const Kernels& kernels = network.kernels;
-    const int64_t all = network.features(), own = network.member_features();
+    const int64_t all = network.features(), own = network.own_features();
     std::fill_n(sums, at.size, 0.0f);
     std::fill(of_features + first * all, of_features + end * all, 0.0f);
     over_classes(network, first, end, [&](int64_t i, int64_t from, int64_t to) {
-        for (int64_t member = 0; member < network.members; ++member)
+        for (int64_t one = 0; one < network.n_ensemble; ++one)
             for (int64_t c = from; c < to; ++c) {
-                const int64_t weight = c * all + member * own, feature = i * all + member * own;
+                const int64_t weight = c * all + one * own, feature = i * all + one * own;
                 const float of_logit =
-                    of_logits[(i * network.members + member) * network.classes + c];
-                kernels.add_scaled(sums + at.top_weight + weight, features + feature, of_logit, own);
-                kernels.add_scaled(of_features + feature, weights.top.get() + weight, of_logit, own);
-                sums[at.top_bias + c] += of_logit;
+                    of_logits[(i * network.n_ensemble + one) * network.classes + c];
+                kernels.add_scaled(sums + at.head_weight + weight, features + feature, of_logit, own);
+                kernels.add_scaled(of_features + feature, weights.head.get() + weight, of_logit, own);
+                sums[at.head_bias + c] += of_logit;
             }
     });
     for (int64_t i = first; i < end; ++i) layers_backward(i, at, sums, of_words, scratch);
@@ -209,7 +209,7 @@ int32_t dcnn_training_logits(const dcnn_sizes* sizes, const dcnn_batch* batch,
                     values.data(), nullptr, features.get(),      nullptr};
     return over_parts(batch->sentences, parts_of(batch->sentences, threads), pass.forward_scratch(),
                       [&](int64_t, int64_t first, int64_t end, float* scratch) {
-                          pass.forward(first, end, weights->top_bias, logits, scratch);
+                          pass.forward(first, end, weights->head_bias, logits, scratch);
                       });
 } catch (const std::bad_alloc&) {
     return DCNN_NO_MEMORY;

@@ -1,10 +1,9 @@
-// A whole network in training: its weights as the kernels read them, and sentences through it and
-// back.
+// A whole network in training: its weights as the kernels read them, forward and backward passes.
 //
 // A sentence goes through all layers at once, while what it needs is near, and nothing is padded.
-// The last layer writes its values as (k_top, lanes). The top sees them as features, those of a
-// member together and else in that order. The caller's order, of the top weights and of dropout, is
-// (lanes, k_top).
+// The last layer writes its values as (k_top, lanes). The head reads them as features, those of one
+// network of an ensemble together and else in that order. The caller's order, of the head's weights
+// and of dropout, is (lanes, k_top).
 #ifndef DCNN_TRAINING_H
 #define DCNN_TRAINING_H
 
@@ -17,7 +16,7 @@
 
 struct Network {
     const Kernels& kernels;
-    int64_t k_top, classes, members, dim;
+    int64_t k_top, classes, n_ensemble, dim;
     std::vector<Shape> layers;
     std::vector<int64_t> feature_of;  // the place as a feature of each value of the last layer
 
@@ -25,13 +24,13 @@ struct Network {
         : kernels(current_kernels()),
           k_top(sizes.k_top),
           classes(sizes.classes),
-          members(sizes.members),
+          n_ensemble(sizes.n_ensemble),
           dim(sizes.layers[0].rows_below) {
         for (int64_t l = 0; l < sizes.depth; ++l) layers.push_back(shape_of(sizes.layers[l]));
-        const int64_t rows = layers.back().rows, share = rows / members;
-        std::vector<int64_t> next(static_cast<size_t>(members));
-        for (int64_t member = 0; member < members; ++member)
-            next[static_cast<size_t>(member)] = member * member_features();
+        const int64_t rows = layers.back().rows, share = rows / n_ensemble;
+        std::vector<int64_t> next(static_cast<size_t>(n_ensemble));
+        for (int64_t one = 0; one < n_ensemble; ++one)
+            next[static_cast<size_t>(one)] = one * own_features();
         for (int64_t value = 0; value < features(); ++value)
             feature_of.push_back(next[static_cast<size_t>(value % lanes() % rows / share)]++);
     }
@@ -39,8 +38,8 @@ struct Network {
     size_t depth() const { return layers.size(); }
     int64_t lanes() const { return layers.back().lanes; }
     int64_t features() const { return k_top * lanes(); }
-    int64_t member_features() const { return features() / members; }
-    // Columns below layer `l`, counted from 0, and with l = L those at the top.
+    int64_t own_features() const { return features() / n_ensemble; }
+    // Columns below layer `l`, counted from 0, and with l = L those that the head reads.
     int64_t columns(size_t l, int64_t length) const {
         return l == 0 ? length
                       : dynamic_k(k_top, static_cast<int64_t>(depth()), static_cast<int64_t>(l),
@@ -62,30 +61,30 @@ struct Network {
     int32_t check(const dcnn_batch& batch, int64_t words) const;
 };
 
-// The weights of the layers and of the top, (classes, features), as the kernels read them.
+// The weights of the layers and of the head, (classes, features), as the kernels read them.
 struct PackedWeights {
     std::vector<Memory> filters, taps;
-    Memory top;
+    Memory head;
 
     // Room for them; forward alone needs no taps.
     void grow(const Network& network, bool backward);
-    // One of the tasks that write them: those of the layers, and the last of the top.
+    // One of the tasks that write them: those of the layers, and the last of the head.
     static int64_t tasks(const Network& network) {
         return static_cast<int64_t>(network.depth()) + 1;
     }
     void pack(const Network& network, const dcnn_parameters& weights, int64_t task);
 };
 
-// Where the sums lie that each part of a batch has of its own: the top's gradients, then every
+// Where the sums lie that each part of a batch has of its own: the head's gradients, then every
 // layer's.
 struct Sums {
-    int64_t top_weight, top_bias, size;
+    int64_t head_weight, head_bias, size;
     std::vector<int64_t> taps, bias;
 
     explicit Sums(const Network& network);
 };
 
-// A batch on its way through the network and back. All memory is the caller's.
+// The forward and backward passes of a batch. All memory is the caller's.
 struct Pass {
     const Network& network;
     const dcnn_batch& batch;
@@ -99,8 +98,8 @@ struct Pass {
     int64_t forward_scratch() const;
     int64_t backward_scratch() const;
 
-    // Sentences `first` to `end` through the layers, and to logits (sentences, members, classes).
-    void forward(int64_t first, int64_t end, const float* top_bias, float* logits,
+    // Sentences `first` to `end` through the layers, and to logits (sentences, n_ensemble, classes).
+    void forward(int64_t first, int64_t end, const float* head_bias, float* logits,
                  float* scratch) const;
     // Back, from the gradient of the logits to those of the words (sentences, columns, d) and to the
     // part's own sums, which are overwritten.

@@ -135,6 +135,34 @@ def test_a_closed_pipe_is_no_crash(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 0), ("2>&-", 0), (">/dev/full", 1)])
+def test_a_command_that_imported_torch_ends_well_without_its_streams(tmp_path, closed, code):
+    program = (
+        "import sys, torch\n"
+        "from dcnn import __main__ as entry\n"
+        "entry._run_parsed = lambda: print('done')\n"
+        "entry.main()\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    command = f"{sys.executable} program.py data {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert ("No space left" in done.stderr) == (code == 1)
+
+
+def test_threads_end_before_the_process_does():
+    program = (
+        "import threading, time, torch\n"
+        "from dcnn import __main__ as entry\n"
+        "def late(): time.sleep(0.3); print('late', flush=True)\n"
+        "entry._run_parsed = lambda: threading.Thread(target=late).start()\n"
+        "entry.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "late\n")
+
+
 def test_commands_run_without_docstrings():
     command = [sys.executable, "-OO", "-m", "dcnn", "train", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

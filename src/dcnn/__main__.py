@@ -31,16 +31,32 @@ def main() -> NoReturn:
     if is_worker or "torch" in sys.modules:
         import atexit
         import logging
-        from contextlib import suppress
+        import threading
 
         if not is_worker:
+            for thread in threading.enumerate():  # as Python itself does
+                if thread is not threading.current_thread() and not thread.daemon:
+                    thread.join()
             atexit._run_exitfuncs()
         logging.shutdown()
-        with suppress(BrokenPipeError):  # nobody reads our output any more
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        lost = _flushed()
+        os._exit(code or lost)
     sys.exit(code)
+
+
+def _flushed() -> int:
+    """Write what the streams hold; 1 if that of standard output is lost."""
+    try:
+        if sys.stdout is not None:  # as it is where the shell closed it
+            sys.stdout.flush()
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        _report(f"standard output: {error.strerror}")
+        return 1
+    return 0
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -546,12 +546,12 @@ def calibrate(
 def _temperature(logits: NDArray[Any], targets: NDArray[Any], multi_label: bool) -> float:
     from scipy.optimize import brentq  # not needed to predict
 
-    doubt, labels = np.float64(1 / (len(logits) + 2)), logits.shape[1]
+    doubt, labels = 1 / (len(logits) + 2), logits.shape[1]
     classes = 2 if multi_label else labels  # of one softmax; a sigmoid decides between 2
     activation: Callable[[Any], Any] = sigmoid if multi_label else softmax
     expected = 0.0  # the sum of logits times smoothed targets
     for rows in row_blocks(logits):
-        truth = target_distributions(targets[rows], labels)
+        truth = target_distributions(targets[rows], labels).astype(np.float64)
         smoothed = truth * (1 - doubt) + (1 - truth) * doubt / (classes - 1)
         expected += float((smoothed * logits[rows]).sum())
 
@@ -577,7 +577,7 @@ def _error_and_loss(
 ) -> tuple[float, float]:
     found, loss = [], 0.0
     for rows in row_blocks(logits):
-        scores = logits[rows] / np.float64(temperature)
+        scores = logits[rows].astype(np.float64) / temperature
         truth = target_distributions(targets[rows], logits.shape[1])
         if multi_label:
             loss += float((np.logaddexp(0, scores) - truth * scores).sum())

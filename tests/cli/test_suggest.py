@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dcnn.artifact import load, save
+from dcnn.data.readers import TableOptions, read_labelled
 from dcnn.inspection import suggest
 from dcnn.predictor import Predictor
 from untrained import VOCABULARY_TEXT, make_artifact
@@ -97,6 +98,34 @@ def test_rows_that_are_not_labelled_yet_are_left_out_of_training(dcnn, tmp_path,
     assert done.code == 0, done.err
     assert f"next.{suffix}: 20 rows without a label are left out" in done.err
     assert load(tmp_path / "new").metadata["examples"]["train"] == 26  # four score both models
+
+
+def write_suggested(path, labels, predicted="pos"):
+    rows = [
+        {"text": text, "label": label, "predicted": predicted, "probability": 0.5}
+        for text, label in zip(POOL, labels, strict=False)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_label_of_0_is_a_label(tmp_path):
+    write_suggested(tmp_path / "next.jsonl", [0, 1, None, " "])
+    found = read_labelled(tmp_path / "next.jsonl")
+    assert [found.classes[target] for target in found.targets] == ["0", "1"]
+
+
+def test_labels_of_another_column_need_not_be_filled_in(tmp_path):
+    write_suggested(tmp_path / "next.jsonl", ["", ""], predicted="neg")
+    options = TableOptions(label_column="predicted")
+    assert read_labelled(tmp_path / "next.jsonl", options).classes == ("neg",)
+
+
+@pytest.mark.parametrize("empty", ["a", "z"])
+def test_a_file_that_is_not_labelled_yet_may_be_any_of_several(tmp_path, empty):
+    write_suggested(tmp_path / f"{empty}.jsonl", ["", ""])
+    write_suggested(tmp_path / "m.jsonl", ["pos", "neg", ""])
+    found = read_labelled(tmp_path)
+    assert len(found) == 2
 
 
 def fill_in(path, labels, rows=None):

@@ -209,11 +209,13 @@ class ShardReader:
                     f"{path}: more than one column has no name, so not all can be kept; give each "
                     "a name, or pass --no-keep"
                 )
-            unlabelled, suggested = 0, self.labels and list(table.columns) == SUGGESTED
+            labelled = unlabelled = 0
+            suggested = columns.label == "label" and list(table.columns) == SUGGESTED
             for record in table.rows(columns, keep=self.keep):
-                if suggested and not str(record.value("label") or "").strip():
+                if suggested and _is_blank(record.value("label")):
                     unlabelled += 1
                     continue
+                labelled += 1
                 place, text = record.place, record.value(columns.text)
                 if not isinstance(text, str):
                     raise DataError(
@@ -240,8 +242,8 @@ class ShardReader:
                 if self.columns is None:
                     self.first, self.columns, self.types = path, columns, table.types
                 yield Row(text, label, weight, place, record.values if self.keep else None)
-            if unlabelled and self.columns is None:
-                raise DataError(f"{path}: no row has a label yet; fill in the column label")
+            if unlabelled and not labelled:
+                raise NoRowsError(f"{path}: no row has a label yet; fill in the column label")
             if unlabelled:
                 _log.info("%s: %d rows without a label are left out", path, unlabelled)
 
@@ -269,6 +271,10 @@ class ShardReader:
                     f"{did_you_mean(name, table.columns)}"
                 )
         return self.columns
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _weight(record: Record, column: str) -> float:

@@ -273,7 +273,9 @@ class DCNN(SentenceModel):
     ) -> Tensor:
         """In one call where a backend has one."""
         layers = [part for layer in self.convolutions for part in (layer.filters, layer.bias)]
-        learned = any(part.requires_grad for part in (self.embeddings, weight, bias, *layers))
+        parts = [self.embeddings, weight, bias, *layers]
+        parts += [] if self.ngrams is None else [self.ngrams]
+        learned = any(part.requires_grad for part in parts)
         network = select.choose_network(self.embeddings, learned and torch.is_grad_enabled())
         if network is None or self.projection is not None:  # projected words are made in torch
             return super().logits(ids, lengths, dropout, weight, bias)

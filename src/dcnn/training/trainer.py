@@ -205,7 +205,7 @@ class Trainer:
         self.networks = Networks(
             self.model, self.weights, self.backend, multi_label, self.optimizer.native
         )
-        # Whether a step is one; gradients of several processes are added on the way.
+        # Whether a step is one call; gradients of several processes are added up in between.
         self._in_one_call = bool(self.networks.learners) and workers is None
         self.kept: Weights = {}
         if len(specs) > 1:  # one that fails at once keeps its initial weights
