@@ -100,6 +100,20 @@ def test_rows_that_are_not_labelled_yet_are_left_out_of_training(dcnn, tmp_path,
     assert load(tmp_path / "new").metadata["examples"]["train"] == 26  # four score both models
 
 
+def test_a_file_that_was_filled_in_is_kept(dcnn, tmp_path):
+    save(tmp_path / "m", make_artifact())
+    (tmp_path / "pool.txt").write_text("".join(f"{one}\n" for one in POOL))
+    write_suggested(tmp_path / "next.jsonl", ["pos"])
+    before = (tmp_path / "next.jsonl").read_text()
+    again = ("suggest", "m", "pool.txt", "--n", 3, "--out", "next.jsonl")
+    done = dcnn(*again)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "next.jsonl exists and may have labels that were filled in" in done.err
+    assert (tmp_path / "next.jsonl").read_text() == before
+    assert dcnn(*again, "--overwrite").code == 0
+    assert (tmp_path / "next.jsonl").read_text() != before
+
+
 def write_suggested(path, labels, predicted="pos"):
     rows = [
         {"text": text, "label": label, "predicted": predicted, "probability": 0.5}

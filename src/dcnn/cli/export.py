@@ -33,6 +33,7 @@ def export(
     shown = f"{size / 1e6:.2f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
     difference = exported.difference
     close = "" if difference is None else f"; probabilities within {difference:.0e} of the model's"
-    print(f"{exported.path}: {shown}, {exported.dtype}{close}")
+    what = "model folder, " if exported.path.is_dir() else ""
+    print(f"{exported.path}: {what}{shown}, {exported.dtype}{close}")
     for path in exported.beside:
         print(path)

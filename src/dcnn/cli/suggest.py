@@ -9,7 +9,7 @@ from dcnn.batch_predict.lines import SEPARATOR
 from dcnn.cli import console as cli
 from dcnn.data.readers import SUGGESTED, read_rows
 from dcnn.data.tables import write_table
-from dcnn.errors import DataError
+from dcnn.errors import DataError, UserError
 from dcnn.inspection.similar import suggest as suggest_texts
 from dcnn.predictor import Predictor
 
@@ -21,6 +21,7 @@ def suggest(
     out: Annotated[Path, Option(metavar="FILE")],
     reading: cli.TextTable,
     n: Annotated[int, Option("--n", min=1, max=2000)] = 50,
+    overwrite: cli.Overwrite = False,
 ) -> None:
     """Choose texts of a pool to label next: uncertain ones that are unlike each other.
 
@@ -28,6 +29,11 @@ def suggest(
     train on it with `dcnn train FILE --start-from MODEL`. Rows without a label are left out there.
     """
     cli.check_output_table("--out", out, pool)
+    if out.exists() and not overwrite:
+        raise UserError(
+            f"{out} exists and may have labels that were filled in; choose another --out, or pass "
+            "--overwrite to replace it"
+        )
     columns = reading()
     predictor = Predictor.load(model)
     console = cli.make_console(stderr=True)

@@ -112,6 +112,9 @@ def join(
         check_form(part, multi_label=start.multi_label, of="the model to start from")
     found = (label for labels in (classes, *(part.classes for part in given)) for label in labels)
     all_classes = list(dict.fromkeys((*start.classes, *(_typed(one, start) for one in found))))
+    if new := all_classes[len(start.classes) :]:
+        names = ", ".join(map(repr, new[:5])) + (", ..." if len(new) > 5 else "")
+        logging.getLogger("dcnn").info("labels that are new to the model: %s", names)
     train, parts = [], {}
     for name, examples, held_out in (("new", more, dev), ("old", replay, None)):
         if examples is None:
