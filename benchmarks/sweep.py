@@ -121,8 +121,8 @@ def main() -> None:
     parser.add_argument("--teacher", help="the folder of the encoder of a distilled recipe")
     options = parser.parse_args()
     spec = tomllib.loads(options.file.read_text())
-    start = load_recipe(spec["experiment"], spec["recipe"], spec.get("model", "dcnn"))
-    if options.teacher is not None:
+    named = start = load_recipe(spec["experiment"], spec["recipe"], spec.get("model", "dcnn"))
+    if options.teacher is not None:  # a copy of the encoder that the recipe names
         start = with_settings(start, [f"distillation.encoder={options.teacher}"])
     recipes = [with_settings(start, settings) for settings in spec["settings"]]
     device = choose_device(options.device).type
@@ -142,7 +142,7 @@ def main() -> None:
     report = {
         **{name: spec[name] for name in ("experiment", "recipe", "seeds")},
         "model": start.config.model.kind,
-        "start": start.to_dict(),
+        "start": named.to_dict(),
         "seconds": round(time.monotonic() - started, 1),
         **provenance(device),
         "settings": [
