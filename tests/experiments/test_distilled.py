@@ -9,6 +9,7 @@ import pytest
 
 from dcnn.config import ConfigError
 from dcnn.data.corpora.sst import read_trees
+from dcnn.experiments.distilled import read_texts
 from dcnn.experiments.recipes import DistillationConfig, load_recipe
 from dcnn.experiments.results import read_result
 from dcnn.experiments.runs import ExperimentEnv
@@ -97,6 +98,20 @@ def test_sentences_of_dev_and_test_are_not_learned(corpus, experiment):
     assert "the film is n't so good ." in learned
     assert task.train.targets.shape == (len(learned), len(task.classes))
     np.testing.assert_allclose(task.train.targets.sum(axis=1), 1, atol=1e-5)
+
+
+def test_unlabelled_text_beside_tweets_is_left_to_their_tokenizer(corpus):
+    (corpus / "small.toml").write_text(SETTINGS.replace("swaps = 2\n", ""))
+    recipe = load_recipe("twitter", str(corpus / "small.toml"))
+    tweets = corpus / "data" / "twitter"
+    tweets.mkdir()
+    rows = "".join(f"{number % 2},it isn't tweet {number}\n" for number in range(200))
+    (tweets / "sentiment140.train.csv.xz").write_bytes(lzma.compress(rows.encode()))
+    row = '"4","1","Mon May 11 2009","query","someone","a good day"\n'
+    (tweets / "testdata.manual.2009.06.14.csv").write_text(row)
+    env = ExperimentEnv("twitter", corpus / "data", corpus / "results", "cpu", check=False)
+    parts = read_texts("twitter", recipe, env.find("twitter"), env.find)
+    assert "The film isn't so good." in parts[3]
 
 
 def run_experiment(dcnn, corpus, experiment, *more):

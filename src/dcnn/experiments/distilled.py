@@ -2,10 +2,10 @@
 
 One teacher serves all seeds, or each seed has its own. It labels the training texts, unlabelled
 text of the domain and what is made from both; its labels are kept on disk, so that a second run
-asks for nothing. Sentences of dev and test are not among the unlabelled and made texts. All
-texts are split as in the Penn Treebank, in which the trees and the questions are written. TREC has
-no dev set: settings are chosen with a tenth of the questions held out, and the final teacher and
-students learn all of them.
+asks for nothing. Sentences of dev and test are not among the unlabelled and made texts. Beside
+trees and questions, unlabelled text is split as they are, as in the Penn Treebank; beside tweets it
+is left to their tokenizer. TREC has no dev set: settings are chosen with a tenth of the questions
+held out, and the final teacher and students learn all of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,10 +58,9 @@ def read_texts(
         parts = _sst(sources, settings.swaps, binary=experiment == "sst2")
     train, dev, test, unlabelled, made = parts
     made += augment(train.texts, settings.copies)
+    split = str.split if experiment == "twitter" else treebank_tokens
     for name in settings.unlabelled:
-        own = [
-            " ".join(treebank_tokens(t)) for t in iterate_unlabelled(find(name)["unlabelled"].path)
-        ]
+        own = [" ".join(split(text)) for text in iterate_unlabelled(find(name)["unlabelled"].path)]
         unlabelled += own
         made += _spans(own, settings.spans)
     return train, dev, test, unlabelled, made

@@ -441,8 +441,8 @@ class Trainer:
                 for columns in padded:
                     batches.cursor.fill_(shortest)
                     self._learn_next(columns)
-                if self.dev is not None:
-                    for batch in self._on_device(self.dev):
+                if self.dev:
+                    for batch in self._dev_batches(self.dev)[0]:
                         self.networks.logits(self.optimizer.evaluated(), *batch)
             compile_in_processes(kernels)
         if self.dev is not None:
@@ -546,21 +546,22 @@ class Trainer:
             for run in runs:
                 value[run].copy_(weights[name][run])
 
-    def _on_device(self, dev: Examples) -> list[tuple[Tensor, ...]]:
-        """Ids and lengths of its prediction batches, on the GPU."""
-        return [
+    def _dev_batches(self, dev: Examples) -> tuple[list[tuple[Tensor, ...]], NDArray[np.int64]]:
+        """Ids and lengths of its prediction batches, on the GPU; their places in ``dev``."""
+        batches = self.networks.prediction_batches(dev.sentences)
+        on_device = [
             tuple(torch.from_numpy(part).to(self.device) for part in (one.ids, one.lengths))
-            for one in self.networks.prediction_batches(dev.sentences)
+            for one in batches
         ]
+        return on_device, np.concatenate([batch.order for batch in batches])
 
     def _logits_on_dev(self, dev: Examples, weights: Weights) -> NDArray[np.float32]:
         """(R, N, classes)."""
         if self.device.type != "cuda" or not len(dev):  # of several processes one may have none
             return self.networks.logits_of(weights, dev.sentences)
         if self._dev_logits is None:
-            batches = self.networks.prediction_batches(dev.sentences)
-            self._dev_order = np.argsort(np.concatenate([batch.order for batch in batches]))
-            on_device = self._on_device(dev)
+            on_device, order = self._dev_batches(dev)
+            self._dev_order = np.argsort(order)
             self._dev_logits = ReplayedCall(
                 lambda: [self.networks.logits(weights, *batch) for batch in on_device]
             )
