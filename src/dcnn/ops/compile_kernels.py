@@ -63,7 +63,8 @@ def compile_in_processes(kernels: list[Kernel]) -> None:
     count = min(MOST_PROCESSES, os.cpu_count() or 1, len(kernels))
     if len(kernels) < FEWEST_KERNELS or count < 2 or not sys.executable:
         return
-    left, pipe = iter(kernels), subprocess.PIPE  # all threads take from the one iterator
+    # Those of long sentences, recorded last, take longest and go first: none is left at the end.
+    left, pipe = reversed(kernels), subprocess.PIPE  # all threads take from the one iterator
     command = [sys.executable, "-P", "-m", __name__]  # -P: no module of the user's folder
 
     def feed(_: int) -> None:
