@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton")
-from dcnn.ops import compile_kernels
+triton = pytest.importorskip("triton")
+from dcnn.ops import compile_kernels  # noqa: E402
 
 SCRIPT = """
 import torch
@@ -47,6 +47,8 @@ compile_kernels.compile_in_processes(kernels)
 print("in processes")
 for kernel in kernels:
     compile_kernels.compile_kernel(kernel)
+compile_kernels.subprocess = None  # no process can start
+compile_kernels.compile_in_processes(kernels)  # nothing is left to do
 """
 
 
@@ -65,10 +67,18 @@ def test_what_is_compiled_ahead_is_found_and_nothing_runs(tmp_path):
 
 
 @pytest.mark.parametrize("executable", ["/nonexistent", "/bin/true", None])
-def test_processes_that_fail_leave_the_kernels_to_the_call(executable, monkeypatch):
-    kernels = [{"function": ("dcnn", str(number))} for number in range(8)]
+def test_processes_that_fail_leave_the_kernels_to_the_call(executable, monkeypatch, tmp_path):
+    monkeypatch.setattr(triton.knobs.cache, "dir", str(tmp_path))
+    kernels = [{"name": str(number), "function": ("dcnn", "none")} for number in range(8)]
     monkeypatch.setattr(sys, "executable", executable)
     compile_kernels.compile_in_processes(kernels)
+    assert not list(tmp_path.iterdir())  # none of them counts as compiled
+
+
+def test_the_processes_need_not_import_torch():
+    modules = "dcnn.ops.triton_kernels, dcnn.training.triton_step_kernels, triton.compiler"
+    script = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def kernels_in(folder: Path) -> dict[Path, int]:

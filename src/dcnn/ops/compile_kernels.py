@@ -3,11 +3,13 @@
 A first training on a GPU calls some forty variants of the kernels, and Triton compiles each when it
 is called, one after the other: a minute, in which one core works. Here a step is recorded first,
 and processes compile its kernels into Triton's cache on disk, from where the step proper loads
-them. Threads were tried and gave nothing.
+them. They do not import torch, which would take each of them longer than its kernels, and they are
+not started for kernels that are in the cache already. Threads were tried and gave nothing.
 
     python -m dcnn.ops.compile_kernels   # such a process: pickled kernels in, a line for each out
 """
 
+import hashlib
 import importlib
 import json
 import os
@@ -17,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 MOST_PROCESSES = 16
@@ -27,7 +30,7 @@ Kernel = dict[str, Any]  # a variant of a kernel, as Triton's compiler takes it
 @contextmanager
 def recording() -> Iterator[list[Kernel]]:
     """Calls of kernels do nothing, but to add those to the list that are not in memory yet."""
-    from triton import knobs
+    from triton import __version__, knobs
     from triton.runtime import JITFunction, driver
 
     found: dict[Any, Kernel] = {}
@@ -35,7 +38,9 @@ def recording() -> Iterator[list[Kernel]]:
 
     def record(*, fn: Any, compile: dict[str, Any], **_: Any) -> bool:  # noqa: A002
         options = json.loads(compile["specialization_data"])["options"].items()
-        found[fn.module, fn.name, compile["key"]] = {
+        identity = (__version__, fn.jit_function.cache_key, target, compile["key"])
+        found[identity] = {
+            "name": hashlib.sha256(repr(identity).encode()).hexdigest(),  # of this variant
             "function": (fn.module, fn.name),
             "source": (compile["signature"], compile["constants"], compile["configs"][0]),
             "target": (target.backend, target.arch, target.warp_size),
@@ -56,10 +61,15 @@ def recording() -> Iterator[list[Kernel]]:
 
 
 def compile_in_processes(kernels: list[Kernel]) -> None:
-    """Let as many processes as there are cores compile them.
+    """Let as many processes as there are cores compile those that none has compiled before.
 
     What they cannot compile is left to the call that needs it, which says why.
     """
+    from triton import knobs
+
+    # An empty file for each, inside Triton's cache: who empties the one empties the other.
+    compiled = Path(knobs.cache.dir) / "dcnn"
+    kernels = [kernel for kernel in kernels if not (compiled / kernel["name"]).exists()]
     count = min(MOST_PROCESSES, os.cpu_count() or 1, len(kernels))
     if len(kernels) < FEWEST_KERNELS or count < 2 or not sys.executable:
         return
@@ -69,7 +79,7 @@ def compile_in_processes(kernels: list[Kernel]) -> None:
 
     def feed(_: int) -> None:
         with (
-            suppress(OSError),  # it could not start, or died
+            suppress(OSError),  # it could not start, or died, or nothing can be written
             subprocess.Popen(  # noqa: S603 - this module
                 command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
             ) as process,
@@ -80,6 +90,8 @@ def compile_in_processes(kernels: list[Kernel]) -> None:
                 process.stdin.flush()
                 if not process.stdout.readline():
                     return
+                compiled.mkdir(parents=True, exist_ok=True)
+                (compiled / kernel["name"]).touch()
 
     with ThreadPoolExecutor(count) as pool:
         list(pool.map(feed, range(count)))

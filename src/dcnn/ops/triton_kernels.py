@@ -25,7 +25,11 @@ import triton
 import triton.language as tl
 from triton.language import constexpr
 
-_SIZES = ("lanes", "longest", "width", "stride", "past", "per_run", "at_once", "parts")
+_SIZES = (
+    *("lanes", "longest", "width", "stride", "past", "per_run", "at_once", "parts"),
+    "vocabulary",
+)
+_PER_SENTENCE = ("lengths", "ks")  # of a layer above: aligned if the batch is of a multiple of four
 
 
 class Layer(NamedTuple):
@@ -63,9 +67,13 @@ class Head(NamedTuple):
 
 
 def compiled(function):
-    """``triton.jit`` that makes few variants: sizes that change from batch to batch make none."""
+    """``triton.jit`` that makes few variants: what changes from batch to batch makes none."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    return triton.jit(function, do_not_specialize=[name for name in _SIZES if name in names])
+    return triton.jit(
+        function,
+        do_not_specialize=[name for name in _SIZES if name in names],
+        do_not_specialize_on_alignment=[name for name in _PER_SENTENCE if name in names],
+    )
 
 
 @triton.jit

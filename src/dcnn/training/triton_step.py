@@ -1,4 +1,4 @@
-"""The kernels of a training step on a GPU around the network: batch, loss and Adagrad.
+"""What a training step on a GPU does around the network: batch, loss and Adagrad.
 
 Each is one or two kernels in place of a dozen torch operations: in a step of a small network the
 number of kernels takes the time, and Adagrad in separate operations would read and write the
@@ -8,112 +8,33 @@ embeddings some twenty times. Everything has a leading axis of R runs.
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from triton import cdiv, next_power_of_2
 
 from dcnn.text.vocabulary import UNKNOWN
+from dcnn.training import triton_step_kernels as kernels
 from dcnn.training.adagrad import DECAYING, Adagrad, Weights
 from dcnn.training.batches import ResidentBatches
 
 _BLOCK = 1024
 
 
-@triton.jit
-def _squares(gradients, squares, SIZES: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum of the squares of one run's gradients, a block of one parameter at a time."""
-    block, run = tl.program_id(0), tl.program_id(1)
-    for number in tl.static_range(len(SIZES)):
-        blocks = (SIZES[number] + BLOCK - 1) // BLOCK
-        if (block >= 0) & (block < blocks):
-            offset = block * BLOCK + tl.arange(0, BLOCK)
-            at = run.to(tl.int64) * SIZES[number] + offset
-            g = tl.load(gradients[number] + at, mask=offset < SIZES[number], other=0.0)
-            tl.atomic_add(squares + run, tl.sum(g * g, axis=0), sem="relaxed")
-        block -= blocks
-
-
-@triton.jit
-def _update(
-    values, gradients, totals, averages, settings, l2s, squares, progress, steps, runs,
-    SIZES: tl.constexpr, DECAYS: tl.constexpr, AVERAGES: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """A block of one run's values of one parameter; ``DECAYS`` says of each whether it decays."""
-    block, run = tl.program_id(0), tl.program_id(1)
-    rate = tl.load(settings + run)
-    linear = tl.load(settings + runs + run)
-    eps = tl.load(settings + 2 * runs + run)
-    decay = tl.load(settings + 3 * runs + run)
-    largest_norm = tl.load(settings + 4 * runs + run)
-    ema = tl.load(settings + 5 * runs + run)
-    step = tl.load(steps)
-    rate *= 1 - linear * tl.load(progress + run)
-    clip = largest_norm / (tl.sqrt(tl.load(squares + run)) + 1e-6)
-    clip = tl.where(clip > 1, 1.0, clip)  # not a minimum, which would lose what is not a number
-    fresh = 1 - tl.minimum(ema, (1 + step) / (10 + step))
-    for number in tl.static_range(len(SIZES)):
-        blocks = (SIZES[number] + BLOCK - 1) // BLOCK
-        if (block >= 0) & (block < blocks):
-            offset = block * BLOCK + tl.arange(0, BLOCK)
-            inside = offset < SIZES[number]
-            at = run.to(tl.int64) * SIZES[number] + offset
-            shrink = 1 - rate * decay * DECAYS[number]
-            v = tl.load(values[number] + at, mask=inside) * shrink
-            l2 = tl.load(l2s + number * runs + run)
-            g = tl.load(gradients[number] + at, mask=inside) * clip + l2 * v
-            total = tl.load(totals[number] + at, mask=inside) + g * g
-            v -= rate * g / (tl.sqrt(total) + eps)
-            tl.store(totals[number] + at, total, mask=inside)
-            tl.store(values[number] + at, v, mask=inside)
-            if AVERAGES:
-                a = tl.load(averages[number] + at, mask=inside)
-                tl.store(averages[number] + at, a + fresh * (v - a), mask=inside)
-        block -= blocks
-
-
 def adagrad(optimizer: Adagrad, gradients: Weights, progress: Tensor) -> Tensor:
     """What ``Adagrad.step`` does on a GPU."""
     values, totals = tuple(optimizer.weights.values()), tuple(optimizer.sums.values())
     sizes, runs = tuple(value[0].numel() for value in values), len(progress)
-    grid = (sum(triton.cdiv(size, _BLOCK) for size in sizes), runs)
+    grid = (sum(cdiv(size, _BLOCK) for size in sizes), runs)
     dense = tuple(gradients[name].contiguous() for name in optimizer.weights)
     decays = tuple(int(name == DECAYING) for name in optimizer.weights)
     squares = torch.zeros_like(progress)
-    _squares[grid](dense, squares, SIZES=sizes, BLOCK=_BLOCK)
-    _update[grid](
+    kernels.squares_of[grid](dense, squares, SIZES=sizes, BLOCK=_BLOCK)
+    kernels.update[grid](
         values, dense, totals, tuple(optimizer.averages.values()) or totals,
         optimizer.settings, optimizer.l2, squares, progress, optimizer.steps, runs,
         SIZES=sizes, DECAYS=decays, AVERAGES=bool(optimizer.averages), BLOCK=_BLOCK,
     )  # fmt: skip
     return squares.sqrt()
-
-
-@triton.jit(do_not_specialize=["columns"])
-def _gather(
-    cursor, order, place_weights, ids, starts, lengths, targets, draws, word_dropout,
-    padded, own_lengths, own_targets, own_weights, columns, per_run, stride,
-    UNKNOWN: tl.constexpr, DROPS: tl.constexpr, CLASSES: tl.constexpr,
-    COLUMNS: tl.constexpr, WIDE: tl.constexpr,
-):  # fmt: skip
-    """One sentence: its words, some of them dropped, its length, target and weight."""
-    place = tl.program_id(0).to(tl.int64)
-    run = place // per_run
-    at_cursor = tl.load(cursor) * tl.num_programs(0) + place
-    sentence = tl.load(order + at_cursor)
-    length, start = tl.load(lengths + sentence), tl.load(starts + sentence)
-    tl.store(own_lengths + place, length)
-    tl.store(own_weights + place, tl.load(place_weights + at_cursor))
-    column = tl.arange(0, COLUMNS)
-    at = place * columns + column
-    word = tl.load(ids + start + column, mask=column < length, other=UNKNOWN)
-    if DROPS:
-        draw = tl.load(draws + at, mask=column < columns, other=1.0)
-        word = tl.where(draw < tl.load(word_dropout + run), UNKNOWN, word)
-    tl.store(padded + at, word, mask=column < columns)
-    label = tl.arange(0, WIDE)
-    target = tl.load(targets + run * stride + sentence * CLASSES + label, mask=label < CLASSES)
-    tl.store(own_targets + place * CLASSES + label, target, mask=label < CLASSES)
 
 
 def gather_batch(batches: ResidentBatches, columns: int, draws: Tensor | None) -> list[Tensor]:
@@ -127,43 +48,15 @@ def gather_batch(batches: ResidentBatches, columns: int, draws: Tensor | None) -
     own_lengths = lengths.new_empty(runs, per_run)
     own_targets = targets.new_empty(runs, per_run, classes)
     own_weights = batches.place_weights.new_empty(runs, per_run)
-    _gather[(runs * per_run,)](
+    kernels.gather_examples[(runs * per_run,)](
         batches.cursor, batches.order, batches.place_weights, ids, batches.starts, lengths, targets,
         batches.place_weights if draws is None else draws, batches.word_dropout,
         padded, own_lengths, own_targets, own_weights, columns, per_run,
         targets.stride(0) if len(targets) > 1 else 0,
         UNKNOWN=UNKNOWN, DROPS=draws is not None, CLASSES=classes,
-        COLUMNS=triton.next_power_of_2(columns), WIDE=triton.next_power_of_2(classes),
+        COLUMNS=next_power_of_2(columns), WIDE=next_power_of_2(classes),
     )  # fmt: skip
     return [padded, own_lengths, own_targets, own_weights]
-
-
-@triton.jit
-def _cross_entropy(
-    logits, targets, weights, losses, gradients, per_run,
-    ENSEMBLE: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
-):  # fmt: skip
-    """A block of one run: its part of the mean loss, and the gradient of that."""
-    run = tl.program_id(0).to(tl.int64)
-    place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)  # of a network's logits of a sentence
-    inside = place < per_run
-    sentence = (run * per_run + place) // ENSEMBLE
-    weight = tl.load(weights + sentence, mask=inside, other=0.0) / per_run
-    label = tl.arange(0, WIDE)[None, :]
-    is_class = label < CLASSES
-    both = inside[:, None] & is_class
-    at = (run * per_run + place)[:, None] * CLASSES + label
-    z = tl.where(is_class, tl.load(logits + at, mask=both, other=0.0), float("-inf"))
-    z -= tl.max(z, axis=1)[:, None]
-    powers = tl.exp(z)
-    sums = tl.sum(powers, axis=1)
-    target = tl.load(targets + sentence[:, None] * CLASSES + label, mask=both, other=0.0)
-    surprise = tl.where(is_class, tl.log(sums)[:, None] - z, 0.0)
-    loss = tl.sum(weight * tl.sum(target * surprise, axis=1), axis=0)
-    tl.store(losses + run * tl.num_programs(1) + tl.program_id(1), loss)
-    mass = tl.sum(target, axis=1)[:, None]
-    gradient = weight[:, None] * (mass * powers / sums[:, None] - target)
-    tl.store(gradients + at, gradient, mask=both)
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -173,11 +66,11 @@ class _CrossEntropy(torch.autograd.Function):
     def forward(logits: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Losses (R,) and their gradients, as the logits."""
         runs, per_run, classes = logits.shape
-        wide = triton.next_power_of_2(classes)
-        block = min(max(_BLOCK // wide, 1), triton.next_power_of_2(per_run))
-        blocks = triton.cdiv(per_run, block)
+        wide = next_power_of_2(classes)
+        block = min(max(_BLOCK // wide, 1), next_power_of_2(per_run))
+        blocks = cdiv(per_run, block)
         losses, gradients = logits.new_empty(runs, blocks), torch.empty_like(logits)
-        _cross_entropy[(runs, blocks)](
+        kernels.cross_entropy[(runs, blocks)](
             logits, targets, weights, losses, gradients, per_run,
             ENSEMBLE=per_run // targets.shape[1], CLASSES=classes, BLOCK=block, WIDE=wide,
         )  # fmt: skip
