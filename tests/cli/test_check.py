@@ -58,6 +58,35 @@ def test_what_was_planted_is_found_printed_and_written(dcnn, tmp_path):
     assert plain["data"]["texts"] == 60
 
 
+def test_rows_without_a_label_are_found_and_the_others_checked(dcnn, tmp_path):
+    plant(tmp_path / "d.csv")
+    with (tmp_path / "d.csv").open("a") as stream:
+        stream.write("a film that nobody labelled, \n")
+    done = dcnn("check", "d.csv", "--folds", 0, "--json")
+    assert done.code == 1, done.err
+    plain = json.loads(done.out)
+    assert plain["counts"]["no label"] == 1
+    assert plain["counts"]["conflicting labels"] == 2
+    (found,) = [one for one in plain["findings"] if one["kind"] == "no label"]
+    assert (found["where"], found["text"]) == ("d.csv, line 62", "a film that nobody labelled")
+    assert plain["data"]["texts"] == 60
+
+
+def test_a_multi_label_text_may_have_no_label(dcnn, tmp_path):
+    rows = (f"film number {n},{('a|b', 'a', '', 'b')[n % 4]}\n" for n in range(40))
+    (tmp_path / "d.csv").write_text("text,label\n" + "".join(rows))
+    done = dcnn("check", "d.csv", "--folds", 0, "--labels-separator", "|", "--json")
+    assert "no label" not in json.loads(done.out)["counts"]
+    assert json.loads(done.out)["data"]["texts"] == 40
+
+
+def test_a_file_without_any_label_is_refused(dcnn, tmp_path):
+    (tmp_path / "d.csv").write_text("text,label\na film,\nanother,\n")
+    done = dcnn("check", "d.csv", "--folds", 0)
+    assert done.code == 2
+    assert "d.csv: no row has a label yet; fill in the column label" in done.err
+
+
 def test_the_exit_code_is_0_unless_a_finding_is_an_error(dcnn, tmp_path):
     # Words of their own, so that no text is nearly like another.
     words = [f"{n * 7919 % 99991:05d} {n * 104729 % 99991:05d} {n}" for n in range(40)]

@@ -16,7 +16,7 @@ from dcnn.data import check as checks
 from dcnn.data.check import ERROR, LEVELS, Finding
 from dcnn.data.columns import shown
 from dcnn.data.labels import LabelledTexts, check_form
-from dcnn.data.readers import read_evaluation_set, read_labelled
+from dcnn.data.readers import Row, read_evaluation_set, read_labelled
 from dcnn.data.tables import write_table
 from dcnn.errors import UserError, needs_extra
 from dcnn.predictor import Predictor
@@ -41,11 +41,13 @@ def check(
     """Show what may be wrong with labelled texts.
 
     Looks for duplicates and near duplicates, the same text with different labels, texts of the test
-    set in TRAIN, rare and unbalanced labels, empty and long texts, texts in another script than the
-    others, and likely label errors: labels that models trained on the other texts would not give.
+    set in TRAIN, missing, rare and unbalanced labels, empty and long texts, texts in another script
+    than the others, and likely label errors: labels that models trained on the other texts would
+    not give.
 
-    The exit code is 0 if nothing is serious and 1 if there are findings of the level `error`:
-    conflicting labels, leakage, a single label, or labels that TRAIN (or the model) does not have.
+    The exit code is 0 if nothing is serious and 1 if there are findings of the level `error`: texts
+    without a label, conflicting labels, leakage, a single label, or labels that TRAIN (or the
+    model) does not have.
     """
     if out is not None:
         cli.check_output_table("--out", out, data, test)
@@ -54,13 +56,18 @@ def check(
     columns = reading()
     run_config = run()
     predictor = None if model is None else Predictor.load(model)
-    train = read_labelled(data, columns)
+    unlabelled: list[Row] = []
+    train = read_labelled(data, columns, unlabelled)
     test_set = read_evaluation_set(test, columns)
     if test_set is not None:
         check_form(test_set, multi_label=train.multi_label, of=train.source)
     if predictor is not None:
         check_form(train, multi_label=predictor.multi_label, of=f"the training set of {model}")
     found = checks.check_texts(train.with_hard_labels(), test_set)
+    found += [
+        Finding("no label", str(row.place), text=row.text, detail="the label is empty")
+        for row in unlabelled
+    ]
     if predictor is not None:
         found += _judged_by(predictor, train)
     elif folds and not any(one.kind == "one label" for one in found):

@@ -27,6 +27,7 @@ from dcnn.text.tokenizer import composed
 
 ERROR, WARNING, INFO = "error", "warning", "info"
 LEVELS = {  # of each kind of finding, in the order of a report
+    "no label": ERROR,
     "one label": ERROR,
     "conflicting labels": ERROR,
     "leakage": ERROR,

@@ -175,6 +175,7 @@ class ShardReader:
     options: TableOptions
     labels: bool  # whether the labels are read; without, there need not be any
     keep: bool = False  # whether rows have the values of all columns
+    unlabelled: list[Row] | None = None  # gets the rows with an empty label, which is else an error
     first: Path | None = None  # the first file that had rows
     columns: Columns | None = None  # those found in it
     types: Mapping[str, Any] = field(default_factory=dict)  # of all its columns; see ``keep``
@@ -211,12 +212,17 @@ class ShardReader:
                 )
             labelled = unlabelled = 0
             suggested = columns.label == "label" and list(table.columns) == SUGGESTED
+            # With a separator, an empty string is a text to which no label applies.
+            one_or_more = columns.label is not None and options.labels_separator is None
+            may_be_empty = suggested or (self.unlabelled is not None and one_or_more)
             for record in table.rows(columns, keep=self.keep):
-                if suggested and _is_blank(record.value("label")):
+                place, text = record.place, record.value(columns.text)
+                if may_be_empty and _is_blank(record.value(str(columns.label))):
                     unlabelled += 1
+                    if self.unlabelled is not None:
+                        self.unlabelled.append(Row(str(text), None, None, place))
                     continue
                 labelled += 1
-                place, text = record.place, record.value(columns.text)
                 if not isinstance(text, str):
                     raise DataError(
                         f"{place}: the text in {shown(columns.text)} is {shown(text)}; it must be "
@@ -243,7 +249,9 @@ class ShardReader:
                     self.first, self.columns, self.types = path, columns, table.types
                 yield Row(text, label, weight, place, record.values if self.keep else None)
             if unlabelled and not labelled:
-                raise NoRowsError(f"{path}: no row has a label yet; fill in the column label")
+                raise NoRowsError(
+                    f"{path}: no row has a label yet; fill in the column {columns.label}"
+                )
             if unlabelled:
                 _log.info("%s: %d rows without a label are left out", path, unlabelled)
 
@@ -298,6 +306,7 @@ def read_rows(
     on_bad_shard: Callable[[DataError], None] | None = None,
     remedy: str = "",
     keep: dict[str, Any] | None = None,
+    unlabelled: list[Row] | None = None,
 ) -> Iterator[Row]:
     """Read a file, folder or pattern row by row, in bounded memory.
 
@@ -305,10 +314,11 @@ def read_rows(
     one of several files, which is then left out whole: each is read to its end before its first row
     comes. Without it, the first such error is raised, with ``remedy`` at its end. With ``keep``,
     rows have the values of all columns, and it gets the columns of the first file with their Arrow
-    types, which are None in text, before the first row.
+    types, which are None in text, before the first row. ``unlabelled`` gets the rows whose label is
+    empty; without it, such a row is an error.
     """
     shards = find_shards(source)
-    reader, some = ShardReader(options, labels, keep is not None), False
+    reader, some = ShardReader(options, labels, keep is not None, unlabelled), False
     for shard in shards:
         try:
             if on_bad_shard is not None:
@@ -342,9 +352,14 @@ def find_text_column(shards: Sequence[Path], options: TableOptions) -> str | Non
     return options.text_column
 
 
-def read_labelled(source: Path, options: TableOptions = _DEFAULTS) -> LabelledTexts:
-    """Read all examples; the classes are the labels that occur and ``label_columns``, sorted."""
-    rows = list(read_rows(source, options, labels=True))
+def read_labelled(
+    source: Path, options: TableOptions = _DEFAULTS, unlabelled: list[Row] | None = None
+) -> LabelledTexts:
+    """Read all examples; the classes are the labels that occur and ``label_columns``, sorted.
+
+    Rows with an empty label are an error, unless there is a list ``unlabelled`` that gets them.
+    """
+    rows = list(read_rows(source, options, labels=True, unlabelled=unlabelled))
     labels: list[Any] = [row.label for row in rows]
     _log.debug("%s: %d rows", source, len(rows))
     weights = None
