@@ -78,15 +78,18 @@ class Groups {
 // The loss of a sentence and, in `gradient`, what it adds to that of its logits, both times `scale`.
 double cross_entropy(int64_t classes, const float* logits, const float* targets, double scale,
                      float* gradient) {
+    thread_local std::vector<double> powers;  // with thousands of classes, half of the time
+    powers.resize(at(classes));
     const double largest = *std::max_element(logits, logits + classes);
     double exponentials = 0, mass = 0, dot = 0;
     for (int64_t c = 0; c < classes; ++c) {
-        exponentials += std::exp(logits[c] - largest);
+        powers[at(c)] = std::exp(logits[c] - largest);
+        exponentials += powers[at(c)];
         mass += targets[c];
         dot += targets[c] * (logits[c] - largest);
     }
     for (int64_t c = 0; c < classes; ++c) {
-        const double share = std::exp(logits[c] - largest) / exponentials;
+        const double share = powers[at(c)] / exponentials;
         gradient[c] = static_cast<float>(scale * (share * mass - targets[c]));
     }
     return scale * (mass * std::log(exponentials) - dot);

@@ -58,7 +58,7 @@ STORED_DTYPES: tuple[StoredDtype, ...] = get_args(StoredDtype)
 EMBEDDINGS, SCALES = "embeddings", "embeddings.scale"
 # Vectors of character n-grams (n_buckets, d); in a file int8, with scales, of the buckets used.
 NGRAMS, NGRAM_SCALES, NGRAMS_USED = "ngrams", "ngrams.scale", "ngrams.used"
-# With these no sum of any layer can overflow, which backends would do in different places.
+# Up to this size no sum in any layer can overflow, which would differ between backends.
 LARGEST_WEIGHT = 1e15
 _MAX_INT8 = 127  # symmetric: -128 is not used
 
@@ -97,9 +97,9 @@ class Artifact:
         return [(self.weights[f"{name}.filters"], self.weights[f"{name}.bias"]) for name in names]
 
     def embed(self, ids: Ints, new_words: Sequence[str] = ()) -> Floats:
-        """Word vectors (..., d) of ids (...), of which some may be those of ``new_words``.
+        """Word vectors (..., d) of ids (...); ids beyond the vocabulary are those of ``new_words``.
 
-        Those that are not among the ids cost nothing: a batch may have few of many.
+        New words that are not among the ids cost nothing: a batch may have few of many.
         """
         table, ngrams = self.weights[EMBEDDINGS], self.encoder.char_ngrams
         beyond = ids >= len(table)
@@ -458,7 +458,7 @@ def pack(
 
 
 def unpack(stored: Mapping[str, NDArray[Any]]) -> Weights:
-    """The float32 weights of ``pack``'s result; a ValueError names what it never writes."""
+    """The float32 weights of ``pack``'s result; ValueError for what ``pack`` never writes."""
     weights = {name: values.astype(np.float32, copy=False) for name, values in stored.items()}
     for name, of_scales in ((EMBEDDINGS, SCALES), (NGRAMS, NGRAM_SCALES)):
         scales = weights.pop(of_scales, None)

@@ -75,8 +75,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         thresholds_: the lowest probability at which each label is predicted, chosen on dev; none
             where a text has one label.
         n_epochs_: epochs trained.
-        dev_accuracy_: accuracy on the examples held out for early stopping; where they are few and
-            none are, that of a cross-validation.
+        dev_accuracy_: accuracy on the dev set; where the examples are too few to hold any out, that
+            of a cross-validation.
         history_: every evaluation on the dev set.
         text_column_: the column of the texts, if ``fit`` was given a frame.
         abstention_: the threshold of abstention and what it does on dev; none if there is none.

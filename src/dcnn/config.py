@@ -368,7 +368,8 @@ BATCH_SIZE, EPOCHS = 32, 8  # where the learning rate decays
 # From 1,000 examples to those few: chosen on corpora of such sizes (docs/languages.md).
 SMALL_CORPUS, SMALL_BATCH_SIZE, SMALL_EPOCHS = 1000, 16, 5
 MIN_UPDATES = 120
-UPDATES_PER_CLASS, MOST_UPDATES = 5, 2000  # at least, too; up to so many, as each costs more then
+# A second minimum of updates, per class; capped, as an update is slower with more classes.
+UPDATES_PER_CLASS, MOST_UPDATES = 5, 2000
 MIN_PATIENCE = 40  # in updates
 FOLDS = 5
 ENOUGH_SCORED = 500  # examples: further folds would hardly change the temperature
@@ -378,7 +379,7 @@ ENOUGH_SCORED = 500  # examples: further folds would hardly change the temperatu
 class TrainingConfig(Section):
     """How the objective is minimized (Sect. 5.1).
 
-    Those of ``may_be_auto`` may be ``auto`` instead: decided by ``for_examples``.
+    Settings named in ``may_be_auto`` may be ``auto``; ``for_examples`` then decides them.
 
     Attributes:
         n_ensemble: the maximum number of networks in the ensemble. The rows of the sentence
@@ -447,16 +448,16 @@ class TrainingConfig(Section):
     auto: tuple[str, ...] = ()
 
     def for_examples(self, train: int, dev: int = 0, classes: int = 2) -> "TrainingConfig":
-        """With values in place of ``auto`` for so many examples; all others stay as they are.
+        """A copy with ``auto`` settings decided for these numbers of examples and classes.
 
-        The learning rate decays to zero in few epochs, without word dropout, and the last weights
-        are kept. Where a constant rate, the best weights or early stopping are asked for, dev
-        decides as in ``Config()``.
+        By default the learning rate decays to zero in few epochs, without word dropout, and the
+        last weights are kept. If a constant rate, the best weights or early stopping are asked for,
+        the weights are selected on dev as in ``Config()``.
 
-        An epoch of few examples is few updates, and a tenth of them is too small a dev set to
-        decide anything. So there are more epochs, all examples are trained on, and
-        cross-validation takes the place of dev. From 1,000 examples on, smaller batches in fewer
-        epochs fit them less closely.
+        With few examples an epoch has few updates, and a tenth of the examples is too small a dev
+        set to decide anything. So there are more epochs, all examples are trained on, and
+        cross-validation replaces dev. From 1,000 examples on, smaller batches and fewer epochs are
+        used, which fit the examples less closely.
         """
         dev_decides = (
             ("schedule" not in self.auto and self.schedule == "constant")
@@ -468,7 +469,7 @@ class TrainingConfig(Section):
         batch_size = self.batch_size
         if "batch_size" in self.auto:
             batch_size = SMALL_BATCH_SIZE if small else BATCH_SIZE
-        # Larger batches that were set are fewer updates, and need the epochs.
+        # Larger batches, if they were set, mean fewer updates, so they need more epochs.
         epochs = SMALL_EPOCHS if small and batch_size <= SMALL_BATCH_SIZE else EPOCHS
         steps = math.ceil(max(train, 1) / batch_size)  # per epoch
         updates = max(MIN_UPDATES, min(UPDATES_PER_CLASS * classes, MOST_UPDATES))

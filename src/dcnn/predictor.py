@@ -261,7 +261,7 @@ class Predictor:
 
     @cached_property
     def _feature_network(self) -> native.Network:
-        """With an output layer that changes nothing, so that its logits are the features."""
+        """The network with the identity as output layer, so that its logits are the features."""
         artifact, width = self.artifact, self.artifact.weights["head.weight"].shape[1]
         head: model_folder.Weights = {
             "head.weight": np.eye(width, dtype=np.float32),

@@ -69,8 +69,8 @@ def split_names(option: str, names: str | None) -> tuple[str, ...]:
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command take groups of options, after its own.
 
-    A parameter that is annotated with a function is that function with its options given, so that
-    the command decides when they are checked.
+    A parameter annotated with a function receives that function with its options already bound
+    (``partial``), so that the command decides when they are checked.
     """
     own, groups = [], {}
     for parameter in inspect.signature(command).parameters.values():

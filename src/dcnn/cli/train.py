@@ -1,10 +1,10 @@
 """``dcnn train``: read and check everything first, then train, evaluate once, and save.
 
-Torch is imported when all input has been checked, so that a typo is reported at once, and what
-reads and checks when it is called, so that the help comes at once. A corpus that is larger than
-memory is encoded on disk first. Whether it is follows from the size of the files alone, so that a
-command does the same on every machine; ``--stream`` and ``--no-stream`` override it. Whether
-``torchrun`` started this process as one of several is found out without torch.
+Torch is imported after all input has been checked, so that a typo is reported at once; modules that
+read and check are imported when they are called, so that the help comes at once. A corpus that is
+too large for memory is encoded on disk first. That is decided by the size of the files alone, so
+that a command does the same on every machine; ``--stream`` and ``--no-stream`` override it. Whether
+``torchrun`` started this process as one of several is detected without torch.
 """
 
 import logging
@@ -294,7 +294,7 @@ def check_abstention(train: "LabelledTexts | Corpus", out_of_scope: str | None) 
 
 
 def report_threshold(console: "Console", artifact: "Artifact", target: float) -> None:
-    """Print the threshold of abstention; raises DataError if there is none, of a saved model."""
+    """Print the abstention threshold; raises DataError if the model was saved without one."""
     from dcnn.metrics import stored_curve
 
     if (record := artifact.metadata.get("abstention")) is None:
@@ -351,7 +351,7 @@ def _log_folder(tensorboard: Path | None, out: Path) -> Path | None:
 def training_callbacks(
     console: "Console", log_folder: Path | None, config: "Config", *, patient: bool
 ) -> "Iterator[callbacks.Callback]":
-    """The progress bar, the log and Ctrl-C while training runs; and how its errors end."""
+    """The progress bar, the log and Ctrl-C during training; adds a remedy to its errors."""
     from dcnn.training.callbacks import Callback, CallbackList, TensorBoardLog, TrainingBar
 
     log: AbstractContextManager[Callback] = nullcontext(Callback())
@@ -469,8 +469,8 @@ def read_corpus(
 ) -> "tuple[Corpus, LabelledTexts | None, LabelledTexts | None]":
     """The training set encoded on disk, dev (``None`` if held out of it) and test.
 
-    Of several processes each encodes its own files. Hosts may share a cache or not: what a host
-    is missing afterwards is encoded by the first process on it.
+    With several processes, each encodes its share of the files. Hosts may share a cache or not:
+    files that a host still lacks are encoded by its first process.
     """
     from dcnn.data import encode, labels, readers
     from dcnn.data.corpora.registry import cache_folder

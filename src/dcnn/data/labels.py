@@ -83,7 +83,7 @@ class LabelledTexts:
     def with_hard_labels(self) -> "LabelledTexts":
         """The same examples, each with its most probable label in place of probabilities.
 
-        If multi-label, with the labels that apply rather than not.
+        If multi-label, each text has the labels with a probability of 0.5 or more.
         """
         if self.multi_label:
             return replace(self, targets=(self.targets >= 0.5).astype(np.float32))
@@ -437,7 +437,7 @@ def _from_single(texts: Sequence[str], y: Any, is_array: bool) -> LabelledTexts:
     if labels.ndim != 1:
         raise DataError(f"y must be one label per text; got an array of shape {labels.shape}")
     _check_count(texts, len(labels), "labels")
-    # Of a missing label among strings numpy has made the string "nan", so the values are checked.
+    # numpy turns a missing label among strings into "nan", so the original values are checked.
     for index, label in enumerate(labels.tolist() if is_array else y):
         if is_missing(label):
             raise DataError(

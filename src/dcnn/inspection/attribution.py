@@ -1,12 +1,13 @@
 """The contribution of every word, n-gram, node and edge to the logits, without remainder.
 
-With its gain, tanh(z)/z, every node is linear in its inputs: its value is the gain times the sum of
-weight times value over its edges, plus the bias. So a logit is a sum over paths of the feature
-graph: a path that starts at a word, or at a node's bias, and ends at the root contributes the
-product of what it starts from, the weights of its edges and the gains of its nodes.
+Given its gain, tanh(z)/z, every node is linear in its inputs: its value is the gain times z, the
+bias plus the sum of weight times value over its edges. So a logit is a sum over paths of the
+feature graph: a path that starts at a word, or at a node's bias, and ends at the root contributes
+the product of what it starts from, the weights of its edges and the gains of its nodes.
 
-One backward pass computes all of it: ``backward_step`` takes coefficients, what one unit of a
-node's value contributes to an output, from some nodes of a layer to the nodes below that they read.
+One backward pass computes all of it. A coefficient is what one unit of a node's value contributes
+to an output; ``backward_step`` propagates coefficients from some nodes of a layer to the nodes
+below that they read.
 The outputs may be a logit (word attributions, edges of a picture), single nodes (n-grams, words of
 a node), groups of nodes (comparison of two texts) or all logits (detectors).
 
@@ -92,9 +93,9 @@ def backward_step(
 def logit_coefficients(
     trace: Trace, classes: Sequence[int], layer: int, row: int | None = None
 ) -> Coefficients:
-    """Of the nodes of a layer with a path to the root; output i is the logit of ``classes[i]``.
+    """Coefficients of the nodes of a layer that reach the root; output i is ``classes[i]``'s logit.
 
-    With ``row``, of the nodes of that row alone.
+    With ``row``, those of the nodes of that row only.
     """
     _, rows, kept = trace.values(trace.depth).shape
     top = np.arange(trace.head_weight.shape[1])
@@ -121,7 +122,7 @@ def word_contributions(trace: Trace, coefficients: Coefficients) -> Doubles:
 def node_word_contributions(trace: Trace, layer: int, nodes: Ints) -> Doubles:
     """(T, s) the contribution of every word to the value of each of some nodes of a layer.
 
-    From the words up: those of a node are those of the nodes that it reads, weighted.
+    Computed bottom-up: a node's row is the weighted sum of the rows of the nodes that it reads.
     """
     words, traced = len(trace.words), trace.layers[layer - 1]
     rows = traced.filters[0, :, :, 0].size // traced.bias.shape[1]  # that a node reads
@@ -273,8 +274,9 @@ class NGramTable:
 def ngram_table(trace: Trace, of_class: int) -> NGramTable:
     """The topmost nodes by their n-grams.
 
-    Where ``COVERAGE`` takes more than ``MOST_NGRAMS`` n-grams, a node counts to its strongest word
-    alone, and if need be to the strongest words of the next 2, 4, 8 ... words together.
+    Where ``COVERAGE`` takes more than ``MOST_NGRAMS`` n-grams, a node is assigned to its strongest
+    word alone; if that is not enough, the strongest words within blocks of 2, 4, 8 ... positions
+    are merged into one n-gram.
     """
     nodes = np.arange(trace.head_weight.shape[1])
     words = node_word_contributions(trace, trace.depth, nodes)

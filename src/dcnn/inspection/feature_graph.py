@@ -1,9 +1,9 @@
 """The feature graph that a sentence induces (Sect. 4.2, Fig. 1), as arrays, JSON and networkx.
 
-A node is a value that pooling kept; below them are the values of the sentence matrix. A node has an
-edge to a node of the next layer if it takes part in the convolution that computes it; with folding
-a node is computed from the two rows that are summed. The nodes of the topmost layer have an edge to
-the one root. Nodes without a path to the root are left out: the logits do not depend on them.
+The nodes are the values that pooling kept and, as layer 0, those of the sentence matrix. A node has
+an edge to each node of the next layer whose convolution reads it; with folding, a node reads both
+of the rows that are summed. Every node of the topmost layer has an edge to the root. Nodes without
+a path to the root are left out: the logits do not depend on them.
 
 Nodes and edges are arrays, since the graph of a sentence of twenty words has tens of thousands of
 edges. In the node-link data a margin is null where nothing was dropped, and in layer 0. The root is
@@ -59,8 +59,9 @@ class FeatureGraph:
     """The graph of one sentence, with arrays of records; the root and its edges are implied."""
 
     trace: Trace
-    # ``NODE``, from layer 0 to the topmost, whose nodes are all there, in the trace's order. Of
-    # layer 0 the position is the word, and the margin is infinite, as where nothing was dropped.
+    # ``NODE`` records from layer 0 up; the topmost layer is complete, in the order of the trace. In
+    # layer 0 the position is that of the word, and the margin is infinite, as where nothing was
+    # dropped.
     nodes: Records
     edges: Records  # ``EDGE``, with numbers of nodes, ordered by target
 

@@ -9,7 +9,7 @@ from dcnn.models.baselines import MaxTDNN, NBoW
 from dcnn.models.dcnn import DCNN, SentenceModel
 from dcnn.models.recurrent import LSTM, RNN
 
-# By ``model.kind``; called with that section of the settings and the numbers of words and classes.
+# By ``model.kind``; each takes the settings ``[model]`` and the numbers of words and classes.
 MODELS: dict[str, type[SentenceModel]] = {
     "dcnn": DCNN,
     "max-tdnn": MaxTDNN,

@@ -1,8 +1,8 @@
 """The Dynamic Convolutional Neural Network (Sect. 3, Fig. 3), and what all sentence models share.
 
-The DCNN is L times a wide convolution over every row, folding, dynamic k-max pooling, bias and
+The DCNN has L layers of wide convolution over every row, folding, dynamic k-max pooling, bias and
 tanh. The topmost pooling keeps k_top values per row, so that the penultimate layer has one size for
-all sentences. Embeddings, dropout, the output layer and ensembles are those of ``SentenceModel``.
+all sentences. ``SentenceModel`` adds embeddings, dropout, the output layer and ensembles.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from dcnn.ops.reference import dynamic_k
 # The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
 # U(0, 1) for the biases of the layers.
 WEIGHT_DEVIATION = 0.05
-WIDEST_HEAD = 256  # classes of all networks of an ensemble that are one matrix, mostly zeros
+WIDEST_HEAD = 256  # largest n_ensemble * classes whose output layers form one matrix, mostly zeros
 
 
 class ConvolutionalLayer(nn.Module):
@@ -30,12 +30,12 @@ class ConvolutionalLayer(nn.Module):
         self.bias = nn.Parameter(torch.empty(bias))  # (o, d')
 
 
-# Columns, ends of the rows and values of a sparse matrix, and of its transpose.
+# A sparse matrix in CSR form (column indices, row offsets, values), then its transpose.
 _PRODUCTS = ("columns", "rows", "values", "columns_back", "rows_back", "values_back")
 
 
 class _SparseProduct(torch.autograd.Function):
-    """A sparse matrix times a dense one, (K, d) -> (N, d), of several runs too."""
+    """A sparse matrix (N, K) times a dense one, (K, d) -> (N, d); supports ``vmap`` over runs."""
 
     @staticmethod
     def forward(x: Tensor, *matrix: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class _SparseProduct(torch.autograd.Function):
     def vmap(
         _: Any, in_dims: tuple[int | None, ...], x: Tensor, *matrix: Tensor
     ) -> tuple[Tensor, int]:
-        """The runs side by side, as further columns of one dense matrix."""
+        """Put the runs side by side, as the columns of one dense matrix (K, R * d)."""
         assert in_dims[0] is not None  # noqa: S101
         runs = x.movedim(in_dims[0], 1)  # (K, R, d)
         product = _SparseProduct.apply(runs.flatten(1), *matrix)  # type: ignore[no-untyped-call]
@@ -71,12 +71,11 @@ class _SparseProduct(torch.autograd.Function):
 class SentenceModel(nn.Module):
     """Embeddings, a sentence encoder that the subclass defines, dropout, and the output layer.
 
-    In training, ``n_ensemble`` equal parts of the rows are networks of their own: an ensemble. Rows
-    meet in the output layer alone, apart from those that are folded together. So an ensemble, whose
-    logits are the mean of its networks', is a single network: that of all their rows, with all
-    their output weights divided by their number. A network of the ensemble has its share of the
-    last layer's rows, all that is folded into them, and a loss of its own. Only the bias of the
-    output layer is common to all.
+    In training, the rows may be divided equally among ``n_ensemble`` networks: an ensemble. Only
+    folding and the output layer combine rows. So an ensemble, whose logits are the mean of its
+    networks' logits, equals a single network with all rows and all output weights divided by
+    ``n_ensemble``. Each network of the ensemble has its share of the last layer's rows, everything
+    that is folded into them, and its own loss. The networks share the bias of the output layer.
     """
 
     def __init__(self, config: ModelConfig, vocabulary: int, classes: int) -> None:
@@ -110,9 +109,10 @@ class SentenceModel(nn.Module):
     def add_ngrams(self, offsets: Tensor, buckets: Tensor, n_buckets: int) -> None:
         """Let a word's embedding be its own vector plus those of its character n-grams.
 
-        See ``dcnn.text.vocabulary``. Word i, of the vocabulary or beyond it a new word, has those
-        in ``buckets[offsets[i]:offsets[i + 1]]``. The parameter has rows for the buckets that occur
-        alone, often few of all: a step of the optimiser goes through all of its rows.
+        See ``dcnn.text.vocabulary``. The n-grams of word i are in
+        ``buckets[offsets[i]:offsets[i + 1]]``; new words have ids beyond the vocabulary. The
+        parameter only has rows for buckets that occur, often a small part of ``n_buckets``, since a
+        step of the optimizer visits all of its rows.
         """
         every = torch.cat([buckets.new_zeros(1), buckets])  # one at least
         self.used_buckets, numbers = torch.unique(every, return_inverse=True)
@@ -128,10 +128,10 @@ class SentenceModel(nn.Module):
         return table
 
     def _products(self, offsets: Tensor, buckets: Tensor, n_buckets: int) -> list[Tensor]:
-        """All words at once: a sparse matrix, and its transpose for the gradients.
+        """The n-grams of all words as a sparse matrix, and its transpose for the gradients.
 
-        Made when first needed: they are several times as large as the n-grams, and the native
-        backend goes without.
+        Built when first needed: both are several times as large as the n-grams, and the native
+        backend does not use them.
         """
         if getattr(self, _PRODUCTS[0]) is None:
             counts = offsets.diff()
@@ -148,7 +148,10 @@ class SentenceModel(nn.Module):
     def table(
         self, embeddings: Tensor, ngrams: Tensor | None, words: Tensor | None = None
     ) -> Tensor:
-        """The vectors of ``words``, or of all, new ones too: (vocabulary, d), (used, d)."""
+        """The vectors of ``words``, or of all words including new ones.
+
+        ``embeddings`` are (vocabulary, d) and ``ngrams`` (used, d).
+        """
         if ngrams is None or self.bag_offsets is None or self.bag_buckets is None:
             return embeddings if words is None else embeddings[words]
         bags, count = (self.bag_offsets, self.bag_buckets), len(self.bag_offsets) - 1
@@ -164,9 +167,10 @@ class SentenceModel(nn.Module):
     def merged(
         self, weights: Mapping[str, Tensor], words: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """``weights`` of the same function as a plain network, without projection or ensemble.
+        """The weights of an equivalent plain network, without projection or ensemble.
 
-        The vectors of character n-grams are part of those of ``words``, or of all, new ones too.
+        Its embeddings are those of ``words``, or of all words including new ones, with the vectors
+        of their character n-grams added.
         """
         merged = dict(weights)
         if self.n_ensemble > 1:
@@ -203,7 +207,7 @@ class SentenceModel(nn.Module):
         raise NotImplementedError
 
     def draw_dropout(self, sentences: int, generator: torch.Generator) -> Tensor | None:
-        """The mask of a batch, (B, features): zero or 1 / share kept; none without dropout."""
+        """A dropout mask (B, features) of 0 and 1 / (1 - dropout); None without dropout."""
         if self.config.dropout == 0:
             return None
         keep = 1 - self.config.dropout
@@ -218,9 +222,9 @@ class SentenceModel(nn.Module):
     def forward(
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None = None, apart: bool = False
     ) -> Tensor:
-        """Logits (B, classes), of an ensemble the mean; ``dropout`` is a mask on the features.
+        """Logits (B, classes), the mean over an ensemble; ``dropout`` is a mask on the features.
 
-        With ``apart`` they are (B * n_ensemble, classes): those of each network of the ensemble.
+        With ``apart``, (B * n_ensemble, classes): the logits of each network of the ensemble.
         """
         weight, bias = self.head.weight, self.head.bias
         if self.n_ensemble == 1:
@@ -271,7 +275,7 @@ class DCNN(SentenceModel):
     def logits(
         self, ids: Tensor, lengths: Tensor, dropout: Tensor | None, weight: Tensor, bias: Tensor
     ) -> Tensor:
-        """In one call where a backend has one."""
+        """Compute the whole network in one call, where the backend has such a call."""
         layers = [part for layer in self.convolutions for part in (layer.filters, layer.bias)]
         parts = [self.embeddings, weight, bias, *layers]
         parts += [] if self.ngrams is None else [self.ngrams]

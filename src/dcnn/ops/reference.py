@@ -6,10 +6,10 @@ ceiling is taken in integers, since a floating-point quotient can land just abov
 Where the paper is silent:
 
 - a filter is applied as a dot product with the m-gram (Eq. 1 as written: a correlation);
-- folding sums rows i and i + d/2. Neighbours would be the same network with its embedding
-  dimensions permuted, and halves stay contiguous;
-- among equal values k-max keeps the leftmost, and what is not a number before all others, so that
-  a broken network shows;
+- folding sums rows i and i + d/2, so that both halves are contiguous. Summing neighbours would be
+  the same network with its embedding dimensions permuted;
+- among equal values k-max keeps the leftmost; NaN ranks above all numbers, so that a broken network
+  shows;
 - columns past a sentence's length never enter a convolution and never win in pooling, and the
   output is zero past a sentence's own k: tanh(bias) there would leak into the next layer.
 """
@@ -84,9 +84,9 @@ def fold(c: Columns) -> Columns:
 def k_max(c: Array, lengths: Array, k: Array, width: int | None = None) -> tuple[Array, Array]:
     """Keep the k largest values of each row in their original order (Sect. 3.2).
 
-    ``c`` is (B, ..., w), of which each sentence has its own ``lengths`` (B,) and ``k`` (B,),
-    1 <= k <= length. Values and positions are (B, ..., K), with K the ``width`` or else the largest
-    k; past a sentence's own k they are 0 and -1.
+    ``c`` is (B, ..., w); each sentence has its own length in ``lengths`` (B,) and its own k in
+    ``k`` (B,), 1 <= k <= length. Returns values and positions (B, ..., K), where K is ``width`` or
+    by default the largest k; past a sentence's own k they are 0 and -1.
     """
     if np.any(k < 1) or np.any(k > lengths):
         raise ValueError(f"k={k} must lie between 1 and the lengths {lengths}")
@@ -99,7 +99,7 @@ def k_max(c: Array, lengths: Array, k: Array, width: int | None = None) -> tuple
 
     exists = np.arange(columns) < lengths
     order = np.argsort(np.where(exists, -c, np.inf), axis=-1, kind="stable")
-    if np.isnan(c).any():  # which argsort puts last, behind what does not exist
+    if np.isnan(c).any():  # argsort puts NaN last, behind columns that do not exist
         number = ~np.isnan(c)
         order = np.lexsort((-c, number, np.broadcast_to(~exists, c.shape)), axis=-1)
     order = order[..., :width]
@@ -182,9 +182,9 @@ def sigmoid(logits: NDArray[Number]) -> NDArray[Number]:
 def compose(ids: Array, bags: tuple[Array, Array], embeddings: Array, ngrams: Array) -> Array:
     """Vectors (ids, d) of words with character n-grams.
 
-    A word has its row of ``embeddings``, or row 0 if its id lies beyond them, plus 1/sqrt(n) times
-    the sum of its n rows of ``ngrams``: those of word i are ``buckets[offsets[i]:offsets[i + 1]]``
-    of ``bags``.
+    A vector is the word's row of ``embeddings``, or row 0 if its id lies beyond them, plus
+    1/sqrt(n) times the sum of its n rows of ``ngrams``. ``bags`` has offsets and buckets; the rows
+    of word i are ``buckets[offsets[i]:offsets[i + 1]]``.
     """
     offsets, buckets = bags
     vectors = embeddings[np.where(ids < len(embeddings), ids, 0)]

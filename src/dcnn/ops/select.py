@@ -31,8 +31,11 @@ def forced() -> str:
 def for_prediction() -> str:
     """``native`` where it is available, else ``reference``.
 
-    Prediction never imports torch: forcing a backend of training selects the reference. One that
-    is forced and unknown is a ValueError, one that is not available a RuntimeError.
+    Prediction never imports torch, so forcing a training backend selects the reference.
+
+    Raises:
+        ValueError: the forced backend is unknown.
+        RuntimeError: the forced backend is not available.
     """
     name = forced()
     if name == "native":
@@ -43,7 +46,9 @@ def for_prediction() -> str:
 def for_training(device: str) -> str:
     """``triton`` on ``cuda`` and ``native`` on ``cpu`` where they are available, else ``torch``.
 
-    A forced one must exist and run on ``device`` (ValueError) and be available (RuntimeError).
+    Raises:
+        ValueError: the forced backend is unknown, or cannot train on ``device``.
+        RuntimeError: the forced backend is not available.
     """
     name = forced()
     if name == "reference":
@@ -69,7 +74,7 @@ def choose_layer(x: "Tensor") -> "Callable[..., tuple[Tensor, Tensor]]":
 
 
 def choose_network(embeddings: "Tensor", gradients: bool) -> "Callable[..., Tensor] | None":
-    """What computes a whole DCNN in one call in float32, with ``gradients`` if need be, or none."""
+    """The float32 function for a whole DCNN in one call, with ``gradients`` if asked; or None."""
     module = _module(embeddings)
     return getattr(module, "network", None if gradients else getattr(module, "logits", None))
 
@@ -85,7 +90,7 @@ def choose_compose(embeddings: "Tensor") -> "Callable[..., Tensor] | None":
 
 
 def choose_draw_mask(mask: "Tensor") -> "Callable[..., Tensor] | None":
-    """What draws a mask of dropout in float32 faster than torch, and the same one, or none."""
+    """The function that draws the same float32 dropout mask as torch, but faster; or None."""
     return getattr(_module(mask), "draw_mask", None)
 
 
@@ -106,7 +111,7 @@ def _module(x: "Tensor") -> ModuleType:
 
 
 def why_not_native(device: str) -> str:
-    """Why training on ``device`` is without the native backend, to end a line; else empty."""
+    """The end of a log line: why training on ``device`` is not native, if there is a reason."""
     if device == "cpu" and forced() == "auto" and not native.available():
         return f": the native one is not available, {native.reason()}"
     return ""

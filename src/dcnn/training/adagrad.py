@@ -43,10 +43,11 @@ def l2_of(name: str, config: TrainingConfig) -> float:
 class Adagrad:
     """Learning rate, schedule, L2, gradient norm, decay and moving average of every run.
 
-    ``weights`` by name, each (R, ...), are updated in place; so are ``sums``, of their squared
-    gradients, and ``averages``, exponential moving ones, empty if no run keeps one. Early on their
-    decay is lower, (1 + t) / (10 + t), so that the initial values fade quickly. The gradient norm
-    of an ensemble is limited for each of its networks in the mean.
+    ``weights``, ``sums`` and ``averages`` map names to tensors (R, ...) and are updated in place.
+    ``sums`` are the sums of squared gradients; ``averages`` are exponential moving averages of the
+    weights, empty if no run keeps one. In early steps t the decay of an average is lower,
+    (1 + t) / (10 + t), so that the initial values fade quickly. The gradient norm of an
+    ensemble is clipped to ``max_grad_norm`` * sqrt(n_ensemble).
     """
 
     def __init__(
@@ -97,10 +98,10 @@ class Adagrad:
     def step(self, gradients: Weights | Sequence[Weights], progress: Tensor) -> Tensor:
         """One update of every run.
 
-        ``gradients`` are by name, each (R, ...); for the native backend a dictionary per run,
-        without that axis, in which the gradient of the embeddings may be sparse. ``progress`` (R,)
-        is the share of each run that is done. Returns the norms of the gradients (R,), zero where
-        the native backend had no need of them.
+        ``gradients`` maps names to tensors (R, ...). For the native backend it is a sequence of one
+        such mapping per run, without the axis R, and the gradient of the embeddings may be sparse.
+        ``progress`` (R,) is the fraction of each run that is done. Returns the norms of the
+        gradients (R,), zero where the native backend did not need them.
         """
         if isinstance(gradients, dict):
             self.steps += 1
@@ -119,7 +120,7 @@ class Adagrad:
         return torch.tensor(norms)
 
     def next_rates(self, progress: Sequence[float]) -> list[Rates]:
-        """The numbers of the next step of every run, for the native backend."""
+        """Count a step, and return its rates for every run, for the native backend."""
         self.steps += 1
         steps, rates = float(self.steps), []
         for settings, behind in zip(self._settings, progress, strict=True):

@@ -30,10 +30,10 @@ ALONE: Rank = (0, 1)
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What is one run's own.
+    """The settings, initial weights and data of one run.
 
-    Several runs share ``batch_size``, ``evaluations_per_epoch`` and ``class_weights`` of their
-    settings, and none of them stops early.
+    Runs that train together have the same ``batch_size``, ``evaluations_per_epoch`` and
+    ``class_weights``, and none of them stops early.
     """
 
     training: TrainingConfig
@@ -57,11 +57,11 @@ class Batches:
         raise NotImplementedError
 
     def done(self, epoch: int, number: int) -> tuple[int, int]:
-        """How much of the epoch comes before that batch, and how much the epoch is."""
+        """The amount of data before that batch and in the whole epoch, in the same unit."""
         raise NotImplementedError
 
     def count(self, epoch: int) -> int:
-        """How many there are, as far as is known."""
+        """The number of batches in an epoch, or an estimate."""
         return self.done(epoch, 0)[1]
 
 
@@ -99,7 +99,7 @@ class MemoryBatches(Batches):
         if self._rank == ALONE:
             batch = make_batch(self.examples, indices)
         else:
-            # Every size-th, since the sentences of a batch ascend in length.
+            # Every size-th sentence: a batch is sorted by length, and each part gets all lengths.
             places = np.arange(self._rank[0], len(indices), self._rank[1])
             words = int(self._lengths[indices].max())
             batch = make_part(self.examples, indices[places], places, len(indices), words)
@@ -118,12 +118,12 @@ class MemoryBatches(Batches):
 
 
 class ResidentBatches(Batches):
-    """Examples on the device, and a batch per run of them, padded there.
+    """Examples that stay on the device, where a batch per run is gathered and padded.
 
-    All runs have as many batches of the same size. Where a run has no sentence left, its shortest
-    one fills the place, with weight 0. Everything that a step reads stays in the same memory, so
-    that a CUDA graph of a step can be replayed: ``start`` writes the order of an epoch there, and
-    ``next`` takes its next batch.
+    All runs have the same number of batches, of the same size. A run that has no sentences left
+    repeats its shortest one, with weight 0. Everything that a step reads stays in the same memory,
+    so that a CUDA graph of a step can be replayed: ``start`` writes the order of an epoch there,
+    and ``next`` takes its next batch.
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class ResidentBatches(Batches):
         precision = torch.float64 if device.type == "cpu" else torch.float32
         self.progress = torch.zeros(shape[:2], dtype=precision, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
-        self.columns: list[int] = []  # of every batch of the epoch
-        self.sentences: list[int] = []  # of all runs in every batch
+        self.columns: list[int] = []  # length of the longest sentence of every batch of the epoch
+        self.sentences: list[int] = []  # number of sentences of every batch, over all runs
         self._epoch = -1
 
     def done(self, epoch: int, number: int) -> tuple[int, int]:  # noqa: ARG002
@@ -232,9 +232,9 @@ class ResidentBatches(Batches):
         """Indices (batches, R, B), and whether they are sentences rather than fillers.
 
         As in ``dcnn.data.batching``: shuffled, sorted by length inside pools, batches shuffled. A
-        single run has the order that it has on the host (but for long texts, whose batches are
-        smaller there). Of several, the last shuffle is the same, so that lengths agree at every
-        step and little is padded.
+        single run has the same order as on the host (except for long texts, whose batches are
+        smaller there). Several runs share the last shuffle, so that their batches have similar
+        lengths at every step, and little padding.
         """
         batches, runs, size = self.order.shape
         if runs == 1:

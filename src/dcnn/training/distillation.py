@@ -5,10 +5,10 @@ get the teacher's probabilities as soft targets; those of labelled texts are mix
 Texts of dev and test are left out of the unlabelled ones, so that scores are unbiased. Where labels
 are few, all of them go to the teacher, and the student is selected on how well it agrees with it.
 
-What the teacher says is kept on disk by the hash of the text, a file per block. A labelling that
-was interrupted continues with the texts that are missing, and a second student costs nothing. A
-network that was trained to label is kept beside its labels, so that it labels later texts too. Of
-two commands with the same teacher, the second waits for the labels of the first.
+The teacher's probabilities are cached on disk by the hash of the text, one file per block.
+Interrupted labelling continues with the missing texts, and a second student needs no new labels. A
+teacher that was trained here is stored beside its labels, so that it can label later texts. If two
+commands use the same teacher, the second waits for the labels of the first.
 """
 
 import hashlib
@@ -207,7 +207,7 @@ class LabelCache:
 
     @staticmethod
     def _merge(folder: Path, device: str, blocks: Mapping[Path, _Block]) -> None:
-        """One file for many; it is complete before they go: killed in between, some are double."""
+        """Write one merged file, then delete the others; a kill in between leaves duplicates."""
         keys = np.concatenate([block.keys for block in blocks.values()])
         values = np.concatenate([block.values for block in blocks.values()])
         seconds = sum(block.seconds for block in blocks.values())
@@ -238,8 +238,8 @@ def label(
 ) -> Probabilities:
     """The teacher's probabilities (N, classes); it labels only what is not in ``cache``.
 
-    ``networks`` is a folder for networks that the teacher trains. The labels of a cache are all of
-    one network: those of an earlier one that is lost are given again.
+    ``networks`` is a folder for networks that the teacher trains. All labels in a cache come from
+    the same network; if it is lost, its labels are replaced by those of a new one.
     """
     distinct = list(dict.fromkeys(texts))
     with ExitStack() as held:
@@ -324,10 +324,10 @@ class TeacherLabels(StudentTexts):
     networks: Path | None  # a folder with what the teacher learned, if it learned anything
 
     def student_config(self, config: Config) -> Config:
-        """Selected on dev, as ``Config()`` is, for settings that are ``auto``.
+        """``config`` with the values of ``Config()``, which selects on dev, in place of ``auto``.
 
-        Soft targets are not memorized, and labels are many. Without calibration where dev has the
-        teacher's labels, which are not the truth.
+        Soft targets are not memorized, and there are many of them. The student is not calibrated
+        where dev has the teacher's labels, which are not the truth.
         """
         config = replace(config, training=replace(config.training, auto=()))
         return config.with_training(calibrate=False) if self.dev_from_teacher else config
@@ -370,10 +370,10 @@ def pseudo_label(
         test: labelled texts of the same classes.
         unlabelled: further texts; those of dev and test are left out.
         copies: augmented texts per text, labelled or not; none means 20 if nothing is unlabelled,
-            else as many as make 10,000 texts, and no one if the teacher's labels cost money.
+            else as many as make 10,000 texts, and 0 if the teacher's labels cost money.
         teacher_weight: of the teacher in the targets of labelled texts; the rest is the label.
-        seed: of the augmentation and of such a dev set.
-        cache: folder for what the teacher said and learned; none keeps it in memory.
+        seed: for the augmentation, and for choosing dev from the unlabelled texts.
+        cache: folder for the teacher's labels and networks; none keeps them in memory.
         report: called with the stage, how much is done, of how much, and a remark.
     """
     held_out = {_normalized(text) for part in (dev, test) if part for text in part.texts}

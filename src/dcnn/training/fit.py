@@ -143,14 +143,14 @@ def fit(
     config: Config,
     options: RunOptions = RunOptions(),
 ) -> tuple[Artifact, TrainingSummary]:
-    """Train a classifier; the best weights on ``dev``, which has the same classes, are kept.
+    """Train a classifier and keep the best weights on ``dev``, which has the same classes.
 
-    Settings that are ``auto`` are decided by the number of examples. A corpus that is larger than
-    memory may hold out a dev set itself. A temperature found on dev is part of the weights unless
-    ``training.calibrate`` is false. If multi-label, each label gets a threshold on dev; else the
-    metadata gets the curve of risk and coverage on dev, and the threshold of
-    ``options.target_precision`` if it is reached. Without dev the last weights are kept, and
-    ``training.folds`` may take the place of dev for the rest.
+    Settings that are ``auto`` are decided by the number of examples. A ``Corpus`` may have a dev
+    set held out of it. Unless ``training.calibrate`` is false, a temperature is fitted on dev and
+    becomes part of the weights. If multi-label, a threshold per label is chosen on dev; else the
+    metadata gets the risk-coverage curve on dev, and the threshold for
+    ``options.target_precision`` if that is reached. Without dev the last weights are kept, and
+    cross-validation with ``training.folds`` may replace dev for the rest.
     """
     multi_label = isinstance(train, LabelledTexts) and train.multi_label
     if multi_label and config.training.class_weights != "none":
@@ -294,7 +294,7 @@ def _stored_logits(
 def _for_examples(
     train: LabelledTexts | Corpus, dev: LabelledTexts | None, config: Config
 ) -> Config:
-    """With values in place of ``auto``; those that many examples would not get are logged."""
+    """``config`` without ``auto``; logs the values that differ from those for many examples."""
     held_out = len(train.held_out) if isinstance(train, Corpus) else 0
     n_dev = held_out if dev is None else len(dev)
     training = config.training.for_examples(len(train), n_dev, len(train.classes))
@@ -312,7 +312,7 @@ def _for_examples(
 def _initial_model(
     encoder: Encoder, classes: Sequence[Label], config: Config, last: Sentences
 ) -> tuple[SentenceModel, WordVectors | None]:
-    """A network for all sentences up to the ``last`` that were encoded."""
+    """A network with initial weights; ``last``, encoded last, has the new words of all texts."""
     vectors = find_vectors(encoder, config)
     model = make_model(config, encoder, len(classes), vectors, last.new_words)
     initialize(model, config, vectors)
@@ -343,10 +343,10 @@ class _StopOnly(Callback):
 def _cross_validate(
     train: LabelledTexts, config: Config, options: RunOptions
 ) -> tuple[NDArray[np.float32], NDArray[Any]] | None:
-    """Logits (N, classes) of examples by networks that did not learn them, and their targets.
+    """Out-of-fold logits (N, classes) and their targets; None if no example is in a fold.
 
-    Each fold has its own words: those that occur in its held-out texts alone are unknown. The only
-    example of a label is in no fold; none where that is so of all.
+    Each fold has its own vocabulary: words that occur only in its held-out texts are unknown. The
+    only example of a label is in no fold.
     """
 
     def logits_of(kept: LabelledTexts, held_out: LabelledTexts) -> NDArray[np.float32]:
@@ -429,11 +429,11 @@ def _decided_on_dev(
     source: str,
     options: RunOptions,
 ) -> Artifact:
-    """With the temperature, if the settings ask for one, and the thresholds found on dev.
+    """The artifact with the temperature, if the settings ask for one, and thresholds from dev.
 
-    As part of the output layer the temperature reaches every backend, export and explanation, and
-    no label. ``logits`` are those of dev, which ``source`` names, and of the out-of-scope texts, if
-    there are any.
+    The output layer is divided by the temperature, so it applies in every backend, export and
+    explanation; it changes no label. ``logits`` are those of dev, whose name is ``source``, and of
+    the out-of-scope texts, if there are any.
     """
     multi_label, metadata = artifact.thresholds is not None, dict(artifact.metadata)
     weights, thresholds = dict(artifact.weights), artifact.thresholds
@@ -485,7 +485,7 @@ def _fingerprint(
     vectors: WordVectors | None,
     start: Artifact | None,
 ) -> str:
-    """Of all data that the run reads."""
+    """A hash of all data that the run reads."""
     digest = hashlib.sha256(encoder.to_json().encode())
     digest.update(repr(list(classes)).encode())
     for part in (examples, dev):

@@ -42,7 +42,7 @@ class TensorBatch:
     weights: Tensor | None  # (R, B)
 
     def of_run(self, run: int, dropout: Tensor | None) -> RunBatch:
-        """That of one run, whose part of ``dropout`` (R, B, features) it has."""
+        """The batch of one run, with the run's part of ``dropout`` (R, B, features)."""
         inputs = self.ids[run], self.lengths[run], None if dropout is None else dropout[run]
         return inputs, self.targets[run], None if self.weights is None else self.weights[run]
 
@@ -96,7 +96,7 @@ def example_weights(
 
 
 def class_factors(mass: Floats, examples: int, balanced: bool) -> Floats | None:
-    """The factor (classes,) of an example's own weight, as in ``example_weights``; none if all one.
+    """Factors (classes,) for the weights of examples, as in ``example_weights``; None if all are 1.
 
     ``mass`` (classes,) is the sum of the weights of each class's examples.
     """
@@ -110,10 +110,10 @@ def class_factors(mass: Floats, examples: int, balanced: bool) -> Floats | None:
 class Networks:
     """R networks of one architecture: their losses, gradients and logits.
 
-    The native backend computes them one by one, with gradients of its own; others together, by
-    ``torch.func.vmap`` and autograd. ``weights`` are by name, each (R, ...). With ``parameters``,
-    those of ``Adagrad`` for the native backend, a DCNN has a learner per run: what computes a step
-    in one call.
+    The native backend computes the networks one by one, with its own gradients; the others compute
+    them together, by ``torch.func.vmap`` and autograd. ``weights`` maps names to tensors (R, ...).
+    With ``parameters``, which are ``Adagrad.native``, a DCNN has a ``Learner`` per run, which
+    computes a step in one call.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Networks:
         return cross_entropy(logits, targets, weights, self.multi_label)
 
     def _differentiate(self, losses: Tensor, weights: Weights) -> Weights:
-        # A network of an ensemble learns as if it were alone: not by its share of a mean.
+        # Each network of an ensemble learns as if alone; its gradient is not divided by n_ensemble.
         each = torch.full_like(losses, self.model.n_ensemble)
         gradients = torch.autograd.grad(losses, list(weights.values()), each)
         return dict(zip(weights, gradients, strict=True))
@@ -209,7 +209,7 @@ class Networks:
     def logits_of(self, weights: Weights, sentences: Sentences) -> NDArray[np.float32]:
         """(R, N, classes) with ``weights``, in the order of ``sentences``."""
         device = self.model.head.weight.device
-        if "ngrams" in weights:  # the words that occur get theirs once, not in every batch
+        if "ngrams" in weights:  # compute the vector of each word once, not in every batch
             used, places = np.unique(sentences.ids, return_inverse=True)
             words, sentences = torch.from_numpy(used).to(device), replace(sentences, ids=places)
             runs = [
@@ -237,9 +237,10 @@ def make_learner(
     parameters: Mapping[str, Parameter],
     multi_label: bool = False,
 ) -> tuple[list[str], Learner]:
-    """What trains a DCNN on a CPU in one call, and the names of its parameters in its order.
+    """The parameter names of a DCNN, in the learner's order, and its learner on a CPU.
 
-    Nothing in it wakes torch's threads, which would hold the cores that the library's want.
+    A step of the learner is one call. It never wakes torch's threads, which would take the cores
+    from those of the native library.
     """
     config, bags = model.config, None
     names = ["embeddings", "head.weight", "head.bias"]
@@ -256,9 +257,8 @@ def evaluate_logits(
 ) -> tuple[float, float, float | None]:
     """Accuracy, mean loss and, of multi-label targets, micro F1.
 
-    Accuracy of multi-label targets is the share of texts with all their labels and no other. Labels
-    are given from the one probability on that has the best micro F1: the thresholds proper are
-    chosen at the end of training.
+    Accuracy of multi-label targets is subset accuracy. All labels have the same threshold here, the
+    one with the best micro F1; the final thresholds are chosen at the end of training.
     """
     number = max(len(logits), 1)  # of several processes, one may have no example
     if multi_label:

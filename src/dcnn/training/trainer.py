@@ -2,7 +2,7 @@
 
 The kernels of one small network leave a GPU idle, so the weights have a leading run axis: R runs of
 one architecture, each with its own seed, settings, examples, targets and weights, take every step
-together. A single run has R = 1, and with it checkpoints, resumption, early stopping and torchrun.
+together. Checkpoints, resumption, early stopping and torchrun are for a single run (R = 1) only.
 
 On a GPU the examples stay on the device if they fit, and a step is a CUDA graph that is replayed,
 one per padded length. Everything that decides the next step is in ``Trainer``, and all of it goes
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 # Reading a loss makes the host wait for a GPU; on one, it is read every this many steps.
 STEPS_BETWEEN_READS = 50
-DIVERGED = 1000.0  # a mean cross-entropy from which no run of several recovers
+DIVERGED = 1000.0  # with several runs, one whose mean cross-entropy reaches this has failed
 SHARED = ("batch_size", "evaluations_per_epoch", "class_weights")
 CHECKPOINT_VERSION = 2
 
@@ -54,12 +54,12 @@ logger = logging.getLogger("dcnn")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where and how often an unfinished run keeps its state, and what makes it that run.
+    """Where and how often an unfinished run saves its state, and what identifies the run.
 
     One file is replaced as a whole: tensors and a JSON description, in safetensors; nothing is
     pickled. A run killed at any moment continues from it to the same weights. ``identity`` has
-    the settings and a fingerprint of the data as flat plain values; a checkpoint written under
-    another one is refused.
+    the settings and a fingerprint of the data as flat plain values; a checkpoint with another
+    identity is refused.
     """
 
     path: Path
@@ -162,18 +162,18 @@ class TrainingSummary:
     sentences_per_second: float  # of all runs over that time
     history: list[EvaluationRecord]
     dev_micro_f1: float | None = None  # of multi-label targets
-    best_epoch: int = 0  # epochs that led to the weights that were kept
-    failed: bool = False  # diverged beside others; its weights are those before that
+    best_epoch: int = 0  # the epoch, from 1, of the weights that were kept
+    failed: bool = False  # whether this one of several runs diverged; its weights are from before
 
 
 class Trainer:
     """R runs of one network on one set of examples, and all that changes from step to step.
 
-    ``weights`` and ``kept``, the best on ``dev`` so far or without dev the last, are by name, each
-    (R, ...). The model gets the kept weights of a single run. Only a single run can have examples
-    that are not in memory, ``workers`` (the processes that train it together, this among them) and
-    a callback that stops it. If ``multi_label``, targets are 0/1 (N, labels), and micro F1 on
-    ``dev`` decides.
+    ``weights`` and ``kept`` map names to tensors (R, ...); ``kept`` has the best weights on ``dev``
+    so far, or the last ones without dev. At the end a single run puts them into the model. Only a
+    single run can have examples that are not in memory, ``workers`` (all processes that train it
+    together, this one included) and a callback that stops it. If ``multi_label``, targets are 0/1
+    (N, labels), and micro F1 on ``dev`` selects the weights.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Trainer:
         self.networks = Networks(
             self.model, self.weights, self.backend, multi_label, self.optimizer.native
         )
-        # Whether a step is one call; gradients of several processes are added up in between.
+        # One native call per step; not with several processes, which first sum their gradients.
         self._in_one_call = bool(self.networks.learners) and workers is None
         self.kept: Weights = {}
         if len(specs) > 1:  # one that fails at once keeps its initial weights
@@ -305,11 +305,11 @@ class Trainer:
         return self._conclude()
 
     def _may_read(self) -> bool:
-        """Whether a number on the device may be read after this step."""
+        """Whether values are read from the device after this step; on a GPU, only now and then."""
         return self.device.type == "cpu" or self.state.step % STEPS_BETWEEN_READS == 0
 
     def step(self) -> None:
-        """Learn from one batch per run, and do what is due after it."""
+        """Train every run on one batch; then report, evaluate and end the epoch, where due."""
         state, config, batches = self.state, self.configs[0], self.batches
         if state.batch == 0:
             resets = enumerate(config.reset_every for config in self.configs)
@@ -341,7 +341,7 @@ class Trainer:
         without_better = state.runs[0].evaluations_since_best
         patience_ends = len(self.specs) == 1 and 0 < config.patience <= without_better
         state.finished = state.epoch == self.most_epochs or patience_ends
-        # Read last: an evaluation waits for the steps that a GPU still has before it.
+        # Read the clock last: an evaluation waits until a GPU has finished the steps before it.
         state.seconds = self._seconds_before + time.monotonic() - self._started
 
     def _host_step(self, batch: Batch, progress: float) -> int:
@@ -357,7 +357,7 @@ class Trainer:
         part, share = batch.part, self.configs[0].word_dropout
         shape = ids.shape if part is None else (part.sentences, part.words)
         own = ... if part is None else torch.from_numpy(part.places).to(self.device)
-        if share:  # what is drawn is for the sentences of all processes
+        if share:  # drawn for the whole batch; each process takes its part
             draws = torch.rand(shape, generator=self.generator, device=self.device)
             draws = draws if part is None else draws[own][:, : ids.shape[1]]
             ids = ids.masked_fill(draws < share, UNKNOWN)
@@ -374,7 +374,7 @@ class Trainer:
         return shape[0]
 
     def _resident_step(self, words: int) -> None:
-        """Learn from the next resident batch; on a GPU by a graph, recorded where there is none."""
+        """Learn from the next resident batch; on a GPU by a CUDA graph, recorded on first use."""
         columns = rounded_length(words)
         if self.device.type != "cuda":
             self._learn_next(words)
@@ -385,7 +385,7 @@ class Trainer:
             self._graphs[columns] = ReplayedCall(step, self.generator, self._graph_pool)
 
     def _learn_next(self, columns: int) -> None:
-        """Reads and writes tensors that stay where they are."""
+        """Learn from the next resident batch, with tensors at fixed addresses, as graphs need."""
         assert isinstance(self.batches, ResidentBatches)  # noqa: S101
         batch, progress = self.batches.next(columns, self.generator)
         dropout = self.model.draw_dropout(batch.lengths.numel(), self.generator)
@@ -418,7 +418,7 @@ class Trainer:
     def _prepare(self) -> None:
         """On a GPU, record the step for every padded length, and the evaluation.
 
-        The state is what it was before.
+        Afterwards the state of the training is restored.
         """
         batches = self.batches
         if self.device.type != "cuda" or not isinstance(batches, ResidentBatches) or self._graphs:
@@ -436,7 +436,8 @@ class Trainer:
         padded = sorted({rounded_length(length) for length in lengths})
         shortest = int(np.argmin(batches.columns))  # its sentences fit every padded length
         fused = isinstance(self.model, DCNN) and self.model.projection is None
-        if self.backend == "triton" and fused:  # torch would look up words that nothing gathered
+        # Recorded kernels do not run, so torch operations would look up ids that nothing gathered.
+        if self.backend == "triton" and fused:
             with recording() as kernels:
                 for columns in padded:
                     batches.cursor.fill_(shortest)
@@ -459,7 +460,7 @@ class Trainer:
         logger.info(message, len(padded), time.monotonic() - started)
 
     def _report_step(self, batches: int, part: float) -> None:
-        """Report a step that began when ``part`` of its epoch was done."""
+        """Report the last step; ``part`` is the fraction of the epoch before it."""
         state, config = self.state, self.configs[0]
         loss = float(self._loss_sum) / state.batch
         norm = float(self._norms)
@@ -547,7 +548,7 @@ class Trainer:
                 value[run].copy_(weights[name][run])
 
     def _dev_batches(self, dev: Examples) -> tuple[list[tuple[Tensor, ...]], NDArray[np.int64]]:
-        """Ids and lengths of its prediction batches, on the GPU; their places in ``dev``."""
+        """Ids and lengths of the batches of ``dev``, on the GPU; and their indices in ``dev``."""
         batches = self.networks.prediction_batches(dev.sentences)
         on_device = [
             tuple(torch.from_numpy(part).to(self.device) for part in (one.ids, one.lengths))
