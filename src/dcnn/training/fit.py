@@ -153,19 +153,8 @@ def fit(
     cross-validation with ``training.folds`` may replace dev for the rest.
     """
     multi_label = isinstance(train, LabelledTexts) and train.multi_label
-    if multi_label and config.training.class_weights != "none":
-        raise ConfigError(
-            "class_weights='balanced' is for texts of one label; leave it out where a text may "
-            "have several: each label has a threshold of its own"
-        )
-    if multi_label and options.workers is not None:
-        raise ConfigError(
-            "several processes train on texts of one label only; where a text may have several, "
-            "start without torchrun"
-        )
+    _check_options(config, options, multi_label)
     place = choose_device(options.device)
-    if options.threads < 1:
-        raise ConfigError(f"threads={options.threads} must be 1 or more")
     backend, reason = select.for_training(place.type), select.why_not_native(place.type)
     logger.info("training on %s with the %s backend%s", place.type, backend, reason)
     config = _for_examples(train, dev, config)
@@ -189,20 +178,9 @@ def fit(
         )
     checkpoint = None
     if options.checkpoint_path is not None:
-        identity = config.to_flat() | {
-            "data": _fingerprint(encoder, train.classes, examples, dev_examples, vectors, start),
-            "device": place.type,
-            "backend": backend,  # another one rounds differently
-            "threads": options.threads,
-            "torch": torch.__version__,
-        }
-        identity |= {"multi_label": True} if multi_label else {}
-        checkpoint = Checkpoint(
-            options.checkpoint_path, identity, options.checkpoint_seconds, options.resume
-        )
-        if options.workers is not None:
-            digest = hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
-            options.workers.require_agreement("their files or settings", digest)
+        data = _fingerprint(encoder, train.classes, examples, dev_examples, vectors, start)
+        identity = config.to_flat() | {"data": data, "device": place.type, "backend": backend}
+        checkpoint = _checkpoint(options, identity, multi_label)
     schedule = config.training
     if start is not None:
         schedule = replace(schedule, learning_rate=WARM_START_RATE * schedule.learning_rate)
@@ -219,6 +197,8 @@ def fit(
         )
         (summary,) = trainer.train(checkpoint)
     artifact = _artifact(trainer, encoder, train.classes, config)
+    if start is not None:
+        artifact = _with_rest_of(start, artifact, model)
     held_out = None  # logits and targets of examples that were not trained on
     if dev_examples is not None:
         held_out = _stored_logits(trainer, artifact, dev_examples.sentences), dev_examples.targets
@@ -245,14 +225,6 @@ def fit(
     if options.workers is not None:
         metadata["processes"] = options.workers.size
     artifact = replace(artifact, metadata=metadata)
-    if start is not None and NGRAMS in artifact.weights:  # those of words that did not occur again
-        ngrams = start.weights[NGRAMS].copy()
-        used = model.used_buckets.numpy()
-        ngrams[used] = artifact.weights[NGRAMS][used]
-        artifact = replace(artifact, weights=artifact.weights | {NGRAMS: ngrams})
-    if artifact.thresholds is not None and start is not None and start.thresholds is not None:
-        kept = start.thresholds  # until dev says otherwise
-        artifact = replace(artifact, thresholds=kept + artifact.thresholds[len(kept) :])
     if held_out is not None:
         logits, targets = [held_out[0]], held_out[1]
         if len(outside):
@@ -263,6 +235,46 @@ def fit(
             names = ("dev_accuracy", "dev_micro_f1")
             summary = replace(summary, **{name: artifact.metadata[name] for name in names})
     return artifact, summary
+
+
+def _check_options(config: Config, options: RunOptions, multi_label: bool) -> None:
+    if multi_label and config.training.class_weights != "none":
+        raise ConfigError(
+            "class_weights='balanced' is for texts of one label; leave it out where a text may "
+            "have several: each label has a threshold of its own"
+        )
+    if multi_label and options.workers is not None:
+        raise ConfigError(
+            "several processes train on texts of one label only; where a text may have several, "
+            "start without torchrun"
+        )
+    if options.threads < 1:
+        raise ConfigError(f"threads={options.threads} must be 1 or more")
+
+
+def _checkpoint(options: RunOptions, identity: dict[str, Any], multi_label: bool) -> Checkpoint:
+    """The checkpoint of a run; processes that train together must have the same ``identity``."""
+    # Another number of threads and another version of torch round differently.
+    identity |= {"threads": options.threads, "torch": torch.__version__}
+    identity |= {"multi_label": True} if multi_label else {}
+    if options.workers is not None:
+        digest = hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
+        options.workers.require_agreement("their files or settings", digest)
+    assert options.checkpoint_path is not None  # noqa: S101
+    return Checkpoint(options.checkpoint_path, identity, options.checkpoint_seconds, options.resume)
+
+
+def _with_rest_of(start: Artifact, artifact: Artifact, model: SentenceModel) -> Artifact:
+    """The continued model, with what ``start`` knows and the new texts did not touch."""
+    if NGRAMS in artifact.weights:
+        ngrams = start.weights[NGRAMS].copy()
+        used = model.used_buckets.numpy()
+        ngrams[used] = artifact.weights[NGRAMS][used]
+        artifact = replace(artifact, weights=artifact.weights | {NGRAMS: ngrams})
+    if artifact.thresholds is not None and start.thresholds is not None:
+        kept = start.thresholds  # until dev decides otherwise
+        artifact = replace(artifact, thresholds=kept + artifact.thresholds[len(kept) :])
+    return artifact
 
 
 def _artifact(

@@ -575,7 +575,8 @@ class Trainer:
 
     def probabilities(self, sentences: Sentences) -> NDArray[np.float32]:
         """(R, N, classes) of the kept weights of every run."""
-        return torch.softmax(torch.from_numpy(self.logits(sentences)), dim=-1).numpy()
+        logits = torch.from_numpy(self.logits(sentences))
+        return (torch.sigmoid(logits) if self.multi_label else torch.softmax(logits, -1)).numpy()
 
     def weights_of(self, run: int) -> Weights:
         """The kept weights of one run, as a plain network has them."""
