@@ -135,8 +135,7 @@ def all_candidates(teacher: str = "", setfit_base: str = SETFIT_BASE) -> dict[st
         teacher: a pretrained encoder, by folder or name, of those that need one.
         setfit_base: the encoder that SetFit fine-tunes.
     """
-    stopped = "default settings, stopped by dev"
-    found = [Candidate(kind, stopped, partial(_network, kind)) for kind in MODEL_KINDS]
+    found = [Candidate(kind, "default settings", partial(_network, kind)) for kind in MODEL_KINDS]
     linear: dict[str, tuple[str, Callable[[], Pipeline]]] = {}
     for name, model in NGRAM_MODELS.items():
         recipe = "unigrams" if model.longest == 1 else "uni- and bigrams"

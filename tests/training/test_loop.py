@@ -187,6 +187,7 @@ def test_the_last_weights_are_kept_where_they_are_asked_for():
     settings = TrainingConfig(epochs=12, batch_size=4, patience=2, learning_rate=0.3, keep="last")
     summary = train(model, data, dev, settings, callback=recorder)
     assert summary.epochs == len(recorder.evaluations) == 12  # and there is no early stopping
+    assert not any(record.best for record in recorder.evaluations)  # dev selects nothing
     last = recorder.evaluations[-1]
     assert last.dev_loss > min(record.dev_loss for record in recorder.evaluations)
     accuracy, loss, _ = evaluate_logits(logits_of(model, dev.sentences), dev.targets)

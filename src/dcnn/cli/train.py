@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dcnn.data.readers import TableOptions
     from dcnn.data.store import Corpus, EncodedFile
     from dcnn.training import callbacks, distributed, trainer
+    from dcnn.training.warm_start import Growth
 
 # More text than this is not held in memory: six million tweets, which would take four gigabytes.
 LARGEST_IN_MEMORY = 512 << 20
@@ -113,8 +114,6 @@ def train(
     are printed.
     """
     from dcnn.artifact import is_model_folder, save
-    from dcnn.data.readers import read_examples, read_labelled
-    from dcnn.data.split import split_dev
 
     if not is_first():
         logging.getLogger("dcnn").setLevel(logging.WARNING)  # the first process logs the progress
@@ -146,7 +145,6 @@ def train(
     with report_interrupt(checkpoint, resume, stream):
         with joined_workers(device) as workers:
             train_set: LabelledTexts | Corpus
-            dev_set: LabelledTexts | None
             if stream:
                 train_set, dev_set, test_set = read_corpus(
                     console, data, dev, test, columns, run_config, workers
@@ -154,20 +152,14 @@ def train(
             else:
                 with first_reads_first(workers):
                     if start is not None:
-                        more, dev_set, test_set = read_examples(
-                            data, dev, test, columns, multi_label=True, new=False
+                        growth, test_set = read_growth(
+                            start, data, dev, test, replay, columns, run_config
                         )
-                        old = None if replay is None else read_labelled(replay, columns)
-                        growth = warm_start.join(start, more, dev_set, old, run_config.training)
                         train_set, dev_set = growth.train, growth.dev
-                        if test_set is not None:
-                            test_set = warm_start.numbered(test_set, start, train_set.classes)
                     else:
-                        train_set, dev_set, test_set = read_examples(
-                            data, dev, test, columns, multi_label=True
+                        train_set, dev_set, test_set = read_new(
+                            data, dev, test, columns, run_config
                         )
-                        if dev_set is None:
-                            train_set, dev_set = split_dev(train_set, run_config.training)
                     cli.print_sizes(console, train_set, 0 if dev_set is None else len(dev_set))
             if target_precision is not None or out_of_scope is not None or outside:
                 check_abstention(train_set, out_of_scope)
@@ -178,17 +170,17 @@ def train(
                 console, log_folder, run_config, patient=workers is not None
             ) as callback:
                 run_options = RunOptions(
-                    device,
-                    checkpoint,
-                    resume,
-                    checkpoint_seconds,
-                    callback,
-                    threads,
-                    workers,
-                    target_precision,
-                    out_of_scope,
-                    outside,
-                    start,
+                    device=device,
+                    checkpoint_path=checkpoint,
+                    resume=resume,
+                    checkpoint_seconds=checkpoint_seconds,
+                    callback=callback,
+                    threads=threads,
+                    workers=workers,
+                    target_precision=target_precision,
+                    out_of_scope=out_of_scope,
+                    out_of_scope_texts=outside,
+                    start_from=start,
                 )
                 artifact, summary = fit(train_set, dev_set, run_config, run_options)
         if is_first():
@@ -229,6 +221,40 @@ def read_start(model: Path, config: Path | None, stream: bool | None) -> "Artifa
             "the abstention threshold of %s is not kept; choose one with --target-precision", model
         )
     return start
+
+
+def read_new(
+    data: Path, dev: Path | None, test: Path | None, columns: "TableOptions", config: "Config"
+) -> "tuple[LabelledTexts, LabelledTexts | None, LabelledTexts | None]":
+    """Training, dev and test examples of a new model; dev is held out if no file is given."""
+    from dcnn.data.readers import read_examples
+    from dcnn.data.split import split_dev
+
+    train, dev_set, test_set = read_examples(data, dev, test, columns, multi_label=True)
+    if dev_set is None:
+        train, dev_set = split_dev(train, config.training)
+    return train, dev_set, test_set
+
+
+def read_growth(
+    start: "Artifact",
+    data: Path,
+    dev: Path | None,
+    test: Path | None,
+    replay: Path | None,
+    columns: "TableOptions",
+    config: "Config",
+) -> "tuple[Growth, LabelledTexts | None]":
+    """New and old examples for continuing the model ``start``, and the test examples."""
+    from dcnn.data.readers import read_examples, read_labelled
+    from dcnn.training import warm_start
+
+    more, dev_set, test_set = read_examples(data, dev, test, columns, multi_label=True, new=False)
+    old = None if replay is None else read_labelled(replay, columns)
+    growth = warm_start.join(start, more, dev_set, old, config.training)
+    if test_set is not None:
+        test_set = warm_start.numbered(test_set, start, growth.train.classes)
+    return growth, test_set
 
 
 def print_growth(console: "Console", scores: "Sequence[dict[str, Any]]", multi_label: bool) -> None:
@@ -373,13 +399,13 @@ def print_summary(
     console: "Console", artifact: "Artifact", summary: "trainer.TrainingSummary"
 ) -> None:
     """Print how a training went."""
-    best, metadata = [record for record in summary.history if record.best], artifact.metadata
+    records, metadata = [record for record in summary.history if record.kept], artifact.metadata
     kept, dev = "", "dev"
-    if best:
-        which = "best: epoch {best.epoch}," if artifact.config.training.keep == "best" else "last:"
+    if records:
         scores = summary.dev_accuracy or 0.0, summary.dev_micro_f1  # of the weights as stored
-        last = replace(best[-1], dev_accuracy=scores[0], dev_micro_f1=scores[1])
-        kept = f", and kept the {which.format(best=last)} {last.measure}"
+        record = replace(records[-1], dev_accuracy=scores[0], dev_micro_f1=scores[1])
+        which = f"best: epoch {record.epoch}," if record.best else "last:"
+        kept = f", and kept the {which} {record.measure}"
     elif (folds := metadata.get("cross_validation")) is not None:
         score, dev = summary.dev_micro_f1, "the folds"
         name = "accuracy" if score is None else "micro F1"

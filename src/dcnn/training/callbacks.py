@@ -48,8 +48,14 @@ class EvaluationRecord:
     loss: float  # mean training loss of the epoch so far
     dev_loss: float  # cross-entropy
     dev_accuracy: float  # of multi-label targets the share of texts with exactly their labels
-    best: bool  # whether these are the best weights so far
+    kept: bool  # whether these weights replace those that were kept before
     dev_micro_f1: float | None = None  # of multi-label targets, where it decides
+    keeps_last: bool = False  # by ``training.keep``: the last weights are kept, not the best
+
+    @property
+    def best(self) -> bool:
+        """Whether these weights are the best so far, and kept for that."""
+        return self.kept and not self.keeps_last
 
     @property
     def score(self) -> float:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 STEPS_BETWEEN_READS = 50
 DIVERGED = 1000.0  # with several runs, one whose mean cross-entropy reaches this has failed
 SHARED = ("batch_size", "evaluations_per_epoch", "class_weights")
-CHECKPOINT_VERSION = 2
+CHECKPOINT_VERSION = 3
 
 logger = logging.getLogger("dcnn")
 
@@ -501,7 +501,7 @@ class Trainer:
             better = better if len(self.specs) > 1 else []  # a single run keeps its last weights
         else:
             records = self._records(self.dev, losses, weights)
-            better = [run for run, record in enumerate(records) if record.best]
+            better = [run for run, record in enumerate(records) if record.kept]
         self._keep(better, weights)
         if len(self.specs) == 1 and records:
             self.callback.on_evaluation(records[0])
@@ -528,14 +528,16 @@ class Trainer:
             # Equal accuracy is common on a small dev set; the loss then decides.
             found = accuracy if f1 is None else f1, -loss
             best_score = of_run.best_accuracy if f1 is None else of_run.best_micro_f1
-            better = found > (best_score, -of_run.best_loss) or self.configs[run].keep == "last"
-            best = better and self._still_trains(run)
+            keeps_last = self.configs[run].keep == "last"
+            better = keeps_last or found > (best_score, -of_run.best_loss)
+            kept = better and self._still_trains(run)
             of_run.evaluations_since_best += 1
-            if best:
+            if kept:
                 of_run.best_accuracy, of_run.best_loss, of_run.best_epoch = accuracy, loss, epoch
                 of_run.best_micro_f1 = -1.0 if f1 is None else f1
                 of_run.evaluations_since_best = 0
-            records.append(EvaluationRecord(epoch, step, losses[run], loss, accuracy, best, f1))
+            scores = losses[run], loss, accuracy, kept, f1, keeps_last
+            records.append(EvaluationRecord(epoch, step, *scores))
             if self._still_trains(run):
                 of_run.history.append(asdict(records[-1]))
         return records

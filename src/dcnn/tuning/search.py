@@ -307,8 +307,8 @@ class _TaskCallback(Callback):
 
     def on_evaluation(self, record: EvaluationRecord) -> None:
         self.callback.on_evaluation(record)
-        # Training keeps its best weights, so its best is what it has reached.
-        self.curve.append(record.dev_accuracy if record.best else self.curve[-1])
+        # What the weights have that training keeps.
+        self.curve.append(record.dev_accuracy if record.kept else self.curve[-1])
         medians, last = self.task.medians, len(self.curve) - 1
         self.pruned = last < len(medians) and self.curve[-1] < medians[last]
 
