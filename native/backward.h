@@ -1,9 +1,9 @@
-// One sentence back through one layer.
+// The backward pass of one sentence through one layer.
 //
-// Only the kept columns carry a gradient, k of them a row. Each touches the m-gram that it was
-// summed from, in all planes: with the planes of a word side by side, and the words of a row after
-// one another, that is one run of m * planes numbers, and so are the weights that it was summed
-// with. A vector spans as much of the run as it holds; weights are padded with zeros to whole ones.
+// Only the columns that pooling kept have a gradient, k per row. It flows to the m-gram that the
+// column was computed from, in all planes. The words of a row follow one another in memory, with the
+// planes of a word side by side, so the m-gram is one contiguous run of m * planes floats, and so are
+// its weights. A run is processed in SIMD vectors; weights are padded with zeros to whole vectors.
 #ifndef DCNN_BACKWARD_H
 #define DCNN_BACKWARD_H
 
@@ -19,7 +19,7 @@ inline int64_t run_size(const Shape& s) { return rounded_up(s.width * s.planes, 
 
 int64_t taps_size(const Shape& s) { return s.lanes * run_size(s); }
 
-// Calls take(place in a filter, place in its run) for every weight of the filters.
+// Calls take(index in the filters (o, n, d, m), index in the taps) for every weight.
 template <class Take>
 inline void for_each_tap(const Shape& s, Take take) {
     const int64_t run = run_size(s);
@@ -59,8 +59,8 @@ int64_t backward_scratch(const Shape& s, int64_t length, int64_t k) {
     return BackwardScratch(s, length, k).size;
 }
 
-// VECTORS vectors of the gradient of one output row's weights: slope times words, over its kept
-// columns, whose places in the row are `starts`.
+// Adds to VECTORS vectors of the gradient of one output row's weights: for each kept column, slope
+// times the words of its run, which begins at starts[slot].
 template <int VECTORS>
 inline void add_runs(int64_t k, const float* slopes, const int32_t* starts, const float* words,
                      float* gradient) {
@@ -82,9 +82,9 @@ inline void filter_gradient(int64_t run, int64_t k, const float* slopes, const i
     for (; at < run; at += LANES) add_runs<1>(k, slopes, starts, words + at, gradient + at);
 }
 
-// One slot's gradient of the input. Neighbouring rows follow one another, not the slots of a row:
-// their runs overlap, and a load that overlaps a store just made has to wait for it. A run of one
-// vector needs no loop.
+// Adds one slot's part of the input gradient: one kept column of every output row. The loop goes over
+// rows, not over the slots of a row, because the runs of a row overlap, and a load that overlaps a
+// recent store has to wait for it. With ONE_VECTOR a run is one vector and needs no loop.
 template <bool ONE_VECTOR>
 inline void input_gradient(const Shape& s, int64_t row_size, const float* slopes,
                            const int32_t* positions, const float* taps, float* gradient) {

@@ -1,6 +1,6 @@
-// Character n-grams: a word's vector is its own plus the sum of those of its n-grams, which are
-// hashed into buckets. Words are rows of a table of `vocabulary` vectors; one from there on, a new
-// word, has the unknown word's, row 0.
+// Character n-grams: a word's vector is its embedding plus the weighted sum of the vectors of its
+// n-grams, which are hashed into buckets. A word whose id is `vocabulary` or more is a new word; its
+// embedding is that of the unknown word, row 0.
 #include "char_ngrams.h"
 
 #include <algorithm>

@@ -48,10 +48,11 @@ struct CharNgrams {
     }
 };
 
-// What the sum of the vectors of so many n-grams is multiplied by.
+// The factor of the sum of a word's n-gram vectors, by their number.
 inline float ngram_weight(size_t ngrams) { return 1 / std::sqrt(static_cast<float>(ngrams)); }
 
-// The vector of a word: that of its row, plus those of its n-grams.
+// The vector of a word: its embedding (row 0 if it is not in the vocabulary) plus the weighted sum of
+// the vectors of its n-grams.
 inline void compose_word(const Kernels& kernels, const dcnn_bags& bags, int64_t id,
                          int64_t vocabulary, int64_t dim, const float* embeddings,
                          const float* ngrams, float* vector) {

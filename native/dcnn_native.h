@@ -72,22 +72,23 @@ struct dcnn_strings {
     const int64_t* ends;
 };
 
-// The classes (the bits of text.h) and the lower case of the code points below size, for all
-// tokenizers; they must stay. Needed before the first text that is not ASCII.
+// Sets the classes (the bits of text.h) and the lower case of the code points below size, for all
+// tokenizers. The arrays must stay valid. Call it before the first text that is not ASCII.
 DCNN_API void dcnn_unicode(const uint8_t* classes, const uint32_t* lower, int64_t size);
 
-// A tokenizer of a preset (text.h) that knows `words`. Subwords: the pairs left, right of byte-pair
-// encoding by rank, or those of the unigram model, left, with their scores and that of an unknown
-// character. It keeps copies. Returns null if memory is short.
+// A tokenizer of a preset (text.h) with the vocabulary `words`. For byte-pair encoding, left and right
+// are the merged pairs by rank. For the unigram model, left has the subwords, `scores` their scores,
+// and `unknown` is the score of an unknown character. All are copied. Returns null if memory is short.
 DCNN_API void* dcnn_tokenizer_new(int32_t preset, int32_t lowercase, int32_t runs,
                                   const dcnn_strings* words, const dcnn_strings* left,
                                   const dcnn_strings* right, const double* scores, double unknown);
 DCNN_API void dcnn_tokenizer_free(void* tokenizer);
 
-// The distinct tokens of texts in the order of first occurrence, a line each, and their size in bytes;
-// for every token its number, and for every text how many it has. `ready` (or null) says which texts
-// are tokens separated by spaces. There is room for an id per byte, and for words of six times as many
-// bytes as the texts have, and 64. Returns the number of tokens, or -1 if memory is short.
+// Tokenizes texts. Writes the distinct tokens in the order of first occurrence to `words`, one per line,
+// and their bytes to `size`; the number of each token, among the distinct ones, to `ids`; and the number
+// of tokens per text to `lengths`. `ready` (or null) marks texts that are tokens separated by spaces.
+// `ids` needs room for one id per byte of text, `words` for 64 bytes and six per byte of text. Returns
+// the number of tokens, or -1 if memory is short.
 DCNN_API int64_t dcnn_tokenize(const void* tokenizer, const dcnn_strings* texts,
                                const uint8_t* ready, int32_t* ids, int32_t* lengths, char* words,
                                int64_t* size);
@@ -100,8 +101,8 @@ DCNN_API int32_t dcnn_network_texts(const void* network, const void* tokenizer, 
                                     const char* text, const int64_t* ends, const uint8_t* ready,
                                     int32_t output, float* result, int32_t threads);
 
-// The network in training. Its weights by place; shapes as above. The
-// rows of the last layer are divided among the networks of the ensemble, which share the head's bias.
+// The network in training: its sizes, and pointers to its weights, with shapes as above. The rows of
+// the last layer are divided among the networks of the ensemble, which share the head's bias.
 struct dcnn_sizes {
     int64_t depth, k_top, vocabulary, classes, n_ensemble;
     const dcnn_layer* layers;
@@ -125,24 +126,25 @@ DCNN_API int32_t dcnn_training_logits(const dcnn_sizes* sizes, const dcnn_batch*
                                       const dcnn_parameters* weights, float* logits,
                                       int32_t threads);
 
-// A parameter (rows, dim) with the sum of its squared gradients and its average, or null. Its gradient
-// is (count, dim), of the rows `used`, which ascend, or of all rows if that is null.
+// A parameter (rows, dim), the sum of its squared gradients (`total`) and its average (or null). Its
+// gradient is (count, dim): that of the rows `used`, in ascending order, or of all rows if `used` is
+// null.
 struct dcnn_parameter {
     float *value, *total, *average;
     int64_t rows, dim;
-    double l2, decay;  // of the value, by the learning rate
+    double l2, decay;  // l2 * value is added to the gradient; the value shrinks by rate * decay
     const float* gradient;
     const int64_t* used;
     int64_t count;
 };
 
-// The learning rate, what is added to a root, the largest norm of all gradients together, perhaps
-// infinite, and the share that a value has in its average.
+// The learning rate, the epsilon of Adagrad, the norm that all gradients together are clipped to
+// (infinite: no clipping), and the weight of the new value in its average.
 struct dcnn_rates {
     double rate, eps, largest_norm, fresh;
 };
 
-// One update of all parameters in place, and the norm of their gradients, 0 if there is no largest.
+// Updates all parameters in place. Writes the norm of all gradients, or 0 if largest_norm is infinite.
 DCNN_API int32_t dcnn_update(const dcnn_parameter* parameters, int64_t count,
                              const dcnn_rates* rates, double* norm, int32_t threads);
 
@@ -153,28 +155,29 @@ struct dcnn_bags {
     const int32_t* buckets;
 };
 
-// The n-grams of words, whose texts in UTF-8 end at `ends` one after another, into buckets with room
-// for so many. Returns how many there are, or -1 if memory is short.
+// Writes the buckets of the n-grams of words, whose UTF-8 texts end at `ends` one after another;
+// `buckets` has room for `room` of them. Returns their number, or -1 if memory or room is short.
 DCNN_API int64_t dcnn_char_ngrams(int64_t words, const uint8_t* text, const int64_t* ends,
                                   int64_t shortest, int64_t longest, int64_t n_buckets,
                                   int64_t* offsets, int32_t* buckets, int64_t room);
 
-// The vectors (count, dim) of the words `ids`: the word's of the embeddings (vocabulary, dim), or
-// from that id on row 0, plus 1 / sqrt(n) times the sum of its n rows of ngrams (n_buckets, dim).
+// The vectors (count, dim) of the words `ids`: the word's row of the embeddings (vocabulary, dim), or
+// row 0 if id >= vocabulary, plus 1 / sqrt(n) times the sum of its n rows of ngrams (n_buckets, dim).
 DCNN_API int32_t dcnn_compose(const dcnn_bags* bags, int64_t count, const int64_t* ids,
                               int64_t vocabulary, int64_t dim, const float* embeddings,
                               const float* ngrams, float* vectors, int32_t threads);
 
-// A network that learns. Its parameters are the embeddings, the head's weight and bias, the filters and
-// the bias of each layer, and with `bags`, the n-grams. What they and `bags` point to must outlive it; it
-// keeps copies of the rest. Words of a batch are below bags->words, or else below the vocabulary.
-// Returns null if memory is short or a bucket is none.
+// A network that learns. Its parameters are, in this order, the embeddings, the head's weight and bias,
+// the filters and bias of each layer, and with `bags` the n-grams. The memory that `parameters` and
+// `bags` point to must outlive the learner; the structs are copied. Word ids of a batch must be below
+// bags->words, or without `bags` below the vocabulary. Returns null if memory is short or a bucket is
+// out of range.
 DCNN_API void* dcnn_learner_new(const dcnn_sizes* sizes, const dcnn_bags* bags,
                                 const dcnn_parameter* parameters);
 DCNN_API void dcnn_learner_free(void* learner);
 
-// What a batch should give: targets (sentences, classes), which are distributions or, if multi-label,
-// between 0 and 1 each; weights (sentences,), or null.
+// The targets of a batch (sentences, classes): distributions over the classes or, if multi-label, values
+// between 0 and 1; and the weights of its sentences (sentences,), or null.
 struct dcnn_targets {
     const float* targets;
     const float* weights;
@@ -187,14 +190,15 @@ DCNN_API int32_t dcnn_learner_step(void* learner, const dcnn_batch* batch,
                                    const dcnn_targets* targets, const dcnn_rates* rates,
                                    double* loss, double* norm, int32_t threads);
 
-// The loss and the gradients alone, `gradient`, `used` and `count` of each parameter, in memory of the
-// learner that the next call overwrites. Only the words of the batch and their n-grams have one.
+// The loss and the gradients, without an update: sets `gradient`, `used` and `count` of each parameter,
+// in memory of the learner that the next call overwrites. Of embeddings and n-grams, only the rows that
+// the batch uses have a gradient.
 DCNN_API int32_t dcnn_learner_gradients(void* learner, const dcnn_batch* batch,
                                         const dcnn_targets* targets, double* loss,
                                         dcnn_parameter* gradients, int32_t threads);
 
-// A mask of so many numbers: `value` with this probability, else 0. The generator is MT19937 with the
-// state of torch's, from the tensor that holds it, and is left as torch would leave it.
+// Fills `mask` with `size` numbers: `value` with this probability, else 0. `generator` is the state
+// tensor of torch's MT19937 generator, which advances as it would in torch.
 DCNN_API void dcnn_draw_mask(uint8_t* generator, float probability, float value, float* mask,
                              int64_t size);
 

@@ -1,11 +1,11 @@
 // One sentence through one layer: convolution, folding, k-max pooling, bias, tanh.
 //
-// Output rows are lanes: lane l is row l % d' of map l / d', and LANES of them are computed at
-// once. A lane needs its input row at the same place of a vector, so the rows of a word are
-// repeated in a tile until every group of lanes finds its own at some offset.
+// Each output row is a lane: lane l is row l % d' of map l / d'. A group of LANES lanes is computed at
+// once, each at its position in a vector. The input rows must be at the same positions, so the rows of
+// a word are repeated in a tile until every group can load its own at some offset.
 //
-// A long sentence is convolved window after window, so that the words of one, which every group of
-// lanes goes through, stay near. A column is summed the same way in any window.
+// A long sentence is convolved in windows of columns, so that the words of a window, which every group
+// of lanes reads, stay in cache. A column is summed in the same order whichever window it is in.
 #ifndef DCNN_FORWARD_H
 #define DCNN_FORWARD_H
 
@@ -16,11 +16,11 @@ namespace {
 
 // Columns of the convolution that are summed at once, in registers.
 constexpr int MOST_COLUMNS = 8;
-// Floats of the words that lie before the convolution at once: a quarter of a megabyte.
+// Floats of the words of one window: a quarter of a megabyte.
 constexpr int64_t WINDOW = 1 << 16;
-// Columns of a window at least: the m - 1 words that it shares with the next are laid out twice.
+// Fewest columns of a window: the m - 1 words that it shares with the next are laid out twice.
 constexpr int64_t MIN_WINDOW = 64;
-// Vectors of a tile whose vectors are aligned, at most: see Tile.
+// Most vectors of a tile whose loads are all aligned; see Tile.
 constexpr int64_t MOST_TILES = 6;
 
 inline int64_t groups_of(const Shape& s) { return (s.lanes + LANES - 1) / LANES; }
@@ -62,12 +62,12 @@ void pack(const Shape& s, const float* filters, const float* bias, float* packed
     }
 }
 
-// The words that one window of columns is summed from, a plane after another: m - 1 more than its
-// columns, and where the sentence has none, empty ones.
+// The words that one window of columns is computed from, plane by plane: m - 1 more than its columns.
+// Words outside the sentence are zero ("empty").
 struct Words {
     Tile tile;
     int64_t columns;  // of a window
-    int64_t plane;    // floats a plane; a vector that starts in its last word may end behind it
+    int64_t plane;    // floats per plane; a load that starts in its last word may read past that
 
     Words(const Shape& s, int64_t length) : tile(s.rows) {
         const int64_t all = length + s.width - 1, most = most_columns(s);
@@ -78,8 +78,8 @@ struct Words {
 
     bool at_once(const Shape& s, int64_t length) const { return columns == length + s.width - 1; }
 
-    // Floats a plane of the widest window that a sentence of up to `length` words has. It may be a
-    // shorter one's: the more windows, the narrower each of them can be.
+    // Floats per plane of the widest window of any sentence of up to `length` words. A shorter sentence
+    // may have a wider window: the more windows there are, the narrower each can be.
     int64_t widest_plane(const Shape& s, int64_t length) const {
         const int64_t all = length + s.width - 1;
         const int64_t most = rounded_up(most_columns(s), MOST_COLUMNS);
@@ -185,8 +185,8 @@ inline void convolve(const Shape& s, const Words& words, const float* weights, c
     }
 }
 
-// Where the parts of the scratch memory lie, in floats. A longer sentence has no part that is
-// smaller, so that the memory of the longest of a batch is enough for all of it.
+// Offsets of the parts of the scratch memory, in floats. No part gets smaller with a longer sentence,
+// so the memory for the longest sentence of a batch is enough for all of them.
 struct ForwardScratch {
     int64_t word, data, c, group, keys, ranks, pooled, places, size;
 
@@ -198,7 +198,7 @@ struct ForwardScratch {
         word = 0;
         data = word + rounded_up(s.maps_below * s.rows_below + LANES, LANES);
         c = data + s.planes * words.widest_plane(s, length);
-        // Groups are pooled when their last window is done: with more than one, all are kept.
+        // Groups are pooled after the last window: with several windows, all groups are kept.
         group = words.at_once(s, length) ? 0 : columns * LANES;
         keys = c + columns * LANES + (groups_of(s) - 1) * group;
         ranks = keys + columns * LANES;
@@ -250,7 +250,8 @@ inline void finish(const Shape& s, int64_t group, Floats bias, int64_t k, const 
     }
 }
 
-// The k kept columns of few, at most K: from the right, each that a lane keeps moves the others on.
+// Pools few columns, k <= K: goes through them from the right, and each column that a lane keeps shifts
+// those kept before it by one slot.
 template <int K, bool POSITIONS, bool TIES>
 void shift_in(const Shape& s, int64_t group, Floats bias, const Floats* c, const Ints* keys,
               int64_t columns, int64_t k, Ints kth, Ints extra, float* values,

@@ -21,8 +21,8 @@ inline Ints keys_of(Floats values) {
     return values == values ? keys : splat_int(INT32_MAX);
 }
 
-// How many values stand ahead of each: larger, or as large and further left. A value starts with
-// all on its left ahead of it, and each pair moves one rank.
+// The rank of each value: how many others are larger, or equal and further left. A value starts with
+// the rank of its index; each pair whose right value is larger moves one rank from right to left.
 inline void rank(const Ints* keys, int64_t columns, Ints* ranks) {
     int64_t j = 0;
     for (; j + 4 <= columns; j += 4) {  // four at a time, so that ranks[i] is stored once for four
@@ -70,8 +70,8 @@ inline Ints kth_key(const Ints* keys, int64_t columns, int32_t k) {
     return threshold;
 }
 
-// Batcher's odd-even merge sort of N: which pairs are compared. Of a network for a power of two, the
-// pairs with a place from N on are left out.
+// The pairs that Batcher's odd-even merge sort of N values compares: those of the network for the
+// next power of two, without the pairs that have an index of N or more.
 template <int N>
 struct Network {
     int count = 0;
@@ -131,8 +131,8 @@ inline void largest_of(const Ints* keys, int64_t columns, Ints& kth, Ints& next)
     next = largest[K];
 }
 
-// For at most MOST_SORTED columns, more than k: the k-th key, and how many columns have as large a key
-// and are not kept; false if there are none. `sorts` has room for MOST_SORTED.
+// For k < columns <= MOST_SORTED: the k-th largest key, and how many columns with an equal key are not
+// kept. Returns false, and leaves `extra` open, if no lane has any. `sorts` has room for MOST_SORTED.
 inline bool kth_of_few(const Ints* keys, int64_t columns, int64_t k, Ints* sorts, Ints& kth,
                        Ints& extra) {
     const auto any = [](Ints lanes) {
@@ -163,8 +163,8 @@ inline bool kth_of_few(const Ints* keys, int64_t columns, int64_t k, Ints* sorts
     return true;
 }
 
-// Calls take(first, kept) with the columns kept of first .. first + 31 as one bit each, a lane an
-// integer, from left to right. `ranks` has room for as many as `keys`.
+// Calls take(first, kept) for blocks of 32 columns from left to right: `kept` is one integer per lane,
+// with one bit per kept column of first .. first + 31. `ranks` has room for as many as `keys`.
 template <class Take>
 inline void k_max(const Floats* values, int64_t columns, int64_t k, Ints* keys, Ints* ranks,
                   Take take) {

@@ -48,7 +48,8 @@ struct Kernels {
     float (*dot)(const float* left, const float* right, int64_t size);
     // to += factor * from
     void (*add_scaled)(float* to, const float* from, float factor, int64_t size);
-    // to += the sum of some rows of a table (..., size), each times its factor, or all times one.
+    // to += the sum of some rows of a table (..., size), each times factors[row] or, if that is null,
+    // all times `factor`.
     void (*add_rows)(float* to, const float* from, const int32_t* rows, int64_t count,
                      const float* factors, float factor, int64_t size);
     void (*adagrad)(const Rule&, float* value, const float* gradient, float* total,
@@ -58,8 +59,8 @@ struct Kernels {
                          int64_t count, float* total, float* average, int64_t first, int64_t end,
                          int64_t dim);
     double (*square_sum)(const float* x, int64_t size);
-    // A mask of `value` with this probability, else 0, by MT19937 with a state of 624 numbers, of
-    // which `used` are; returns how many are then.
+    // Fills `mask` with `value` with this probability, else 0, by MT19937. `used` of the 624 numbers of
+    // `state` are used up; returns how many are afterwards.
     int64_t (*draw_mask)(uint32_t* state, int64_t used, float probability, float value, float* mask,
                          int64_t size);
     void (*tanh)(const float* x, float* y, int64_t size);

@@ -1,8 +1,8 @@
 // A training step in one call: words, forward, loss, backward, norm and Adagrad.
 //
-// The threads of a call go through these phases together. Each part of the batch adds up gradients of
-// its own, which are summed in their order, as are the words of the batch and those of an n-gram: the
-// same number of threads gives the same bits.
+// The threads of a call go through these phases together. Each part of the batch adds up its own
+// gradients. The parts, the occurrences of a word and the words of an n-gram are summed in a fixed
+// order, so the same number of threads gives the same bits.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -26,7 +26,7 @@ namespace {
 
 size_t at(int64_t index) { return static_cast<size_t>(index); }
 
-// Numbers the distinct ones of some whole numbers below a limit, ascending, without sorting them.
+// Ranks the distinct values of some integers below a limit in ascending order, without sorting them.
 class Ranks {
   public:
     void clear(int64_t limit) {
@@ -34,7 +34,7 @@ class Ranks {
         before_.resize(bits_.size());
     }
     void add(int64_t number) { bits_[at(number / 64)] |= mask(number); }
-    // Appends them; `rank` is their places from then on.
+    // Appends the distinct values, ascending; from then on `rank` gives the index of each.
     void list(std::vector<int64_t>& to) {
         const int64_t first = static_cast<int64_t>(to.size());
         for (size_t i = 0; i < bits_.size(); ++i) {
@@ -63,7 +63,7 @@ class Groups {
     }
     void count(int64_t group) { ++ends_[at(group) + 1]; }
     void counted() { std::partial_sum(ends_.begin(), ends_.end(), ends_.begin()); }
-    // Each start moves to its end.
+    // While members are added, ends_[group] moves from the start of the group to its end.
     void add(int64_t group, int32_t member) { members_[at(ends_[at(group)]++)] = member; }
 
     const int32_t* begin(int64_t group) const {
@@ -75,7 +75,7 @@ class Groups {
     std::vector<int32_t> ends_, members_;
 };
 
-// The loss of a sentence and, in `gradient`, what it adds to that of its logits, both times `scale`.
+// The loss of a sentence and, in `gradient`, the gradient of its logits, both times `scale`.
 double cross_entropy(int64_t classes, const float* logits, const float* targets, double scale,
                      float* gradient) {
     thread_local std::vector<double> powers;  // with thousands of classes, half of the time
@@ -95,7 +95,7 @@ double cross_entropy(int64_t classes, const float* logits, const float* targets,
     return scale * (mass * std::log(exponentials) - dot);
 }
 
-// The same where every label is a yes or no of its own.
+// The same for multi-label targets: each label is an independent yes or no.
 double binary_cross_entropy(int64_t labels, const float* logits, const float* targets, double scale,
                             float* gradient) {
     double loss = 0;
@@ -156,11 +156,11 @@ class Learner {
     std::vector<float*> filters_, biases_;
     dcnn_parameters weights_;
 
-    // The distinct words of a batch, the rows of their gradients, and the ids of the batch as rows of
-    // the vectors that were composed of n-grams.
+    // The distinct words of a batch, the gradient row of each, and for every word of the batch its index
+    // in words_; the rows of the embeddings and the buckets that have a gradient.
     std::vector<int64_t> words_, rows_, places_, used_rows_, used_buckets_;
     bool shares_row_ = false;  // new words have the vector of row 0, and its gradient
-    Groups occurrences_, bearers_;  // of a word in the batch; the words that have a bucket's n-gram
+    Groups occurrences_, bearers_;  // a word's places in the batch; the rows of a bucket's words
     std::vector<int32_t> ranks_;
     std::vector<float> ngram_weights_;  // by the row of a word's gradient
     Ranks ranks_of_;
@@ -180,8 +180,8 @@ int64_t tasks_of(size_t rows) {
     return (static_cast<int64_t>(rows) + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
 }
 
-// The known words come first, and the rows of their gradients are those of the embeddings. Where new
-// words add theirs to row 0, that is a row of its own, and word 0 has the last one.
+// Known words come first, and their gradient rows are in the order of used_rows_. If there are new words,
+// which add to the gradient of embedding 0, its sum is gradient row 0, and the last row is word 0's own.
 void Learner::find_words(const dcnn_batch& batch) {
     ranks_of_.clear(has_ngrams_ ? bags_.words : vocabulary());
     const auto for_each_word = [&](auto take) {

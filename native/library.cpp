@@ -63,8 +63,9 @@ int32_t dcnn_use_isa(const char* name) {
 
 void dcnn_draw_mask(uint8_t* generator, float probability, float value, float* mask,
                     int64_t size) {
-    // The seed, how many numbers are left of the state and one, whether it is seeded, how many are
-    // used, and the state, each number in 64 bits. What follows is of normal distributions.
+    // The layout of torch's state: the seed, the numbers left in the state plus one, whether it is
+    // seeded, the numbers used, and the state, each number in 64 bits. The rest is for normal
+    // distributions.
     struct {
         uint64_t seed;
         int32_t left, seeded;

@@ -107,9 +107,9 @@ int32_t over_sentences(int64_t sentences, int64_t parts, int64_t scratch, const 
                       });
 }
 
-// Threads that stay and wait for work. Those of a training step come again every millisecond, and the
-// kernel often starts a new thread on the core of the one that made it, where it comes too late.
-// The pool of a process that was forked has lost its threads: the child makes another.
+// Threads that are kept between calls. A training step needs them every millisecond, and the system
+// often starts a new thread on the core of its creator, where it runs too late to help. A forked
+// process does not have the threads of its parent's pool, so it makes its own.
 class ThreadPool {
   public:
     using Work = void (*)(void*);
@@ -185,9 +185,9 @@ class ThreadPool {
     size_t workers_ = 0;
 };
 
-// Threads that go through the phases of one call together. Which of them does a task is left open, so
-// nothing may depend on that. A phase ends with its last task: nobody waits for a thread that has
-// not started yet or is kept from a core by other programs, unless it has a task. Work must not
+// Threads that go through the phases of one call together. Any thread may do any task, so results must
+// not depend on which one does. A phase ends with its last task: no thread waits for another that has
+// not started yet, or that other programs keep from a core, unless it has taken a task. Work must not
 // throw.
 class Team {
   public:
@@ -207,8 +207,8 @@ class Team {
         wait([&] { return own.done >= tasks; });
     }
 
-    // A thread that will join, or need not: the last of them to let go deletes the team. Not a
-    // shared_ptr, which asks for a newer glibc than a wheel may.
+    // Counts the caller and the threads that may still join; the last to let go deletes the team. Not a
+    // shared_ptr, which needs a newer glibc than a wheel may require.
     void hold() { ++holders_; }
     void let_go() {
         if (--holders_ == 0) delete this;
@@ -276,7 +276,7 @@ class Team {
 // team of up to so many, the caller's among them.
 template <class Prepare, class Work>
 void with_team(int64_t wanted, const Prepare& prepare, const Work& work) {
-    // A thread that comes too late finds the team closed, and nothing else of the call.
+    // On the heap: a thread that starts after the call has returned still finds the team, closed.
     Team* team = new Team(
         [](Team& own, const void* shared) { (*static_cast<const Work*>(shared))(own); }, &work);
     try {

@@ -1,7 +1,8 @@
 // Texts to tokens: dcnn/text/tokenizer.py is the definition, and this gives the same tokens.
 //
-// Python composes and lower-cases what is not ASCII (its own functions are compiled, and their tables
-// are those of the interpreter) and gives the classes of characters once; see dcnn/text/encoder.py.
+// Text that is not ASCII is composed and lower-cased in Python, whose functions are compiled and use the
+// Unicode version of the interpreter; Python also passes the classes of characters, once. See
+// dcnn/text/native.py.
 #ifndef DCNN_TEXT_H
 #define DCNN_TEXT_H
 
@@ -113,8 +114,8 @@ struct Tokenizer {
     Preset preset;
     bool lowercase, runs;
     WordTable words;  // the vocabulary: number + 1 is the id
-    // Byte-pair encoding: pairs of numbers of `symbols`, by rank, and what each becomes. Unigram model:
-    // `symbols` are the subwords.
+    // Byte-pair encoding: `pairs` are two numbers of `symbols` each, by rank, and `merged` is the symbol
+    // that each pair becomes. Unigram model: `symbols` are the subwords.
     WordTable symbols, pairs;
     std::vector<int32_t> merged;
     std::vector<double> scores;
@@ -145,8 +146,8 @@ enum : uint8_t {
     INVISIBLE = 8,
     SPACE = 16,       // \s
     ALPHABETIC = 32,  // \w but digits and the underscore
-    FLAG = 64,        // a letter of a flag
-    TONE = 128,       // of a skin
+    FLAG = 64,        // a regional indicator: two of them are a flag
+    TONE = 128,       // a modifier of the skin tone
 };
 
 struct Unicode {
@@ -330,7 +331,7 @@ void split_words(Text text, bool runs, const Take& take) {
 // Replaces links and mentions; false if there are none, and `to` is not written then.
 bool mask_links(Text text, std::string& to);
 bool mask_mentions(Text text, std::string& to);
-// A letter that is repeated more than twice, twice.
+// Shortens every letter that is repeated more than twice to two.
 void squeeze(Text text, std::string& to);
 
 template <class Take>

@@ -54,8 +54,8 @@ Sums::Sums(const Network& network) {
 
 namespace {
 
-// Calls work(sentence, first class, end) for blocks of classes, one after another, each for all of
-// some sentences: the weights of a block stay near while many classes do not fit.
+// Calls work(sentence, first class, end) for one block of classes after another, each for the sentences
+// from .. to: the weights of a block stay in cache even if those of all classes do not fit.
 template <class Work>
 void over_classes(const Network& network, int64_t from, int64_t to, const Work& work) {
     constexpr int64_t NEAR = 1 << 15;  // floats of a block's weights

@@ -1,9 +1,9 @@
 // A whole network in training: its weights as the kernels read them, forward and backward passes.
 //
-// A sentence goes through all layers at once, while what it needs is near, and nothing is padded.
-// The last layer writes its values as (k_top, lanes). The head reads them as features, those of one
-// network of an ensemble together and else in that order. The caller's order, of the head's weights
-// and of dropout, is (lanes, k_top).
+// A sentence goes through all layers before the next one starts, while its data is in cache, and nothing
+// is padded. The last layer writes its values as (k_top, lanes). The head reads them as features, in the
+// same order, but grouped by the networks of an ensemble. The caller's order, of the head's weights and
+// of dropout, is (lanes, k_top).
 #ifndef DCNN_TRAINING_H
 #define DCNN_TRAINING_H
 
@@ -46,8 +46,7 @@ struct Network {
                                   length);
     }
 
-    // Calls take(place in the last layer's memory, as a feature, in the caller's order), a value
-    // each.
+    // Calls take(index in the last layer's memory, as a feature, in the caller's order) for each value.
     template <class Take>
     void for_each_feature(Take take) const {
         for (int64_t slot = 0; slot < k_top; ++slot)
@@ -57,7 +56,7 @@ struct Network {
             }
     }
 
-    // Whether lengths are those of sentences that the network takes, and ids below `words`.
+    // Checks that the network takes sentences of these lengths, and that all ids are below `words`.
     int32_t check(const dcnn_batch& batch, int64_t words) const;
 };
 
@@ -75,7 +74,7 @@ struct PackedWeights {
     void pack(const Network& network, const dcnn_parameters& weights, int64_t task);
 };
 
-// Where the sums lie that each part of a batch has of its own: the head's gradients, then every
+// Offsets of the gradient sums that each part of a batch adds up on its own: the head's, then every
 // layer's.
 struct Sums {
     int64_t head_weight, head_bias, size;

@@ -50,8 +50,8 @@ inline Floats from_bits(Ints bits) {
 
 inline int64_t rounded_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// While it lives, numbers below 1e-38 count as zero. L2 and Adagrad together shrink the embeddings
-// of words that are not met into such numbers, and arithmetic on them is a hundred times slower.
+// While it lives, denormal numbers (below 1e-38) count as zero. L2 with Adagrad shrinks the embeddings
+// of words that do not occur to denormals, and arithmetic on those is a hundred times slower.
 struct FlushTiny {
 #if defined(__SSE2__)
     unsigned before = __builtin_ia32_stmxcsr();

@@ -61,14 +61,14 @@ FASTTEXT = "fasttext-numpy2-wheel"  # `fasttext` and `fasttext-wheel` fail with 
 SETFIT_BASE = "sentence-transformers/paraphrase-MiniLM-L6-v2"
 SETFIT_EXAMPLES = 16  # per class: SetFit is meant for few examples
 SETFIT_ITERATIONS = 20  # pairs of each kind per example, as in its paper
-SETFIT_STEPS = 1600  # about as many at most: batches of 16 pairs, of more pairs of 64 or 256
+SETFIT_STEPS = 1600  # about the most: batches have 16 pairs, or 64 or 256 if there are more
 _LABEL = "__label__"
 
 
 def time_interleaved(
     calls: Mapping[str, Callable[[], object]], rounds: int, repeats: int = 1
 ) -> dict[str, float]:
-    """Median seconds of each call; a call that does not count goes before its repeats."""
+    """Median seconds of each call; in every round, an untimed call precedes the timed ones."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():

@@ -1,9 +1,9 @@
 """Reading compressed files, writing files atomically, checksums and sizes.
 
 A written file appears whole or not at all: the bytes go to a temporary file beside it, which then
-replaces it. A crash, a full disk or a SIGKILL leaves the old file as it was. Of two processes that
-write the same place at the same time, the second is refused. What ``dcnn predict MODEL TEXT``
-does not need is imported where it is used.
+replaces it. A crash, a full disk or a SIGKILL leaves the old file as it was. If two processes write
+the same path at the same time, the second is refused. Modules that ``dcnn predict MODEL TEXT`` does
+not need are imported where they are used.
 """
 
 import io
@@ -127,8 +127,8 @@ def _open_zstandard(path: Path) -> Iterator[BinaryIO]:
 class _Frames(io.RawIOBase):
     """Decompressed bytes of all frames of a zst file, or streams of an xz file.
 
-    zstandard's own reader takes a file that is cut short for a complete one, and that of lzma
-    knows no limit of memory; this one reads both as it should. ``padding`` may lie between frames.
+    zstandard's own reader accepts a file that is cut short, and that of lzma has no memory limit;
+    this reader detects the former and allows the latter. ``padding`` may lie between frames.
     """
 
     # Of zst, four bytes can hold a block of 128 KiB, so a step expands to 16 MiB at most.
@@ -232,7 +232,7 @@ def write_atomically(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
 
 
 def _temporary(path: Path, alone: bool) -> Path:
-    # One name where there is one writer: what a killed process leaves, the next one replaces.
+    # A single writer uses a fixed name, so that the next one replaces what a killed process left.
     return path.with_name(f".{path.name}{'' if alone else f'.{os.urandom(6).hex()}'}.tmp")
 
 
@@ -277,7 +277,7 @@ _PATIENCE = 2.0  # seconds
 def only_writer(path: Path, what: str) -> Iterator[bool]:
     """Refuse to go on while another process writes ``path``, which messages call ``what``.
 
-    Yields whether that is known: it is not where there are no locks. The lock is a file beside
+    Yields whether the lock is held: not where there are no locks. The lock is a file beside
     ``path``, ``.NAME.lock``, which is removed at the end.
     """
     lock = path.with_name(f".{path.name}.lock")

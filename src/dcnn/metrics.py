@@ -42,7 +42,7 @@ WRITTEN_CLASSES = 1000  # of a confusion matrix in JSON
 BLOCK = 1 << 18  # values at a time, of texts times labels in double precision
 SMALLEST_PROBABILITY = 1e-12  # of which a logarithm is taken, so that it is finite
 STORED_POINTS = 50  # of a curve of risk and coverage, in a model folder
-STORED_COLUMNS = {  # there, and of ``RiskCoverage``
+STORED_COLUMNS = {  # names in a model folder, and fields of ``RiskCoverage``
     "threshold": "thresholds",
     "answered": "answered",
     "correct": "correct",
@@ -234,7 +234,7 @@ class Abstention:
 def abstain(
     truth: NDArray[Any], probabilities: NDArray[Any], below: float, out_of_scope: int = OUT_OF_SCOPE
 ) -> Abstention:
-    """Score the examples that get a label if those below a probability do not.
+    """Coverage and accuracy if texts whose highest probability is under ``below`` get no label.
 
     ``truth`` and ``out_of_scope`` are as for ``risk_coverage``.
     """
@@ -289,7 +289,7 @@ class RiskCoverage:
         return bound
 
     def choose(self, target: float) -> int | None:
-        """The place of the lowest threshold of this precision, or None if there is none."""
+        """The index of the lowest threshold with ``precision_bound`` >= ``target``, or None."""
         reached = np.flatnonzero(self.precision_bound >= target)
         return int(reached[-1]) if len(reached) else None
 
@@ -348,8 +348,8 @@ def risk_coverage(
     Args:
         truth: (N,) class numbers; ``OUT_OF_SCOPE`` where no label would be correct.
         probabilities: (N, classes).
-        out_of_scope: a class that is no answer: its texts should get no label, and do not where it
-            is predicted.
+        out_of_scope: a class that means no answer: its texts should get no label, and a text for
+            which it is predicted gets none.
     """
     best, hits, inside, answerable = _answers(truth, probabilities, out_of_scope)
     order = np.flatnonzero(answerable)
@@ -412,9 +412,9 @@ def choose_thresholds(truth: NDArray[Any], probabilities: NDArray[Any]) -> tuple
 def cross_fitted_thresholds(
     truth: NDArray[Any], probabilities: NDArray[Any], folds: int = 5
 ) -> NDArray[np.float64]:
-    """(N, labels): for each text thresholds that other texts chose.
+    """(N, labels): thresholds for each text that were chosen on the texts of the other folds.
 
-    Those of ``choose_thresholds`` are chosen by the very texts that would then be scored with them.
+    ``choose_thresholds`` alone would choose them on the very texts that are then scored.
     """
     numbers = np.random.default_rng(0).permutation(len(truth)) % folds
     thresholds = np.full(truth.shape, DEFAULT_THRESHOLD)
@@ -432,7 +432,7 @@ def common_threshold(truth: NDArray[Any], probabilities: NDArray[Any]) -> float:
 
 
 def _best_threshold(truth: NDArray[Any], probabilities: NDArray[Any]) -> float:
-    """Between two probabilities (N,), where F1 is best; of several the nearest to 0.5."""
+    """The threshold between two probabilities (N,) with the best F1; of several, nearest to 0.5."""
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order].astype(np.float64)
     hits = np.cumsum(truth[order])
@@ -519,8 +519,8 @@ def target_distributions(
 ) -> NDArray[np.float32]:
     """Class numbers (N,) or soft targets (N, classes) as distributions (N, classes) in float32.
 
-    Hard targets give ``label_smoothing`` of their mass away to all classes alike; 0/1 targets of a
-    multi-label model are each moved towards a half by it.
+    Hard targets spread ``label_smoothing`` of their mass evenly over all classes; each 0/1 target
+    of a multi-label model is moved towards 0.5 by that share.
     """
     if multi_label:
         return np.asarray(targets * (1 - label_smoothing) + label_smoothing / 2, np.float32)

@@ -3,7 +3,8 @@
 The reliability diagram shows the accuracy of predictions at each confidence; bars that end at the
 diagonal are calibrated. The gap between accuracy and mean confidence is red where the network is
 overconfident and blue where it is underconfident; below are the numbers of predictions. The
-risk-coverage curve shows the errors among the texts that get a label by the share that gets one.
+risk-coverage curve shows the error rate of the texts that get a label against the share of texts
+that get one.
 Both are written by hand, as evaluating needs no extra.
 """
 

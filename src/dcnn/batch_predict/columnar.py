@@ -40,7 +40,7 @@ from dcnn.errors import DataError, DcnnError, ModelFolderError, StorageError, Us
 from dcnn.files import bare_suffix, file_sha256, make_folder, write_atomically
 from dcnn.predictor import Floats, Predictor
 
-CHUNK, RANKED = 4096, 1 << 20  # texts predicted together, and labels that they have in all
+CHUNK, RANKED = 4096, 1 << 20  # texts predicted together, and their probabilities in all: at most
 ATTEMPTS = 4  # at a shard whose workers die
 MADE_FROM = "dcnn.made_from"  # in the metadata of a scored shard
 DIGITS = 5  # of a shard's number, at least
@@ -61,8 +61,8 @@ def prediction_writer(
 ) -> Iterator[Callable[[Sequence[Row]], int]]:
     """Yields the function that classifies and writes rows, and counts those without a label.
 
-    ``kept`` has the columns of the input that are written too, with their Arrow types, once the
-    first row is there; none keeps the text alone.
+    ``kept`` has the columns of the input that are written too, with their Arrow types; it is filled
+    when the first row is read. If it is None or empty, only the text is written.
     """
     own = form.columns(predictor)
     names: dict[str, str] = {}

@@ -42,7 +42,7 @@ COMMANDS = {
     "data": "List, download and verify the corpora of the paper's experiments.",
     "experiment": "Run the paper's experiments, and render their tables.",
 }
-QUIET = logging.WARNING - 1  # level of the log; hides the same, and only --quiet sets it
+QUIET = logging.WARNING - 1  # a log level that only --quiet sets; hides the same as WARNING
 _QUIET = "Print results, warnings and errors only."
 _VERBOSE = "Print more: the time taken, and where an error comes from."
 _MODULES = {"push": "hub", "pull": "hub"}  # the others are named like their command

@@ -446,7 +446,7 @@ def _test(console: "Console", artifact: "Artifact", test: "LabelledTexts") -> di
 
 @contextmanager
 def report_interrupt(checkpoint: Path, resume: bool, stream: bool) -> Iterator[None]:
-    """Answer a Ctrl-C that ends the command at once, while it reads or saves, with what is kept.
+    """Report what is kept if Ctrl-C ends the command at once, while it reads or saves.
 
     A checkpoint that was there before belongs to this run only if it is resumed.
     """

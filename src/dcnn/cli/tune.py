@@ -207,8 +207,8 @@ def _refit(
 ) -> "tuple[TrialRecord, Artifact]":
     """Train with the best settings as `dcnn train` would: the same data, early stopping on dev.
 
-    On a GPU a training is not repeated exactly: where the repetition is worse than the first trial
-    was, its settings are taken instead.
+    On a GPU a training is not repeated exactly: if the repetition is worse than the first trial
+    was, the settings of the first trial are taken instead.
     """
     from dcnn.tuning.evaluation import score
 

@@ -137,7 +137,7 @@ def _batches(path: Path, schema: Any, names: Sequence[str]) -> Iterator[Any]:
 
 
 def _bounded(path: Path, batch: Any, before: int) -> Iterator[Any]:
-    """Parts of a batch that stay small in Python: a kilobyte of Arrow may repeat one value."""
+    """Parts of a batch that stay small in Python: Arrow may store a repeated value only once."""
     row_bytes = sum(map(_largest, batch.columns))
     together = max(1, BATCH_BYTES // row_bytes)
     if batch.num_rows > together:

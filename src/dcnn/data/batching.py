@@ -72,8 +72,8 @@ def make_batch(examples: Examples, indices: Ints) -> Batch:
 def make_part(examples: Examples, indices: Ints, places: Ints, sentences: int, words: int) -> Batch:
     """Pad the examples at ``indices``, the ``Part`` of a batch that this process computes.
 
-    Weights scale its mean loss to its share of that of the whole batch, so that all parts add up to
-    the loss of one process. A process without any of the sentences takes one with weight 0.
+    Its weights are scaled by its share of the sentences, so that the mean losses of all parts add
+    up to that of the whole batch. A process that gets no sentence takes one with weight 0.
     """
     share = len(indices) / sentences
     if not len(indices):

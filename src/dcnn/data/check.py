@@ -5,9 +5,9 @@ Duplicates are equal but for case, white space and Unicode form. Near duplicates
 is missed. Short texts have too few 5-grams to be compared.
 
 Likely label errors are found by confident learning (Northcutt et al., 2021) from probabilities of
-models that did not learn the text: the mean probability of a label over the texts that have it is
-what its texts usually get. A text is suspect if another label reaches that, and its own label has
-less than half of it, so that a model that knows little suspects little.
+models that were not trained on the text. The threshold of a label is its mean probability over the
+texts that have it. A text is suspect if another label reaches its threshold and the text's own
+label is below half of its own threshold, so that a model that knows little suspects little.
 """
 
 import unicodedata
@@ -206,7 +206,7 @@ def _script(character: str) -> str:
 
 
 def near_duplicates(texts: Sequence[str]) -> list[tuple[int, int, float]]:
-    """Pairs of near duplicates: of each text the first that is like it, and their similarity."""
+    """Near duplicates: for each text the first similar text before it, and their similarity."""
     # Letters and digits, with spaces between words.
     words = ("".join(c if c.isalnum() else " " for c in normalized(text)) for text in texts)
     letters = [" ".join(some.split()) for some in words]

@@ -123,11 +123,12 @@ def choose_columns(
     hint: str = "",
     options: tuple[str, str] = ("--text-column", "--label-column"),
 ) -> Columns:
-    """Find columns among ``names``, of which nameless ones are empty strings.
+    """Choose columns among ``names``, where a column without a name is an empty string.
 
-    ``text``, ``label`` and ``weight`` are what the user names. A text column that is ``None`` is
-    guessed, and so is that of the labels if these are read. ``sample`` gives the first rows, if the
-    names do not settle the choice; ``hint`` is what a file with one column looks like instead.
+    ``text``, ``label`` and ``weight`` are the columns that the user named. ``text`` is guessed if
+    it is ``None``, and so is ``label`` if ``labels`` are read. ``sample`` returns the first rows,
+    for when the names do not decide. ``hint`` ends some messages: what a file with one column looks
+    like instead.
     """
     label = label if labels else None
     existing = f"the columns are {shown_names(names)}"

@@ -200,8 +200,8 @@ def _outcome(encoder: FileEncoder, path: Path, progress: Progress) -> EncodedFil
         return str(error)
 
 
-# Set in each worker process as it starts: what it shares with its parent, which is the examples
-# encoded so far and whether to stop; and the id of the parent.
+# Set when a worker process starts: an array shared with its parent (the number of examples encoded
+# so far, and whether to stop), and the process id of the parent.
 _shared: Any = None
 _parent = 0
 
@@ -362,9 +362,9 @@ def load_or_encode(
 ) -> tuple[Encoder, Examples, Examples]:
     """A corpus in memory: its encoder, training and dev examples; from the store, or else encoded.
 
-    ``read`` starts reading texts and class numbers from the files ``sources``; ``reading`` names
-    what is read and how. ``split`` chooses the rows of dev, ascending, of so many; their words are
-    not those of the vocabulary. A store that cannot be written to is done without.
+    ``read`` reads texts and class numbers from the files ``sources``; ``reading`` names what is
+    read and how. ``split`` gets the number of rows and returns those of dev, ascending; their words
+    do not count for the vocabulary. If the store cannot be written, nothing is kept.
     """
     is_learned = config.tokenizer in LEARNED
     key = hash_key(

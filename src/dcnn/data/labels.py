@@ -297,7 +297,7 @@ def check_label(where: str, label: object) -> None:
 def parse_indicators(
     place: Place, values: Mapping[str, object], single_label: bool
 ) -> tuple[str, ...] | dict[str, float]:
-    """The names of the label columns that hold a 1, or their probabilities where some do not."""
+    """The label columns that hold a 1; or probabilities, if single-label or not all are 0/1."""
     words = {column: str(value).strip().lower() for column, value in values.items()}
     if not single_label and all(word in (*_YES, *_NO) for word in words.values()):
         return tuple(column for column, word in words.items() if word in _YES)
@@ -343,7 +343,7 @@ def _sum_error(
 
 
 def check_unicode(place: Place, value: str) -> str:
-    r"""``value`` itself, if it has no half of a pair such as JSON's ``\ud83d\ude00``."""
+    r"""``value`` itself; a lone surrogate, such as ``\ud83d`` in JSON, is an error."""
     if not value.isascii() and (half := LONE_SURROGATE.search(value)):
         raise DataError(
             f"{place}: {half[0]!r} is half of a surrogate pair and no character; write the whole "

@@ -80,7 +80,7 @@ def is_table(path: Path) -> bool:
 def open_table(
     path: Path, options: TableOptions, stream: BinaryIO | None = None
 ) -> AbstractContextManager[Table]:
-    """Open a table, whose suffix names its format; ``stream`` has the uncompressed bytes of one."""
+    """Open a table by its suffix; ``stream``, if given, has its uncompressed bytes."""
     suffix, lines = bare_suffix(path), f"use one of {' '.join(LINES)}"
     formats = f" here; {lines}"
     if stream is None:
@@ -182,7 +182,7 @@ class ShardReader:
     label_format: LabelFormat = field(default_factory=LabelFormat)  # of the rows so far
 
     def __post_init__(self) -> None:
-        """What the user says about the labels decides."""
+        """``options.multi_label``, if set, decides the format of the labels."""
         if (asked := self.options.multi_label) is not None:
             self.label_format.asked = self.label_format.multi_label = asked
 
@@ -310,12 +310,12 @@ def read_rows(
 ) -> Iterator[Row]:
     """Read a file, folder or pattern row by row, in bounded memory.
 
-    Without ``labels``, there need not be any. ``on_bad_shard`` is called with what is wrong with
-    one of several files, which is then left out whole: each is read to its end before its first row
-    comes. Without it, the first such error is raised, with ``remedy`` at its end. With ``keep``,
-    rows have the values of all columns, and it gets the columns of the first file with their Arrow
-    types, which are None in text, before the first row. ``unlabelled`` gets the rows whose label is
-    empty; without it, such a row is an error.
+    Without ``labels``, files need not have any. With ``on_bad_shard``, a bad file among several is
+    left out as a whole, and the function is called with its error; each file is therefore read to
+    its end before its first row is yielded. Without it, the first error is raised, with ``remedy``
+    appended. With ``keep``, rows have the values of all columns, and before the first row ``keep``
+    gets the columns of the first file with their Arrow types (None in text files). ``unlabelled``
+    collects the rows whose label is empty; without it, such a row is an error.
     """
     shards = find_shards(source)
     reader, some = ShardReader(options, labels, keep is not None, unlabelled), False

@@ -1,8 +1,8 @@
 """Holding out a dev set, and the folds of a cross-validation: seeded, and stratified by label.
 
 Every label keeps its share, to the nearest whole example, with at least one example on each side; a
-label with one example stays in training. Of thousands of labels with few examples not all are in a
-dev set: one of each would be a large part of all examples. ``hold_out`` splits examples in memory,
+label with one example stays in training. With thousands of rare labels, not all are in the dev set:
+one example of each would be a large part of the data. ``hold_out`` splits examples in memory,
 ``sample_rows`` a corpus on disk, in bounded memory.
 """
 
@@ -19,7 +19,7 @@ from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError
 from dcnn.text.vocabulary import Ints
 
-ENOUGH_DEV = 5000  # examples: beyond, no label has one held out for its own sake
+ENOUGH_DEV = 5000  # examples; a larger dev set need not have an example of every label
 MAX_DEV = 50_000  # of a corpus on disk: measures accuracies to a few tenths of a per cent
 
 
@@ -70,7 +70,7 @@ def stratified_split(labels: Sequence[Hashable], fraction: float, seed: int) -> 
 def split_label_sets(
     sets: Sequence[Sequence[Hashable]], fraction: float, seed: int
 ) -> tuple[Ints, Ints]:
-    """As ``stratified_split``, by the rarest label of each; all keep an example in training."""
+    """``stratified_split`` by the rarest label of each set; all labels keep a training example."""
     kept, held_out = stratified_split(_rarest(sets), fraction, seed)
     trained = {label for index in kept for label in sets[index]}
     returned = np.zeros(len(held_out), np.bool_)
@@ -109,11 +109,11 @@ def cross_validate(
     numbers: Ints,
     outputs_of: Callable[[LabelledTexts, LabelledTexts], NDArray[Any]],
 ) -> NDArray[Any]:
-    """Outputs (N, ...) for every example of a model that did not learn it.
+    """Outputs (N, ...) for every example, of a model that was not trained on it.
 
-    ``numbers`` are those of ``fold_numbers``; an example in no fold is learned in all, and its
-    output is 0. ``outputs_of`` gets the examples to learn and those held out, and gives the outputs
-    (held out, ...) of these.
+    ``numbers`` come from ``fold_numbers``; an example in no fold is always trained on, and its
+    output is 0. ``outputs_of`` gets the training examples and the held-out ones, and returns
+    outputs (held out, ...) for the latter.
     """
     outputs: NDArray[Any] = np.zeros((len(examples), 0))
     for number in np.unique(numbers[numbers >= 0]):

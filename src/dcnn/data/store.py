@@ -245,7 +245,7 @@ class Corpus:
 
     @classmethod
     def load(cls, store: Store, key: str, metadata: dict[str, Any] | None = None) -> "Corpus":
-        """A corpus that was prepared before; ``metadata`` where it was found undamaged."""
+        """Load a prepared corpus; ``metadata`` is given if its entry was already checked."""
         folder, metadata = store.folder(key), metadata or store.load(key)
         if metadata is None:
             raise DataError(
@@ -303,7 +303,7 @@ class Corpus:
 
         ``part`` is the rank of this process and the number of processes; each reads its share.
         """
-        lengths, kept = [], []  # of each block: of all its sentences; rows of training examples
+        lengths, kept = [], []  # per block: lengths of all sentences, rows of training examples
         for place in places:
             lengths.append(self._lengths(place))
             kept.append(np.delete(np.arange(len(lengths[-1])), self.held_out_in(place)))

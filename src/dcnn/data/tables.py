@@ -23,7 +23,7 @@ from dcnn.files import CONTROLS, check_place, write_atomically
 FORMATS = ".csv, .tsv, .jsonl, .parquet, .arrow or .feather"
 ROWS_TOGETHER = 1 << 16  # rows per group; smaller ones make a larger file that is slower to read
 
-# What makes a spreadsheet run a cell; full-width signs are taken for the plain ones.
+# First characters that make a spreadsheet run a cell as a formula, also in full width.
 _FORMULA = re.compile("[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -56,7 +56,7 @@ def cell(value: object) -> str:
 
 
 def _finite(value: object) -> object:
-    """None for a number that JSON has no word for."""
+    """``value``, or None for NaN and infinity, which JSON cannot represent."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

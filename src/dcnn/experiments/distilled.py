@@ -1,10 +1,10 @@
 """Tasks whose students learn from a pretrained encoder, which is fine-tuned on the training texts.
 
 One teacher serves all seeds, or each seed has its own. It labels the training texts, unlabelled
-text of the domain and what is made from both; its labels are kept on disk, so that a second run
-asks for nothing. Sentences of dev and test are not among the unlabelled and made texts. Beside
-trees and questions, unlabelled text is split as they are, as in the Penn Treebank; beside tweets it
-is left to their tokenizer. TREC has no dev set: settings are chosen with a tenth of the questions
+text of the domain, and texts generated from both; its labels are cached on disk for later runs.
+Sentences of dev and test are left out of the unlabelled and generated texts. For SST and TREC,
+unlabelled text is tokenized as in the Penn Treebank, like these corpora; for Twitter that is left
+to the tokenizer of tweets. TREC has no dev set: settings are chosen with a tenth of the questions
 held out, and the final teacher and students learn all of them.
 """
 

@@ -64,7 +64,7 @@ DATA_SETTINGS = {
     "trec": ("folds",),
     "twitter": ("held_out",),
 }
-# Of them, those of networks that learn from trees; and what has no effect on such networks.
+# The data settings of networks that learn from trees, and settings without effect on them.
 _OF_NODES = ("sentence_weight", "soft_targets", "neighbour_smoothing")
 _NOT_OF_TREES = (
     *("text.char_ngrams", "text.vectors", "training.n_ensemble", "training.class_weights"),

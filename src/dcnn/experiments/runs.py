@@ -200,7 +200,7 @@ class NetworkTrainer:
         return [sum(hits[place : place + folds]) / count for place in range(0, len(hits), folds)]
 
     def known_sentences(self, part: Ints, trained_on: Ints | None) -> Sentences:
-        """Training sentences as those see them who learned only the words of ``trained_on``."""
+        """Training sentences as seen by a network that learned only the words of ``trained_on``."""
         every = self.task.train.sentences
         learned = every if trained_on is None else every.select(trained_on)
         counts = np.bincount(learned.ids, minlength=int(every.ids.max()) + 1)
@@ -222,7 +222,7 @@ def train_networks(
         selection = NetworkTrainer(task.held_out, recipe, device, report)
         jobs = [Job(config) for config in configs]
         trained = [one for part, _ in selection.train(jobs, "for dev") for one in part]
-        # Of the last epoch: on all of the training examples nothing can choose another.
+        # Of the last epoch: the training on all examples has no dev set to choose another by.
         dev_accuracies = [summary.history[-1].dev_accuracy for summary in trained]
     elif task.dev is None:
         dev_accuracies = networks.cross_validated(configs)

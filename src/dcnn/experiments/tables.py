@@ -205,7 +205,7 @@ def commits(runs: Iterable[Result]) -> str:
 
 
 def outdated(results: Sequence[Result]) -> list[str]:
-    """A line for the runs of each model and recipe that other code than this decided."""
+    """A line per experiment, model and recipe whose runs are of other code than the current."""
     groups = defaultdict(list)
     for result in results:
         if result.notes.get("code") != code_hash(result.model):

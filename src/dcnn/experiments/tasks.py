@@ -2,7 +2,7 @@
 
 Selection is on dev: SST has its own dev set, for Twitter a seeded part of the training tweets is
 held out, and TREC is cross-validated over its training questions (the paper has no dev set there).
-The words of what is held out are not those of the vocabulary.
+Words that occur only in held-out examples are not in the vocabulary.
 """
 
 from collections import Counter

@@ -8,15 +8,17 @@ ranges that they stand for in this Python, so that another engine splits as ``dc
 
 ``huggingface_json`` follows ``dcnn.text.tokenizer`` step by step. What is not obvious:
 
-- Rust lower-cases character by character, Python knows the final sigma: it is replaced before.
-- Invisible characters separate words, and U+2060 is one of them. Where it is needed as a mark it
-  becomes its neighbour U+2061 first, so that it can stand for what no text contains: a placeholder
-  of ``tweet`` that is not lower-cased (``\u2060user``), and the start of a word of subwords.
+- Rust lower-cases character by character, but Python has a rule for the final sigma, so this sigma
+  is replaced first.
+- Invisible characters separate words, and U+2060 is one of them. Presets that use it as a marker
+  first replace it in the text by its neighbour U+2061, so that it marks what no text contains: a
+  placeholder of ``tweet``, which is not lower-cased (``\u2060user``), or the start of a word that
+  is split into subwords.
 - Byte-pair encoding merges the same pairs at the start of a word and inside it, so every merge is
   written twice. A character that is no part of any subword is a token of its own; so the library
   never joins two of them into one unknown token.
-- Subwords outside the vocabulary, whose id is 0, need ids for the library to split with: theirs
-  follow those of the vocabulary, and the ONNX graph takes them for 0.
+- The library needs an id for every subword that it splits into. Those outside the vocabulary,
+  whose id is 0, get ids that follow the vocabulary, and the ONNX graph maps these to 0.
 - Padding to length 1 makes an empty text the one unknown word that it is to the encoder.
 """
 
@@ -302,7 +304,7 @@ def check_huggingface(content: str, encoder: Encoder) -> None:
     """Compare the library with the encoder on words of the vocabulary, if it is installed.
 
     Raises:
-        DcnnError: another id, as of a character that is newer than one of the two's Unicode.
+        DcnnError: ids differ, for instance of a character that one of the two does not know yet.
     """
     try:
         from tokenizers import Tokenizer

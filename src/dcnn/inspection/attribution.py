@@ -99,7 +99,7 @@ def logit_coefficients(
     """
     _, rows, kept = trace.values(trace.depth).shape
     top = np.arange(trace.head_weight.shape[1])
-    if row is not None:  # rows meet by folding alone, which joins row and row + rows
+    if row is not None:  # only folding combines rows: it sums row and row + rows
         top = top[top // kept % rows == row % rows]
     weights = trace.head_weight[list(classes)][:, top].astype(np.float64).ravel()
     nodes, outputs = np.tile(top, len(classes)), np.repeat(np.arange(len(classes)), len(top))
@@ -322,9 +322,9 @@ def _by_ngram(
 
 
 def fewest_words(contributions: Doubles) -> list[tuple[int, ...]]:
-    """Positions of the fewest words of each row that make up ``NGRAM_SHARE`` of what is positive.
+    """For each row, the positions of the fewest words with ``NGRAM_SHARE`` of its positive total.
 
-    There are none where no word contributes.
+    Empty for a row in which no word contributes.
     """
     order = np.argsort(-contributions, axis=1, kind="stable")
     total = np.cumsum(np.maximum(np.take_along_axis(contributions, order, 1), 0), axis=1)

@@ -39,10 +39,10 @@ from dcnn.text.vocabulary import MOST_NEW_WORDS, UNKNOWN, Ints, Sentences
 MOST_WORDS = 1000  # of a sentence that is traced, as in `explain`
 CHUNK = 4096  # texts read together, unless they are long
 BLOCK = 2048  # m-grams; the values of a map's rows for them fit into a core's own cache
-PADDING = -1  # in place of an id, after a sentence shorter than a filter: the last row of a table
+PADDING = -1  # id after a sentence shorter than a filter; it selects the row of zeros at the end
 BATCH = 256  # sentences
 BATCH_WORDS = 1 << 14  # padded; bounds the memory of long sentences
-# A name needs more n-grams than are shown. Those of the higher layers have to be traced for it.
+# N-grams that a name is based on; fewer in higher layers, where each of them must be traced.
 NAMED_BY, NAMED_BY_HIGHER = 30, 10
 
 Words = Sequence[str]
@@ -103,9 +103,9 @@ class StrongestLists:
     def update(
         self, values: Floats, counts: Ints, key: Key, detection: MakeDetection, start: int = 0
     ) -> None:
-        """Take what is strong enough of (D, M) values of M n-grams, in the order of the corpus.
+        """Add the n-grams with large enough values; ``values`` are (D, M), in corpus order.
 
-        ``counts``, (M,), is how often each occurs, maybe 0; the first is at place ``start``.
+        ``counts`` (M,) is how often each n-gram occurs, maybe 0; the first is at place ``start``.
         """
         self._sums += values @ counts.astype(np.float32)  # exact enough for M of them
         self._count += int(counts.sum())
@@ -142,7 +142,7 @@ class StrongestLists:
             if known is not None and known.value >= value:
                 if known.value == value:
                     detections[key] = replace(known, count=known.count + count)
-            elif value > threshold:  # equal to the last of a full list is too late
+            elif value > threshold:  # among equal values the earlier one stays
                 detections.pop(key, None)  # so that it comes after those of equal value
                 detections[key] = detection(number, place, value, count)
                 changed = True
@@ -166,10 +166,10 @@ class StrongestLists:
 
 
 def merged_counts(ids: Ints, counts: Ints, width: int) -> Ints:
-    """(M,) counts of m-grams, equal ones counted at the first of them; ids has M + m - 1.
+    """(M,) counts of m-grams, equal ones added up at the first of them; ``ids`` is (M + m - 1,).
 
-    All detectors agree on which m-grams are equal; each would find out again, one by one, where a
-    text repeats itself.
+    Which m-grams are equal is the same for all detectors. Without this, each detector would look up
+    the repetitions of a text one by one.
     """
     inside = np.flatnonzero(counts)
     grams = np.lib.stride_tricks.sliding_window_view(ids, width)[inside]
@@ -181,7 +181,7 @@ def merged_counts(ids: Ints, counts: Ints, width: int) -> Ints:
 
 
 def key_of(ids: Ints, vocabulary: int, new_words: Sequence[str]) -> Hashable:
-    """Of the words with some ids, the same in every chunk: new words have other ids in each."""
+    """A key of words that is the same in every chunk, although the ids of new words differ."""
     beyond = ids >= vocabulary
     if not beyond.any():
         return ids.tobytes()
@@ -210,7 +210,7 @@ class FirstLayer:
 
         ``table`` (words, d) has the vectors of all ids.
         """
-        # Laid end to end, each at least as long as the filter; a place is where an m-gram starts.
+        # Sentences laid end to end, padded to the filter width; a place is where an m-gram starts.
         width = self._width
         lengths = np.maximum(encoded.lengths, width)
         starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -256,11 +256,11 @@ class FirstLayer:
 
 @dataclass(frozen=True)
 class PooledLayer:
-    """A layer of B sentences; of n-grams, a place is a sentence and one of the K of its rows."""
+    """A layer of B sentences; an n-gram's place i is the pooled value i % K of sentence i // K."""
 
     sentences: Sequence[Words]
     ids: Ints  # (B, s)
-    vocabulary: int  # ids from there on are those of
+    vocabulary: int  # number of its ids; ids from here on are those of ``new_words``
     new_words: Sequence[str]
     filters: Floats  # (o, n, d, m)
     values: Floats  # (B, o, d', K) after tanh
@@ -391,7 +391,7 @@ class RankedCorpus:
     detections: dict[Detector, list[Detection]]  # the largest value first
     means: dict[Detector, float]  # over all m-grams or nodes
     sentences: int  # texts with a word
-    words: Counter[str]  # that the network can tell apart; of more new ones than the limit, about
+    words: Counter[str]  # that the network can tell apart; approximate with very many new words
     total: int  # words of the corpus, unknown ones included
 
 

@@ -4,8 +4,8 @@
     >>> for detector in index.find("not"):
     ...     print(index.name(detector), *index.top(detector), sep=" | ")
 
-What is said about an n-gram refers to the sentence of its first occurrence in the corpus: the exact
-contributions of its words to the detector's value, and its own to the logits (``attribution``).
+Contributions of an n-gram are computed in the sentence of its first occurrence in the corpus: those
+of its words to the detector's value, and its own to the logits, both exactly (``attribution``).
 
 A detector is named after its distinctive words. A word that is common everywhere is common among a
 detector's n-grams too, so words are scored by the log-odds of the word among the n-grams against
@@ -212,7 +212,7 @@ class DetectorIndex:
     def distinctive_words(self, detector: Detector) -> Sequence[WordScore]:
         """The words that its n-grams (above the first layer, the strongest words) have most."""
         if detector not in self._distinctive_words:
-            # No more n-grams than that takes, however many are shown.
+            # A fixed number of n-grams, however many are shown.
             count = NAMED_BY if detector.layer == 1 else NAMED_BY_HIGHER
             ngrams = []
             for found in self._detections(detector)[:count]:
@@ -304,12 +304,12 @@ class DetectorIndex:
         return [logits.tolist() for logits in found]
 
     def logit_contributions(self, detector: Detector, found: Detection) -> Doubles:
-        """(classes,) of one n-gram; 0 if pooling dropped it."""
+        """(classes,) the contribution of one n-gram to each logit; 0 if pooling dropped it."""
         trace: Trace = self._trace(found.sentence)
         contributions = np.zeros(len(trace.classes))
         layer, row, place, slope = trace.layers[detector.layer - 1], detector.row, found.column, 1.0
         if detector.layer == 1:
-            # Rows before folding; an m-gram that starts at a word is at the column of its end.
+            # The detector's row is before folding; an m-gram is in the column of its last position.
             row %= layer.bias.shape[1]
             end = place + layer.filters.shape[-1] - 1
             kept = np.flatnonzero(layer.positions[detector.map, row] == end)

@@ -1,10 +1,10 @@
 """Why the network gave a text its label, and what changes between two texts.
 
-An explanation has the attributions of words and n-grams (``attribution``), the answers to the text
-without each of its words and with another word in their place, the pooling choices that were
-closest, and the feature graph. The
-difference between the logits of two texts is the sum, over the detectors (rows of the topmost
-maps), of the differences of their contributions: the bias of the root is the same for both.
+An explanation has the attributions of words and n-grams (``attribution``), the predictions for the
+text without each of its words and with other words in their place, the closest pooling choices, and
+the feature graph. The difference between the logits of two texts is the sum, over the detectors
+(rows of the topmost maps), of the differences of their contributions: the bias of the root is the
+same for both.
 """
 
 from collections.abc import Sequence
@@ -312,7 +312,7 @@ def deletions(predictor: Predictor, words: Sequence[str], of_class: int = 0) -> 
 def _variants(
     predictor: Predictor, ids: list[list[int]], new_words: Sequence[str], of_class: int
 ) -> list[tuple[Label, float, bool]]:
-    """Label, probability and whether it changes, of all but the first of some sentences."""
+    """Label, probability and whether the label changes, of all but the first of the sentences."""
     logits = predictor.logits(Sentences.from_lists(ids, new_words))
     probabilities = predictor.head(logits)
     thresholds = predictor.artifact.thresholds
@@ -330,10 +330,10 @@ def _variants(
 def replacements(predictor: Predictor, trace: Trace, of_class: int) -> list[Replacement]:
     """Predict the sentence with another word in place of each of its strongest words.
 
-    The feature graph, linear with its gains, says which words of the vocabulary move the logits
-    most from the predicted class to the class that is explained, or if they are the same to the
-    next probable one; the network's own answers then decide among them. Of a multi-label model the
-    logit of the explained class moves across its threshold.
+    The candidates are the words of the vocabulary that move the logits most from the predicted
+    class to the explained class, or to the second most probable class if these are the same, in the
+    feature graph with fixed gains, which is linear. The network's own predictions decide among the
+    candidates. In a multi-label model, they move the explained class's logit across its threshold.
     """
     artifact, s = predictor.artifact, len(trace.words)
     table, known = artifact.weights[EMBEDDINGS], artifact.encoder.vocabulary.words
@@ -380,7 +380,7 @@ class DetectorChange:
     map: int
     row: int
     contributions: tuple[float, float]  # of its values to the logit of the class
-    # Of every word of each sentence to that; the rest is biases.
+    # Contribution of every word of each sentence to ``contributions``; the rest is biases.
     word_contributions: tuple[tuple[float, ...], tuple[float, ...]]
     name: str = ""  # words of a corpus that activate it, if they are known
 
@@ -438,7 +438,7 @@ def compare(first: Explanation, second: Explanation, count: int = CHANGES) -> Co
 
 
 def _detector_word_contributions(explanation: Explanation, detectors: Ints) -> Doubles:
-    """(detectors, s) of every word to the contribution of each of some rows."""
+    """(detectors, s) the contribution of every word to the logit through each of some rows."""
     trace = explanation.trace
     kept = trace.values(trace.depth).shape[-1]
     nodes = (detectors[:, None] * kept + np.arange(kept)).ravel()

@@ -1,8 +1,9 @@
 """The texts that a model gets wrong, the most confident mistakes first, and the words responsible.
 
 A mistake of a single-label model is explained by the difference of two logits: what each word
-contributes to the predicted label less what it contributes to the true one. Of a multi-label model
-the most confident wrong decision on a label counts: a label predicted in vain, or one missed.
+contributes to the predicted label less what it contributes to the true one. For a multi-label
+model the most confident wrong decision on a label is explained: a false positive or a false
+negative.
 """
 
 from collections.abc import Sequence

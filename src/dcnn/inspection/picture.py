@@ -41,7 +41,7 @@ from dcnn.text.vocabulary import Ints
 TOP_NODES = 10
 EDGES_PER_NODE = 3
 OTHERS, BIASES = "others", "biases"  # ids of what is not drawn of the logit
-STRONG_WORD = 0.25  # of an n-gram's strongest word; from here on another word has an edge too
+STRONG_WORD = 0.25  # of the strongest word's contribution; words with as much have an edge too
 
 FOR, AGAINST = "#1f6fb4", "#d1495b"  # distinct for the colour-blind too
 INK, GREY, LINE = "#1d2530", "#6b7684", "#eef1f4"
@@ -243,7 +243,7 @@ def _picture_nodes(trace: Trace, front: Coefficients) -> list[PictureNode]:
 
 
 def _joined(trace: Trace, layer: int, edges: ContributingEdges) -> tuple[Ints, Ints, Doubles, Ints]:
-    """Edges that are drawn as one: (J,) targets, sources, contributions; (E,) which each is of.
+    """Edges merged as drawn: (J,) targets, sources, contributions; (E,) the merged edge of each.
 
     In layer 0 the rows of a word are one source, its position.
     """
@@ -367,7 +367,7 @@ def place(picture: Picture, room: float = ROOM) -> Layout:
 
 
 def _place(picture: Picture, room: float, *, vertical: bool) -> Layout:
-    """Coordinates along the words, and away from them towards the root, which are then turned."""
+    """Lay out along the words and away from them, towards the root; ``vertical`` swaps the axes."""
     depth = max(node.layer for node in picture.nodes)
     letters = LONGEST_WORD if not vertical or room > 600 else 12 if room > 420 else 8
     words = _drawn_words(picture, letters)
@@ -601,7 +601,7 @@ def _place_edges(
     end: Callable[[str, int], tuple[float, float]],
     turned: Callable[[float, float], tuple[float, float]],
 ) -> tuple[PlacedEdge, ...]:
-    """Along a box the ends are side by side, in the order of where their edges go."""
+    """Edges whose ends are side by side along each box, in the order of their other ends."""
     largest = max(abs(edge.contribution) for edge in picture.edges) or 1.0
     leaving, arriving = defaultdict(list), defaultdict(list)
     for edge in picture.edges:

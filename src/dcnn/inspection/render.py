@@ -48,7 +48,7 @@ NEEDED_PACKAGES = {".png": "matplotlib", ".graphml": "networkx"}
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 Writer = TypeVar("Writer")
-# Of a sentence, the number of a class, and the number of single nodes to draw, if not n-grams.
+# From a trace, a class number, and the number of single nodes to draw; None draws n-grams.
 GraphWriter = Callable[[Trace, int, int | None], bytes]
 ReportWriter = Callable[["DetectorIndex", Sequence["SelectedDetector"]], str]
 
@@ -274,7 +274,7 @@ def to_graphml(graph: FeatureGraph) -> bytes:
 
 
 def to_html(trace: Trace, of_class: int) -> str:
-    """The n-grams as a page; pointing at one leaves its paths, clicking it shows its nodes."""
+    """The n-grams as a page; hovering over one shows only its paths, clicking shows its nodes."""
     table = ngram_table(trace, of_class)
     picture = ngram_picture(trace, of_class, table=table)
     title = f"{escaped(str(picture.label))}: {escaped(' '.join(trace.words))}"

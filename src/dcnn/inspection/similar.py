@@ -52,7 +52,7 @@ class TextIndex:
 
     @classmethod
     def build(cls, predictor: Predictor, texts: Sequence[str], labels: Sequence[Any]) -> Self:
-        """An index of labelled texts; of several labels or probabilities all or the best count."""
+        """An index of labelled texts; a tuple keeps all its labels, probabilities the best one."""
         if not texts:
             raise DataError(f"no text of 1 to {LONGEST_TEXT:,} characters is there to index")
         parts: list[bytes] = []
@@ -162,10 +162,10 @@ def suggest(predictor: Predictor, texts: Sequence[str], count: int) -> list[Sugg
     """The ``count`` texts to label next, which the model is unsure of and which differ.
 
     Uncertainty is 1 minus the difference of the two highest probabilities; of a multi-label model,
-    how near the nearest probability is to its threshold. Of the ten times as many most uncertain
-    texts, the next one is that with the largest product of uncertainty and distance (1 minus the
-    cosine of the features) to the nearest one chosen before: similar texts teach the same thing.
-    Texts that occur twice count once.
+    how near the nearest probability is to its threshold. Texts are chosen one by one among the
+    most uncertain ones, ten times ``count``: each has the largest product of uncertainty and
+    distance (1 minus the cosine of the features) to the nearest text already chosen, since similar
+    texts teach the same thing. Texts that occur twice count once.
     """
     distinct = list(dict.fromkeys(text for text in texts if text.strip()))
     probabilities = predictor.probabilities(distinct)

@@ -58,7 +58,7 @@ class Trace:
     logits: Floats  # (classes,)
     multi_label: bool
     unit: str  # what a token is: ``word``, ``subword`` or ``character``
-    char_ngrams: bool  # whether one outside the vocabulary is known by its spelling
+    char_ngrams: bool  # whether words outside the vocabulary have vectors, from their spelling
 
     @property
     def depth(self) -> int:
@@ -71,7 +71,7 @@ class Trace:
 
     @property
     def contributions(self) -> Floats:
-        """(classes, features) of every topmost node to every logit: value times weight."""
+        """(classes, features) what each topmost node adds to each logit: value times weight."""
         return self.head_weight * self.values(self.depth).ravel()
 
 

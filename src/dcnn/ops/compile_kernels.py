@@ -29,7 +29,7 @@ Kernel = dict[str, Any]  # a variant of a kernel, as Triton's compiler takes it
 
 @contextmanager
 def recording() -> Iterator[list[Kernel]]:
-    """Calls of kernels do nothing, but to add those to the list that are not in memory yet."""
+    """Kernels are not run when called; variants not in memory yet are added to the list."""
     from triton import __version__, knobs
     from triton.runtime import JITFunction, driver
 
@@ -48,7 +48,7 @@ def recording() -> Iterator[list[Kernel]]:
         }
         return True
 
-    # None may run, those in memory neither: their inputs are what others would have computed.
+    # No kernel may run, not even one in memory: its inputs would come from kernels that did not.
     kernels: list[Kernel] = []
     run, hook = JITFunction.run, knobs.runtime.jit_cache_hook
     JITFunction.run = lambda *args, **given: run(*args, **given | {"warmup": True})
@@ -61,13 +61,13 @@ def recording() -> Iterator[list[Kernel]]:
 
 
 def compile_in_processes(kernels: list[Kernel]) -> None:
-    """Let as many processes as there are cores compile those that none has compiled before.
+    """Compile the kernels that have not been compiled before, in up to one process per core.
 
-    What they cannot compile is left to the call that needs it, which says why.
+    A kernel that fails to compile is left to the call that needs it, which reports why.
     """
     from triton import knobs
 
-    # An empty file for each, inside Triton's cache: who empties the one empties the other.
+    # One empty file per kernel, inside Triton's cache, so that both are deleted together.
     compiled = Path(knobs.cache.dir) / "dcnn"
     kernels = [kernel for kernel in kernels if not (compiled / kernel["name"]).exists()]
     count = min(MOST_PROCESSES, os.cpu_count() or 1, len(kernels))

@@ -176,13 +176,13 @@ def library() -> ctypes.CDLL:
 
 
 def instruction_set() -> str:
-    """The one in use: ``avx512``, ``avx2`` or ``plain``."""
+    """The instruction set in use: ``avx512``, ``avx2`` or ``plain``."""
     name: bytes = library().dcnn_isa()
     return name.decode()
 
 
 def use_instruction_set(name: str, loaded: ctypes.CDLL | None = None) -> None:
-    """Take another one from now on, if this machine has it; ``DCNN_ISA`` does so from the start."""
+    """Switch to another instruction set of this machine; ``DCNN_ISA`` sets it from the start."""
     if name not in INSTRUCTION_SETS or not (loaded or library()).dcnn_use_isa(name.encode()):
         raise ValueError(
             f"{ISA_VARIABLE}={name!r} is not an instruction set of this machine; "
@@ -210,7 +210,7 @@ def address(array: Array) -> int:
 
 @cache
 def array_of(kind: Any, count: int) -> Any:
-    """The type of an array; ctypes would make a new class each time that none is in use."""
+    """A ctypes array type, cached: ctypes makes a new class whenever no array of it is in use."""
     return kind * count
 
 
@@ -274,10 +274,10 @@ def layer(
 
 
 class Network:
-    """The weights, by the names of the model folder, as the library reads them.
+    """A DCNN for prediction, made of weights by their names in the model folder.
 
-    ``char_ngrams`` are the shortest and the longest n-grams of new words and the number of buckets,
-    if there are any.
+    ``char_ngrams`` are the length of the shortest and of the longest character n-grams and the
+    number of buckets; None if words have none.
     """
 
     def __init__(

@@ -142,7 +142,7 @@ def compose(ids: Tensor, bags: tuple[Tensor, Tensor], embeddings: Tensor, ngrams
 
 
 def draw_mask(mask: Tensor, keep: float, generator: torch.Generator) -> Tensor:
-    """Fill ``mask`` with 1 / keep by that probability, else 0, as torch's uniform numbers say."""
+    """Fill ``mask`` with 1 / keep with probability ``keep``, else 0, as torch would draw it."""
     state = generator.get_state()
     value = float(np.float32(1) / np.float32(keep))
     places = state.data_ptr(), keep, value, mask.data_ptr()
@@ -152,8 +152,8 @@ def draw_mask(mask: Tensor, keep: float, generator: torch.Generator) -> Tensor:
 
 
 def _sparse(rows: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
-    """Of rows that ascend and of which none comes twice."""
-    # By the context alone: some releases of torch warn of the argument.
+    """A sparse tensor of distinct rows, in ascending order."""
+    # By the context manager: some releases of torch warn about the argument.
     with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
         return torch.sparse_coo_tensor(rows[None], values, shape, is_coalesced=True)
 
@@ -189,10 +189,10 @@ class Rates(ctypes.Structure):
 
 
 def update(parameters: Sequence[Parameter], gradients: Tensors, rates: Rates) -> float:
-    """One update in place; returns the norm of the gradients, 0 if there is no largest.
+    """One update in place; returns the norm of the gradients, 0 if ``largest_norm`` is infinite.
 
-    A sparse gradient updates as a dense one with zeros for all other rows would. Those are not
-    touched where neither L2, decay nor an average moves them.
+    A sparse gradient gives the same update as a dense one with zeros in all other rows. These rows
+    are skipped if neither L2, decay nor an average changes them.
     """
     array, kept = native.array_of(Parameter, len(parameters))(*parameters), []
     for own, gradient in zip(array, gradients, strict=True):
@@ -283,7 +283,7 @@ class Learner:
     ) -> tuple[float, list[Tensor]]:
         """The loss, and the gradients of the parameters in their order.
 
-        Those of the embeddings and the n-grams are sparse: of the words of the batch.
+        Gradients of embeddings and n-grams are sparse: they have the rows that the batch uses.
         """
         given, threads = self._given(batch, targets, weights), torch.get_num_threads()
         found = native.array_of(Parameter, len(self._parameters))()
@@ -328,7 +328,7 @@ def _gradient(found: Parameter, shape: torch.Size) -> Tensor:
 
 
 def _check(batch: Sequence[Any], weights: Tensors, fold: bool, k_top: int) -> None:
-    """The library trusts its arguments: sizes, types and places must be those of the tensors."""
+    """Check devices, types and sizes of the tensors, since the library trusts its arguments."""
     ids, lengths, dropout = batch
     floats = [*weights, *([] if dropout is None else [dropout])]
     for tensor in (ids, lengths, *floats):

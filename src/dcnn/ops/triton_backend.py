@@ -2,19 +2,20 @@
 
 ``layer`` is that of ``dcnn.ops``, in float32, with one thing more: filters and bias may have a
 leading axis of runs, (R, o, n, d, m) and (R, o, d'), and the sentences are then R groups of equal
-size. ``network`` computes a whole DCNN. In a step of a small network the number of kernels takes
-the time, so it leaves out those between the layers: words are gathered with the k of every layer,
-dropout and output layer are one kernel, and the gradients go back without a change of layout. Under
-``torch.func.vmap`` the mapped axis is the axis of runs.
+size. ``network`` computes a whole DCNN. The time of a training step of a small network is decided
+by the number of kernel launches, so ``network`` saves those between the layers: one kernel gathers
+the words and computes the k of every layer, one computes dropout and output layer, and gradients
+pass between layers without a change of layout. Under ``torch.func.vmap`` the mapped axis is the
+axis of runs.
 
 One kernel convolves and folds, one pools. Rows of up to ``SORTED`` columns are sorted in registers
 to find the k-th largest value; longer ones are searched bit by bit, so that time grows with length
 alone. Backward, one kernel writes the gradient of the convolution densely, and two compute from it
 those of the input and of the filters.
 
-Kernels need rows side by side, (sentences, maps, places, rows), and zeros around every sentence. An
-input therefore is a view of a larger tensor (``_with_margins``), into which others are copied;
-whole networks write their sentence matrix and pooled values there.
+Kernels need rows side by side, (sentences, maps, places, rows), and zeros around every sentence, so
+an input is a view of a larger tensor (``_with_margins``). Whole networks write their sentence
+matrix and pooled values into such a view; any other input is copied into one.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,26 +32,26 @@ from dcnn.ops.reference import dynamic_k
 
 SORTED = 32  # a network of 64 takes ten seconds or more to compile
 _FEWEST = 16  # columns that are sorted: fewer would only be more kernels to compile
-_LANES = 128  # rows of maps of sentences that a program computes, one in each of its threads
-_FILTER_LANES = 512  # the same of the filters' gradient, at most
-_IDLE_LANES = 0.15  # of those that do something, at most
-_TILES = 16, 14, 12, 8  # columns that a lane holds in registers; each makes other kernels,
-_PRODUCTS_PER_TILE = 256  # tile times filter width: each is an instruction that is compiled,
-_SHORTEST_TILE = 4  # and filters that are too wide for all of them have this
-_MAPS = 3  # that a lane computes at once, at most,
-_PRODUCTS_OF_MAPS = 512  # with so many such instructions
-_PROGRAMS = 264  # that compute an input's gradient, at least: two per multiprocessor of an H200
-_SENTENCES_PER_PROGRAM = 32  # whose part of a gradient one program adds up, at most,
+_LANES = 128  # lanes (rows of sentences, or of their maps) per program, one in each thread
+_FILTER_LANES = 512  # lanes per program of the filters' gradient, at most
+_IDLE_LANES = 0.15  # idle lanes of that kernel, at most, as a share of the others
+_TILES = 16, 14, 12, 8  # columns that a lane holds in registers; each size is compiled separately
+_PRODUCTS_PER_TILE = 256  # tile times filter width, at most: each product is an instruction
+_SHORTEST_TILE = 4  # the tile if the filters are too wide for all of _TILES
+_MAPS = 3  # maps that a lane computes at once, at most
+_PRODUCTS_OF_MAPS = 512  # products of these maps together, at most
+_PROGRAMS = 264  # programs of an input's gradient, at least: two per multiprocessor of an H200
+_SENTENCES_PER_PROGRAM = 32  # sentences whose gradients one program adds up, at most
 _WARP = 32  # threads
-_WARPS = 4096  # and as many warps there should be if the batch has sentences for them
+_WARPS = 4096  # warps to use if the batch has enough sentences
 _WARPS_PER_PROGRAM = 4  # Triton's own choice
 _ADDED, _PARTS_AT_ONCE = 32, 32  # numbers that a program adds up over all parts; parts at a time
 _PLACES = 16  # words that a program gathers at once
 _NGRAMS = 8  # character n-grams of a word that a program adds up at once
 _PRODUCTS = 512  # of features and classes that a program of the head takes at once
 
-ADDS_NGRAMS = True  # ``network`` does, to the words of the batch
-# Where the character n-grams of every word begin among the buckets, these, and their vectors.
+ADDS_NGRAMS = True  # ``network`` adds the vectors of character n-grams to the words of the batch
+# Offsets of every word's n-grams in the list of buckets, that list, and the vectors by bucket.
 Ngrams = tuple[Tensor, Tensor, Tensor]
 
 
@@ -149,7 +150,7 @@ def _layer_backward(
     tile, tile_below, stride = _tile(longest + m - 1, m), _tile(longest, m), _stride(longest, m)
 
     lanes = sentences * maps * rows
-    # What is read behind the last map: on others, the next map's.
+    # Columns that are read past the last map; past any other map they are the next map's.
     past = max(0, cdiv(longest, tile_below) * tile_below + m - 1 - stride)
     of_c = x.new_empty(sentences * maps * stride + past, rows)
     triton_kernels.convolution_gradient[(cdiv(lanes, _LANES),)](
@@ -184,7 +185,7 @@ def _layer_backward(
 
 
 def _maps_at_once(maps: int, most: int, products: int) -> int:
-    """How many maps a lane computes, each with ``products``, so that the last lane has few less."""
+    """How many maps a lane computes, at ``products`` per map; lanes have nearly equal numbers."""
     most = max(1, min(most, _PRODUCTS_OF_MAPS // products))
     return -(-maps // -(-maps // most))
 
@@ -198,10 +199,10 @@ def _filter_lanes(lanes: int) -> int:
 
 
 def _split(per_run: int, sentences: int, warps: int) -> tuple[int, int]:
-    """How many sentences of a run a program adds up, and in how many parts a run falls.
+    """How many sentences of a run one program adds up, and how many such parts a run has.
 
-    ``warps`` is how many there are for each part. Few sentences in each, so that a small batch
-    keeps the device busy too; not too few, since the parts have to be added in the end.
+    ``warps`` is the number of warps per part. Parts are small, so that even a small batch keeps the
+    device busy, but not too small, since they have to be added in the end.
     """
     at_once = min(next_power_of_2(cdiv(sentences * warps, _WARPS)), _SENTENCES_PER_PROGRAM)
     at_once = min(at_once, next_power_of_2(per_run))
@@ -209,7 +210,7 @@ def _split(per_run: int, sentences: int, warps: int) -> tuple[int, int]:
 
 
 def _tile(columns: int, m: int) -> int:
-    """The columns of a tile, so that few of the last tile's are too many."""
+    """The columns of a tile, chosen so that the last tile is nearly full."""
     fitting = [tile for tile in _TILES if tile * m <= _PRODUCTS_PER_TILE] or [_SHORTEST_TILE]
     tiles = -(-columns // fitting[0])
     return min(tile for tile in fitting if tile * tiles >= columns)
@@ -217,9 +218,9 @@ def _tile(columns: int, m: int) -> int:
 
 @cache
 def sorting_network(columns: int) -> tuple[tuple[int, ...], ...]:
-    """Batcher's odd-even merge sort of a power of two of columns: their partners at each stage.
+    """Batcher's odd-even merge sort: at each stage, the column that each column is compared with.
 
-    A column without a partner is its own.
+    The number of columns is a power of two. A column without a partner is its own partner.
     """
     stages = []
     merged = 1  # columns that are in order already, in groups

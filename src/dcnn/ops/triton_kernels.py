@@ -1,16 +1,16 @@
 """The kernels of ``dcnn.ops.triton_backend``, which says how they fit together.
 
 Names in capitals are known at compile time. A lane is one row of one sentence, and one thread
-computes it, for one or several maps; a column is a place in the convolution, a place one in its
-input; ``m`` is the width of the filters; ``of_x`` is the gradient of ``x``. Everywhere the rows of
+computes it, for one or several maps; a column is a position in the convolution, a place a position
+in its input; ``m`` is the filter width; ``of_x`` is the gradient of ``x``. Everywhere the rows of
 a map lie side by side, so that neighbouring lanes read neighbouring numbers: inputs are (sentences,
 maps, places, rows), filters (runs, maps, maps below, m, rows below).
 
 Columns are taken a tile at a time. A tile is a tuple of vectors, with one element per lane, which
 the compiler keeps in registers: every number that is read takes part in up to m sums of every map,
-or of both rows that fold, that the thread computes. Lengths change from batch to batch and make few
-new kernels: what is in capitals does, and of that only the tile and the sorting network follow the
-length.
+or of both rows that fold, that the thread computes. A kernel is compiled for every combination of
+the values in capitals. Of these only the tile and the sorting network depend on the sentence
+length, so lengths that change from batch to batch make few new kernels.
 
 No convolution tests whether a place is inside its sentence. From one map of an input to the next
 there are as many places as the convolution has columns in whole tiles (``stride``), with zeros from
@@ -29,7 +29,7 @@ _SIZES = (
     *("lanes", "longest", "width", "stride", "past", "per_run", "at_once", "parts"),
     "vocabulary",
 )
-_PER_SENTENCE = ("lengths", "ks")  # of a layer above: aligned if the batch is of a multiple of four
+_PER_SENTENCE = ("lengths", "ks")  # in upper layers, aligned only if the batch is a multiple of 4
 
 
 class Layer(NamedTuple):
@@ -44,10 +44,10 @@ class Layer(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The sizes of the sentence matrix, and what its length decides."""
+    """The sizes of the sentence matrix, and what decides k, given its length."""
 
     dim: int
-    rows: int  # the power of two from ``dim`` on
+    rows: int  # ``dim`` rounded up to a power of two
     places: int  # words that a program takes at once
     depth: int
     k_top: int
@@ -104,7 +104,7 @@ def _part(tile, START: constexpr, COUNT: constexpr):
 
 @triton.jit
 def _convolved(sums, weights, window, TURNED: constexpr):
-    """``sums``, each with the products of all weights and the part of the window that it begins."""
+    """``sums[i]`` plus the dot product of all weights, in reverse if TURNED, and window[i:]."""
     added = ()
     for i in tl.static_range(len(sums)):
         total = sums[i]
@@ -122,9 +122,9 @@ def convolve(
     x, lengths, filters, c, lanes, longest, per_run, LAYER: constexpr, TILE: constexpr,
     MAPS: constexpr,
 ):  # fmt: skip
-    """The wide convolution of some maps: a sum over all maps below and, where rows fold, of pairs.
+    """The wide convolution of MAPS maps: summed over all maps below and over rows that fold.
 
-    All of them are computed from each number that is read.
+    Each number that is read is used for all of these maps.
     """
     ROWS_BELOW: constexpr = LAYER.rows_below
     ROWS: constexpr = LAYER.rows
@@ -165,14 +165,14 @@ def convolve(
 
 @triton.jit
 def _ranked(value):
-    """What pooling goes by: what is not a number comes first, so that a broken network shows."""
+    """The value that pooling compares: NaN comes first, so that a broken network shows."""
     largest = 3.4028234663852886e38  # of all finite numbers
     return tl.where(value != value, float("inf"), tl.minimum(value, largest))
 
 
 @triton.jit
 def _key(value):
-    """An integer that is ordered as the value is; the two zeros are one."""
+    """An integer key in the order of the values; both zeros have the same key."""
     bits = tl.where(value == 0, 0.0, _ranked(value)).to(tl.int32, bitcast=True)
     return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
@@ -302,9 +302,10 @@ def convolution_gradient(
     of_values, values, positions, of_c, lanes, width, stride, longest, past, LAYER: constexpr,
     TILE: constexpr,
 ):  # fmt: skip
-    """Through tanh, each value's gradient to its column, and zero to the others of all tiles.
+    """The gradient of the convolution: that of each pooled value, through tanh, at its column.
 
-    ``stride`` is that of the values; behind the last map there are ``past`` more zeros.
+    All other columns of all tiles are zero, and so are ``past`` more behind the last map.
+    ``stride`` is that of the values.
     """
     ROWS: constexpr = LAYER.rows
     lane = tl.program_id(0) * LAYER.block + tl.arange(0, LAYER.block)
@@ -340,10 +341,10 @@ def input_gradient(
     of_c, lengths, filters, of_x, lanes, longest, stride, per_run, LAYER: constexpr,
     TILE: constexpr, HALVES: constexpr,
 ):  # fmt: skip
-    """Some halves of maps below: every map's gradient, filtered back. Folded rows share a gradient.
+    """The gradient of HALVES halves of maps below, from the gradients of all maps.
 
-    ``stride`` is that of the convolution's gradient. The last tile may read past it, for places
-    that are not written.
+    Rows that were folded share a gradient. ``stride`` is that of the convolution's gradient. The
+    last tile may read past it, for places that are not written.
     """
     ROWS_BELOW: constexpr = LAYER.rows_below
     ROWS: constexpr = LAYER.rows
@@ -386,11 +387,11 @@ def input_gradient(
 def filter_gradient(
     x, of_c, lengths, sums_of_parts, longest, per_run, at_once, LAYER: constexpr, TILE: constexpr
 ):
-    """The filters of all maps, over a part of the sentences of a run.
+    """The gradients of all filters and biases, summed over a part of the sentences of a run.
 
-    A lane is a row of a map above and of one below, and one thread adds up all that the part has
-    for its filter, for those of both rows that fold, and above the first map below for the bias. A
-    part's sums lie as ``add_parts`` reads them.
+    A lane is one row of one map and one map below it. Its thread adds up the gradient of the filter
+    of that row, or of both rows that fold, and for the first map below that of the bias. The sums
+    of a part are laid out as ``add_parts`` reads them.
     """
     ROWS_BELOW: constexpr = LAYER.rows_below
     ROWS: constexpr = LAYER.rows
@@ -563,7 +564,7 @@ def scatter_ngrams(
 
 @triton.jit
 def _feature(at, HEAD: constexpr):
-    """The number, by map, row and slot, of a feature that lies there among (maps, slots, rows)."""
+    """The index in (maps, rows, slots) of a feature with this index in (maps, slots, rows)."""
     out_map, row = at // (HEAD.rows * HEAD.k), at % HEAD.rows
     return (out_map * HEAD.rows + row) * HEAD.k + at // HEAD.rows % HEAD.k
 
@@ -597,7 +598,7 @@ def head(pooled, dropout, weight, bias, logits, per_run, HEAD: constexpr):
 def head_gradient(
     of_logits, pooled, dropout, weight, of_pooled, of_weight, of_bias, per_run, HEAD: constexpr
 ):
-    """A block of features over a part of the sentences of a run."""
+    """The gradients of the head: a block of features, over a part of the sentences of a run."""
     FEATURES: constexpr = HEAD.maps * HEAD.rows * HEAD.k
     CLASSES: constexpr = HEAD.classes
     WIDE: constexpr = HEAD.wide

@@ -73,7 +73,7 @@ class BoundedThreads:
         self._slots = asyncio.Semaphore(slots)
 
     def slot(self) -> asyncio.Semaphore:
-        """What to enter to hold a slot; raises HTTPException 503 if there is none."""
+        """The semaphore to enter to hold a slot; raises HTTPException 503 if none is free."""
         if self._slots.locked():
             raise middleware.overloaded()
         return self._slots

@@ -246,10 +246,10 @@ class ApiMiddleware:
             self._end(method, path, status, start)
 
     def predict_now(self, headers: Headers, body: bytes) -> Response | None:
-        """The response to ``POST /v1/predict`` if its status is 200; None: to be asked again.
+        """The response to ``POST /v1/predict`` if its status is 200, else None.
 
-        For servers that have the whole request already: no task has to wait for it. What is not
-        answered here is answered by ``__call__``, errors included.
+        For a server that has received the whole request, so that no task has to wait for it. On
+        None the server calls ``__call__``, which answers all other requests, errors included.
         """
         start = time.perf_counter()
         try:

@@ -249,7 +249,7 @@ class ServedModel:
         return json_bytes({"model": self.name, "detectors": described, "total": len(found)})
 
     def _summed(self, node: Detector) -> set[Detector]:
-        """The detectors that a node sums: in the first layer, rows before folding, two of them."""
+        """The detectors that a node sums: two rows in a first layer that folds, else itself."""
         config = self.predictor.artifact.config.model
         if node.layer == 1 and isinstance(config, DCNNConfig) and config.fold:
             return {node, replace(node, row=node.row + config.dim // 2)}
@@ -257,7 +257,7 @@ class ServedModel:
 
 
 def _word_contributions(explanation: Explanation, picture: Picture) -> dict[str, list[float]]:
-    """Of every word to the value of each drawn node; of an n-gram, to the logit."""
+    """Contributions of every word to each drawn node's value, or through an n-gram to the logit."""
     trace = explanation.trace
     found: dict[str, list[float]] = {}
     if picture.has_ngrams:

@@ -154,7 +154,7 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[list[int]]:
-    """Handle the stop signals that are not ignored, as nohup asks; restore them at the end."""
+    """Handle the stop signals, except ignored ones (as under nohup); restore them at the end."""
     before = {
         number: signal.signal(number, handler)
         for number in STOP_SIGNALS

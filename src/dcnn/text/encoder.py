@@ -1,7 +1,7 @@
 """String to ids: tokenizer and vocabulary, stored in a model folder as ``tokenizer.json``.
 
-The ``tokenizers`` library learns subwords, from the distinct words and their counts instead of the
-texts: a corpus is read once. Splitting into them is done by ``dcnn.text.tokenizer``.
+The ``tokenizers`` library learns subwords from the distinct words and their counts instead of the
+texts, so that a corpus is read once. ``dcnn.text.tokenizer`` splits words into subwords.
 """
 
 import json
@@ -58,8 +58,8 @@ def learn_subwords(config: TextConfig, texts: TokenizedTexts) -> SubwordTokenize
     unigram_trainer = trainers.UnigramTrainer(
         vocab_size=size, max_piece_length=MAX_SUBWORD_LENGTH, show_progress=False
     )
-    # The library proposes what occurs in two distinct words, and so no whole word unless it is
-    # part of another: written twice in a row it is.
+    # The library proposes only strings that occur in two distinct words. So that whole words are
+    # among them, those that occur more than once are added again, written twice in a row.
     twice = [(part + part, 1) for part, count in parts if count > 1 and len(part) > 1]
     scored = _train(models.Unigram(), unigram_trainer, parts + twice)["vocab"]
     return SubwordTokenizer("unigram", config.lowercase, _repeatable(scored))
@@ -77,9 +77,9 @@ def library_version() -> str | None:
 def _repeatable(scored: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
     """The subwords with scores and an order that are the same from run to run.
 
-    The library sums in the order of a hash table, which changes the last digits. The characters
-    that it keeps only so that every word can be split it ranks by that order too, 1e-4 apart from
-    below the least likely subword: here they are as likely as that subword.
+    The library sums in the order of a hash table, which changes the last digits. It keeps some
+    characters only so that every word can be split, and ranks them in that order too, in steps of
+    1e-4 near the score of the least likely subword; here they all get that score.
     """
     least = min((score for subword, score in scored if len(subword) > 1), default=0.0)
     ranked_up_to = least + 1e-4 * sum(len(subword) == 1 for subword, _ in scored)
@@ -181,13 +181,13 @@ class Encoder(NamedTuple):
         return Sentences.from_flat(ids[filled.ids], filled.lengths, tuple(index or ()))
 
     def new_words(self, words: Iterable[str] = ()) -> NewWords | None:
-        """Ids for words that are not in the vocabulary, after ``words``; none without n-grams."""
+        """Gives ids to words outside the vocabulary, first to ``words``; None without n-grams."""
         return None if self.char_ngrams is None else NewWords(self.vocabulary, words)
 
     def extended(self, texts: Sequence[str], config: TextConfig) -> Self:
-        """One that also knows the words ``texts`` have often enough; the ids of its own stay.
+        """An encoder that also knows the frequent words of ``texts``; existing ids stay the same.
 
-        With its own words they are at most ``config.max_size``.
+        At most ``config.max_size`` words are known in all; existing words are never dropped.
         """
         tokenized = tokenize_texts(self.tokenizer, texts)
         every = replace(config, max_size=0)
@@ -206,7 +206,7 @@ class Encoder(NamedTuple):
     def encode_words(
         self, sentences: Iterable[Sequence[str]], new_words: Sequence[str] = ()
     ) -> Sentences:
-        """The same for texts that are split into tokens."""
+        """``encode_all`` for texts that are already split into tokens."""
         index = self.new_words(new_words)
         ids_of = self.vocabulary.ids if index is None else index.ids
         ids = [ids_of(tokens) or [UNKNOWN] for tokens in sentences]
@@ -240,7 +240,7 @@ class Encoder(NamedTuple):
 
 
 def in_parts(texts: Iterable[Sequence[str]], most: int) -> Iterator[list[Sequence[str]]]:
-    """At most so many texts that are split into tokens at a time, fewer if they are long."""
+    """Tokenized texts in lists of at most ``most``, or fewer if the texts are long."""
     part: list[Sequence[str]] = []
     size = 0
     for tokens in texts:

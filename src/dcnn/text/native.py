@@ -1,11 +1,11 @@
 """The tokenizers of ``dcnn.text.tokenizer`` in the native library: the same tokens, faster.
 
-The library splits texts and knows the characters of ASCII. Of all others it is given the classes
-and the lower case, when the first text needs them, as this interpreter has them: versions of
-Unicode differ. What is not ASCII is composed and lower-cased here, since Python's own functions for
-that are compiled. The few tweets whose lower case depends on more than each character are split
-here as well, and so are the first texts that are not ASCII: a process that reads a few of them need
-not wait for the tables of all characters.
+The library splits texts and knows ASCII. It gets the classes and the lower case of all other
+characters from this interpreter when a text first needs them, since versions of Unicode differ.
+Text beyond ASCII is composed and lower-cased here, since Python's functions for that are compiled.
+The few tweets that cannot be lower-cased character by character are also split here, and so are the
+first texts beyond ASCII: a process that reads only a few of them need not wait for the tables of
+all characters.
 """
 
 import re
@@ -33,7 +33,7 @@ def available() -> bool:
 class NativeTokenizer:
     """A tokenizer in the library that knows ``words``, in the order of their ids.
 
-    So many texts that are not ASCII are split in Python ``first``.
+    The ``first`` texts beyond ASCII are split in Python, before the tables are made.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class NativeTokenizer:
         return self.handle.tokenize(*self.prepared(texts))
 
     def prepared(self, texts: Sequence[str]) -> tuple[Sequence[str], bytes | None]:
-        """Texts as the library splits them, and a byte per text that is split already, or none."""
+        """Texts for the library, and a byte per text, 1 if it is already split; None if none is."""
         if "".join(texts).isascii():
             return texts, None
         self._first -= len(texts)
@@ -88,7 +88,7 @@ def native_tokenizer(tokenizer: AnyTokenizer) -> NativeTokenizer:
 def _give_characters() -> re.Pattern[str]:
     """Tell the library the classes and the lower case of characters, once.
 
-    Returns a pattern of those whose lower case is more than one character or depends on others.
+    Returns a pattern of characters whose lower case has several characters or depends on others.
     """
     with _giving:  # the library reads the tables without a lock
         return _characters()
@@ -113,7 +113,7 @@ def _characters() -> re.Pattern[str]:
     plain = re.sub(f"[{special}]", "", characters)
     changed = np.frombuffer(plain.encode("utf-32-le", "surrogatepass"), "<u4")
     lower[changed] = np.frombuffer(plain.lower().encode("utf-32-le", "surrogatepass"), "<u4")
-    # The library reads them where they are, as long as the process lives.
+    # The library keeps pointers to these arrays, so they must live as long as the process.
     _given.extend((classes, lower))
     places = map(native.address, (classes, lower))
     native.library().dcnn_unicode(*places, len(classes))

@@ -110,8 +110,8 @@ def unicode_token(runs: bool = False) -> re.Pattern[str]:
 
 
 _LONE_SURROGATE = "[\ud800-\udfff]"
-# What no label may hold, as it would not stay where it is printed: control characters, which drive
-# terminals, line ends, marks that turn the writing around, and halves of characters.
+# Characters that no label may contain, as they would affect the output around it: control
+# characters, line ends, marks that change the text direction, and lone surrogates.
 UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 LINK = r"(?<!\w)(?:[Hh][Tt]{2}[Pp][Ss\u017f]?://|[Ww]{3}\.)\S+"
 MENTION = r"(?<!\w)@\w+"
@@ -153,7 +153,7 @@ class Tokenizer:
         return " " + token
 
     def normalized(self, text: str) -> str:
-        """``text`` as it is split: composed, and lower-cased; ``tweet`` does that after it."""
+        """``text`` composed and, if set, lower-cased; ``tweet`` lower-cases after the split."""
         text, lower = composed(text), self.lowercase and self.preset != "tweet"
         return composed(text.lower()) if lower else text
 
@@ -194,14 +194,14 @@ Learned = Literal["bpe", "unigram"]
 LEARNED: tuple[Learned, ...] = ("bpe", "unigram")
 CONTINUES = "##"
 
-# A longer word is cut there first, so that the time per text grows with its length alone: BPE goes
-# through all pairs of a word after each merge.
+# Longer words are first cut into parts of this length, so that the time is linear in the length of
+# a text: BPE goes through all pairs of a word after each merge.
 MAX_WORD_LENGTH = 64
 UNKNOWN_PENALTY = 10.0  # of a character, beyond the least likely subword, as in SentencePiece
 _CACHED_WORDS = 1 << 17  # words repeat
 
-# How a model folder writes what was learned: under which name, a line, the rule, and what may not
-# occur twice.
+# How a model folder stores what was learned: its key in the JSON, the pattern of an entry, the rule
+# for messages, and what must not occur twice.
 _FORMATS: dict[Learned, tuple[str, str, str, str]] = {
     "bpe": ("merges", r"([^ ]+) ([^ ]+)", "two subwords separated by a space", "a pair"),
     "unigram": (

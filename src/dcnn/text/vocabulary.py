@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = 0
 MAX_SPELLED = 64  # code points of a word that have n-grams; the rest of a longer one is not read
-# Of a training corpus: further ones are the unknown word, so that memory stays bounded.
+# New words that get ids, at most: further ones are the unknown word, so that memory is bounded.
 MOST_NEW_WORDS = 1 << 20
 
 Ints = NDArray[np.integer[Any]]
@@ -158,8 +158,8 @@ class Sentences:
     """Sentences as ids in one flat array: sentence i is ``ids[offsets[i]:offsets[i + 1]]``.
 
     A list of lists for 1.6 million tweets takes gigabytes, a flat array megabytes. No sentence is
-    empty. Where words have character n-grams, one that is not in the vocabulary has an id of its
-    own: the first of ``new_words`` the size of the vocabulary, the others the next ones.
+    empty. With character n-grams, words outside the vocabulary have ids of their own:
+    ``new_words[i]`` has id ``len(vocabulary) + i``.
     """
 
     ids: Ints  # (tokens,) int32
@@ -192,11 +192,11 @@ class Sentences:
 
     def padded(self, indices: Ints, padding: int = 0) -> tuple[Ints, Ints]:
         """Ids (B, s) of the sentences at ``indices`` with their lengths (B,); s is the longest."""
-        # Of these only: a batch need not go through all sentences.
+        # Of the sentences at ``indices`` only: ``self.lengths`` would go through all of them.
         starts = self.offsets[indices]
         lengths = self.offsets[1:][indices] - starts
         columns = np.arange(lengths.max())
-        # Past a sentence's end are those of the next one, or the last of all.
+        # Past a sentence's end this reads other ids, which are then replaced by the padding.
         ids = self.ids.take(starts[:, None] + columns, mode="clip").astype(np.int64)  # (B, s)
         ids[columns >= lengths[:, None]] = padding
         return ids, lengths

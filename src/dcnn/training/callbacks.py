@@ -59,12 +59,12 @@ class EvaluationRecord:
 
     @property
     def score(self) -> float:
-        """What decides."""
+        """The score by which evaluations are compared."""
         return self.dev_accuracy if self.dev_micro_f1 is None else self.dev_micro_f1
 
     @property
     def measure(self) -> str:
-        """What decides, in words."""
+        """``score`` and its name, for messages."""
         name = "accuracy" if self.dev_micro_f1 is None else "micro F1"
         return f"dev {name} {100 * self.score:.2f} %"
 
@@ -140,7 +140,7 @@ def require_tensorboard() -> None:
 class TrainingBar(Callback):
     """Shows epoch, loss, speed and time left, and prints a line per evaluation.
 
-    Where the output is not a terminal, only the lines, which ``quiet`` leaves out.
+    There is no bar if the output is not a terminal; ``quiet`` leaves out the lines.
     """
 
     def __init__(

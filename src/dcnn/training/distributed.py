@@ -1,11 +1,11 @@
 """Several processes that train one network together, as ``torchrun`` starts them.
 
-Each has a part of every batch. The gradients are added up over all of them, after which every one
-takes the same step: the weights are those of a single process but for the order of the sums, and
-stay the same in all to the last bit, since all add up the same numbers in the same order.
+Each process computes a part of every batch. The gradients are summed over all processes, and each
+then takes the same step. The weights are those of a single process except for the order of the
+sums, and are bit-identical in all processes, since all add up the same numbers in the same order.
 
-NCCL carries what is on GPUs, gloo all else. The gradient of the embeddings of the native backend is
-sparse, and is sent so: a batch has some thousand words, the table may have millions.
+NCCL transfers what is on GPUs, gloo all else. The native backend's gradient of the embeddings is
+sparse and is sent as such: a batch has some thousand words, the table may have millions.
 """
 
 import gc
@@ -23,8 +23,8 @@ from torch.distributed.rendezvous import rendezvous
 
 from dcnn.errors import ConfigError, UserError, WorkerLostError
 
-# Others may be encoding their files, or preparing the corpus of all. One that dies is noticed at
-# once; this is for a host that falls silent.
+# Timeout for a host that stops responding; a process that dies is noticed at once. Long, since
+# other processes may be encoding their files, or preparing the whole corpus.
 PATIENCE = timedelta(hours=1)
 
 _GROUP_NAME = "dcnn/group"  # a key of torchrun's store
@@ -68,7 +68,7 @@ class Workers:
     def _add_rows(self, part: Tensor, counts: Sequence[int]) -> Tensor:
         """The sum of sparse gradients, of which each process has ``counts`` rows."""
         width = part.shape[1]
-        # Ids and values in one message, the ids as four bytes each that are no number.
+        # Ids and values in one message; the bits of an id are stored as a float32.
         own = part.values().new_zeros(max(counts), 1 + width)
         own[: len(part.values()), 0] = part.indices()[0].int().view(torch.float32)
         own[: len(part.values()), 1:] = part.values()
@@ -93,7 +93,7 @@ class Workers:
 
     @contextmanager
     def first_before_others(self) -> Iterator[None]:
-        """The first process does it before the others, so that it alone reports what is wrong."""
+        """Run the block in the first process before the others, so that only it reports errors."""
         if self.rank > 0:
             self.wait()
         yield

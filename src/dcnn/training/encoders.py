@@ -173,13 +173,13 @@ class EncoderTeacher(Teacher):
                     self._fit_head()
                 else:
                     self._fine_tune()
-                # Another process may have been faster, and labels with its network already.
+                # Another process may have trained first and already label with its network.
                 if networks is None or not self._load(networks):
                     self._network = self._hash_network()
             kept = None if networks is None else _read_record(networks)
             if networks is not None and (kept is None or kept["network"] != self._network):
                 forget()
-                try:  # a frozen encoder is where it came from
+                try:  # a frozen encoder is unchanged, so it is not saved
                     self._save(networks, with_encoder=self.mode == "finetune")
                 except StorageError as error:
                     logger.warning("what the teacher learned is not kept: %s", error)
@@ -479,7 +479,7 @@ def _is_downloaded(name: str) -> bool:
 
 
 def _read_record(folder: Path) -> dict[str, Any] | None:
-    """What was written about the teacher that was saved there, if one was."""
+    """The record of the teacher saved in ``folder``, or None if there is none."""
     path = folder / TEACHER_FILE
     if not path.is_file():
         return None
@@ -538,7 +538,7 @@ def choose_teacher(
 
 
 def as_teacher(given: Any, train: LabelledTexts, dev: LabelledTexts, device: str) -> Teacher:
-    """What a caller of Python means by a teacher."""
+    """The teacher for an argument of the Python API: a teacher, name, function, model or list."""
     if isinstance(given, Teacher):
         return given
     if isinstance(given, str | Path):

@@ -39,12 +39,13 @@ def fit_logistic(
     """Logistic regression on soft targets: weights (classes, D) and bias (classes,) per strength.
 
     The objective is scikit-learn's: ``strength`` times the sum of the weighted cross-entropies,
-    plus half of the squared weights without the bias. Two classes are one sigmoid, as there.
-    L-BFGS starts from the solution before, in the principal axes of ``x``, scaled so that the
-    curvature is about one in all directions: a dozen steps where it would take hundreds.
+    plus half of the squared weights without the bias. As there, two classes are one sigmoid.
+    L-BFGS starts from the previous solution and works in the principal axes of ``x``, scaled so
+    that the curvature is about one in all directions: a dozen steps instead of hundreds.
 
     A class that no text has, or a label that no text or every text has, cannot be learned: its
-    weights are 0, and its bias is that of its frequency, with half a text of either kind more.
+    weights are 0, and its bias follows from its frequency, smoothed by half a text with it and half
+    a text without.
 
     Args:
         x: (N, D) sentence vectors.

@@ -129,10 +129,11 @@ def learning_curve(
     options: RunOptions = _OPTIONS,
     report: Callable[[CurvePoint], None] | None = None,
 ) -> list[CurvePoint]:
-    """Scores on a test set against the number of training examples, doubled ``steps`` times.
+    """Scores on a test set against the number of training examples, at up to ``steps`` sizes.
 
-    Each draw takes its own examples, of which smaller sets are parts of larger ones, stratified by
-    label; without ``test`` it also holds out its own test set.
+    The sizes double, up to all examples. Each draw shuffles the examples anew, stratified by label;
+    its smaller sets are subsets of its larger ones. Without ``test``, each draw also holds out its
+    own test set.
     """
     points = []
     with logged_once():

@@ -64,7 +64,7 @@ class Teacher(ABC):
         """
 
     def on_cpu(self) -> "Teacher":
-        """A copy on the CPU that takes as long for a text, to be timed; it may not be trained."""
+        """A copy on the CPU, to measure the time per text; its weights may be untrained."""
         return self
 
     @abstractmethod
@@ -113,10 +113,10 @@ def check_probabilities(
 class FunctionTeacher(Teacher):
     """A function from a list of texts to their probabilities, or an object with predict_proba.
 
-    The columns of a function follow ``classes``, those of an object its ``classes_``. Where these
-    are no names, as those of scikit-learn's multi-label models, ``classes`` are assumed, and a
-    warning says so. The labels of a function can only be kept on disk under a ``key`` that the
-    caller vouches for.
+    A function's columns are in the order of ``classes``, an object's in that of its ``classes_``.
+    If ``classes_`` are not label names, as in scikit-learn's multi-label models, the order of
+    ``classes`` is assumed, with a warning. Labels are kept on disk only under a ``key`` by which
+    the caller identifies the function.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ def _listed(values: Probabilities) -> str:
 
 
 def columns_of(name: str, own: Sequence[Any], classes: Sequence[Label]) -> list[int]:
-    """Where a teacher's labels ``own`` have those of the student, which must be the same."""
+    """The index in a teacher's labels ``own`` of each of ``classes``; both sets must be equal."""
     places = {str(label): place for place, label in enumerate(own)}
     wanted = dict.fromkeys(map(str, classes))
     if places.keys() != wanted.keys():
@@ -274,18 +274,18 @@ class MeanTeacher(Teacher):
 
 
 class CommandTeacher(Teacher):
-    """A shell command: a JSON object with a text per line in, one with its probabilities out.
+    """A shell command that reads a JSON object per line and writes one for each.
 
-    It gets ``{"text": "..."}`` and gives ``{"label": probability, ...}``, a label that is left out
-    has 0. The command runs once for all texts, may read ahead, and keeps their order.
+    It reads ``{"text": "..."}`` and writes ``{"label": probability, ...}``; a label left out has
+    probability 0. The command runs once for all texts, may read ahead, and keeps their order.
     """
 
     paid = True
 
     def __init__(self, command: str, classes: Sequence[Label], multi_label: bool = False) -> None:
         self.name, self._classes, self._multi_label = command, classes, multi_label
-        # A program that was edited, such as a new prompt, is another teacher. One that is found on
-        # the path, such as python, is not read: its next release shall not cost all labels.
+        # A program that was edited, for instance its prompt, is another teacher. Programs found on
+        # the PATH, such as python, are not hashed: an update must not discard all labels.
         try:
             words = shlex.split(command)
         except ValueError as error:  # a quote that is not closed

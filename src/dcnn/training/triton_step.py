@@ -1,8 +1,8 @@
-"""What a training step on a GPU does around the network: batch, loss and Adagrad.
+"""The parts of a training step on a GPU around the network: batch, loss and Adagrad.
 
-Each is one or two kernels in place of a dozen torch operations: in a step of a small network the
-number of kernels takes the time, and Adagrad in separate operations would read and write the
-embeddings some twenty times. Everything has a leading axis of R runs.
+Each is one or two kernels in place of a dozen torch operations: the time of a step of a small
+network is decided by the number of kernels, and Adagrad in separate operations would read and write
+the embeddings some twenty times. Everything has a leading axis of R runs.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ def adagrad(optimizer: Adagrad, gradients: Weights, progress: Tensor) -> Tensor:
 def gather_batch(batches: ResidentBatches, columns: int, draws: Tensor | None) -> list[Tensor]:
     """Ids (R, B, columns), lengths (R, B), targets (R, B, classes) and weights (R, B) of a batch.
 
-    A word is dropped where ``draws`` (R, B, columns) are below the share of the run.
+    A word becomes the unknown word where ``draws`` (R, B, columns) is below its run's word dropout.
     """
     ids, lengths, targets = batches.ids, batches.lengths, batches.targets
     (_, runs, per_run), classes = batches.order.shape, targets.shape[-1]

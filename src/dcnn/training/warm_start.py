@@ -98,7 +98,7 @@ def join(
 ) -> Growth:
     """Number the labels as the model does, new ones after its own, and hold out dev examples.
 
-    ``dev`` is of the new examples, of which a part is held out if it is none. Without ``replay``
+    ``dev`` is the dev set of the new examples; if None, a part is held out. Without ``replay``
     the old examples are those that the model folder keeps, if any. ``classes`` are labels that the
     model should know even if no example has them yet.
     """
@@ -123,7 +123,7 @@ def join(
         if held_out is not None:
             parts[name] = numbered(held_out, start, all_classes)
         elif training.dev_fraction:
-            # One example of every label: all of them are needed.
+            # Raised if every label has one example: then all are needed for training.
             with suppress(DataError):
                 kept, parts[name] = hold_out(kept, training.dev_fraction, training.seed)
         train.append(kept)

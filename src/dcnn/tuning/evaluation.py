@@ -101,7 +101,7 @@ class Evaluation:
 
 
 class _StepsOnly(Callback):
-    """Passes on the steps of the training of a fold, whose evaluations only stop it."""
+    """Passes on the steps of a fold's training, not its evaluations, which only stop it early."""
 
     def __init__(self, callback: Callback) -> None:
         self.callback = callback

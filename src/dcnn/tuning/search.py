@@ -159,9 +159,9 @@ class Trained:
 
     accuracy: float  # on dev, or cross-validated
     loss: float  # cross-entropy on the same examples
-    epochs: int  # that were run, of folds in the mean
-    size: int  # bytes of the model folder, of folds the largest
-    correct: str  # per evaluated example a bit, in bytes and hexadecimal: 5,000 are 1,250 digits
+    epochs: int  # that were run; the mean over folds
+    size: int  # bytes of the model folder; the largest of the folds
+    correct: str  # one bit per evaluated example, in hexadecimal: 1,250 digits for 5,000 examples
 
 
 Train = Callable[[Config, Callback], Trained]
@@ -238,7 +238,7 @@ class Task(NamedTuple):
 
     number: int
     config: Config
-    medians: tuple[float, ...]  # a trial below the one of its evaluation is pruned
+    medians: tuple[float, ...]  # per evaluation; a trial below its median is pruned
     max_seconds: float | None  # then it is cut off, to leave time for the refit
 
 
@@ -313,7 +313,7 @@ class _TaskCallback(Callback):
         self.pruned = last < len(medians) and self.curve[-1] < medians[last]
 
 
-# What a process that trains trials was started with: a pool can only hand it over like this.
+# The arguments of a worker process: a pool can pass them to its tasks only through a global.
 _in_worker: list[tuple[Train, Callable[[], bool]]] = []
 
 
@@ -324,7 +324,7 @@ def _start_worker(train: Train, stop: Any) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process with the search, also where that was killed and could not say so."""
+    """End this process when that of the search ends, even if it was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -443,7 +443,7 @@ class Search:
         numbers = [task.number for _, task in running]
         if len(numbers) >= self.jobs or self._has_enough(len(numbers)):
             return False
-        # What it is proposed from must be finished.
+        # The trials that the next one is proposed from must be finished.
         return not numbers or min(numbers) > self._next(numbers) - self._ahead
 
     @property
@@ -467,7 +467,7 @@ class Search:
         return trial, task
 
     def _propose(self, number: int) -> Trial:
-        """A trial of a study that has what trial ``number`` may depend on."""
+        """A new trial of a study that has only the trials that ``number`` may depend on."""
         state = np.random.SeedSequence((self.seed, number)).generate_state(1)
         sampler = optuna.samplers.TPESampler(seed=int(state[0]), n_startup_trials=RANDOM_TRIALS)
         study = optuna.create_study(direction="maximize", sampler=sampler)
@@ -495,7 +495,7 @@ class Search:
 
     @property
     def _refit_share(self) -> float:
-        """The time of a refit, relative to that of the trial: folds leave out one part each."""
+        """The time of a refit relative to a trial, whose folds take ``folds - 1`` times as long."""
         return REFIT_MARGIN / max(1, self.folds - 1)
 
     def seconds_left(self, trial_seconds: float) -> float | None:

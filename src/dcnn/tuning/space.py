@@ -274,7 +274,7 @@ class FolderSizes:
         return self._tokens[key]
 
     def words(self, config: Config) -> int:
-        """The size of the vocabulary, as ``Encoder.learn`` decides, or with vectors no less."""
+        """The size of the vocabulary that ``Encoder.learn`` gives; with vectors, an upper bound."""
         least = 1 if config.text.vectors else config.text.min_count  # rare ones may have a vector
         frequent = int((self._tokens_of(config.text).counts >= least).sum())
         return min(frequent, config.text.max_size) if config.text.max_size else frequent
@@ -294,10 +294,10 @@ class FolderSizes:
         return weights + int(tokens.bytes[words]) + rest + _METADATA_BYTES
 
     def fitted(self, config: Config) -> Config | None:
-        """``config`` with as many of its words, the most frequent, as the limit has room for.
+        """``config`` with its vocabulary cut to the most frequent words that fit the limit.
 
-        Where there is room for hardly any, it has no character n-grams either; none where the
-        network alone takes too much.
+        If hardly any fit, character n-grams are left out too; None if the network alone is too
+        large.
         """
         if self.limit is None or self.of(config) <= self.limit:
             return config

@@ -54,7 +54,7 @@ Form = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Download:
-    """A file to download, and the file that each wanted member becomes of an archive not kept."""
+    """A file to download; ``unpack`` maps members of an archive, which is not kept, to files."""
 
     url: str
     file: KnownFile
@@ -170,7 +170,7 @@ def require_form(corpus: Corpus, data: Path) -> Form:
     if found := find_form(corpus, data):
         return found
     folder = data / corpus.folder
-    # Of the form of which most is there.
+    # The error names what is missing from the form that has most of its files.
     form = max(corpus.forms, key=lambda form: sum((folder / p.file.name).is_file() for p in form))
     urls = ", ".join(download.url for download in corpus.downloads)
     unfinished = sorted(path.name for path in folder.glob(f"*{UNFINISHED}"))

@@ -29,9 +29,9 @@ def _split_before(match: re.Match[str]) -> str:
     return f" {match[0]}"
 
 
-# What a text must hold for a rule to apply, the rule, and what it writes. Most texts hold little of
-# it, a pattern that begins with a sign and looks back afterwards is found fast, and a function is
-# called faster than a template with groups is filled.
+# A string that a text must contain for the rule to apply, the pattern, and its replacement. For
+# speed: most texts contain few of the strings, patterns begin with a sign and look back afterwards,
+# and a function is faster than a template with groups.
 _RULES: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     ("'", re.compile(r"'(?<![\w']')(?!'|(?i:s|re|ve|ll|d|m|em|til|tis|twas)\b)"), " ` "),
     ('"', re.compile(r"(^|[\s(\[])\""), r"\1`` "),
