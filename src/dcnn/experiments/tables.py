@@ -84,7 +84,9 @@ def summary_table(results: Iterable[Result]) -> str:
         title, command = paper()[experiment]["title"], f"`dcnn experiment {experiment}`"
         rows.append((title, published, *ours, command))
     table = markdown_table(header, rows)
-    return f"{table}\n\nCode of these runs: commits {commits(shown)}." if shown else table
+    names = commits(shown)
+    noun = "commits" if "," in names else "commit"
+    return f"{table}\n\nCode of these runs: {noun} {names}." if shown else table
 
 
 def compare(experiment: str, results: Iterable[Result]) -> list[list[str]]:
