@@ -21,10 +21,11 @@ from dcnn.metrics import (
 from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import Sentences
+from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
 from dcnn.training.fit import RunOptions, fit
 from dcnn.training.objective import cross_entropy, evaluate_logits
-from dcnn.training.trainer import Checkpoint
+from dcnn.training.trainer import Checkpoint, Trainer
 from networks import build_model, logits_of, native_gradients, train
 
 TOPICS = {"health": ("doctor", "fever"), "money": ("bank", "price"), "sport": ("goal", "team")}
@@ -48,6 +49,16 @@ def make_texts(count, seed):
 def fitted():
     config = Config(model=SMALL).with_training(epochs=12, batch_size=8, learning_rate=0.2)
     return fit(make_texts(300, 0), make_texts(80, 1), config, RunOptions(device="cpu"))
+
+
+def test_the_probabilities_of_labels_do_not_compete():
+    examples = Examples(Sentences.from_lists([[1, 2], [3]]), np.eye(2, 3, dtype=np.float32))
+    model = build_model(SMALL, 5, 3)
+    trainer = Trainer(model, examples, [RunSpec(TrainingConfig(epochs=1))], multi_label=True)
+    trainer.train()
+    logits = trainer.logits(examples.sentences)
+    expected = 1 / (1 + np.exp(-logits))
+    np.testing.assert_allclose(trainer.probabilities(examples.sentences), expected, rtol=1e-5)
 
 
 def test_the_loss_is_torchs_summed_over_labels():
