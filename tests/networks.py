@@ -20,8 +20,13 @@ def encoder_of(size):
 
 
 def build_model(config, vocabulary, classes):
-    """The network that ``config``, a model section of the settings, describes."""
-    return MODELS[config.kind](config, vocabulary, classes)
+    """The network that ``config``, a model section of the settings, describes, with seed 0.
+
+    Initialized here, for all tests: a new network has whatever was in memory for its weights.
+    """
+    model = MODELS[config.kind](config, vocabulary, classes)
+    model.initialize(torch.Generator().manual_seed(0))
+    return model
 
 
 def train(model, examples, dev, config, *, checkpoint=None, resume=False, **others):
