@@ -68,7 +68,7 @@ def trained(epochs: int) -> tuple[Artifact, Examples]:
         task, recipe, "cpu", lambda name, at: print(f"{name}, epoch {at.epoch}", flush=True)
     )
     ((_, trained),) = trainer.train([Job(recipe.config)], "training")
-    weights = {name: value.cpu().numpy() for name, value in trained.weights_of(0).items()}
+    weights = trained.weights_of(0)
     metadata = {"data": "sst2", "epochs": epochs}
     return Artifact(recipe.config, task.classes, task.encoder, weights, metadata), task.dev
 

@@ -17,6 +17,7 @@ from dcnn.ops import select as backends
 from dcnn.ops.select import for_training
 from dcnn.training.batches import RunSpec
 from dcnn.training.fit import choose_device
+from dcnn.training.torch_runs import TorchRuns
 from dcnn.training.trainer import Trainer
 from eager_torch import torch_model
 from layer import LayerCall
@@ -32,11 +33,11 @@ WHAT_IS_TIMED = "all batches differ, and are gathered on the device, also those 
 STEPS = 20  # that are timed at once: a device is waited for in the end
 
 
-class EagerTrainer(Trainer):
-    """Launches every operator of a step, where ``Trainer`` replays recorded ones."""
+class EagerRuns(TorchRuns):
+    """Launches every operator of a step, where ``TorchRuns`` replays recorded ones."""
 
-    def _prepare(self) -> None:
-        pass
+    def prepare(self, epoch: int, number: int) -> None:
+        """Record nothing."""
 
     def _resident_step(self, words: int) -> None:
         self._learn_next(words)
@@ -54,7 +55,7 @@ def gpu(workload: Workload) -> Outcome:
     rows = [_step_row(workload, examples, batch, chosen) for batch in BATCHES]
     for number in range(1, workload.model.depth + 1):
         rows += _layer_rows(workload, number, chosen)
-    return Outcome(for_training(device.type), rows, [WHAT_IS_TIMED], DEVICE)
+    return Outcome(for_training(device), rows, [WHAT_IS_TIMED], DEVICE)
 
 
 def _step_row(workload: Workload, examples: Examples, batch: int, chosen: str) -> Row:
@@ -62,7 +63,8 @@ def _step_row(workload: Workload, examples: Examples, batch: int, chosen: str) -
     specs = [RunSpec(config)]
     ours = Trainer(torch_model(workload.artifact()), examples, specs, device=DEVICE)
     with computing_with("torch"):
-        theirs = EagerTrainer(torch_model(workload.artifact()), examples, specs, device=DEVICE)
+        theirs = Trainer(torch_model(workload.artifact()), examples, specs, device=DEVICE)
+        theirs.runs.__class__ = EagerRuns
     timed = [
         TimedCall("ours", _repeated(ours.step), partial(computing_with, chosen)),
         TimedCall(TORCH, _repeated(theirs.step), partial(computing_with, "torch")),

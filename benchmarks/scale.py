@@ -86,7 +86,9 @@ def measure_training(corpus: Corpus, config: TrainingConfig) -> dict[str, float]
     before = trainer.state.sentences
     training, _ = cpu_seconds(lambda: [trainer.step() for _ in range(steps - 1)])
     drawing, _ = cpu_seconds(
-        lambda: [model.draw_dropout(config.batch_size, trainer.generator) for _ in range(steps)]
+        lambda: [
+            model.draw_dropout(config.batch_size, trainer.runs.generator) for _ in range(steps)
+        ]
     )
     return {
         "batches_per_second": round(sum(len(batch.lengths) for batch in made) / batches),

@@ -125,7 +125,7 @@ def main() -> None:
     if options.teacher is not None:  # a copy of the encoder that the recipe names
         start = with_settings(start, [f"distillation.encoder={options.teacher}"])
     recipes = [with_settings(start, settings) for settings in spec["settings"]]
-    device = choose_device(options.device).type
+    device = choose_device(options.device)
     setting = ExperimentEnv(
         spec["experiment"],
         data_folder(options.data),

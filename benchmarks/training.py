@@ -5,13 +5,15 @@ from functools import partial
 
 import numpy as np
 
-from dcnn.config import Config, TrainingConfig
+from dcnn.artifact import Artifact
+from dcnn.config import Config, DCNNConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.data.corpora.opinions import Opinion, read_opinions
 from dcnn.data.labels import LabelledTexts, number_labels
 from dcnn.ops import select as backends
 from dcnn.training.batches import RunSpec
 from dcnn.training.fit import RunOptions, choose_device, fit
+from dcnn.training.native_run import NativeDCNN
 from dcnn.training.trainer import Trainer
 from eager_torch import torch_model
 from report import Outcome, Row, plural
@@ -69,11 +71,22 @@ def step_timed_call(workload: Workload, name: str, backend: str, threads: int) -
     targets = np.random.default_rng(1).integers(0, len(CLASSES), EXAMPLES)
     examples = Examples(workload.sentences(EXAMPLES, WORDS), targets)
     config = TrainingConfig(batch_size=BATCH, epochs=ENDLESS)
-    model = torch_model(workload.artifact())
     context = partial(computing_with, backend, threads)
     with context():  # the optimizer is chosen now, the layers at every step
-        trainer = Trainer(model, examples, [RunSpec(config)])
+        is_native = backends.for_training("cpu") == "native"
+        model = (native_model if is_native else torch_model)(workload.artifact())
+        trainer = Trainer(model, examples, [RunSpec(config)], threads=threads)
     return TimedCall(name, trainer.step, context)
+
+
+def native_model(artifact: Artifact) -> NativeDCNN:
+    """The network of ``artifact`` as ``dcnn train`` trains it on a CPU."""
+    classes, vocabulary = len(artifact.classes), len(artifact.encoder.vocabulary)
+    assert isinstance(artifact.config.model, DCNNConfig)  # noqa: S101
+    model = NativeDCNN(artifact.config.model, vocabulary, classes)
+    for name, value in model.weights.items():
+        value[:] = artifact.weights[name]
+    return model
 
 
 def _whole_training(workload: Workload, chosen: str) -> Row:

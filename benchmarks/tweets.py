@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--fresh-kernels", action="store_true")
     options = parser.parse_args()
-    device = choose_device(options.device).type
+    device = choose_device(options.device)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DCNN_CACHE"] = folder
         if options.fresh_kernels:

@@ -64,6 +64,7 @@ def build(folder: Path = PACKAGE) -> Path:
                 "learner",
                 "adagrad",
                 "char_ngrams",
+                "random",
                 "text",
             )
         ]

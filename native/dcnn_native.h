@@ -10,7 +10,7 @@
 #define DCNN_API extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a signature or a layout below changes; the loader refuses another number.
-constexpr int32_t DCNN_ABI = 8;
+constexpr int32_t DCNN_ABI = 9;
 
 enum dcnn_status : int32_t {
     DCNN_OK = 0,
@@ -197,10 +197,14 @@ DCNN_API int32_t dcnn_learner_gradients(void* learner, const dcnn_batch* batch,
                                         const dcnn_targets* targets, double* loss,
                                         dcnn_parameter* gradients, int32_t threads);
 
-// Fills `mask` with `size` numbers: `value` with this probability, else 0. `generator` is the state
-// tensor of torch's MT19937 generator, which advances as it would in torch.
+// Random numbers. `generator` is the state tensor of torch's MT19937 generator, which advances as it
+// would in torch, and the numbers are those of torch: uniform in [0, 1), normal with mean 0 (in torch
+// by AVX2), or a mask, which is `value` with this probability, else 0.
+DCNN_API void dcnn_seed(uint8_t* generator, uint64_t seed);
+DCNN_API void dcnn_draw_uniform(uint8_t* generator, float* numbers, int64_t size);
 DCNN_API void dcnn_draw_mask(uint8_t* generator, float probability, float value, float* mask,
                              int64_t size);
+DCNN_API void dcnn_draw_normal(uint8_t* generator, double deviation, float* numbers, int64_t size);
 
 DCNN_API void dcnn_tanh(const float* x, float* y, int64_t size);
 

@@ -140,8 +140,7 @@ void twist(uint32_t* state) {
     state[i] = twisted(state[i], state[0], state[MIDDLE - 1]);
 }
 
-int64_t draw_mask(uint32_t* state, int64_t used, float probability, float value, float* mask,
-                  int64_t size) {
+int64_t draw_bits(uint32_t* state, int64_t used, uint32_t* numbers, int64_t size) {
     for (int64_t done = 0; done < size;) {
         if (used == TWISTER) {
             twist(state);
@@ -154,14 +153,87 @@ int64_t draw_mask(uint32_t* state, int64_t used, float probability, float value,
             bits ^= bits << 7 & 0x9D2C5680u;
             bits ^= bits << 15 & 0xEFC60000u;
             bits ^= bits >> 18;
-            // The uniform numbers of torch have 24 bits.
-            const float uniform = (float)(int32_t)(bits & 0xFFFFFFu) * (1.0f / (1 << 24));
-            mask[done + i] = uniform < probability ? value : 0;
+            numbers[done + i] = bits;
         }
         done += some;
         used += some;
     }
     return used;
+}
+
+inline float uniform_of(uint32_t bits) {  // those of torch have 24 bits
+    return (float)(int32_t)(bits & 0xFFFFFFu) * (1.0f / (1 << 24));
+}
+
+void to_uniform(const uint32_t* bits, float* numbers, int64_t size) {
+    for (int64_t i = 0; i < size; ++i) numbers[i] = uniform_of(bits[i]);
+}
+
+void to_mask(const uint32_t* bits, float probability, float value, float* mask, int64_t size) {
+    for (int64_t i = 0; i < size; ++i) mask[i] = uniform_of(bits[i]) < probability ? value : 0;
+}
+
+// Of the logarithm and of sine and cosine by the polynomials of Cephes (Moshier, 1989), each product
+// is fused with the sum that follows, as in torch's library: the bits are the same.
+inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
+// Of a number in (0, 1].
+inline float log_of(float x) {
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    float exponent = (float)((bits >> 23) - 126), mantissa;
+    bits = (bits & 0x007FFFFF) | 0x3F000000;  // in [0.5, 1)
+    memcpy(&mantissa, &bits, sizeof bits);
+    const bool low = mantissa < 0.707106781186547524f;
+    exponent -= low ? 1.0f : 0.0f;
+    const float y = (mantissa - 1.0f) + (low ? mantissa : 0.0f), square = y * y;
+    float p = 7.0376836292e-2f;
+    p = fused(p, y, -1.1514610310e-1f);
+    p = fused(p, y, 1.1676998740e-1f);
+    p = fused(p, y, -1.2420140846e-1f);
+    p = fused(p, y, 1.4249322787e-1f);
+    p = fused(p, y, -1.6668057665e-1f);
+    p = fused(p, y, 2.0000714765e-1f);
+    p = fused(p, y, -2.4999993993e-1f);
+    p = fused(p, y, 3.3333331174e-1f);
+    p = fused(p * y, square, exponent * -2.12194440e-4f);
+    p = fused(square, -0.5f, p);
+    return fused(exponent, 0.693359375f, y + p);
+}
+
+// Of an angle of 0 or more.
+inline void sine_and_cosine(float x, float* sine, float* cosine) {
+    const int32_t octant = ((int32_t)(x * 1.27323954473516f) + 1) & ~1;
+    const float y = (float)octant;  // a quarter of pi times this is taken off, in three parts
+    x = fused(y, -0.78515625f, x);
+    x = fused(y, -2.4187564849853515625e-4f, x);
+    x = fused(y, -3.77489497744594108e-8f, x);
+    const float square = x * x;
+    float even = 2.443315711809948e-5f;
+    even = fused(even, square, -1.388731625493765e-3f);
+    even = fused(even, square, 4.166664568298827e-2f);
+    even = fused(even * square, square, square * -0.5f) + 1.0f;
+    float odd = -1.9515295891e-4f;
+    odd = fused(odd, square, 8.3321608736e-3f);
+    odd = fused(odd, square, -1.6666654611e-1f);
+    odd = fused(odd * square, x, x);
+    const bool swapped = octant & 2;
+    const float s = swapped ? even : odd, c = swapped ? odd : even;
+    *sine = octant & 4 ? -s : s;
+    *cosine = (octant - 2) & 4 ? c : -c;
+}
+
+// By Box and Muller (1958), as torch does it: of 16 numbers, each of the first eight and that eight
+// places behind it become two normal ones.
+void to_normal(float* numbers, float deviation, int64_t size) {
+    for (int64_t i = 0; i + 16 <= size; i += 16)
+        for (int64_t j = i; j < i + 8; ++j) {
+            const float radius = __builtin_sqrtf(-2.0f * log_of(1.0f - numbers[j]));
+            float sine, cosine;
+            sine_and_cosine(6.283185307179586f * numbers[j + 8], &sine, &cosine);
+            numbers[j] = radius * cosine * deviation;
+            numbers[j + 8] = radius * sine * deviation;
+        }
 }
 
 void tanh_all(const float* x, float* y, int64_t size) {
@@ -186,5 +258,6 @@ const Kernels DCNN_TABLE(DCNN_ISA) = {
     DCNN_STRING(DCNN_ISA), packed_size,      pack,     forward_scratch, forward,
     taps_size,             pack_taps,        unpack_taps, backward_scratch, backward,
     dot,                   add_scaled,       add_rows, adagrad,         adagrad_rows,
-    square_sum,            draw_mask,        tanh_all,
+    square_sum,            draw_bits,        to_uniform, to_mask,       to_normal,
+    tanh_all,
 };

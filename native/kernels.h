@@ -59,10 +59,15 @@ struct Kernels {
                          int64_t count, float* total, float* average, int64_t first, int64_t end,
                          int64_t dim);
     double (*square_sum)(const float* x, int64_t size);
-    // Fills `mask` with `value` with this probability, else 0, by MT19937. `used` of the 624 numbers of
-    // `state` are used up; returns how many are afterwards.
-    int64_t (*draw_mask)(uint32_t* state, int64_t used, float probability, float value, float* mask,
-                         int64_t size);
+    // The next numbers of MT19937. `used` of the 624 numbers of `state` are used up; returns how many
+    // are afterwards.
+    int64_t (*draw_bits)(uint32_t* state, int64_t used, uint32_t* numbers, int64_t size);
+    // Such numbers as uniform ones in [0, 1), or as a mask: `value` with this probability, else 0.
+    void (*to_uniform)(const uint32_t* bits, float* numbers, int64_t size);
+    void (*to_mask)(const uint32_t* bits, float probability, float value, float* mask,
+                    int64_t size);
+    // Makes of uniform numbers normal ones with mean 0, 16 at a time; fewer at the end stay.
+    void (*to_normal)(float* numbers, float deviation, int64_t size);
     void (*tanh)(const float* x, float* y, int64_t size);
 };
 

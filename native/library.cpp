@@ -61,27 +61,4 @@ int32_t dcnn_use_isa(const char* name) {
     return found != nullptr;
 }
 
-void dcnn_draw_mask(uint8_t* generator, float probability, float value, float* mask,
-                    int64_t size) {
-    // The layout of torch's state: the seed, the numbers left in the state plus one, whether it is
-    // seeded, the numbers used, and the state, each number in 64 bits. The rest is for normal
-    // distributions.
-    struct {
-        uint64_t seed;
-        int32_t left, seeded;
-        uint64_t next, state[624];
-    } torch;
-    std::memcpy(&torch, generator, sizeof torch);
-    uint32_t state[624];
-    std::copy(std::begin(torch.state), std::end(torch.state), state);
-    // Before the first number `next` is 0, but none is left.
-    const int64_t used =
-        current_kernels().draw_mask(state, 625 - torch.left, probability, value, mask, size);
-    if (size == 0) return;
-    torch.left = static_cast<int32_t>(625 - used);
-    torch.next = static_cast<uint64_t>(used);
-    std::copy(std::begin(state), std::end(state), torch.state);
-    std::memcpy(generator, &torch, sizeof torch);
-}
-
 void dcnn_tanh(const float* x, float* y, int64_t size) { current_kernels().tanh(x, y, size); }

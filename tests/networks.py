@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from dcnn.models import MODELS
-from dcnn.ops import native_training
+from dcnn.ops import native_torch, native_training
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import Tokenizer
 from dcnn.text.vocabulary import Vocabulary
 from dcnn.training.batches import RunSpec
-from dcnn.training.objective import Networks, make_learner
+from dcnn.training.objective import Networks, as_arrays, make_learner
 from dcnn.training.trainer import Trainer
 
 
@@ -47,9 +48,11 @@ def logits_of(model, sentences):
 def native_gradients(model, batch, targets, weights=None, multi_label=False):
     """The loss and the gradients by name that the compiled backend finds for a DCNN."""
     parameters = {
-        name: native_training.Parameter(value.detach(), torch.zeros_like(value))
+        name: native_training.Parameter(value.detach().numpy(), np.zeros(value.shape, np.float32))
         for name, value in model.named_parameters()
     }
     names, learner = make_learner(model, parameters, multi_label)
-    loss, gradients = learner.gradients(batch, targets, weights)
-    return torch.tensor(loss), dict(zip(names, gradients, strict=True))
+    given, threads = as_arrays((batch, targets, weights)), torch.get_num_threads()
+    loss, gradients = learner.gradients(*given, threads)
+    found = map(native_torch.to_tensor, gradients)
+    return torch.tensor(loss), dict(zip(names, found, strict=True))

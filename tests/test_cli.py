@@ -105,13 +105,22 @@ def test_public_names_load_when_used():
         _ = package.nonsense
 
 
-@pytest.mark.parametrize(("missing", "code"), [("torch", "train"), ("sklearn", "classifier")])
-def test_a_missing_extra_is_named_with_its_install_command(tmp_path, missing, code):
+@pytest.mark.parametrize(
+    ("missing", "code", "what"),
+    [
+        ("torch", "train", "Training with model.kind=nbow"),
+        ("torch", "gpu", "Training on a GPU"),
+        ("sklearn", "classifier", "DCNNClassifier"),
+    ],
+)
+def test_a_missing_extra_is_named_with_its_install_command(tmp_path, missing, code, what):
     (tmp_path / "d.csv").write_text("text,label\na,x\nb,y\nc,x\nd,y\n")
     hide = f"import sys; sys.modules[{missing!r}] = None\n"
     uses = {
         "train": "from dcnn.__main__ import main\n"
-        "sys.argv = ['dcnn', 'train', 'd.csv', '--out', 'm']; main()",
+        "sys.argv = ['dcnn', 'train', 'd.csv', '--out', 'm', '--set', 'model.kind=nbow']; main()",
+        "gpu": "from dcnn.__main__ import main\n"
+        "sys.argv = ['dcnn', 'train', 'd.csv', '--out', 'm', '--device', 'cuda']; main()",
         "classifier": "import dcnn\ntry: dcnn.DCNNClassifier\n"
         "except dcnn.DcnnError as error: sys.exit(f'{error}')",
     }
@@ -119,7 +128,7 @@ def test_a_missing_extra_is_named_with_its_install_command(tmp_path, missing, co
         [sys.executable, "-c", hide + uses[code]], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode != 0
-    assert "pip install 'dcnn[train]'" in done.stderr
+    assert f"{what} needs the extra 'train': pip install 'dcnn[train]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -23,6 +23,10 @@ from dcnn.errors import ConfigError, DataError
 
 Shapes = dict[str, tuple[int, ...]]
 TokenizerName = Literal["words", "tweet", "whitespace", "bpe", "unigram", "characters"]
+# The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
+# U(0, 1) for the biases of the layers.
+WEIGHT_DEVIATION = 0.05
+DECAYING = "embeddings"  # the parameter that ``decay_embeddings`` shrinks
 MIN_ENSEMBLE_ROWS = 8  # rows of the sentence matrix; with fewer a network learns little
 MAX_BUCKETS = 1 << 24
 AUTO = "auto"  # in place of a value that the number of training examples decides
@@ -446,6 +450,25 @@ class TrainingConfig(Section):
     calibrate: bool = True
     seed: CountOrZero = 0
     auto: tuple[str, ...] = ()
+
+    def l2_of(self, name: str) -> float:
+        """The L2 term of a parameter by its name; biases have none."""
+        match name.split("."):
+            case ["embeddings"]:
+                return self.l2_embeddings
+            case ["projection"]:
+                return self.l2_projection
+            case ["head", "weight"]:
+                return self.l2_head
+            case ["layers", index, "filters"]:
+                return self.l2_filters[min(int(index), len(self.l2_filters) - 1)]
+            case ["composition", "weight" | "tensor" as part]:
+                return self.l2_filters[-1 if part == "tensor" else 0]
+        return 0.0
+
+    def decay_of(self, name: str) -> float:
+        """The decay of a parameter by its name; only embeddings decay."""
+        return self.decay_embeddings if name == DECAYING else 0.0
 
     def for_examples(self, train: int, dev: int = 0, classes: int = 2) -> "TrainingConfig":
         """A copy with ``auto`` settings decided for these numbers of examples and classes.

@@ -589,3 +589,31 @@ def _error_and_loss(
         found.append(confidences(probabilities, truth, multi_label=multi_label))
     confidence, correct = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return calibration_error(reliability(confidence, correct)), loss / len(logits)
+
+
+def evaluate_logits(
+    logits: NDArray[np.float32], targets: NDArray[Any], multi_label: bool = False
+) -> tuple[float, float, float | None]:
+    """Accuracy, mean loss and, of multi-label targets, micro F1.
+
+    Accuracy of multi-label targets is subset accuracy. All labels have the same threshold here, the
+    one with the best micro F1; the final thresholds are chosen at the end of training.
+    """
+    number = max(len(logits), 1)  # of several processes, one may have no example
+    if multi_label:
+        scores = logits.astype(np.float64)
+        truth, probabilities = targets > 0, sigmoid(logits)
+        least = common_threshold(truth, probabilities)
+        given = apply_thresholds(probabilities, [least])
+        losses = np.logaddexp(0, scores) - truth * scores
+        hits = (truth == given).all(axis=1)
+        f1 = micro_f1(truth, given)
+        return float(hits.sum()) / number, float(losses.sum()) / number, f1
+    correct, loss = 0, 0.0
+    for rows in row_blocks(logits):
+        expected, part = target_distributions(targets[rows], logits.shape[1]), logits[rows]
+        correct += int((part.argmax(axis=1) == expected.argmax(axis=1)).sum())
+        shifted = part.astype(np.float64) - part.max(axis=1, keepdims=True)
+        norms = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        loss += float((expected * (norms - shifted)).sum())
+    return correct / number, loss / number, None

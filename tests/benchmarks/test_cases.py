@@ -20,7 +20,7 @@ from dcnn.config import DCNNConfig
 from dcnn.errors import ConfigError, DcnnError
 from dcnn.ops import native
 from dcnn.predictor import Predictor
-from dcnn.training.batches import ResidentBatches
+from dcnn.training.resident import ResidentBatches
 from eager_torch import EagerTorchPredictor
 from layer import LayerCall
 from prediction import label_file, predict_batch, predict_one
@@ -157,11 +157,11 @@ def test_steps_and_layers_of_a_device_are_compared_with_torch_there(monkeypatch)
     monkeypatch.setattr(gpu, "BATCHES", (2, 3))
     monkeypatch.setattr(gpu, "STEPS", 1)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(gpu.Trainer, "_fits", lambda *_: True)  # as it does on a GPU
+    monkeypatch.setattr(gpu.TorchRuns, "_fits", lambda *_: True)  # as it does on a GPU
     kinds = []
     step = gpu.Trainer.step
     monkeypatch.setattr(
-        gpu.Trainer, "step", lambda self: (kinds.append(type(self.batches)), step(self))
+        gpu.Trainer, "step", lambda self: (kinds.append(type(self.runs.batches)), step(self))
     )
     rows = gpu.gpu(TINY).rows
     assert set(kinds) == {ResidentBatches}  # both sides

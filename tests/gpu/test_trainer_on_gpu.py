@@ -8,8 +8,9 @@ from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.errors import TrainingStoppedError
 from dcnn.text.vocabulary import Sentences
-from dcnn.training.batches import ResidentBatches, RunSpec
+from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
+from dcnn.training.resident import ResidentBatches
 from dcnn.training.trainer import Checkpoint, Trainer
 from networks import build_model
 
@@ -53,10 +54,12 @@ def test_losses_and_weights_are_those_of_the_cpu(n_ensemble, runs):
         specs = [RunSpec(config, initial) for config in configs[:runs]]
         callback = Losses()
         trainer = Trainer(model, examples, specs, examples, device=device, callback=callback)
-        assert isinstance(trainer.batches, ResidentBatches) == (device == "cuda" or runs > 1)
+        assert isinstance(trainer.runs.batches, ResidentBatches) == (device == "cuda" or runs > 1)
         trainer.train()
         losses.append(callback.losses)
-        weights.append({name: value.cpu() for name, value in trainer.optimizer.evaluated().items()})
+        weights.append(
+            {name: value.cpu() for name, value in trainer.runs.optimizer.evaluated().items()}
+        )
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
     for name, value in weights[0].items():
         torch.testing.assert_close(value, weights[1][name], rtol=1e-3, atol=1e-4)
@@ -92,8 +95,8 @@ def test_a_resumed_run_continues_where_it_was(tmp_path, multi_label):
             assert trainer.state.step == 8 * 13
         else:
             (summary,) = trainer.train()
-        assert (trainer.device.type, summary.epochs) == ("cuda", 8)
-        ends.append({name: value.cpu() for name, value in trainer.weights.items()})
+        assert (trainer.runs.device.type, summary.epochs) == ("cuda", 8)
+        ends.append({name: value.cpu() for name, value in trainer.runs.weights.items()})
     # The kernels add gradients up in any order, so a resumed run is the same up to rounding, which
     # grows where a weight's first gradient is next to nothing.
     for name, value in ends[0].items():

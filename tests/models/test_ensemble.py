@@ -204,7 +204,7 @@ def test_runs_together_are_ensembles_as_a_single_run_is(config, n_ensemble, back
     trainer.train()
     expected = alone.merged(alone.state_dict())
     for name, value in trainer.weights_of(1).items():
-        torch.testing.assert_close(value, expected[name].detach(), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(value, expected[name].detach(), rtol=1e-3, atol=1e-4)
 
 
 def test_each_may_have_the_largest_norm():

@@ -15,7 +15,7 @@ from networks import build_model, native_gradients
 
 if not native.available():
     pytest.skip(native.reason(), allow_module_level=True)
-from dcnn.ops import native_training
+from dcnn.ops import native_torch
 
 VOCABULARY, CLASSES = 30, 3
 CONFIGS = [
@@ -135,7 +135,7 @@ def weights_of(model):
 def test_ids_and_lengths_out_of_bounds_are_refused(change, message):
     model, batch = make_model(CONFIGS[0]), make_batch([4, 4])
     with pytest.raises(ValueError, match=message):
-        native_training.logits(*change(*batch), None, True, 4, *weights_of(model))
+        native_torch.logits(*change(*batch), None, True, 4, *weights_of(model))
 
 
 @pytest.mark.parametrize("place", range(7))
@@ -145,7 +145,7 @@ def test_weights_that_do_not_fit_together_are_refused(place):
     # Fewer rows of a word; of all else, one class or map less.
     weights[place] = weights[place].detach()[:, 1:] if place == 0 else weights[place].detach()[1:]
     with pytest.raises(ValueError, match=r"do not fit in|does not fit"):
-        native_training.logits(*batch, None, True, 4, *weights)
+        native_torch.logits(*batch, None, True, 4, *weights)
 
 
 @pytest.mark.parametrize(
@@ -160,18 +160,18 @@ def test_weights_that_do_not_fit_together_are_refused(place):
 def test_dropout_that_does_not_fit_is_refused(mask, message):
     model, batch = make_model(CONFIGS[0]), make_batch([4, 4])
     with pytest.raises(ValueError, match=message):
-        native_training.logits(*batch, mask, True, 4, *weights_of(model))
+        native_torch.logits(*batch, mask, True, 4, *weights_of(model))
 
 
 def test_memory_of_any_layout_and_any_default_type_will_do(monkeypatch):
     monkeypatch.setenv("DCNN_BACKEND", "native")
     model, (ids, lengths) = make_model(CONFIGS[0]), make_batch([4, 7])
     weights = weights_of(model)
-    expected = native_training.logits(ids, lengths, None, True, 4, *weights)
+    expected = native_torch.logits(ids, lengths, None, True, 4, *weights)
     turned = [weight.mT.contiguous().mT if weight.dim() > 1 else weight for weight in weights]
     torch.set_default_dtype(torch.float64)
     try:
-        found = native_training.logits(ids.mT.contiguous().mT, lengths, None, True, 4, *turned)
+        found = native_torch.logits(ids.mT.contiguous().mT, lengths, None, True, 4, *turned)
     finally:
         torch.set_default_dtype(torch.float32)
     assert torch.equal(found, expected)

@@ -54,7 +54,7 @@ def backends_of(names):
 def module_of(name):
     """Where the layer of a backend is to come from."""
     kind = name.partition(" ")[0]
-    return f"dcnn.ops.{kind}_{'training' if kind == 'native' else 'backend'}"
+    return f"dcnn.ops.{kind}_{'torch' if kind == 'native' else 'backend'}"
 
 
 def assert_layer(backend, case):

@@ -31,7 +31,7 @@ def not_compiled(monkeypatch, tmp_path):
 
 
 def test_native_is_taken_for_float32_on_a_cpu(compiled):
-    from dcnn.ops import native_training as native_backend
+    from dcnn.ops import native_torch as native_backend
 
     assert choose_layer(X) is native_backend.layer
     assert choose_layer(X.double()) is torch_backend.layer

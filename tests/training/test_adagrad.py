@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from dcnn.config import DCNNConfig, TrainingConfig
-from dcnn.ops import native, native_training
-from dcnn.training.adagrad import Adagrad, l2_of
+from dcnn.ops import native, native_torch, native_training
+from dcnn.training.adagrad import Adagrad
 from networks import build_model
 
 CONFIG = DCNNConfig(dim=8, widths=(4, 3, 2), maps=(2, 2, 2), k_top=2)
@@ -43,7 +43,7 @@ def take_step(optimizer, gradients, progress=0.0):
 
 def test_each_parameter_has_its_own_l2_term_and_biases_none():
     model = build_model(CONFIG, 5, 2)
-    assert {name: l2_of(name, TRAINING) for name, _ in model.named_parameters()} == {
+    assert {name: TRAINING.l2_of(name) for name, _ in model.named_parameters()} == {
         "embeddings": 1e-1,
         "layers.0.filters": 1e-2,
         "layers.1.filters": 1e-3,
@@ -61,7 +61,7 @@ def test_steps_are_those_of_torchs_optimizer(backend):
     weights = {name: draw((1, *shape)) for name, shape in shapes.items()}
     expected = {name: torch.nn.Parameter(value[0].clone()) for name, value in weights.items()}
     groups = [
-        {"params": [value], "weight_decay": l2_of(name, TRAINING)}
+        {"params": [value], "weight_decay": TRAINING.l2_of(name)}
         for name, value in expected.items()
     ]
     reference = torch.optim.Adagrad(groups, lr=0.1, eps=1e-6)
@@ -124,9 +124,8 @@ def test_an_average_is_torchs_lerp_bit_for_bit(fresh):
         pytest.skip("without fused multiplication and addition it rounds otherwise")
     value, average = draw((5, 37)), draw((5, 37), 1)
     before = average.clone()
-    parameter = native_training.Parameter(value, torch.zeros_like(value), average)
     rates = native_training.Rates(0.1, 1e-6, torch.inf, fresh)
-    native_training.update([parameter], [draw((5, 37), 2)], rates)
+    update_natively([(value, torch.zeros_like(value), average)], [draw((5, 37), 2)], rates)
     assert torch.equal(average, before.lerp(value, fresh))
 
 
@@ -200,13 +199,19 @@ def instruction_set(name):
         native.use_instruction_set(before)
 
 
-def update_with_native(value, gradient, total, clip=1.0, l2=0.0, eps=1e-6):
+def update_natively(parameters, gradients, rates, threads=1, l2=0.0):
+    """One update of tensors: value, sum of squares and perhaps average of each."""
+    arrays = [[tensor.numpy() for tensor in own] + [None] * (3 - len(own)) for own in parameters]
+    parameters = [native_training.Parameter(*own, l2) for own in arrays]
+    gradients = list(map(native_torch.from_tensor, gradients))
+    return native_training.update(parameters, gradients, rates, threads)
+
+
+def update_with_native(value, gradient, total, clip=1.0, l2=0.0, eps=1e-6, threads=1):
     """An update whose gradient is clipped by this factor."""
-    parameter = native_training.Parameter(value, total, None, l2)
     largest = torch.inf if clip == 1 else clip * float(gradient.to_dense().norm())
-    return native_training.update(
-        [parameter], [gradient], native_training.Rates(0.1, eps, largest, 1.0)
-    )
+    rates = native_training.Rates(0.1, eps, largest, 1.0)
+    return update_natively([(value, total)], [gradient], rates, threads, l2)
 
 
 def sparse_gradient(rows, dim, words):
@@ -245,14 +250,9 @@ def test_a_sparse_gradient_updates_as_the_dense_one_bit_for_bit(rows, l2, name):
 def test_threads_change_no_bit_of_an_update():
     words, dim = 4000, 48  # large enough for two
     gradient, updated = sparse_gradient(list(range(0, words, 7)), dim, words), []
-    before = torch.get_num_threads()
     for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        try:
-            value = torch.linspace(-1, 1, words * dim).view(words, dim)
-            update_with_native(value, gradient, torch.zeros_like(value), 1.0, 1e-3, 1e-10)
-        finally:
-            torch.set_num_threads(before)
+        value = torch.linspace(-1, 1, words * dim).view(words, dim)
+        update_with_native(value, gradient, torch.zeros_like(value), 1.0, 1e-3, 1e-10, threads)
         updated.append(value)
     assert torch.equal(updated[0], updated[1])
     assert torch.equal(updated[0], updated[2])
@@ -270,7 +270,7 @@ def test_numbers_too_small_to_matter_become_zero():
 @compiled
 def test_other_than_dense_float32_is_refused():
     double = torch.zeros(4, dtype=torch.float64)
-    with pytest.raises(ValueError, match="a dense float32 tensor is needed; got torch"):
+    with pytest.raises(ValueError, match="a dense float32 array is needed; got float64"):
         update_with_native(double, double, double)
     single = double.float()
     for gradient in (double, single[:3]):
@@ -293,14 +293,13 @@ def test_rows_beyond_the_table_are_refused():
 
 @compiled
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_norm_is_that_of_all_gradients_together(threads, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+def test_the_norm_is_that_of_all_gradients_together(threads):
     gradients = [
         *(draw((5, 7)), torch.tensor([3.0]), torch.zeros(0), draw((40_000, 3))),
         sparse_gradient([3, 1, 3], 50, 9),
     ]
-    values = [torch.zeros(gradient.shape) for gradient in gradients]
-    parameters = [native_training.Parameter(value, torch.zeros_like(value)) for value in values]
+    parameters = [[torch.zeros(gradient.shape) for _ in range(2)] for gradient in gradients]
     expected = torch.cat([gradient.to_dense().ravel() for gradient in gradients]).norm()
-    norm = native_training.update(parameters, gradients, native_training.Rates(0.1, 0, 1e9, 1))
+    rates = native_training.Rates(0.1, 0, 1e9, 1)
+    norm = update_natively(parameters, gradients, rates, threads)
     assert norm == pytest.approx(float(expected), rel=1e-6)

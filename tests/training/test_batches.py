@@ -12,9 +12,14 @@ from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.errors import TrainingStoppedError
 from dcnn.text.vocabulary import Sentences
-from dcnn.training.batches import MemoryBatches, RunSpec, StoreBatches
+from dcnn.training.batches import (
+    MemoryBatches,
+    RunSpec,
+    StoreBatches,
+    class_factors,
+    example_weights,
+)
 from dcnn.training.callbacks import Callback
-from dcnn.training.objective import class_factors, example_weights
 from dcnn.training.trainer import Checkpoint
 from networks import build_model, train
 from stored_corpora import hold_out, make_corpus, write_shards

@@ -16,6 +16,7 @@ from dcnn.metrics import (
     choose_thresholds,
     cross_fitted_thresholds,
     evaluate_labels,
+    evaluate_logits,
     target_distributions,
 )
 from dcnn.ops import native
@@ -24,7 +25,7 @@ from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
 from dcnn.training.fit import RunOptions, fit
-from dcnn.training.objective import cross_entropy, evaluate_logits
+from dcnn.training.objective import cross_entropy
 from dcnn.training.trainer import Checkpoint, Trainer
 from networks import build_model, logits_of, native_gradients, train
 

@@ -7,9 +7,9 @@ import torch
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
+from dcnn.metrics import evaluate_logits
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.callbacks import Callback
-from dcnn.training.objective import evaluate_logits
 from dcnn.training.trainer import Checkpoint
 from networks import build_model, logits_of, train
 

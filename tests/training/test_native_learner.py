@@ -10,7 +10,7 @@ import torch
 
 from dcnn.config import DCNNConfig, TrainingConfig
 from dcnn.data.batching import Examples
-from dcnn.ops import native, native_training
+from dcnn.ops import native, native_torch
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.trainer import Trainer
@@ -86,15 +86,17 @@ def learn(backend, configs, kind="classes", ngrams=False, threads=1, steps=6):
             [RunSpec(config) for config in configs],
             multi_label=kind == "multi-label",
         )
-        assert bool(trainer.networks.learners) == (backend != "torch")
+        assert bool(trainer.runs.networks.learners) == (backend != "torch")
         losses, norms = [], []
         for _ in range(steps):
             trainer.step()
-            losses.append(trainer._loss_sum.clone())
-            norms.append(trainer._norms.clone())
-        weights = {f"{name} now": value.detach() for name, value in trainer.weights.items()}
-        evaluated = {f"{name} mean": value for name, value in trainer.optimizer.evaluated().items()}
-        sums = {f"{name} sum": value for name, value in trainer.optimizer.sums.items()}
+            losses.append(trainer.runs._loss_sum.clone())
+            norms.append(trainer.runs._norms.clone())
+        weights = {f"{name} now": value.detach() for name, value in trainer.runs.weights.items()}
+        evaluated = {
+            f"{name} mean": value for name, value in trainer.runs.optimizer.evaluated().items()
+        }
+        sums = {f"{name} sum": value for name, value in trainer.runs.optimizer.sums.items()}
     return {"losses": torch.stack(losses), "norms": torch.stack(norms)} | weights | evaluated | sums
 
 
@@ -159,7 +161,7 @@ def test_masks_are_those_of_torchs_uniform_numbers(keep):
     ours, theirs = (torch.Generator().manual_seed(7) for _ in range(2))
     for size in (1, 5, 623, 624, 625, 2000, 0, 3):
         expected = torch.empty(size).uniform_(generator=theirs).lt_(keep).div_(keep)
-        assert torch.equal(native_training.draw_mask(torch.empty(size), keep, ours), expected)
+        assert torch.equal(native_torch.draw_mask(torch.empty(size), keep, ours), expected)
         assert torch.equal(ours.get_state(), theirs.get_state())
     assert torch.equal(torch.rand(3, generator=ours), torch.rand(3, generator=theirs))
 

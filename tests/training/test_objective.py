@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from dcnn.metrics import target_distributions
-from dcnn.training.objective import cross_entropy, example_weights
+from dcnn.training.batches import example_weights
+from dcnn.training.objective import cross_entropy
 
 
 def test_hard_targets_become_distributions():

@@ -9,8 +9,9 @@ import torch
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.text.vocabulary import Sentences
-from dcnn.training.batches import ResidentBatches, RunSpec
+from dcnn.training.batches import RunSpec
 from dcnn.training.objective import cross_entropy
+from dcnn.training.resident import ResidentBatches
 from dcnn.training.trainer import Trainer
 from networks import build_model
 from parity import GPU, computing_with
@@ -39,9 +40,9 @@ def trained(backend, network, specs):
     with computing_with(backend) as place:
         model = build_model(network, VOCABULARY, CLASSES)
         trainer = Trainer(model, EXAMPLES, specs, device=place.device)
-        assert trainer.backend == backend.partition(" ")[0]
+        assert trainer.runs.backend == backend.partition(" ")[0]
         summaries = trainer.train()
-    return {name: value.cpu() for name, value in trainer.kept.items()}, summaries
+    return {name: value.cpu() for name, value in trainer.runs.kept.items()}, summaries
 
 
 @pytest.mark.parametrize(

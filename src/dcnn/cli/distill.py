@@ -101,7 +101,7 @@ def distill(
             "There is no unlabelled text, so texts are made of the words of TRAIN; real text of "
             "the domain teaches more: pass it with --unlabelled"
         )
-    place = choose_device(device).type
+    place = choose_device(device)
     chosen: Teacher
     with _stages(console) as report, _report_interrupt():
         if teacher_command is not None:

@@ -100,7 +100,7 @@ def run_experiment(
     with needs_extra("An experiment", "train"):
         from dcnn.experiments.runs import ExperimentEnv, run_features, run_ngrams
         from dcnn.training.fit import choose_device
-    place, cores = choose_device(device).type, os.cpu_count() or 1
+    place, cores = choose_device(device), os.cpu_count() or 1
     env = ExperimentEnv(
         experiment,
         corpora,

@@ -1,7 +1,8 @@
 """``dcnn train``: read and check everything first, then train, evaluate once, and save.
 
-Torch is imported after all input has been checked, so that a typo is reported at once; modules that
-read and check are imported when they are called, so that the help comes at once. A corpus that is
+Training is imported after all input has been checked, so that a typo is reported at once; modules
+that read and check are imported when they are called, so that the help comes at once. Torch is only
+imported where the native backend cannot train alone. A corpus that is
 too large for memory is encoded on disk first. That is decided by the size of the files alone, so
 that a command does the same on every machine; ``--stream`` and ``--no-stream`` override it. Whether
 ``torchrun`` started this process as one of several is detected without torch.

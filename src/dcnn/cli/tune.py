@@ -88,7 +88,7 @@ def tune(
         from dcnn.training.fit import choose_device
         from dcnn.training.resampling import logged_once
         from dcnn.tuning.evaluation import Evaluation, choose_folds
-    place, name = choose_device(device).type, out.resolve().name
+    place, name = choose_device(device), out.resolve().name
     chosen_folds = choose_folds(train_set, dev_set, folds)
     evaluation = Evaluation(name, train_set, dev_set, chosen_folds, place, start.training.seed)
     sizes = FolderSizes(name, train_set, limit)

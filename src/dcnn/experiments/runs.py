@@ -240,8 +240,7 @@ def train_networks(
         )
     seconds = time.monotonic() - started
     trained_networks = []
-    for number, (summary, trained_weights, probabilities) in enumerate(finished):
-        weights = {name: value.cpu().numpy() for name, value in trained_weights.items()}
+    for number, (summary, weights, probabilities) in enumerate(finished):
         stored = probabilities
         if recipe.storage.dtype != "float32":
             weights = model_folder.unpack(model_folder.pack(weights, recipe.storage.dtype))

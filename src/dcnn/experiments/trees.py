@@ -20,11 +20,12 @@ from dcnn.errors import TrainingError
 from dcnn.experiments.recipes import Recipe
 from dcnn.experiments.runs import Report, TrainedNetwork
 from dcnn.experiments.tasks import TreeTask
+from dcnn.metrics import evaluate_logits
 from dcnn.models.recursive import Forest, RecursiveNetwork, Trees
 from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training.adagrad import Adagrad, Weights
 from dcnn.training.callbacks import RunsReport
-from dcnn.training.objective import cross_entropy, evaluate_logits
+from dcnn.training.objective import cross_entropy
 
 PREDICTED_AT_ONCE = 256  # trees
 

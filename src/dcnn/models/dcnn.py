@@ -11,13 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dcnn.config import DCNNConfig, ModelConfig
+from dcnn.config import WEIGHT_DEVIATION, DCNNConfig, ModelConfig
 from dcnn.ops import select
 from dcnn.ops.reference import dynamic_k
 
-# The authors' initial values: N(0, 0.05) for embeddings, filters and fully connected weights,
-# U(0, 1) for the biases of the layers.
-WEIGHT_DEVIATION = 0.05
 WIDEST_HEAD = 256  # largest n_ensemble * classes whose output layers form one matrix, mostly zeros
 
 

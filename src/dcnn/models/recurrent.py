@@ -8,8 +8,8 @@ Schmidhuber 1997). The state at the last word represents the sentence.
 import torch
 from torch import Tensor, nn
 
-from dcnn.config import RNNConfig
-from dcnn.models.dcnn import WEIGHT_DEVIATION, SentenceModel
+from dcnn.config import WEIGHT_DEVIATION, RNNConfig
+from dcnn.models.dcnn import SentenceModel
 
 State = tuple[Tensor, ...]  # h (B, d), and what else a step needs of the one before it
 

@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dcnn.config import RecNNConfig
+from dcnn.config import WEIGHT_DEVIATION, RecNNConfig
 from dcnn.data.corpora.sst import Phrase
-from dcnn.models.dcnn import WEIGHT_DEVIATION
 from dcnn.text.vocabulary import Ints
 
 

@@ -7,7 +7,7 @@ may keep rows contiguous in memory behind it.
 - ``reference``: every operator in plain numpy. This is the truth that all others are compared with.
 - ``torch_backend``: the layer on tensors, with gradients, on any device.
 - ``native``: the layer and whole networks in compiled C++ on a CPU, for numpy arrays;
-  ``native_training`` has them with gradients, for tensors.
+  ``native_training`` has whole networks with gradients, and ``native_torch`` both for tensors.
 - ``triton_backend``: the layer and whole networks with gradients, fused for CUDA.
 - ``select``: which of them computes.
 

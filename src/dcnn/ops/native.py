@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-ABI = 8
+ABI = 9
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
 LOGITS, SOFTMAX, SIGMOID = range(3)  # dcnn_output of the C interface
@@ -41,6 +41,7 @@ _STATUSES: dict[int, tuple[type[Exception], str]] = {
 _TYPES = {
     "P": ctypes.c_void_p,
     "q": ctypes.c_int64,
+    "Q": ctypes.c_uint64,
     "i": ctypes.c_int32,
     "f": ctypes.c_float,
     "d": ctypes.c_double,
@@ -66,7 +67,10 @@ _SIGNATURES = {
     "dcnn_learner_free": "x P",
     "dcnn_learner_step": "i PPPPPP i",
     "dcnn_learner_gradients": "i PPPPP i",
+    "dcnn_seed": "x PQ",
+    "dcnn_draw_uniform": "x P Pq",
     "dcnn_draw_mask": "x Pff Pq",
+    "dcnn_draw_normal": "x Pd Pq",
     "dcnn_char_ngrams": "q qPP qqq PPq",
     "dcnn_compose": "i PqPqqPPP i",
     "dcnn_tanh": "x PP q",

@@ -98,9 +98,9 @@ def _module(x: "Tensor") -> ModuleType:
     """The backend for training with ``x``; the fused ones compute in float32 alone."""
     name = for_training(x.device.type) if str(x.dtype) == "torch.float32" else "torch"
     if name == "native":
-        from dcnn.ops import native_training
+        from dcnn.ops import native_torch
 
-        return native_training
+        return native_torch
     if name == "triton":
         from dcnn.ops import triton_backend
 

@@ -48,7 +48,7 @@ class Bags(NamedTuple):
     """The n-grams of words: those of word i are ``buckets[offsets[i]:offsets[i + 1]]``."""
 
     offsets: Ints  # (words + 1,) int64
-    buckets: Ints  # (n-grams,) int32
+    buckets: NDArray[np.int32]  # (n-grams,)
 
 
 class CharNgrams(NamedTuple):

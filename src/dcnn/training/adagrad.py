@@ -11,33 +11,24 @@ The L2 term is added to the gradient before Adagrad scales it, as the paper's ob
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from dcnn.config import TrainingConfig
+from dcnn.config import DECAYING, TrainingConfig
 from dcnn.ops import select
-from dcnn.ops.native_training import Parameter, Rates, update
+from dcnn.ops.native_torch import from_tensor
+from dcnn.ops.native_training import Rates, update
+from dcnn.training.native_run import make_parameters, rates_at
 
 Weights = dict[str, Tensor]
 
-DECAYING = "embeddings"  # the parameter that ``decay_embeddings`` shrinks
 
-
-def l2_of(name: str, config: TrainingConfig) -> float:
-    """The L2 term of a parameter by its name; biases have none."""
-    match name.split("."):
-        case ["embeddings"]:
-            return config.l2_embeddings
-        case ["projection"]:
-            return config.l2_projection
-        case ["head", "weight"]:
-            return config.l2_head
-        case ["layers", index, "filters"]:
-            return config.l2_filters[min(int(index), len(config.l2_filters) - 1)]
-        case ["composition", "weight" | "tensor" as part]:
-            return config.l2_filters[-1 if part == "tensor" else 0]
-    return 0.0
+def _of_run(weights: Weights, run: int) -> dict[str, NDArray[Any]]:
+    """The memory of one run's tensors."""
+    return {name: value.detach()[run].numpy() for name, value in weights.items()}
 
 
 class Adagrad:
@@ -72,8 +63,8 @@ class Adagrad:
             )
             for config in configs
         ]
-        self._settings = settings
-        l2 = [[l2_of(name, config) for config in configs] for name in weights]
+        self._configs, self._n_ensemble = configs, n_ensemble
+        l2 = [[config.l2_of(name) for config in configs] for name in weights]
         # In double precision on a CPU, where they are read as Python's floats.
         dtype = torch.float64 if first.device.type == "cpu" else torch.float32
         self.settings = torch.tensor(settings, dtype=dtype, device=first.device).T.contiguous()
@@ -81,16 +72,12 @@ class Adagrad:
         self.steps = torch.zeros((), dtype=dtype, device=first.device)
         # Of every run by name, as the native backend takes them.
         self.native = [
-            {
-                name: Parameter(
-                    value.detach()[run],
-                    self.sums[name][run],
-                    self.averages[name][run] if self.averages else None,
-                    l2[number][run],
-                    config.decay_embeddings if name == DECAYING else 0.0,
-                )
-                for number, (name, value) in enumerate(weights.items())
-            }
+            make_parameters(
+                _of_run(self.weights, run),
+                _of_run(self.sums, run),
+                _of_run(self.averages, run),
+                config,
+            )
             for run, config in enumerate(configs if self.backend == "native" else ())
         ]
 
@@ -111,23 +98,21 @@ class Adagrad:
             return triton_step.adagrad(self, gradients, progress)
         if isinstance(gradients, dict):
             return self._step_torch(gradients, progress)
+        rates, threads = self.next_rates(progress.tolist()), torch.get_num_threads()
         norms = [
-            update(list(own.values()), [of_run[name] for name in own], rates)
-            for own, of_run, rates in zip(
-                self.native, gradients, self.next_rates(progress.tolist()), strict=True
-            )
+            update(list(own.values()), [from_tensor(of_run[name]) for name in own], now, threads)
+            for own, of_run, now in zip(self.native, gradients, rates, strict=True)
         ]
         return torch.tensor(norms)
 
     def next_rates(self, progress: Sequence[float]) -> list[Rates]:
         """Count a step, and return its rates for every run, for the native backend."""
         self.steps += 1
-        steps, rates = float(self.steps), []
-        for settings, behind in zip(self._settings, progress, strict=True):
-            rate, linear, eps, _, largest_norm, ema = settings
-            fresh = 1 - min(ema, (1 + steps) / (10 + steps))
-            rates.append(Rates(rate * (1 - linear * behind), eps, largest_norm, fresh))
-        return rates
+        step = int(self.steps)
+        return [
+            rates_at(config, self._n_ensemble, step, behind)
+            for config, behind in zip(self._configs, progress, strict=True)
+        ]
 
     def reset(self, runs: Sequence[int]) -> None:
         """Let Adagrad forget the gradients of ``runs``."""

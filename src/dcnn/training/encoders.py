@@ -34,9 +34,10 @@ from dcnn.files import write_folder_atomically
 from dcnn.metrics import target_distributions
 from dcnn.ops.reference import sigmoid
 from dcnn.training import teachers
+from dcnn.training.batches import example_weights
 from dcnn.training.fit import choose_device
 from dcnn.training.logistic import RegressionData, fit_head
-from dcnn.training.objective import cross_entropy, example_weights
+from dcnn.training.objective import cross_entropy
 from dcnn.training.teachers import TEXTS_PER_BLOCK, Probabilities, Report, Teacher, hash_of
 
 logger = getLogger("dcnn")
@@ -542,7 +543,7 @@ def as_teacher(given: Any, train: LabelledTexts, dev: LabelledTexts, device: str
     if isinstance(given, Teacher):
         return given
     if isinstance(given, str | Path):
-        return choose_teacher([str(given)], train, dev, device=choose_device(device).type)
+        return choose_teacher([str(given)], train, dev, device=choose_device(device))
     if isinstance(given, list | tuple) and given:
         found = [as_teacher(one, train, dev, device) for one in given]
         return found[0] if len(found) == 1 else teachers.MeanTeacher(found)

@@ -4,40 +4,42 @@ Initial weights are drawn from the seed, come from pretrained word vectors, or a
 to continue.
 """
 
+import ctypes
 import hashlib
 import logging
 import math
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from dcnn import metrics
 from dcnn.artifact import EMBEDDINGS, NGRAMS, Artifact, Label, find_bags, pack, unpack
-from dcnn.config import ENOUGH_SCORED, MIN_ENSEMBLE_ROWS, Config
+from dcnn.config import ENOUGH_SCORED, MIN_ENSEMBLE_ROWS, Config, DCNNConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
 from dcnn.data.split import cross_validate, fold_numbers
 from dcnn.data.store import Corpus
-from dcnn.errors import ConfigError, DataError
-from dcnn.metrics import DEFAULT_THRESHOLD, OUT_OF_SCOPE
-from dcnn.models import MODELS, SentenceModel
-from dcnn.ops import select
+from dcnn.errors import ConfigError, DataError, needs_extra
+from dcnn.metrics import DEFAULT_THRESHOLD, OUT_OF_SCOPE, evaluate_logits
+from dcnn.ops import native, reference, select
 from dcnn.ops.reference import sigmoid, softmax
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, load_vectors
-from dcnn.text.vocabulary import Sentences
+from dcnn.text.vocabulary import Ints, Sentences
 from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
-from dcnn.training.objective import evaluate_logits
+from dcnn.training.native_run import NativeDCNN
 from dcnn.training.trainer import Checkpoint, Trainer, TrainingSummary
 
 if TYPE_CHECKING:
+    from dcnn.models import SentenceModel
     from dcnn.training.distributed import Workers
 
 logger = logging.getLogger("dcnn")
@@ -60,53 +62,94 @@ def make_model(
     classes: int,
     vectors: WordVectors | None = None,
     new_words: Sequence[str] = (),
-) -> SentenceModel:
-    """The network, without values.
+) -> "SentenceModel":
+    """The network as a torch module, without values.
 
     It has a projection of ``vectors``, and the character n-grams of the vocabulary and of the
     training examples' ``new_words``, if the settings ask for them.
     """
-    vocabulary = len(encoder.vocabulary)
-    shapes = config.model.parameter_shapes(vocabulary, classes)
-    parameters = sum(math.prod(shape) for shape in shapes.values())
-    if (ngrams := encoder.char_ngrams) is not None:
-        offsets, buckets = find_bags(ngrams, ["", *encoder.vocabulary.words, *new_words])
-        parameters += len(np.unique(buckets)) * config.model.dim
-    if parameters > LARGEST_MODEL:
-        raise ConfigError(
-            f"this network would have {parameters:,} weights, above {LARGEST_MODEL:,}; "
-            "lower model.dim, model.maps, model.widths, text.max_size or text.n_buckets"
-        )
-    model = MODELS[config.model.kind](config.model, vocabulary, classes)
+    import torch
+
+    from dcnn.models import MODELS
+
+    bags = _bags(config, encoder, classes, new_words)
+    model = MODELS[config.model.kind](config.model, len(encoder.vocabulary), classes)
     model.n_ensemble = config.n_ensemble
     if vectors is not None and config.text.vectors_projection:
         # Adagrad's steps do not depend on the size of a gradient: the smaller the vectors, the
         # larger the projection and the less a step of the same size changes what comes out.
         values = config.text.vectors_projection * vectors.centred / _deviation(vectors)
-        table = torch.zeros(vocabulary + len(new_words), values.shape[1])
+        table = torch.zeros(len(encoder.vocabulary) + len(new_words), values.shape[1])
         table[torch.from_numpy(vectors.ids)] = torch.from_numpy(values)
         model.project(table)
-    if ngrams is not None:
-        model.add_ngrams(torch.from_numpy(offsets), torch.from_numpy(buckets), ngrams.n_buckets)
+    if bags is not None:
+        offsets, buckets, n_buckets = bags
+        model.add_ngrams(torch.from_numpy(offsets), torch.from_numpy(buckets), n_buckets)
     return model
 
 
-def initialize(model: SentenceModel, config: Config, vectors: WordVectors | None) -> None:
+def make_native_model(
+    config: Config, encoder: Encoder, classes: int, new_words: Sequence[str] = ()
+) -> NativeDCNN:
+    """As ``make_model``, on numpy arrays; a DCNN without projection."""
+    bags = _bags(config, encoder, classes, new_words)
+    assert isinstance(config.model, DCNNConfig)  # noqa: S101
+    model = NativeDCNN(config.model, len(encoder.vocabulary), classes)
+    model.n_ensemble = config.n_ensemble
+    if bags is not None:
+        model.add_ngrams(*bags)
+    return model
+
+
+def _bags(
+    config: Config, encoder: Encoder, classes: int, new_words: Sequence[str]
+) -> tuple[Ints, NDArray[np.int32], int] | None:
+    """Offsets, buckets and number of buckets of the n-grams; none if the settings ask for none.
+
+    Raises:
+        ConfigError: the network would be too large.
+    """
+    shapes = config.model.parameter_shapes(len(encoder.vocabulary), classes)
+    parameters, bags = sum(math.prod(shape) for shape in shapes.values()), None
+    if (ngrams := encoder.char_ngrams) is not None:
+        offsets, buckets = find_bags(ngrams, ["", *encoder.vocabulary.words, *new_words])
+        parameters += len(np.unique(buckets)) * config.model.dim
+        bags = offsets, buckets, ngrams.n_buckets
+    if parameters > LARGEST_MODEL:
+        raise ConfigError(
+            f"this network would have {parameters:,} weights, above {LARGEST_MODEL:,}; "
+            "lower model.dim, model.maps, model.widths, text.max_size or text.n_buckets"
+        )
+    return bags
+
+
+def initialize(
+    model: "SentenceModel | NativeDCNN", config: Config, vectors: WordVectors | None
+) -> None:
     """Give ``model`` its starting values, which follow from the seed alone."""
-    model.initialize(torch.Generator().manual_seed(config.training.seed))
+    if isinstance(model, NativeDCNN):
+        model.initialize(config.training.seed)
+    else:
+        import torch
+
+        model.initialize(torch.Generator().manual_seed(config.training.seed))
     if vectors is None:
         return
-    generator = np.random.default_rng(config.training.seed)
-    dim, scale, known = config.model.dim, config.text.vectors_scale, torch.from_numpy(vectors.ids)
-    with torch.no_grad():
-        if model.projection is None:
-            values = scale * vectors.in_dimensions(dim, generator)
-            model.embeddings[known] = torch.from_numpy(values)
-        else:
-            factor = scale * _deviation(vectors) / config.text.vectors_projection
-            reduction = factor * vectors.reduction(dim, generator)
-            model.projection.copy_(torch.from_numpy(reduction))
-            model.embeddings[known] = 0
+    generator, weights = np.random.default_rng(config.training.seed), _weights(model)
+    dim, scale = config.model.dim, config.text.vectors_scale
+    if (projection := weights.get("projection")) is None:
+        weights[EMBEDDINGS][vectors.ids] = scale * vectors.in_dimensions(dim, generator)
+    else:
+        factor = scale * _deviation(vectors) / config.text.vectors_projection
+        projection[:] = factor * vectors.reduction(dim, generator)
+        weights[EMBEDDINGS][vectors.ids] = 0
+
+
+def _weights(model: "SentenceModel | NativeDCNN") -> dict[str, NDArray[Any]]:
+    """The weights of a model by name: its own memory, on a CPU."""
+    if isinstance(model, NativeDCNN):
+        return model.weights
+    return {name: value.detach().numpy() for name, value in model.named_parameters()}
 
 
 def _deviation(vectors: WordVectors) -> float:
@@ -155,8 +198,11 @@ def fit(
     multi_label = isinstance(train, LabelledTexts) and train.multi_label
     _check_options(config, options, multi_label)
     place = choose_device(options.device)
-    backend, reason = select.for_training(place.type), select.why_not_native(place.type)
-    logger.info("training on %s with the %s backend%s", place.type, backend, reason)
+    backend, reason = select.for_training(place), select.why_not_native(place)
+    logger.info("training on %s with the %s backend%s", place, backend, reason)
+    if (feature := what_needs_torch(config, options)) is not None:
+        with needs_extra(feature, "train"):
+            import torch  # noqa: F401
     config = _for_examples(train, dev, config)
     logger.debug("all settings: %s", config.to_flat())
     start = options.start_from
@@ -164,7 +210,7 @@ def fit(
     # Each set of texts is encoded with the new words of those before it.
     new_words = _new_words(examples if dev_examples is None else dev_examples)
     outside = encoder.encode_all(options.out_of_scope_texts, new_words)
-    model, vectors = _initial_model(encoder, train.classes, config, outside)
+    model, vectors = _initial_model(encoder, train.classes, config, outside, options)
     if start is not None:
         _load_weights(model, start)
     if model.n_ensemble < config.training.n_ensemble:
@@ -179,12 +225,14 @@ def fit(
     checkpoint = None
     if options.checkpoint_path is not None:
         data = _fingerprint(encoder, train.classes, examples, dev_examples, vectors, start)
-        identity = config.to_flat() | {"data": data, "device": place.type, "backend": backend}
+        identity = config.to_flat() | {"data": data, "device": place, "backend": backend}
+        if not isinstance(model, NativeDCNN):  # another version of torch rounds differently
+            identity["torch"] = version("torch")
         checkpoint = _checkpoint(options, identity, multi_label)
     schedule = config.training
     if start is not None:
         schedule = replace(schedule, learning_rate=WARM_START_RATE * schedule.learning_rate)
-    with _threads(options.threads):
+    with _threads(model, options.threads):
         trainer = Trainer(
             model,
             examples,
@@ -194,6 +242,7 @@ def fit(
             callback=options.callback,
             workers=options.workers,
             multi_label=multi_label,
+            threads=options.threads,
         )
         (summary,) = trainer.train(checkpoint)
     artifact = _artifact(trainer, encoder, train.classes, config)
@@ -213,7 +262,7 @@ def fit(
         "epochs": summary.epochs,
         "seconds": round(summary.seconds, 1),
         "sentences_per_second": round(summary.sentences_per_second),
-        "device": str(place),
+        "device": place,
         "threads": options.threads,
         "backend": backend,
     }
@@ -237,6 +286,18 @@ def fit(
     return artifact, summary
 
 
+def what_needs_torch(config: Config, options: RunOptions) -> str | None:
+    """What of a training only torch can do; none where the native backend computes whole steps."""
+    place = choose_device(options.device)
+    if (backend := select.for_training(place)) != "native":
+        return f"Training on {place} with the {backend} backend"
+    if config.model.kind != "dcnn":
+        return f"Training with model.kind={config.model.kind}"
+    if config.text.vectors and config.text.vectors_projection:
+        return "Training with text.vectors_projection"
+    return None if options.workers is None else "Training in several processes"
+
+
 def _check_options(config: Config, options: RunOptions, multi_label: bool) -> None:
     if multi_label and config.training.class_weights != "none":
         raise ConfigError(
@@ -254,8 +315,7 @@ def _check_options(config: Config, options: RunOptions, multi_label: bool) -> No
 
 def _checkpoint(options: RunOptions, identity: dict[str, Any], multi_label: bool) -> Checkpoint:
     """The checkpoint of a run; processes that train together must have the same ``identity``."""
-    # Another number of threads and another version of torch round differently.
-    identity |= {"threads": options.threads, "torch": torch.__version__}
+    identity |= {"threads": options.threads}  # another number of them rounds differently
     identity |= {"multi_label": True} if multi_label else {}
     if options.workers is not None:
         digest = hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
@@ -264,11 +324,13 @@ def _checkpoint(options: RunOptions, identity: dict[str, Any], multi_label: bool
     return Checkpoint(options.checkpoint_path, identity, options.checkpoint_seconds, options.resume)
 
 
-def _with_rest_of(start: Artifact, artifact: Artifact, model: SentenceModel) -> Artifact:
+def _with_rest_of(
+    start: Artifact, artifact: Artifact, model: "SentenceModel | NativeDCNN"
+) -> Artifact:
     """The continued model, with what ``start`` knows and the new texts did not touch."""
     if NGRAMS in artifact.weights:
         ngrams = start.weights[NGRAMS].copy()
-        used = model.used_buckets.numpy()
+        used = np.asarray(model.used_buckets)
         ngrams[used] = artifact.weights[NGRAMS][used]
         artifact = replace(artifact, weights=artifact.weights | {NGRAMS: ngrams})
     if artifact.thresholds is not None and start.thresholds is not None:
@@ -281,7 +343,7 @@ def _artifact(
     trainer: Trainer, encoder: Encoder, classes: Sequence[Label], config: Config
 ) -> Artifact:
     """The model that was trained, with n-grams as every folder stores them."""
-    weights = {name: value.cpu().numpy() for name, value in trainer.weights_of(0).items()}
+    weights = trainer.weights_of(0)
     if NGRAMS in weights:
         weights |= unpack(pack({NGRAMS: weights[NGRAMS]}, "float32"))
     thresholds = (DEFAULT_THRESHOLD,) * len(classes) if trainer.multi_label else None
@@ -292,15 +354,13 @@ def _stored_logits(
     trainer: Trainer, artifact: Artifact, sentences: Sentences
 ) -> NDArray[np.float32]:
     """Logits (N, classes) of the weights as they are stored, not as they were trained."""
-    weights = trainer.kept
-    if NGRAMS in weights:
-        used, ids = np.unique(sentences.ids, return_inverse=True)
-        plain = artifact.weights | {EMBEDDINGS: artifact.embed(used, sentences.new_words)}
-        del plain[NGRAMS]
-        weights = {name: torch.from_numpy(v)[None].to(trainer.device) for name, v in plain.items()}
-        sentences = replace(sentences, ids=ids)
-    logits: NDArray[np.float32] = trainer.networks.logits_of(weights, sentences)[0]
-    return logits
+    if NGRAMS not in artifact.weights:
+        logits: NDArray[np.float32] = trainer.logits(sentences)[0]
+        return logits
+    used, ids = np.unique(sentences.ids, return_inverse=True)
+    plain = artifact.weights | {EMBEDDINGS: artifact.embed(used, sentences.new_words)}
+    del plain[NGRAMS]
+    return trainer.runs.logits_of_plain(plain, replace(sentences, ids=ids))
 
 
 def _for_examples(
@@ -322,17 +382,31 @@ def _for_examples(
 
 
 def _initial_model(
-    encoder: Encoder, classes: Sequence[Label], config: Config, last: Sentences
-) -> tuple[SentenceModel, WordVectors | None]:
+    encoder: Encoder,
+    classes: Sequence[Label],
+    config: Config,
+    last: Sentences,
+    options: RunOptions,
+) -> tuple["SentenceModel | NativeDCNN", WordVectors | None]:
     """A network with initial weights; ``last``, encoded last, has the new words of all texts."""
     vectors = find_vectors(encoder, config)
-    model = make_model(config, encoder, len(classes), vectors, last.new_words)
+    model: SentenceModel | NativeDCNN
+    if what_needs_torch(config, options) is None:
+        model = make_native_model(config, encoder, len(classes), last.new_words)
+    else:
+        model = make_model(config, encoder, len(classes), vectors, last.new_words)
     initialize(model, config, vectors)
     return model, vectors
 
 
 @contextmanager
-def _threads(number: int) -> Iterator[None]:
+def _threads(model: "SentenceModel | NativeDCNN", number: int) -> Iterator[None]:
+    """Torch with so many threads, if it computes."""
+    if isinstance(model, NativeDCNN):
+        yield
+        return
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
@@ -365,8 +439,8 @@ def _cross_validate(
         logger.info("cross-validation: training on %d examples of %d", len(kept), len(train))
         encoder, examples, _ = _encode(kept, None, config)
         sentences = encoder.encode_all(held_out.texts, _new_words(examples))
-        model, _ = _initial_model(encoder, train.classes, config, sentences)
-        with _threads(options.threads):
+        model, _ = _initial_model(encoder, train.classes, config, sentences, options)
+        with _threads(model, options.threads):
             trainer = Trainer(
                 model,
                 examples,
@@ -374,6 +448,7 @@ def _cross_validate(
                 device=choose_device(options.device),
                 callback=_StopOnly(options.callback or Callback()),
                 multi_label=train.multi_label,
+                threads=options.threads,
             )
             trainer.train()
             artifact = _artifact(trainer, encoder, train.classes, config)
@@ -389,22 +464,23 @@ def _cross_validate(
     return logits[scored], train.select(scored).with_hard_labels().targets
 
 
-def _load_weights(model: SentenceModel, start: Artifact) -> None:
+def _load_weights(model: "SentenceModel | NativeDCNN", start: Artifact) -> None:
     """Give ``model``, which may have more words and labels, the weights of ``start``."""
-    weights = {name: torch.from_numpy(value) for name, value in start.weights.items()}
-    words, labels = len(weights[EMBEDDINGS]), len(weights["head.bias"])
-    with torch.no_grad():
-        for name, parameter in model.layers.named_parameters(prefix="layers"):
-            parameter.copy_(weights[name])
-        own = weights[EMBEDDINGS]
-        if model.ngrams is not None:  # a stored vector has those of its n-grams added
-            model.ngrams.copy_(weights[NGRAMS][model.used_buckets.long()])
-            spelled = model.table(torch.zeros_like(model.embeddings), model.ngrams)
-            own = own - spelled[:words]
-        model.embeddings[:words] = own
-        model.embeddings[words:] = own[0]  # that of the unknown word
-        model.head.weight[:labels] = weights["head.weight"] * model.n_ensemble
-        model.head.bias[:labels] = weights["head.bias"]
+    weights, own = _weights(model), start.weights[EMBEDDINGS]
+    words, labels = len(own), len(start.weights["head.bias"])
+    for name, value in weights.items():
+        if name.startswith("layers."):
+            value[:] = start.weights[name]
+    ngrams = weights.get(NGRAMS)
+    if ngrams is not None:  # a stored vector has those of its n-grams added
+        ngrams[:] = start.weights[NGRAMS][np.asarray(model.used_buckets)]
+        compose = native.compose if native.available() else reference.compose
+        bags = np.asarray(model.bag_offsets), np.asarray(model.bag_buckets)
+        own = own - compose(np.arange(words), bags, np.zeros_like(own), ngrams)
+    weights[EMBEDDINGS][:words] = own
+    weights[EMBEDDINGS][words:] = own[0]  # that of the unknown word
+    weights["head.weight"][:labels] = start.weights["head.weight"] * model.n_ensemble
+    weights["head.bias"][:labels] = start.weights["head.bias"]
 
 
 def _encode(
@@ -474,19 +550,40 @@ def _decided_on_dev(
     return replace(artifact, weights=weights, metadata=metadata, thresholds=thresholds)
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str) -> str:
     """Resolve ``auto``, ``cpu`` or ``cuda``, and check that a backend trains there."""
     if name not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device={name!r} must be auto, cpu or cuda")
-    if name == "cuda" and not torch.cuda.is_available():
+    if name == "cuda":
+        with needs_extra("Training on a GPU", "train"):
+            import torch  # noqa: F401
+    if name == "cuda" and not _has_gpu():
         raise ConfigError("device='cuda' was asked for and no GPU can be used; take auto or cpu")
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if _has_gpu() else "cpu"
     try:
         select.for_training(name)
     except (ValueError, RuntimeError) as error:
         raise ConfigError(str(error)) from error
-    return torch.device(name)
+    return name
+
+
+def _has_gpu() -> bool:
+    """Whether torch can use a GPU; it is asked only where there is a driver, or it is imported."""
+    if "torch" not in sys.modules and sys.platform.startswith("linux"):
+        with suppress(OSError):
+            ctypes.CDLL("libcuda.so.1")
+            return _torch_has_gpu()
+        return Path("/dev/kfd").exists() and _torch_has_gpu()  # a GPU of AMD
+    return _torch_has_gpu()
+
+
+def _torch_has_gpu() -> bool:
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return False
+    return torch.cuda.is_available()
 
 
 def _fingerprint(

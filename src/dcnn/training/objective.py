@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from dcnn import metrics
-from dcnn.data.batching import Batch, Floats, prediction_batches
-from dcnn.errors import DataError
+from dcnn.data.batching import Batch, prediction_batches
 from dcnn.models import DCNN, SentenceModel
+from dcnn.ops.native_torch import to_tensor
 from dcnn.ops.native_training import Learner, Parameter
-from dcnn.ops.reference import sigmoid
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.adagrad import Weights
+from dcnn.training.native_run import learner_order
 
 PREDICTED_AT_ONCE = 1 << 14  # sentences times networks on a GPU
 
@@ -45,6 +44,13 @@ class TensorBatch:
         """The batch of one run, with the run's part of ``dropout`` (R, B, features)."""
         inputs = self.ids[run], self.lengths[run], None if dropout is None else dropout[run]
         return inputs, self.targets[run], None if self.weights is None else self.weights[run]
+
+
+def as_arrays(batch: RunBatch) -> tuple[list[Any], Any, Any]:
+    """A batch on a CPU as a ``Learner`` takes it."""
+    inputs, targets, weights = batch
+    given = [None if tensor is None else tensor.numpy() for tensor in inputs]
+    return given, targets.numpy(), None if weights is None else weights.numpy()
 
 
 def cross_entropy(
@@ -70,41 +76,6 @@ def repeat_for_ensemble(
         targets = targets.repeat_interleave(n_ensemble, dim=-2)
         weights = None if weights is None else weights.repeat_interleave(n_ensemble, dim=-1)
     return targets, weights
-
-
-def example_weights(
-    targets: NDArray[Any], classes: int, balanced: bool, weights: Floats | None
-) -> Floats | None:
-    """Sample weights (N,) times class weights, scaled to a mean of one; none if all are alike.
-
-    If ``balanced``, each class counts the same in total, however frequent it is.
-    """
-    if weights is None and not balanced:
-        return None
-    product = np.ones(len(targets)) if weights is None else weights.astype(np.float64)
-    if balanced:
-        tiny = np.finfo(float).tiny
-        if targets.ndim == 1:
-            mass = np.bincount(targets, product, classes)
-            product = product * (1 / np.maximum(mass, tiny))[targets]
-        else:
-            mass = (product[:, None] * targets).sum(axis=0)  # (classes,)
-            product = product * (targets @ (1 / np.maximum(mass, tiny)))
-    if not product.any():
-        raise DataError("every training example has weight 0; give at least one a weight above 0")
-    return np.asarray(product / product.mean(), np.float32)
-
-
-def class_factors(mass: Floats, examples: int, balanced: bool) -> Floats | None:
-    """Factors (classes,) for the weights of examples, as in ``example_weights``; None if all are 1.
-
-    ``mass`` (classes,) is the sum of the weights of each class's examples.
-    """
-    if balanced:
-        some = mass > 0  # a class without examples weighs nothing
-        return examples / np.count_nonzero(some) * some / np.where(some, mass, 1)
-    factors = np.full(len(mass), examples / mass.sum())
-    return None if (factors == 1).all() else factors
 
 
 class Networks:
@@ -169,8 +140,9 @@ class Networks:
         inputs, targets, weights = batch.of_run(run, dropout)
         if self.learners:
             names, learner = self.learners[run]
-            mean, gradients = learner.gradients(inputs, targets, weights)
-            return torch.tensor(mean), dict(zip(names, gradients, strict=True))
+            given = as_arrays((inputs, targets, weights))
+            mean, gradients = learner.gradients(*given, torch.get_num_threads())
+            return torch.tensor(mean), dict(zip(names, map(to_tensor, gradients), strict=True))
         loss = self._losses(self._call(leaves, *inputs, apart=True), targets, weights)
         return loss.detach(), self._differentiate(loss, leaves)
 
@@ -243,38 +215,9 @@ def make_learner(
     from those of the native library.
     """
     config, bags = model.config, None
-    names = ["embeddings", "head.weight", "head.bias"]
-    names += [f"layers.{i}.{part}" for i in range(config.depth) for part in ("filters", "bias")]
     if model.bag_offsets is not None and model.bag_buckets is not None:
-        names, bags = [*names, "ngrams"], (model.bag_offsets, model.bag_buckets)
+        bags = model.bag_offsets.numpy(), model.bag_buckets.numpy()
+    names = learner_order(config.depth, bags is not None)
     by_place = [parameters[name] for name in names]
     learner = Learner(by_place, config.fold, config.k_top, model.n_ensemble, multi_label, bags)
     return names, learner
-
-
-def evaluate_logits(
-    logits: NDArray[np.float32], targets: NDArray[Any], multi_label: bool = False
-) -> tuple[float, float, float | None]:
-    """Accuracy, mean loss and, of multi-label targets, micro F1.
-
-    Accuracy of multi-label targets is subset accuracy. All labels have the same threshold here, the
-    one with the best micro F1; the final thresholds are chosen at the end of training.
-    """
-    number = max(len(logits), 1)  # of several processes, one may have no example
-    if multi_label:
-        scores = logits.astype(np.float64)
-        truth, probabilities = targets > 0, sigmoid(logits)
-        least = metrics.common_threshold(truth, probabilities)
-        given = metrics.apply_thresholds(probabilities, [least])
-        losses = np.logaddexp(0, scores) - truth * scores
-        hits = (truth == given).all(axis=1)
-        f1 = metrics.micro_f1(truth, given)
-        return float(hits.sum()) / number, float(losses.sum()) / number, f1
-    correct, loss = 0, 0.0
-    for rows in metrics.row_blocks(logits):
-        expected, part = metrics.target_distributions(targets[rows], logits.shape[1]), logits[rows]
-        correct += int((part.argmax(axis=1) == expected.argmax(axis=1)).sum())
-        shifted = part.astype(np.float64) - part.max(axis=1, keepdims=True)
-        norms = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-        loss += float((expected * (norms - shifted)).sum())
-    return correct / number, loss / number, None

@@ -1,46 +1,41 @@
 """The trainer: mini-batches, evaluation on dev, checkpoints and early stopping, for R runs at once.
 
-The kernels of one small network leave a GPU idle, so the weights have a leading run axis: R runs of
-one architecture, each with its own seed, settings, examples, targets and weights, take every step
-together. Checkpoints, resumption, early stopping and torchrun are for a single run (R = 1) only.
-
-On a GPU the examples stay on the device if they fit, and a step is a CUDA graph that is replayed,
-one per padded length. Everything that decides the next step is in ``Trainer``, and all of it goes
-into a snapshot: a run that was killed and resumed ends with the same weights, bit for bit on a CPU.
+R runs of one architecture, each with its own seed, settings, examples, targets and weights, take
+every step together. Checkpoints, resumption, early stopping and torchrun are for a single run
+(R = 1) only. What a step computes is in ``Runs``: ``NativeRun`` on numpy arrays, ``TorchRuns`` on
+tensors. Everything that decides the next step is in ``State`` and in ``Runs``, and all of it goes
+into a checkpoint: a run that was killed and resumed ends with the same weights, bit for bit on a
+CPU.
 """
 
-import gc
 import json
-import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import safetensors
-import safetensors.torch
-import torch
+import safetensors.numpy
 from numpy.typing import NDArray
-from torch import Tensor
 
 from dcnn.config import Config
-from dcnn.data.batching import Batch, Examples
+from dcnn.data.batching import Examples
 from dcnn.data.store import Corpus
 from dcnn.errors import TrainingError, TrainingStoppedError, UserError
 from dcnn.files import write_atomically
-from dcnn.models import DCNN, SentenceModel
-from dcnn.ops.compile_kernels import compile_in_processes, recording
-from dcnn.text.vocabulary import UNKNOWN, Sentences
-from dcnn.training.adagrad import Adagrad, Weights
-from dcnn.training.batches import Batches, MemoryBatches, ResidentBatches, RunSpec, StoreBatches
+from dcnn.metrics import evaluate_logits
+from dcnn.ops.reference import sigmoid, softmax
+from dcnn.text.vocabulary import Sentences
+from dcnn.training.batches import Batches, RunSpec
 from dcnn.training.callbacks import Callback, EvaluationRecord, Progress, RunsReport
-from dcnn.training.objective import Networks, RunBatch, TensorBatch, evaluate_logits
+from dcnn.training.native_run import NativeDCNN, NativeRun
+from dcnn.training.runs import Arrays, Runs
 
 if TYPE_CHECKING:
+    from dcnn.models import SentenceModel
     from dcnn.training.distributed import Workers
 
 # Reading a loss makes the host wait for a GPU; on one, it is read every this many steps.
@@ -49,14 +44,12 @@ DIVERGED = 1000.0  # with several runs, one whose mean cross-entropy reaches thi
 SHARED = ("batch_size", "evaluations_per_epoch", "class_weights")
 CHECKPOINT_VERSION = 3
 
-logger = logging.getLogger("dcnn")
-
 
 @dataclass(frozen=True)
 class Checkpoint:
     """Where and how often an unfinished run saves its state, and what identifies the run.
 
-    One file is replaced as a whole: tensors and a JSON description, in safetensors; nothing is
+    One file is replaced as a whole: arrays and a JSON description, in safetensors; nothing is
     pickled. A run killed at any moment continues from it to the same weights. ``identity`` has
     the settings and a fingerprint of the data as flat plain values; a checkpoint with another
     identity is refused.
@@ -67,27 +60,27 @@ class Checkpoint:
     seconds: float = 15.0  # between writes
     resume: bool = False  # whether to continue from the file, if it is there
 
-    def save(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    def save(self, arrays: Arrays, progress: dict[str, Any]) -> None:
         """Replace the file by this state."""
         description = {
             "version": CHECKPOINT_VERSION,
             "identity": self.identity,
             "progress": progress,
         }
-        state = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        state = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         with write_atomically(self.path) as stream:
-            stream.write(safetensors.torch.save(state, {"description": json.dumps(description)}))
+            stream.write(safetensors.numpy.save(state, {"description": json.dumps(description)}))
 
-    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Tensors and progress, or none where there is no checkpoint."""
+    def load(self) -> tuple[Arrays, dict[str, Any]] | None:
+        """Arrays and progress, or none where there is no checkpoint."""
         if not self.path.exists():
             return None
         try:
-            with safetensors.safe_open(self.path, "pt") as stream:
+            with safetensors.safe_open(self.path, "np") as stream:
                 description = json.loads((stream.metadata() or {})["description"])
-                tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+                arrays = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
                 self._check_identity(description)
-                return tensors, description["progress"]
+                return arrays, description["progress"]
         except (
             safetensors.SafetensorError,
             OSError,
@@ -167,29 +160,30 @@ class TrainingSummary:
 
 
 class Trainer:
-    """R runs of one network on one set of examples, and all that changes from step to step.
+    """R runs of one network on one set of examples: when to learn, evaluate, save and stop.
 
-    ``weights`` and ``kept`` map names to tensors (R, ...); ``kept`` has the best weights on ``dev``
-    so far, or the last ones without dev. At the end a single run puts them into the model. Only a
-    single run can have examples that are not in memory, ``workers`` (all processes that train it
-    together, this one included) and a callback that stops it. If ``multi_label``, targets are 0/1
-    (N, labels), and micro F1 on ``dev`` selects the weights.
+    The best weights on ``dev`` so far are kept, or the last ones without dev. At the end a single
+    run puts them into the model. Only a single run can have examples that are not in memory,
+    ``workers`` (all processes that train it together, this one included) and a callback that stops
+    it; only a ``NativeDCNN`` has ``threads`` of its own, others have torch's. If ``multi_label``,
+    targets are 0/1 (N, labels), and micro F1 on ``dev`` selects the weights.
     """
 
     def __init__(
         self,
-        model: SentenceModel,
+        model: "SentenceModel | NativeDCNN",
         examples: Examples | Corpus | Batches,
         specs: Sequence[RunSpec],
         dev: Examples | None = None,
         *,
-        device: torch.device | str = "cpu",
+        device: str = "cpu",
         callback: Callback | None = None,
         workers: "Workers | None" = None,
         multi_label: bool = False,
+        threads: int = 1,
     ) -> None:
-        self.model, self.specs, self.device = model.to(device), specs, torch.device(device)
-        self.callback, self.workers, self.multi_label = callback or Callback(), workers, multi_label
+        self.specs, self.callback = specs, callback or Callback()
+        self.workers, self.multi_label = workers, multi_label
         self.configs = configs = [spec.training for spec in specs]
         self.most_epochs = max(config.epochs for config in configs)
         for name in SHARED:
@@ -199,74 +193,17 @@ class Trainer:
         self.dev = dev
         if dev is not None and workers is not None:
             self.dev = dev.select(np.arange(workers.rank, len(dev), workers.size))
-        self.weights = self._initial_weights()
-        self.optimizer = Adagrad(self.weights, configs, model.n_ensemble)
-        self.backend = self.optimizer.backend
-        self.networks = Networks(
-            self.model, self.weights, self.backend, multi_label, self.optimizer.native
-        )
-        # One native call per step; not with several processes, which first sum their gradients.
-        self._in_one_call = bool(self.networks.learners) and workers is None
-        self.kept: Weights = {}
-        if len(specs) > 1:  # one that fails at once keeps its initial weights
-            self.kept = {name: value.detach().clone() for name, value in self.weights.items()}
-        # Not the seeds themselves, which the initial values were drawn from.
-        entropy = [*(config.seed for config in configs), 1]
-        own_seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
-        self.generator = torch.Generator(self.device).manual_seed(own_seed)
-        self.batches = self._make_batches(examples)
+        self.runs: Runs
+        if isinstance(model, NativeDCNN):
+            self.runs = NativeRun(model, examples, specs[0], multi_label, threads)
+        else:
+            from dcnn.training.torch_runs import TorchRuns
+
+            others = self.dev, device, self.callback, workers, multi_label
+            self.runs = TorchRuns(model, examples, specs, *others)
         self.state = State([RunState() for _ in specs])
-        self._loss_sum = torch.zeros(len(specs), device=self.device)
-        self._norms = torch.zeros(len(specs), device=self.device)
-        self._want_to_stop = torch.zeros((), device=self.device)
-        self._graphs: dict[int, ReplayedCall] = {}  # of a step, by padded length
-        self._graph_pool: Any = None
-        self._dev_logits: ReplayedCall | None = None
-        self._dev_order = np.empty(0, np.int64)
         self._started = time.monotonic()
         self._sentences_at_start, self._seconds_before = 0, 0.0
-        self._resumed = True  # resident batches have to be started
-
-    def _initial_weights(self) -> Weights:
-        own = {name: value.detach() for name, value in self.model.named_parameters()}
-        if len(self.specs) == 1 and self.specs[0].weights is None:
-            return {name: value[None] for name, value in own.items()}  # the model's own memory
-        runs = [own if spec.weights is None else spec.weights for spec in self.specs]
-        return {name: torch.stack([run[name] for run in runs]).to(self.device) for name in own}
-
-    def _make_batches(self, examples: Examples | Corpus | Batches) -> Batches:
-        rank = (0, 1) if self.workers is None else (self.workers.rank, self.workers.size)
-        if isinstance(examples, Batches):
-            return examples
-        if isinstance(examples, Corpus):
-            return StoreBatches(examples, self.configs[0], rank)
-        classes, multi_label = self.model.head.out_features, self.multi_label
-        if len(self.specs) == 1 and (self.workers is not None or not self._fits(examples)):
-            return MemoryBatches(examples, self.specs[0], classes, rank, multi_label)
-        return ResidentBatches(examples, self.specs, classes, self.device, multi_label)
-
-    def _fits(self, examples: Examples) -> bool:
-        """Whether examples and the largest batch take at most a quarter of a GPU's memory.
-
-        Not of what is free: a resumed run must choose the same batches.
-        """
-        if self.device.type != "cuda" or not len(examples):
-            return False
-        corpus = 4 * len(examples.sentences.ids)
-        corpus += len(examples) * (16 + 4 * self.model.head.out_features)
-        if self.model.bag_buckets is not None and self.model.bag_offsets is not None:
-            words, dim = len(self.model.bag_offsets), self.model.embeddings.shape[1]
-            corpus += 12 * len(self.model.bag_buckets) + 12 * words * dim
-        # Convolutions with their gradients, and words; in torch, the m-grams of all words.
-        layers = self.model.convolutions
-        per_word = 3 * self.model.embeddings.shape[1]
-        per_word += sum(3 * layer.bias.numel() for layer in layers)
-        if self.backend != "triton" or not isinstance(self.model, DCNN):
-            per_word += sum(3 * layer.filters[0].numel() for layer in layers)
-        words = min(self.configs[0].batch_size, len(examples))
-        words *= int(examples.sentences.lengths.max())
-        _, total = torch.cuda.mem_get_info(self.device)
-        return bool(corpus + 4 * words * per_word <= total / 4)
 
     def train(self, checkpoint: Checkpoint | None = None) -> list[TrainingSummary]:
         """Train every run to its end; a checkpoint is for a single run.
@@ -285,13 +222,13 @@ class Trainer:
                 checkpoint = None
         if checkpoint is not None and saved is None:
             checkpoint.save(*self.snapshot())  # a path that cannot be written is found now
-        self._prepare()
+        self.runs.prepare(self.state.epoch, self.state.batch)
         self._started = last_saved = time.monotonic()
         while not self.state.finished:
             self.step()
             stop = self.callback.stop
             if self.workers is not None:  # all processes read it after the same step
-                stop = self._may_read() and bool(self._want_to_stop > 0)
+                stop = self._may_read() and self.runs.stop_is_wanted()
             stopped = stop and not self.state.finished
             if checkpoint is not None:
                 due = time.monotonic() - last_saved >= checkpoint.seconds
@@ -306,25 +243,17 @@ class Trainer:
 
     def _may_read(self) -> bool:
         """Whether values are read from the device after this step; on a GPU, only now and then."""
-        return self.device.type == "cpu" or self.state.step % STEPS_BETWEEN_READS == 0
+        return not self.runs.waits or self.state.step % STEPS_BETWEEN_READS == 0
 
     def step(self) -> None:
         """Train every run on one batch; then report, evaluate and end the epoch, where due."""
-        state, config, batches = self.state, self.configs[0], self.batches
+        state, config, batches = self.state, self.configs[0], self.runs.batches
         if state.batch == 0:
             resets = enumerate(config.reset_every for config in self.configs)
-            self.optimizer.reset([run for run, n in resets if n and state.epoch % n == 0])
+            self.runs.reset_adagrad([run for run, n in resets if n and state.epoch % n == 0])
         before, whole = batches.done(state.epoch, state.batch)
-        if isinstance(batches, ResidentBatches):
-            if state.batch == 0 or self._resumed:
-                self._prepare()
-                batches.start(state.epoch, state.batch)
-                self._resumed = False
-            self._resident_step(batches.columns[state.batch])
-            state.sentences += batches.sentences[state.batch]
-        else:
-            progress = (state.epoch + before / whole) / config.epochs
-            state.sentences += self._host_step(batches.batch(state.epoch, state.batch), progress)
+        progress = (state.epoch + before / whole) / config.epochs
+        state.sentences += self.runs.learn(state.epoch, state.batch, progress)
         state.batch += 1
         state.step += 1
         done, _ = batches.done(state.epoch, state.batch)
@@ -337,133 +266,17 @@ class Trainer:
             self._evaluate()
         if epoch_ends:
             state.epoch, state.batch = state.epoch + 1, 0
-            self._loss_sum.zero_()
+            self.runs.end_epoch()
         without_better = state.runs[0].evaluations_since_best
         patience_ends = len(self.specs) == 1 and 0 < config.patience <= without_better
         state.finished = state.epoch == self.most_epochs or patience_ends
         # Read the clock last: an evaluation waits until a GPU has finished the steps before it.
         state.seconds = self._seconds_before + time.monotonic() - self._started
 
-    def _host_step(self, batch: Batch, progress: float) -> int:
-        """Learn from a batch of the host; returns its number of sentences in all processes."""
-
-        def tensor(array: NDArray[Any] | None) -> Tensor | None:
-            return None if array is None else torch.from_numpy(array).to(self.device)
-
-        ids, lengths, targets, weights = map(
-            tensor, (batch.ids, batch.lengths, batch.targets, batch.weights)
-        )
-        assert ids is not None and lengths is not None and targets is not None  # noqa: S101, PT018
-        part, share = batch.part, self.configs[0].word_dropout
-        shape = ids.shape if part is None else (part.sentences, part.words)
-        own = ... if part is None else torch.from_numpy(part.places).to(self.device)
-        if share:  # drawn for the whole batch; each process takes its part
-            draws = torch.rand(shape, generator=self.generator, device=self.device)
-            draws = draws if part is None else draws[own][:, : ids.shape[1]]
-            ids = ids.masked_fill(draws < share, UNKNOWN)
-        dropout = self.model.draw_dropout(shape[0], self.generator)
-        dropout = dropout if dropout is None or part is None else dropout[own]
-        if self._in_one_call:
-            self._native_step([((ids, lengths, dropout), targets, weights)], [progress])
-            return shape[0]
-        tensors = TensorBatch(
-            *(ids[None], lengths[None], targets[None]), None if weights is None else weights[None]
-        )
-        behind = self.optimizer.steps.new_tensor([progress])
-        self._learn(tensors, None if dropout is None else dropout[None], behind)
-        return shape[0]
-
-    def _resident_step(self, words: int) -> None:
-        """Learn from the next resident batch; on a GPU by a CUDA graph, recorded on first use."""
-        columns = rounded_length(words)
-        if self.device.type != "cuda":
-            self._learn_next(words)
-        elif columns in self._graphs:
-            self._graphs[columns]()
-        else:
-            step = partial(self._learn_next, columns)
-            self._graphs[columns] = ReplayedCall(step, self.generator, self._graph_pool)
-
-    def _learn_next(self, columns: int) -> None:
-        """Learn from the next resident batch, with tensors at fixed addresses, as graphs need."""
-        assert isinstance(self.batches, ResidentBatches)  # noqa: S101
-        batch, progress = self.batches.next(columns, self.generator)
-        dropout = self.model.draw_dropout(batch.lengths.numel(), self.generator)
-        dropout = None if dropout is None else dropout.view(*batch.lengths.shape, -1)
-        self._learn(batch, dropout, progress)
-
-    def _learn(self, batch: TensorBatch, dropout: Tensor | None, progress: Tensor) -> None:
-        """One update of every run."""
-        if self._in_one_call:
-            batches = [batch.of_run(run, dropout) for run in range(len(self.specs))]
-            self._native_step(batches, progress.tolist())
-            return
-        losses, gradients = self.networks.gradients(batch, dropout)
-        if self.workers is not None:
-            own = gradients if isinstance(gradients, dict) else gradients[0]
-            loss, self._want_to_stop = self.workers.add_up(own, losses[0], self.callback.stop)
-            losses = loss[None]
-        self._norms.copy_(self.optimizer.step(gradients, progress))
-        self._loss_sum += losses
-
-    def _native_step(self, batches: Sequence[RunBatch], progress: Sequence[float]) -> None:
-        """One update of every run by the native backend."""
-        rates = self.optimizer.next_rates(progress)
-        runs = zip(self.networks.learners, batches, rates, strict=True)
-        found = np.array([learner.step(*batch, of_run) for (_, learner), batch, of_run in runs])
-        totals, norms = self._loss_sum.numpy(), self._norms.numpy()  # quicker than torch's
-        totals += found[:, 0].astype(np.float32)
-        norms[:] = found[:, 1]
-
-    def _prepare(self) -> None:
-        """On a GPU, record the step for every padded length, and the evaluation.
-
-        Afterwards the state of the training is restored.
-        """
-        batches = self.batches
-        if self.device.type != "cuda" or not isinstance(batches, ResidentBatches) or self._graphs:
-            return
-        started = time.monotonic()
-        gc.collect()  # a graph of a former trainer cannot be freed while another is recorded
-        batches.start(self.state.epoch, self.state.batch)
-        self._graph_pool = torch.cuda.graph_pool_handle()
-        changed = [*self.weights.values(), *self.optimizer.sums.values()]
-        changed += [*self.optimizer.averages.values(), self.optimizer.steps, batches.cursor]
-        changed += [self._loss_sum, self._norms]
-        before = [tensor.detach().clone() for tensor in changed]
-        drawn = self.generator.get_state()
-        lengths = range(min(batches.columns), int(batches.lengths.max()) + 1)
-        padded = sorted({rounded_length(length) for length in lengths})
-        shortest = int(np.argmin(batches.columns))  # its sentences fit every padded length
-        fused = isinstance(self.model, DCNN) and self.model.projection is None
-        # Recorded kernels do not run, so torch operations would look up ids that nothing gathered.
-        if self.backend == "triton" and fused:
-            with recording() as kernels:
-                for columns in padded:
-                    batches.cursor.fill_(shortest)
-                    self._learn_next(columns)
-                if self.dev:
-                    for batch in self._dev_batches(self.dev)[0]:
-                        self.networks.logits(self.optimizer.evaluated(), *batch)
-            compile_in_processes(kernels)
-        if self.dev is not None:
-            self._logits_on_dev(self.dev, self.optimizer.evaluated())
-        for columns in padded:
-            batches.cursor.fill_(shortest)
-            self._resident_step(columns)
-        with torch.no_grad():
-            for tensor, value in zip(changed, before, strict=True):
-                tensor.copy_(value)
-        self.generator.set_state(drawn)
-        torch.cuda.synchronize()
-        message = "compiled and recorded the training step for %d padded lengths in %.1f s"
-        logger.info(message, len(padded), time.monotonic() - started)
-
     def _report_step(self, batches: int, part: float) -> None:
         """Report the last step; ``part`` is the fraction of the epoch before it."""
         state, config = self.state, self.configs[0]
-        loss = float(self._loss_sum) / state.batch
-        norm = float(self._norms)
+        loss, norm = self.runs.losses()[0] / state.batch, self.runs.norms()[0]
         self._require(math.isfinite(loss), "loss", loss)
         self._require(math.isfinite(norm), "norm of the gradient", norm)
         steps = state.step - state.batch + (config.epochs - state.epoch) * batches
@@ -487,8 +300,8 @@ class Trainer:
 
     def _evaluate(self) -> None:
         """Evaluate every run on dev, keep the weights of those that are better, and report."""
-        state, weights = self.state, self.optimizer.evaluated()
-        losses: list[float] = (self._loss_sum / state.batch).tolist()  # of the epoch so far
+        state = self.state
+        losses = [loss / state.batch for loss in self.runs.losses()]  # of the epoch so far
         if len(self.specs) > 1:
             for of_run, loss in zip(state.runs, losses, strict=True):
                 of_run.failed |= not loss < DIVERGED
@@ -500,9 +313,9 @@ class Trainer:
                 state.runs[run].best_epoch = state.epoch + 1
             better = better if len(self.specs) > 1 else []  # a single run keeps its last weights
         else:
-            records = self._records(self.dev, losses, weights)
+            records = self._records(self.dev, losses)
             better = [run for run, record in enumerate(records) if record.kept]
-        self._keep(better, weights)
+        self.runs.keep(better)
         if len(self.specs) == 1 and records:
             self.callback.on_evaluation(records[0])
         accuracies = [record.dev_accuracy for record in records] or None
@@ -512,11 +325,9 @@ class Trainer:
         """Whether a run has not ended: others may have more epochs."""
         return self.state.epoch < self.configs[run].epochs and not self.state.runs[run].failed
 
-    def _records(
-        self, dev: Examples, losses: list[float], weights: Weights
-    ) -> list[EvaluationRecord]:
+    def _records(self, dev: Examples, losses: list[float]) -> list[EvaluationRecord]:
         records, epoch, step = [], self.state.epoch + 1, self.state.step
-        for run, logits in enumerate(self._logits_on_dev(dev, weights)):
+        for run, logits in enumerate(self.runs.dev_logits(dev)):
             of_run = self.state.runs[run]
             accuracy, loss, f1 = evaluate_logits(logits, dev.targets, self.multi_label)
             if self.workers is not None:
@@ -542,96 +353,39 @@ class Trainer:
                 of_run.history.append(asdict(records[-1]))
         return records
 
-    def _keep(self, runs: list[int], weights: Weights) -> None:
-        if not self.kept and runs:
-            self.kept = {name: value.clone() for name, value in weights.items()}
-        for name, value in self.kept.items():
-            for run in runs:
-                value[run].copy_(weights[name][run])
-
-    def _dev_batches(self, dev: Examples) -> tuple[list[tuple[Tensor, ...]], NDArray[np.int64]]:
-        """Ids and lengths of the batches of ``dev``, on the GPU; and their indices in ``dev``."""
-        batches = self.networks.prediction_batches(dev.sentences)
-        on_device = [
-            tuple(torch.from_numpy(part).to(self.device) for part in (one.ids, one.lengths))
-            for one in batches
-        ]
-        return on_device, np.concatenate([batch.order for batch in batches])
-
-    def _logits_on_dev(self, dev: Examples, weights: Weights) -> NDArray[np.float32]:
-        """(R, N, classes)."""
-        if self.device.type != "cuda" or not len(dev):  # of several processes one may have none
-            return self.networks.logits_of(weights, dev.sentences)
-        if self._dev_logits is None:
-            on_device, order = self._dev_batches(dev)
-            self._dev_order = np.argsort(order)
-            self._dev_logits = ReplayedCall(
-                lambda: [self.networks.logits(weights, *batch) for batch in on_device]
-            )
-        logits = torch.cat(self._dev_logits(), dim=1)
-        return logits.cpu().numpy()[:, self._dev_order]
-
     def logits(self, sentences: Sentences) -> NDArray[np.float32]:
         """(R, N, classes) of the kept weights of every run."""
-        return self.networks.logits_of(self.kept, sentences)
+        return self.runs.logits(sentences)
 
     def probabilities(self, sentences: Sentences) -> NDArray[np.float32]:
         """(R, N, classes) of the kept weights of every run."""
-        logits = torch.from_numpy(self.logits(sentences))
-        return (torch.sigmoid(logits) if self.multi_label else torch.softmax(logits, -1)).numpy()
+        logits = self.logits(sentences)
+        found: NDArray[np.float32] = sigmoid(logits) if self.multi_label else softmax(logits)
+        return found
 
-    def weights_of(self, run: int) -> Weights:
+    def weights_of(self, run: int) -> Arrays:
         """The kept weights of one run, as a plain network has them."""
-        weights = {name: value[run].clone() for name, value in self.kept.items()}
-        known = torch.arange(len(weights["embeddings"]), device=self.device)
-        merged = self.model.merged(weights, known)
-        if "ngrams" in weights:  # for words that training never saw
-            merged["ngrams"] = self.model.all_ngrams(weights["ngrams"])
-        return merged
+        return self.runs.weights_of(run)
 
-    def _tensors(self) -> Weights:
-        """What changes from step to step, by the names that a checkpoint has."""
-        groups: dict[str, Weights] = {
-            "model": self.weights,
-            "best": self.kept,
-            "average": self.optimizer.averages,
-            "adagrad": self.optimizer.sums,
-            "run": {"loss_sum": self._loss_sum},
-        }
-        return {
-            f"{group}/{name}": tensor.detach()
-            for group, of_group in groups.items()
-            for name, tensor in of_group.items()
-        }
-
-    def snapshot(self) -> tuple[Weights, dict[str, Any]]:
+    def snapshot(self) -> tuple[Arrays, dict[str, Any]]:
         """All that ``restore`` needs of a single run."""
-        return self._tensors() | {"run/generator": self.generator.get_state()}, asdict(self.state)
+        return self.runs.snapshot(), asdict(self.state)
 
-    def restore(self, tensors: Weights, progress: dict[str, Any]) -> None:
+    def restore(self, arrays: Arrays, progress: dict[str, Any]) -> None:
         """Return to the state of a snapshot."""
         runs = [RunState(**run) for run in progress["runs"]]
         self.state = State(**progress | {"runs": runs})
-        self.kept = {
-            name.removeprefix("best/"): tensor.to(self.device)
-            for name, tensor in tensors.items()
-            if name.startswith("best/")
-        }
-        for name, tensor in self._tensors().items():
-            tensor.copy_(tensors[name])
-        self.generator.set_state(tensors["run/generator"])
-        self.optimizer.steps.fill_(self.state.step)
+        self.runs.restore(arrays, self.state.step)
         self._sentences_at_start, self._seconds_before = self.state.sentences, self.state.seconds
-        self._resumed = True
         self.callback.on_resume(self.state.epoch + 1, self.state.step)
 
     def _conclude(self) -> list[TrainingSummary]:
         """Put the kept weights of a single run into the model, and sum up."""
         state = self.state
-        if not self.kept:
-            self._keep(list(range(len(self.specs))), self.optimizer.evaluated())
+        if not self.runs.kept:
+            self.runs.keep(range(len(self.specs)))
         if len(self.specs) == 1:
-            self.model.load_state_dict({name: value[0] for name, value in self.kept.items()})
+            self.runs.finish()
         has_dev = self.dev is not None
         return [
             TrainingSummary(
@@ -646,37 +400,3 @@ class Trainer:
             )
             for run, config in zip(state.runs, self.configs, strict=True)
         ]
-
-
-def rounded_length(length: int) -> int:
-    """The padded length that sentences of up to ``length`` words share: few, so few graphs."""
-    step = 4 if length <= 32 else 16 if length <= 128 else 64
-    return -(-length // step) * step
-
-
-class ReplayedCall:
-    """A function of tensors that stay where they are, called once and recorded as a CUDA graph.
-
-    A step of a small network is dozens of short kernels. Launched one by one they wait for Python;
-    recorded once and replayed they follow one another without a gap. The results are overwritten by
-    the next call; ``pool`` is memory that graphs share.
-    """
-
-    def __init__(
-        self,
-        function: Callable[[], Any],
-        generator: torch.Generator | None = None,
-        pool: Any = None,
-    ) -> None:
-        self._function = function  # holds the tensors that the graph reads
-        function()  # compiles its kernels
-        self._graph = torch.cuda.CUDAGraph()
-        if generator is not None:
-            self._graph.register_generator_state(generator)
-        with torch.cuda.graph(self._graph, pool=pool):
-            self._results = function()
-
-    def __call__(self) -> Any:
-        """The results."""
-        self._graph.replay()
-        return self._results

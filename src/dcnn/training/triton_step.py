@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton import cdiv, next_power_of_2
 
+from dcnn.config import DECAYING
 from dcnn.text.vocabulary import UNKNOWN
 from dcnn.training import triton_step_kernels as kernels
-from dcnn.training.adagrad import DECAYING, Adagrad, Weights
-from dcnn.training.batches import ResidentBatches
+from dcnn.training.adagrad import Adagrad, Weights
+from dcnn.training.resident import ResidentBatches
 
 _BLOCK = 1024
 
