@@ -75,6 +75,7 @@ test-sanitized: setup  ## Run the native tests, on many random shapes, under the
 		tests/ops/test_native_backend.py tests/ops/test_native_network.py \
 		tests/ops/test_native_training.py tests/training/test_adagrad.py \
 		tests/training/test_native_gradients.py tests/training/test_native_learner.py \
+		tests/training/test_native_run.py \
 		tests/models/test_ensemble.py tests/text/test_native.py
 
 lint: setup  ## Check format, style and the direction of imports
