@@ -304,10 +304,17 @@ def pool_of(cell: Cell, options: Options) -> int:
 
 
 def cells_of(
-    methods: Sequence[str], corpora: Sequence[str], labels: Sequence[int | str], draws: int
+    methods: Sequence[str],
+    corpora: Sequence[str],
+    labels: Sequence[int | str],
+    draws: int,
+    complete: str = "draw",
 ) -> list[Cell]:
-    """All runs, in the order in which they start: a draw is complete before the next one."""
-    return [
+    """All runs, in the order in which they start.
+
+    A ``draw`` is complete before the next one, or a number of ``labels``, the fewest first.
+    """
+    cells = [
         Cell(method, corpus, number, draw)
         for draw in range(draws)
         for number in sorted(labels, key=LABELS.index, reverse=True)  # the longest first
@@ -315,6 +322,9 @@ def cells_of(
         for method in methods
         if not (number == "all" and (method == "setfit" or (draw and method in UNSEEDED)))
     ]
+    if complete == "labels":
+        cells.sort(key=lambda cell: LABELS.index(cell.labels))
+    return cells
 
 
 def read_runs(folder: Path) -> list[dict[str, Any]]:
@@ -641,6 +651,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--labels", nargs="+", default=list(map(str, LABELS)))
     parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument(
+        "--complete",
+        choices=("draw", "labels"),
+        default="draw",
+        help="what is complete before the next one starts: a draw, or a number of labels",
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--teacher", help="the folder of an encoder")
     parser.add_argument("--setfit-base", help="the folder of the encoder that SetFit fine-tunes")
@@ -674,7 +690,7 @@ def main() -> None:
         return
     labels = [number for number in LABELS if str(number) in given.labels]
     given.out.mkdir(parents=True, exist_ok=True)
-    cells = cells_of(given.methods, given.sets, labels, given.draws)
+    cells = cells_of(given.methods, given.sets, labels, given.draws, given.complete)
     cells = missing(cells, given.out, given.commit)
     # Vectors and static model of another teacher are others.
     folder = given.cache / (sha256_of(given.teacher)[:16] if given.teacher else "no-teacher")

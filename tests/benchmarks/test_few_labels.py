@@ -54,6 +54,17 @@ def test_a_draw_is_complete_before_the_next_and_what_has_no_seed_runs_once():
     ]  # fmt: skip
 
 
+def test_a_number_of_labels_can_be_complete_before_the_next():
+    cells = cells_of(["dcnn", "svm"], ["mr"], ["all", 32, 8], 2, "labels")
+    assert cells == [
+        Cell("dcnn", "mr", 8, 0), Cell("svm", "mr", 8, 0),
+        Cell("dcnn", "mr", 8, 1), Cell("svm", "mr", 8, 1),
+        Cell("dcnn", "mr", 32, 0), Cell("svm", "mr", 32, 0),
+        Cell("dcnn", "mr", 32, 1), Cell("svm", "mr", 32, 1),
+        Cell("dcnn", "mr", "all", 0), Cell("svm", "mr", "all", 0), Cell("dcnn", "mr", "all", 1),
+    ]  # fmt: skip
+
+
 def test_only_missing_runs_are_made(tmp_path):
     cells = cells_of(["dcnn"], ["mr"], [8, "all"], 2)
     write_runs(tmp_path, [of_default(run(*cell, 0.5)) for cell in (cells[0], cells[2])])
