@@ -188,7 +188,10 @@ class Sweep:
         with ProcessPoolExecutor(jobs, spawn, start_logging) as pool:
             futures = {pool.submit(self._run_one, one): place for place, one in enumerate(recipes)}
             for done in as_completed(futures):
-                yield futures[done], done.result()
+                if done.exception() is None:
+                    yield futures[done], done.result()
+            for future in futures:  # the others are written by now
+                future.result()
 
     def _run_one(self, recipe: Recipe) -> dict[str, list[Any]]:
         ((_, outcome),) = self.run([recipe])

@@ -10,7 +10,7 @@ import pytest
 import sweep
 from dcnn.config import NBoWConfig
 from dcnn.data.corpora.sentiment140 import iterate_sentiment140
-from dcnn.errors import ConfigError
+from dcnn.errors import ConfigError, DataError
 from dcnn.experiments.recipes import load_recipe
 from dcnn.experiments.runs import ExperimentEnv
 from dcnn.text.tokenizer import Tokenizer
@@ -194,3 +194,14 @@ def test_an_interrupted_sweep_trains_only_what_is_missing(env, tmp_path, monkeyp
     monkeypatch.setenv("DCNN_COMMIT", "another")
     assert run_sweep(tmp_path, monkeypatch, "--resume")["commit"] == "another"
     assert len(trained) == 3
+
+
+def test_a_setting_that_fails_leaves_the_others(env, tmp_path):
+    recipe = load_recipe("twitter", str(tmp_path / "small.toml"))
+    changes = [f"text.vectors={tmp_path / 'none.txt'}", "training.epochs=2"]
+    recipes = [with_settings(recipe, [change]) for change in changes]
+    outcomes = Sweep(env, 1).run_in_processes(recipes, 1)
+    number, outcome = next(outcomes)
+    assert (number, outcome["epochs"]) == (1, [2])
+    with pytest.raises(DataError, match=r"none\.txt"):
+        next(outcomes)
