@@ -262,7 +262,8 @@ def main() -> None:
     }
     done, seconds_before = finished(path, report) if options.resume else ([], 0.0)
     found = {tuple(one["changed"]): one for one in done}
-    missing = [settings for settings in spec["settings"] if tuple(settings) not in found]
+    keys = [tuple(settings) for settings in spec["settings"]]
+    missing = [list(key) for key in keys if key not in found]
     recipes = [with_settings(start, settings) for settings in missing]
     jobs = options.jobs or (1 if device == "cuda" else os.cpu_count() or 1)
     in_processes = device == "cpu" or jobs > 1
@@ -271,12 +272,12 @@ def main() -> None:
     for number, outcome in outcomes:
         mean = round(float(np.mean(outcome["dev"])), 5)
         found[tuple(missing[number])] = {"changed": missing[number], "mean": mean, **outcome}
-        report["settings"] = [found[key] for key in map(tuple, spec["settings"]) if key in found]
+        report["settings"] = [found[key] for key in keys if key in found]
         report["seconds"] = round(seconds_before + time.monotonic() - started, 1)
-        if select_on and len(found) == len(spec["settings"]):
+        if select_on and len(report["settings"]) == len(keys):
             report["chosen"] = ranked(report["settings"], select_on)[0]["changed"]
         write_json(path, report)
-    for one in ranked(list(found.values()), select_on):
+    for one in ranked([found[key] for key in keys], select_on):
         chosen_by = [f"{100 * np.mean(one[select_on]):.2f}"] if select_on else []
         print(*chosen_by, f"{100 * one['mean']:.2f}", " ".join(one["changed"]))
 
