@@ -73,6 +73,11 @@ def test_the_wheel_runs_on_many_systems_and_has_the_native_library_inside(clean,
     check_prediction(program, tmp_path, "native")
     program("dcnn", "export", tmp_path / "model", "--out", tmp_path / "m.html")
     assert (tmp_path / "m.html").stat().st_size > 20_000
+    rows = [f"{word} {place},{word}\n" for word in ("good", "bad") for place in range(30)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(rows))
+    program("dcnn", "train", tmp_path / "rows.csv", "--out", tmp_path / "trained")
+    label, *_ = program("dcnn", "predict", tmp_path / "trained", "good 3").split("\t")
+    assert label == "good"
 
 
 def test_the_bill_of_materials_has_the_package_and_what_it_needs():

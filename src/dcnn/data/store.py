@@ -36,12 +36,11 @@ from typing import Any
 import numpy as np
 import safetensors
 import safetensors.numpy
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 import dcnn
 from dcnn.data.batching import Examples
-from dcnn.errors import DataError, StorageError
+from dcnn.errors import DataError, StorageError, needs_extra
 from dcnn.files import file_sha256, write_folder_atomically
 from dcnn.text.encoder import Encoder
 from dcnn.text.vocabulary import Ints, Sentences
@@ -169,6 +168,8 @@ class Store:
     @contextmanager
     def lock(self, key: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Hold the lock of an entry. The system releases the lock of a process that dies."""
+        with needs_extra("Encoding a corpus on disk", "train"):
+            from filelock import FileLock, Timeout
         path = self.cache / FOLDER / f"{key}.lock"
         lock = FileLock(path)
         try:
