@@ -1,9 +1,7 @@
 // Which instruction set is used, and the functions that need no more than its table.
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <initializer_list>
-#include <iterator>
 
 #include "kernels.h"
 

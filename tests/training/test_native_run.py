@@ -3,17 +3,20 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dcnn
 from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
-from dcnn.errors import TrainingStoppedError
+from dcnn.errors import TrainingStoppedError, UserError
 from dcnn.models import DCNN
 from dcnn.ops import native
 from dcnn.training import fit as fit_module
@@ -135,8 +138,9 @@ def test_pretrained_vectors_and_a_model_to_continue_too(ngrams, tmp_path):
 
 
 @as_torch_draws
+@pytest.mark.parametrize("steps", [4, 7])
 @pytest.mark.parametrize("name", ["average, word dropout", "n-grams, ensemble"])
-def test_a_snapshot_of_either_continues_the_other(name):
+def test_a_snapshot_of_either_continues_the_other(name, steps):
     config, data = make_config(SETTINGS[name]), make_texts(90)
     encoder, sentences = fit_module.Encoder.learn(data.texts, config.text)
     examples = Examples(sentences, data.targets)
@@ -150,12 +154,11 @@ def test_a_snapshot_of_either_continues_the_other(name):
     whole.train()
     for first, second in ((make_native_model, make_model), (make_model, make_native_model)):
         begun, continued = trainer(first), trainer(second)
-        for _ in range(4):
+        for _ in range(steps):
             begun.step()
+        assert bool(begun.runs.kept) == (steps > 6)  # there are six in an epoch
         arrays, progress = begun.snapshot()
-        copies = {key: value.copy() for key, value in arrays.items()}
-        assert copies.keys() == continued.snapshot()[0].keys() - (set() if begun.runs.kept else ())
-        continued.restore(copies, progress)
+        continued.restore({key: value.copy() for key, value in arrays.items()}, progress)
         continued.train()
         assert_same(continued.weights_of(0), whole.weights_of(0))
 
@@ -174,6 +177,60 @@ def test_a_stopped_run_ends_with_the_weights_of_one_that_was_not(tmp_path):
     resumed, _ = fit(data, data, config, options)
     whole, _ = fit(data, data, config, RunOptions(device="cpu"))
     assert_same(resumed.weights, whole.weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("run/generator", lambda state: np.zeros_like(state), "no state of a generator"),
+        ("run/generator", lambda state: state[:24], "no state of a generator"),
+        ("model/embeddings", lambda table: table[:1], "cannot reshape"),
+        ("best/embeddings", lambda table: table[:1], "cannot reshape"),
+        ("best/head.bias", None, "head.bias"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(name, change, message, tmp_path):
+    config, data, path = make_config({}), make_texts(90), tmp_path / "checkpoint"
+    fit(data, data, config, RunOptions(device="cpu", checkpoint_path=path))
+    arrays = safetensors.numpy.load_file(path)
+    changed = arrays | ({} if change is None else {name: change(arrays[name]).copy()})
+    if change is None:
+        del changed[name]
+    with safetensors.safe_open(path, "np") as stream:
+        description = stream.metadata()
+    safetensors.numpy.save_file(changed, path, description)
+    options = RunOptions(device="cpu", checkpoint_path=path, resume=True)
+    with pytest.raises(UserError, match=f"not a readable checkpoint .*{message}"):
+        fit(data, data, config, options)
+
+
+def test_arrays_are_for_a_single_run_on_a_cpu():
+    config, data = make_config({}), make_texts(20)
+    encoder, sentences = fit_module.Encoder.learn(data.texts, config.text)
+    model = make_native_model(config, encoder, 3)
+    with pytest.raises(ValueError, match="a NativeDCNN has a single run"):
+        Trainer(model, Examples(sentences, data.targets), [RunSpec(config.training)] * 2)
+
+
+@pytest.mark.parametrize("installed", [True, False], ids=["torch", "no torch"])
+@pytest.mark.parametrize("driver", [True, False], ids=["driver", "no driver"])
+def test_torch_is_asked_for_a_gpu_only_where_there_is_a_driver(driver, installed, tmp_path):
+    torch = "class cuda:\n    is_available = lambda: True\n"
+    (tmp_path / "torch.py").write_text(torch if installed else "raise ModuleNotFoundError")
+    code = (
+        "from dcnn.training import fit\n"
+        f"fit._has_gpu_driver = lambda: {driver}\n"
+        "import sys; print(fit.choose_device('auto'), 'torch' in sys.modules)"
+    )
+    search = os.pathsep.join([str(tmp_path), str(Path(dcnn.__file__).parents[1])])
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": search, "DCNN_BACKEND": "auto"},
+    )
+    found = "cuda" if driver and installed else "cpu"
+    assert ended.stdout == f"{found} {found == 'cuda'}\n", ended.stderr
 
 
 DRAWS = st.lists(

@@ -20,7 +20,7 @@ def augment(texts: Sequence[str], copies: int, seed: int = 0) -> list[str]:
     A text is split at white space; one of a script without spaces, at characters.
     """
     rng = np.random.default_rng((seed, 3))
-    split = [_split(text) for text in texts]
+    split = [_split(text) for text in (texts if copies else ())]
     vocabulary = [word for words, _ in split for word in words]
     found: dict[str, None] = {}
     if not vocabulary:

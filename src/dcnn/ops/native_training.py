@@ -22,18 +22,25 @@ Arrays = Sequence[Array]
 _pointer, _long = ctypes.c_void_p, ctypes.c_int64
 
 
+_STATE_BYTES = 5056
+
+
 class Generator:
     """Torch's generator of random numbers on a CPU, MT19937, with the bytes of its state."""
 
     def __init__(self, state: NDArray[np.uint8]) -> None:
+        left, seeded = state[8:16].view(np.int32)
+        used = state[16:24].view(np.uint64)[0]
+        if state.shape != (_STATE_BYTES,) or seeded != 1 or not (1 <= left <= 624 and used <= 624):
+            raise ValueError("these bytes are no state of a generator of random numbers")
         self.state = state.copy()
 
     @classmethod
     def seeded(cls, seed: int) -> "Generator":
         """As ``torch.Generator().manual_seed(seed)``."""
-        generator = cls(np.zeros(5056, np.uint8))
-        native.library().dcnn_seed(native.address(generator.state), seed)
-        return generator
+        state = np.zeros(_STATE_BYTES, np.uint8)
+        native.library().dcnn_seed(native.address(state), seed)
+        return cls(state)
 
     def uniform(self, shape: Sequence[int]) -> Floats:
         """Numbers in [0, 1)."""

@@ -393,7 +393,7 @@ def pseudo_label(
     if copies is None:
         enough = STUDENT_TEXTS // (len(train) + len(extra)) - 1 if extra else COPIES
         copies = 0 if teacher.paid else max(0, min(COPIES, enough))
-    made = augment([*train.texts, *extra], copies, seed) if copies else []
+    made = augment([*train.texts, *extra], copies, seed)
     new = [text for text in made if _normalized(text) not in held_out]
     excluded += len(made) - len(new)
     if excluded:

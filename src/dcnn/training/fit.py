@@ -10,9 +10,8 @@ import logging
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +201,7 @@ def fit(
     logger.info("training on %s with the %s backend%s", place, backend, reason)
     if (feature := what_needs_torch(config, options)) is not None:
         with needs_extra(feature, "train"):
-            import torch  # noqa: F401
+            import torch
     config = _for_examples(train, dev, config)
     logger.debug("all settings: %s", config.to_flat())
     start = options.start_from
@@ -226,8 +225,8 @@ def fit(
     if options.checkpoint_path is not None:
         data = _fingerprint(encoder, train.classes, examples, dev_examples, vectors, start)
         identity = config.to_flat() | {"data": data, "device": place, "backend": backend}
-        if not isinstance(model, NativeDCNN):  # another version of torch rounds differently
-            identity["torch"] = version("torch")
+        if what_needs_torch(config, replace(options, workers=None)) is not None:
+            identity["torch"] = torch.__version__  # another one rounds differently
         checkpoint = _checkpoint(options, identity, multi_label)
     schedule = config.training
     if start is not None:
@@ -570,20 +569,27 @@ def choose_device(name: str) -> str:
 
 def _has_gpu() -> bool:
     """Whether torch can use a GPU; it is asked only where there is a driver, or it is imported."""
-    if "torch" not in sys.modules and sys.platform.startswith("linux"):
-        with suppress(OSError):
-            ctypes.CDLL("libcuda.so.1")
-            return _torch_has_gpu()
-        return Path("/dev/kfd").exists() and _torch_has_gpu()  # a GPU of AMD
-    return _torch_has_gpu()
-
-
-def _torch_has_gpu() -> bool:
+    if "torch" not in sys.modules and not _has_gpu_driver():
+        return False
     try:
         import torch
     except ModuleNotFoundError:
+        logger.info("if there is a GPU, training on it needs the extra 'train'")
         return False
     return torch.cuda.is_available()
+
+
+def _has_gpu_driver() -> bool:
+    """Whether this system may have a GPU that torch calls cuda."""
+    if not sys.platform.startswith("linux"):
+        return sys.platform != "darwin"
+    if Path("/dev/kfd").exists() or Path("/dev/dxg").exists():  # of AMD; of Windows below Linux
+        return True
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _fingerprint(

@@ -21,6 +21,8 @@ from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 from dcnn.training.batches import Batches, MemoryBatches, RunSpec, StoreBatches
 from dcnn.training.runs import Arrays, Runs
 
+PARTS = ("filters", "bias")  # of a layer
+
 
 class NativeDCNN:
     """A DCNN on numpy arrays; ``dcnn.models.DCNN`` is the same on tensors."""
@@ -62,14 +64,16 @@ class NativeDCNN:
         if NGRAMS in self.weights:
             self.weights[NGRAMS][:] = 0
 
-    def plain(self, weights: Mapping[str, NDArray[Any]], words: Ints) -> Arrays:
-        """The weights of an equivalent network of ``words``, without n-grams or ensemble."""
+    def plain(self, weights: Mapping[str, NDArray[Any]], words: Ints | None = None) -> Arrays:
+        """The weights of an equivalent network without n-grams or ensemble.
+
+        With n-grams, it knows ``words``, or all of them.
+        """
         plain = dict(weights)
-        ngrams = plain.pop(NGRAMS, None)
-        if ngrams is None or self.bags is None:
-            plain[EMBEDDINGS] = plain[EMBEDDINGS][words]
-        else:
-            plain[EMBEDDINGS] = native.compose(words, self.bags, plain[EMBEDDINGS], ngrams)
+        words = np.arange(len(plain[EMBEDDINGS])) if words is None else words
+        if self.bags is not None:
+            tables = plain[EMBEDDINGS], plain.pop(NGRAMS)
+            plain[EMBEDDINGS] = native.compose(words, self.bags, *tables)
         if self.n_ensemble > 1:
             plain["head.weight"] = plain["head.weight"] / np.float32(self.n_ensemble)
         return plain
@@ -79,9 +83,6 @@ class NativeDCNN:
         table = np.zeros((self.n_buckets, ngrams.shape[1]), np.float32)
         table[self.used_buckets] = ngrams
         return table
-
-
-PARTS = ("filters", "bias")
 
 
 def learner_order(depth: int, has_ngrams: bool) -> list[str]:
@@ -123,10 +124,11 @@ class NativeRun(Runs):
         model: NativeDCNN,
         examples: Examples | Corpus | Batches,
         spec: RunSpec,
+        dev: Examples | None,
         multi_label: bool,
         threads: int,
     ) -> None:
-        self.model, self.threads = model, threads
+        self.model, self.dev, self.threads = model, dev, threads
         self.config = config = spec.training
         weights, classes = model.weights, len(model.weights["head.bias"])
         self.sums: Arrays = {name: np.zeros_like(value) for name, value in weights.items()}
@@ -191,22 +193,28 @@ class NativeRun(Runs):
         for total in self.sums.values() if runs else ():
             total[:] = 0
 
-    def dev_logits(self, dev: Examples) -> NDArray[np.float32]:
+    def dev_logits(self) -> NDArray[np.float32]:
         """See ``Runs``."""
-        return self._logits(self._evaluated(), dev.sentences)[None]
+        assert self.dev is not None  # noqa: S101
+        return self._logits(self._evaluated(), self.dev.sentences)[None]
 
     def _evaluated(self) -> Arrays:
         return self.averages or self.model.weights
 
     def _logits(self, weights: Arrays, sentences: Sentences) -> NDArray[np.float32]:
+        if NGRAMS not in weights:
+            return self.logits_of_plain(self.model.plain(weights), sentences)
         used, places = np.unique(sentences.ids, return_inverse=True)
-        plain = self.model.plain(weights, used)
+        plain = self.model.plain(weights, used)  # the vector of each word once, not in every batch
         return self.logits_of_plain(plain, replace(sentences, ids=places))
 
     def keep(self, runs: Sequence[int]) -> None:
         """See ``Runs``."""
-        if runs:
-            self.kept = {name: value.copy() for name, value in self._evaluated().items()}
+        for name, value in self._evaluated().items() if runs else ():
+            if name in self.kept:
+                np.copyto(self.kept[name], value)
+            else:
+                self.kept[name] = value.copy()
 
     def finish(self) -> None:
         """See ``Runs``."""
@@ -231,7 +239,7 @@ class NativeRun(Runs):
 
     def weights_of(self, run: int) -> Arrays:  # noqa: ARG002
         """See ``Runs``."""
-        plain = self.model.plain(self.kept, np.arange(len(self.kept[EMBEDDINGS])))
+        plain = self.model.plain(self.kept)
         if NGRAMS in self.kept:  # for words that training never saw
             plain[NGRAMS] = self.model.all_ngrams(self.kept[NGRAMS])
         return plain
@@ -242,19 +250,24 @@ class NativeRun(Runs):
             "model": self.model.weights,
             "average": self.averages,
             "adagrad": self.sums,
-            "run": {"loss_sum": self._loss_sum, "generator": self.generator.state},
+            "run": {"loss_sum": self._loss_sum},
         }
 
     def snapshot(self) -> Arrays:
         """See ``Runs``."""
         groups = self._groups() | {"best": self.kept}
-        return {f"{group}/{name}": v for group, own in groups.items() for name, v in own.items()}
+        found = {f"{group}/{name}": v for group, own in groups.items() for name, v in own.items()}
+        return found | {"run/generator": self.generator.state}
 
     def restore(self, arrays: Arrays, step: int) -> None:
         """See ``Runs``."""
         for group, own in self._groups().items():
             for name, value in own.items():
-                value[:] = arrays[f"{group}/{name}"]
-        best = [name for name in arrays if name.startswith("best/")]
-        self.kept = {name.removeprefix("best/"): arrays[name] for name in best}
+                value[:] = arrays[f"{group}/{name}"].reshape(value.shape)
+        self.kept = {
+            name: arrays[f"best/{name}"].reshape(value.shape)
+            for name, value in self.model.weights.items()
+            if any(key.startswith("best/") for key in arrays)
+        }
+        self.generator = Generator(arrays["run/generator"])
         self._steps = step

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.data.batching import Examples
 from dcnn.text.vocabulary import Sentences
 from dcnn.training.batches import Batches
 
@@ -57,8 +56,8 @@ class Runs(ABC):
         """Let Adagrad forget the gradients of some runs."""
 
     @abstractmethod
-    def dev_logits(self, dev: Examples) -> NDArray[np.float32]:
-        """(R, N, classes) of the weights that are evaluated; ``dev`` is always the same."""
+    def dev_logits(self) -> NDArray[np.float32]:
+        """(R, N, classes) of the weights that are evaluated, on dev."""
 
     @abstractmethod
     def keep(self, runs: Sequence[int]) -> None:

@@ -24,7 +24,6 @@ from dcnn.ops.compile_kernels import compile_in_processes, recording
 from dcnn.text.vocabulary import UNKNOWN, Sentences
 from dcnn.training.adagrad import Adagrad, Weights
 from dcnn.training.batches import Batches, MemoryBatches, RunSpec, StoreBatches
-from dcnn.training.callbacks import Callback
 from dcnn.training.objective import Networks, RunBatch, TensorBatch, as_arrays
 from dcnn.training.resident import ResidentBatches
 from dcnn.training.runs import Arrays, Runs
@@ -39,7 +38,7 @@ class TorchRuns(Runs):
     """See ``Runs``; ``weights`` and ``kept`` map names to tensors (R, ...).
 
     ``workers`` are all processes that train a single run together, this one included;
-    ``callback`` says whether this one wants to stop.
+    ``stop`` says whether this one wants to stop.
     """
 
     def __init__(
@@ -49,12 +48,12 @@ class TorchRuns(Runs):
         specs: Sequence[RunSpec],
         dev: Examples | None,
         device: str,
-        callback: Callback,
+        stop: Callable[[], bool],
         workers: "Workers | None",
         multi_label: bool,
     ) -> None:
         self.model, self.specs, self.device = model.to(device), specs, torch.device(device)
-        self.dev, self.callback, self.workers = dev, callback, workers
+        self.dev, self._stop, self.workers = dev, stop, workers
         self.configs = configs = [spec.training for spec in specs]
         self.multi_label, self.waits = multi_label, self.device.type != "cpu"
         self.weights = self._initial_weights()
@@ -192,7 +191,7 @@ class TorchRuns(Runs):
         losses, gradients = self.networks.gradients(batch, dropout)
         if self.workers is not None:
             own = gradients if isinstance(gradients, dict) else gradients[0]
-            loss, self._want_to_stop = self.workers.add_up(own, losses[0], self.callback.stop)
+            loss, self._want_to_stop = self.workers.add_up(own, losses[0], self._stop())
             losses = loss[None]
         self._norms.copy_(self.optimizer.step(gradients, progress))
         self._loss_sum += losses
@@ -266,7 +265,7 @@ class TorchRuns(Runs):
                         self.networks.logits(self.optimizer.evaluated(), *batch)
             compile_in_processes(kernels)
         if self.dev is not None:
-            self.dev_logits(self.dev)
+            self.dev_logits()
         for columns in padded:
             batches.cursor.fill_(shortest)
             self._resident_step(columns)
@@ -287,9 +286,10 @@ class TorchRuns(Runs):
         ]
         return on_device, np.concatenate([batch.order for batch in batches])
 
-    def dev_logits(self, dev: Examples) -> NDArray[np.float32]:
+    def dev_logits(self) -> NDArray[np.float32]:
         """See ``Runs``."""
-        weights = self.optimizer.evaluated()
+        weights, dev = self.optimizer.evaluated(), self.dev
+        assert dev is not None  # noqa: S101
         if self.device.type != "cuda" or not len(dev):  # of several processes one may have none
             return self.networks.logits_of(weights, dev.sentences)
         if self._dev_logits is None:
@@ -361,12 +361,12 @@ class TorchRuns(Runs):
         """See ``Runs``."""
         tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
         self.kept = {
-            name.removeprefix("best/"): tensor.to(self.device)
-            for name, tensor in tensors.items()
-            if name.startswith("best/")
+            name: tensors[f"best/{name}"].reshape(value.shape).to(self.device)
+            for name, value in self.weights.items()
+            if any(key.startswith("best/") for key in tensors)
         }
         for name, tensor in self._tensors().items():
-            tensor.copy_(tensors[name])
+            tensor.copy_(tensors[name].reshape(tensor.shape))
         self.generator.set_state(tensors["run/generator"])
         self.optimizer.steps.fill_(step)
         self._resumed = True

@@ -195,11 +195,13 @@ class Trainer:
             self.dev = dev.select(np.arange(workers.rank, len(dev), workers.size))
         self.runs: Runs
         if isinstance(model, NativeDCNN):
-            self.runs = NativeRun(model, examples, specs[0], multi_label, threads)
+            if len(specs) > 1 or specs[0].weights is not None or workers or device != "cpu":
+                raise ValueError("a NativeDCNN has a single run, in one process and on a CPU")
+            self.runs = NativeRun(model, examples, specs[0], self.dev, multi_label, threads)
         else:
             from dcnn.training.torch_runs import TorchRuns
 
-            others = self.dev, device, self.callback, workers, multi_label
+            others = self.dev, device, lambda: self.callback.stop, workers, multi_label
             self.runs = TorchRuns(model, examples, specs, *others)
         self.state = State([RunState() for _ in specs])
         self._started = time.monotonic()
@@ -327,7 +329,7 @@ class Trainer:
 
     def _records(self, dev: Examples, losses: list[float]) -> list[EvaluationRecord]:
         records, epoch, step = [], self.state.epoch + 1, self.state.step
-        for run, logits in enumerate(self.runs.dev_logits(dev)):
+        for run, logits in enumerate(self.runs.dev_logits()):
             of_run = self.state.runs[run]
             accuracy, loss, f1 = evaluate_logits(logits, dev.targets, self.multi_label)
             if self.workers is not None:
