@@ -122,6 +122,10 @@ def test_its_processes_end_without_taking_themselves_apart(arguments, code, said
         assert ("apart" in done.stdout) == apart
 
 
+def names(checkpoint):
+    return list(load_file(checkpoint))
+
+
 def children(process):
     listing = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     return [int(number) for number in listing.read_text().split()]
@@ -176,6 +180,32 @@ class TestLong:
         assert out.count("the same command with --resume continues from there") == 1, out
         torchrun.run(*command, "--out", "stopped", "--resume")
         assert difference(tmp_path / "whole", tmp_path / "stopped") == 0
+
+    @pytest.mark.parametrize("first", ["two", "one"])
+    def test_another_number_of_processes_goes_on(self, torchrun, shards, tmp_path, first):
+        command = ("train", shards, "--epochs", 40, *SMALL, "--stream", "--out", "m")
+        alone = [sys.executable, "-m", "dcnn", *map(str, command)]
+        environment = os.environ | {"COLUMNS": "200", "DCNN_CACHE": "cache"}
+        options = {"cwd": tmp_path, "env": environment, "text": True}
+        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        saving = ("--checkpoint-seconds", "0.05")
+        if first == "two":
+            process = torchrun.start(*command, *saving)
+        else:
+            process = subprocess.Popen([*alone, *saving], **options, **piped)
+        checkpoint = tmp_path / "m.checkpoint"
+        wait_until(
+            lambda: checkpoint.exists() and any("best/" in name for name in names(checkpoint))
+        )
+        for number in [process.pid, *children(process)]:
+            os.kill(number, signal.SIGINT)
+        process.communicate(timeout=300)
+        if first == "two":
+            out = subprocess.run([*alone, "--resume"], **options, **piped, check=True).stdout
+        else:
+            out = torchrun.run(*command, "--resume")
+        assert "Resumed in epoch" in out
+        assert load(tmp_path / "m").metadata["dev_accuracy"] > 0.8
 
     def test_what_is_wrong_is_said_and_nobody_waits(self, torchrun, shards):
         started = time.monotonic()
