@@ -90,6 +90,8 @@ def run(arguments: Sequence[str]) -> int:
     except (OSError, MemoryError) as error:  # a name too long, a full disk, no memory
         where = getattr(error, "filename", None)
         what = getattr(error, "strerror", None) or "there is not enough memory"
+        if where is None and isinstance(error, OSError):  # files are named where they are written
+            where = "standard output"
         _report(f"{where}: {what}" if where else what)
         return 1
     return 0

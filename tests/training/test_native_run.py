@@ -1,5 +1,6 @@
 """Training on numpy arrays is training on torch's tensors, bit for bit, and needs no torch."""
 
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import dcnn
 from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import LabelledTexts
-from dcnn.errors import TrainingStoppedError, UserError
+from dcnn.errors import TrainingError, TrainingStoppedError, UserError
 from dcnn.models import DCNN
 from dcnn.ops import native
 from dcnn.training import fit as fit_module
@@ -24,7 +25,7 @@ from dcnn.training.batches import RunSpec
 from dcnn.training.callbacks import Callback
 from dcnn.training.fit import RunOptions, fit, initialize, make_model, make_native_model
 from dcnn.training.native_run import NativeDCNN
-from dcnn.training.trainer import Trainer
+from dcnn.training.trainer import Trainer, _checksum
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="not compiled")
 if native.available():
@@ -187,6 +188,7 @@ def test_a_stopped_run_ends_with_the_weights_of_one_that_was_not(tmp_path):
         ("model/embeddings", lambda table: table[:1], "cannot reshape"),
         ("best/embeddings", lambda table: table[:1], "cannot reshape"),
         ("best/head.bias", None, "head.bias"),
+        ("adagrad/head.bias", lambda total: total + 1, "its checksum is another"),
     ],
 )
 def test_a_damaged_checkpoint_is_refused(name, change, message, tmp_path):
@@ -197,11 +199,23 @@ def test_a_damaged_checkpoint_is_refused(name, change, message, tmp_path):
     if change is None:
         del changed[name]
     with safetensors.safe_open(path, "np") as stream:
-        description = stream.metadata()
-    safetensors.numpy.save_file(changed, path, description)
+        description = json.loads(stream.metadata()["description"])
+    if name != "adagrad/head.bias":
+        description["crc32"] = _checksum(changed)
+    safetensors.numpy.save_file(changed, path, {"description": json.dumps(description)})
     options = RunOptions(device="cpu", checkpoint_path=path, resume=True)
     with pytest.raises(UserError, match=f"not a readable checkpoint .*{message}"):
         fit(data, data, config, options)
+
+
+@pytest.mark.parametrize("kind", ["classes", "multi-label"])
+@pytest.mark.parametrize("rate", [1e6, 1e9])
+def test_a_training_that_diverges_says_so_and_can_be_repeated(rate, kind, tmp_path):
+    config = make_config({"text": TextConfig(char_ngrams=(2, 3), n_buckets=50)})
+    options = RunOptions(device="cpu", checkpoint_path=tmp_path / "checkpoint")
+    with pytest.raises(TrainingError, match=r"training diverged; lower training.learning_rate"):
+        fit(make_texts(90, kind), None, config.with_training(learning_rate=rate), options)
+    assert not options.checkpoint_path.exists()
 
 
 def test_arrays_are_for_a_single_run_on_a_cpu():
@@ -280,7 +294,7 @@ from importlib.abc import MetaPathFinder
 
 class Missing(MetaPathFinder):
     def find_spec(self, name, *_):
-        if name.partition(".")[0] in ("torch", "sklearn", "scipy", "filelock", "platformdirs"):
+        if name.partition(".")[0] in ("torch", "sklearn", "scipy"):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Missing())
@@ -294,6 +308,7 @@ def test_a_training_needs_nothing_that_predicting_does_not(tmp_path):
     for arguments in (
         ["train", "train.csv", "--test", "train.csv", "--out", "model", "--epochs", "2"],
         ["train", "train.csv", "--start-from", "model", "--out", "continued", "--epochs", "1"],
+        ["train", "train.csv", "--stream", "--out", "streamed", "--epochs", "1"],
         ["predict", "continued", "w1 w2"],
     ):
         code = (
@@ -305,6 +320,6 @@ def test_a_training_needs_nothing_that_predicting_does_not(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            env=os.environ | {"DCNN_BACKEND": "auto"},
+            env=os.environ | {"DCNN_BACKEND": "auto", "DCNN_CACHE": str(tmp_path / "cache")},
         )
         assert ended.returncode == 0, ended.stderr

@@ -47,7 +47,7 @@ def cv(
         raise UserError(
             f"--folds {folds} is more than the {len(examples)} texts of {data}; take fewer"
         )
-    with needs_extra("Training", "train"):
+    with needs_extra("Cross-validation", "train"):
         from dcnn.training.callbacks import TrainingBar
         from dcnn.training.fit import RunOptions
         from dcnn.training.resampling import cross_validation

@@ -47,7 +47,7 @@ def learning_curve(
     if test_set is not None:
         check_form(test_set, multi_label=examples.multi_label, of=examples.source)
         test_set = test_set.with_classes(examples.classes)
-    with needs_extra("Training", "train"):
+    with needs_extra("A learning curve", "train"):
         from dcnn.training import resampling
         from dcnn.training.callbacks import TrainingBar
         from dcnn.training.fit import RunOptions

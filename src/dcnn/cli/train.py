@@ -1,8 +1,8 @@
 """``dcnn train``: read and check everything first, then train, evaluate once, and save.
 
-Training is imported after all input has been checked, so that a typo is reported at once; modules
-that read and check are imported when they are called, so that the help comes at once. Torch is only
-imported where the native backend cannot train alone. A corpus that is
+Whatever can be wrong is reported as early as it can be known: options and missing packages before
+anything is read. Modules are imported when they are called, so that the help comes at once, and
+torch only where the native backend cannot train alone. A corpus that is
 too large for memory is encoded on disk first. That is decided by the size of the files alone, so
 that a command does the same on every machine; ``--stream`` and ``--no-stream`` override it. Whether
 ``torchrun`` started this process as one of several is detected without torch.
@@ -139,6 +139,9 @@ def train(
             )
         else:
             run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
+        from dcnn.training.fit import RunOptions, check_backend, fit
+
+        check_backend(run_config, device, alone=not is_launched())
         stream = is_large(data) if stream is None else stream
         outside = cli.read_out_of_scope(out_of_scope_file, columns)
     if overwrite and is_launched() and is_first() and not is_restarted():
@@ -164,8 +167,6 @@ def train(
                     cli.print_sizes(console, train_set, 0 if dev_set is None else len(dev_set))
             if target_precision is not None or out_of_scope is not None or outside:
                 check_abstention(train_set, out_of_scope)
-            with needs_extra("Training", "train"):
-                from dcnn.training.fit import RunOptions, fit
             examples = kept_examples(train_set, dev_set, keep_examples, run_config)
             with training_callbacks(
                 console, log_folder, run_config, patient=workers is not None
@@ -391,9 +392,6 @@ def training_callbacks(
                 yield callback
             except TrainingStoppedError as stopped:
                 raise TrainingStoppedError(f"{stopped}; {cli.CONTINUE}") from None
-            except TrainingError as failed:
-                remedy = "start again with other settings and --overwrite"
-                raise TrainingError(f"{failed}; {remedy}") from None
 
 
 def print_summary(
@@ -619,7 +617,7 @@ def joined_workers(device: str) -> "Iterator[distributed.Workers | None]":
 
 def require_distributed() -> None:
     """Check for ``torch.distributed`` before anything that needs it is imported."""
-    with needs_extra("Training", "train"):
+    with needs_extra("Training in several processes", "train"):
         from torch import distributed
     if not distributed.is_available():
         raise UserError(

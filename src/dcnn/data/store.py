@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 import dcnn
 from dcnn.data.batching import Examples
-from dcnn.errors import DataError, StorageError, needs_extra
+from dcnn.errors import DataError, StorageError
 from dcnn.files import file_sha256, write_folder_atomically
 from dcnn.text.encoder import Encoder
 from dcnn.text.vocabulary import Ints, Sentences
@@ -168,8 +168,8 @@ class Store:
     @contextmanager
     def lock(self, key: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Hold the lock of an entry. The system releases the lock of a process that dies."""
-        with needs_extra("Encoding a corpus on disk", "train"):
-            from filelock import FileLock, Timeout
+        from filelock import FileLock, Timeout  # not needed to predict
+
         path = self.cache / FOLDER / f"{key}.lock"
         lock = FileLock(path)
         try:

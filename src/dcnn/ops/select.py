@@ -52,7 +52,10 @@ def for_training(device: str) -> str:
     """
     name = forced()
     if name == "reference":
-        raise ValueError(f"{VARIABLE}=reference has no gradients; force another one for training")
+        raise ValueError(
+            f"{VARIABLE}=reference has no gradients; force native, torch or triton "
+            "for training, or none"
+        )
     home = {"native": "cpu", "triton": "cuda"}.get(name, device)
     if home != device:
         raise ValueError(f"{VARIABLE}={name} computes on {home}; the device is {device}")

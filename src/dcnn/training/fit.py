@@ -196,12 +196,9 @@ def fit(
     """
     multi_label = isinstance(train, LabelledTexts) and train.multi_label
     _check_options(config, options, multi_label)
-    place = choose_device(options.device)
+    place = check_backend(config, options.device, alone=options.workers is None)
     backend, reason = select.for_training(place), select.why_not_native(place)
     logger.info("training on %s with the %s backend%s", place, backend, reason)
-    if (feature := what_needs_torch(config, options)) is not None:
-        with needs_extra(feature, "train"):
-            import torch
     config = _for_examples(train, dev, config)
     logger.debug("all settings: %s", config.to_flat())
     start = options.start_from
@@ -225,7 +222,9 @@ def fit(
     if options.checkpoint_path is not None:
         data = _fingerprint(encoder, train.classes, examples, dev_examples, vectors, start)
         identity = config.to_flat() | {"data": data, "device": place, "backend": backend}
-        if what_needs_torch(config, replace(options, workers=None)) is not None:
+        if _needs_torch(config, place, alone=True) is not None:
+            import torch
+
             identity["torch"] = torch.__version__  # another one rounds differently
         checkpoint = _checkpoint(options, identity, multi_label)
     schedule = config.training
@@ -285,16 +284,24 @@ def fit(
     return artifact, summary
 
 
-def what_needs_torch(config: Config, options: RunOptions) -> str | None:
+def check_backend(config: Config, device: str, *, alone: bool = True) -> str:
+    """The device that a training is on, in one process or not; what it needs is installed."""
+    place = choose_device(device)
+    if (feature := _needs_torch(config, place, alone)) is not None:
+        with needs_extra(feature, "train"):
+            import torch  # noqa: F401
+    return place
+
+
+def _needs_torch(config: Config, place: str, alone: bool) -> str | None:
     """What of a training only torch can do; none where the native backend computes whole steps."""
-    place = choose_device(options.device)
     if (backend := select.for_training(place)) != "native":
         return f"Training on {place} with the {backend} backend"
     if config.model.kind != "dcnn":
         return f"Training with model.kind={config.model.kind}"
     if config.text.vectors and config.text.vectors_projection:
         return "Training with text.vectors_projection"
-    return None if options.workers is None else "Training in several processes"
+    return None if alone else "Training in several processes"
 
 
 def _check_options(config: Config, options: RunOptions, multi_label: bool) -> None:
@@ -390,7 +397,7 @@ def _initial_model(
     """A network with initial weights; ``last``, encoded last, has the new words of all texts."""
     vectors = find_vectors(encoder, config)
     model: SentenceModel | NativeDCNN
-    if what_needs_torch(config, options) is None:
+    if _needs_torch(config, choose_device(options.device), options.workers is None) is None:
         model = make_native_model(config, encoder, len(classes), last.new_words)
     else:
         model = make_model(config, encoder, len(classes), vectors, last.new_words)
@@ -435,7 +442,8 @@ def _cross_validate(
     """
 
     def logits_of(kept: LabelledTexts, held_out: LabelledTexts) -> NDArray[np.float32]:
-        logger.info("cross-validation: training on %d examples of %d", len(kept), len(train))
+        fold, sizes = next(folds), (len(kept), len(train))
+        logger.info("fold %d of %d: training on %d examples of %d", *fold, *sizes)
         encoder, examples, _ = _encode(kept, None, config)
         sentences = encoder.encode_all(held_out.texts, _new_words(examples))
         model, _ = _initial_model(encoder, train.classes, config, sentences, options)
@@ -459,6 +467,8 @@ def _cross_validate(
     scored = np.flatnonzero(numbers >= 0)
     if not len(scored):
         return None
+    used = len(np.unique(numbers[scored]))
+    folds = iter([(place + 1, used) for place in range(used)])
     logits = cross_validate(train, numbers, logits_of)
     return logits[scored], train.select(scored).with_hard_labels().targets
 

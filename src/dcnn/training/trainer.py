@@ -11,6 +11,7 @@ CPU.
 import json
 import math
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 
 # Reading a loss makes the host wait for a GPU; on one, it is read every this many steps.
 STEPS_BETWEEN_READS = 50
-DIVERGED = 1000.0  # with several runs, one whose mean cross-entropy reaches this has failed
+DIVERGED = 1000.0  # a run whose mean cross-entropy, per label, reaches this has failed
 SHARED = ("batch_size", "evaluations_per_epoch", "class_weights")
-CHECKPOINT_VERSION = 3
+CHECKPOINT_VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Checkpoint:
             "progress": progress,
         }
         state = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        description["crc32"] = _checksum(state)
         with write_atomically(self.path) as stream:
             stream.write(safetensors.numpy.save(state, {"description": json.dumps(description)}))
 
@@ -80,6 +82,8 @@ class Checkpoint:
                 description = json.loads((stream.metadata() or {})["description"])
                 arrays = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
                 self._check_identity(description)
+                if _checksum(arrays) != description["crc32"]:
+                    raise self.unreadable(ValueError("its checksum is another"))
                 return arrays, description["progress"]
         except (
             safetensors.SafetensorError,
@@ -117,6 +121,13 @@ class Checkpoint:
                 f"{self.path} belongs to another run: {'; '.join(differences)}; repeat the command "
                 "as it was, or train from the start, with --overwrite instead of --resume"
             )
+
+
+def _checksum(arrays: Arrays) -> int:
+    found = 0
+    for _, array in sorted(arrays.items()):
+        found = zlib.crc32(array.reshape(-1).view(np.uint8).data, found)
+    return found
 
 
 @dataclass
@@ -198,11 +209,14 @@ class Trainer:
             if len(specs) > 1 or specs[0].weights is not None or workers or device != "cpu":
                 raise ValueError("a NativeDCNN has a single run, in one process and on a CPU")
             self.runs = NativeRun(model, examples, specs[0], self.dev, multi_label, threads)
+            labels = len(model.weights["head.bias"])
         else:
             from dcnn.training.torch_runs import TorchRuns
 
             others = self.dev, device, lambda: self.callback.stop, workers, multi_label
             self.runs = TorchRuns(model, examples, specs, *others)
+            labels = model.head.out_features
+        self._diverged = DIVERGED * (labels if multi_label else 1)
         self.state = State([RunState() for _ in specs])
         self._started = time.monotonic()
         self._sentences_at_start, self._seconds_before = 0, 0.0
@@ -227,7 +241,12 @@ class Trainer:
         self.runs.prepare(self.state.epoch, self.state.batch)
         self._started = last_saved = time.monotonic()
         while not self.state.finished:
-            self.step()
+            try:
+                self.step()
+            except TrainingError:  # it diverged, and would again from any of its checkpoints
+                if checkpoint is not None:
+                    checkpoint.path.unlink(missing_ok=True)
+                raise
             stop = self.callback.stop
             if self.workers is not None:  # all processes read it after the same step
                 stop = self._may_read() and self.runs.stop_is_wanted()
@@ -304,10 +323,9 @@ class Trainer:
         """Evaluate every run on dev, keep the weights of those that are better, and report."""
         state = self.state
         losses = [loss / state.batch for loss in self.runs.losses()]  # of the epoch so far
-        if len(self.specs) > 1:
-            for of_run, loss in zip(state.runs, losses, strict=True):
-                of_run.failed |= not loss < DIVERGED
-            self._require(not all(run.failed for run in state.runs), "loss", losses[0])
+        for of_run, loss in zip(state.runs, losses, strict=True):
+            of_run.failed |= not loss < self._diverged
+        self._require(not all(run.failed for run in state.runs), "loss", losses[0])
         records: list[EvaluationRecord] = []
         if self.dev is None:
             better = [run for run in range(len(self.specs)) if self._still_trains(run)]

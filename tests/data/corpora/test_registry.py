@@ -17,7 +17,7 @@ from dcnn.data.corpora.registry import (
     data_folder,
     find_corpus,
 )
-from dcnn.errors import DataError, MissingExtraError, UserError
+from dcnn.errors import DataError, UserError
 
 TRAIN, TEST, PACKED = b"train " * 50, b"test " * 10, b"packed"
 
@@ -180,11 +180,11 @@ def test_a_given_folder_comes_before_the_environment_and_the_platform(
     assert folder(Path("given")) == Path("given")
 
 
-def test_a_default_folder_needs_an_extra_and_a_chosen_one_does_not(monkeypatch):
-    monkeypatch.setitem(sys.modules, "platformdirs", None)
+def test_a_folder_is_the_chosen_one_or_that_of_the_variable_or_of_the_platform(monkeypatch):
     monkeypatch.delenv("DCNN_DATA", raising=False)
-    with pytest.raises(MissingExtraError, match=r"DCNN_DATA is not set.*'dcnn\[train\]'"):
-        data_folder()
+    assert data_folder().name == "dcnn"
+    monkeypatch.setenv("DCNN_DATA", "variable")
+    assert data_folder() == Path("variable")
     assert data_folder(Path("given")) == Path("given")
 
 

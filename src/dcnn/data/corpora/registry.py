@@ -18,7 +18,7 @@ from dcnn.data.corpora.sentiment140 import iterate_sentiment140
 from dcnn.data.corpora.sst import read_trees
 from dcnn.data.corpora.trec import read_trec
 from dcnn.data.corpora.unlabelled import count_unlabelled
-from dcnn.errors import DataError, UserError, needs_extra
+from dcnn.errors import DataError, UserError
 from dcnn.files import file_sha256, open_bytes
 
 GLOVE_DIMENSIONS = 100
@@ -224,7 +224,7 @@ def _user_folder(variable: str, platform_folder: str) -> Path:
     value = os.environ.get(variable)
     if value:
         return Path(value).expanduser()
-    with needs_extra(f"A default folder (where {variable} is not set)", "train"):
-        import platformdirs
+    import platformdirs  # not needed to predict
+
     path: Path = getattr(platformdirs, platform_folder)("dcnn", appauthor=False)
     return path
