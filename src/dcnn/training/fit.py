@@ -197,6 +197,7 @@ def fit(
     multi_label = isinstance(train, LabelledTexts) and train.multi_label
     _check_options(config, options, multi_label)
     place = check_backend(config, options.device, alone=options.workers is None)
+    options = replace(options, device=place)
     backend, reason = select.for_training(place), select.why_not_native(place)
     logger.info("training on %s with the %s backend%s", place, backend, reason)
     config = _for_examples(train, dev, config)
@@ -394,10 +395,13 @@ def _initial_model(
     last: Sentences,
     options: RunOptions,
 ) -> tuple["SentenceModel | NativeDCNN", WordVectors | None]:
-    """A network with initial weights; ``last``, encoded last, has the new words of all texts."""
+    """A network with initial weights on ``options.device``, which is no longer ``auto``.
+
+    ``last``, encoded last, has the new words of all texts.
+    """
     vectors = find_vectors(encoder, config)
     model: SentenceModel | NativeDCNN
-    if _needs_torch(config, choose_device(options.device), options.workers is None) is None:
+    if _needs_torch(config, options.device, options.workers is None) is None:
         model = make_native_model(config, encoder, len(classes), last.new_words)
     else:
         model = make_model(config, encoder, len(classes), vectors, last.new_words)
@@ -452,7 +456,7 @@ def _cross_validate(
                 model,
                 examples,
                 [RunSpec(config.training)],
-                device=choose_device(options.device),
+                device=options.device,
                 callback=_StopOnly(options.callback or Callback()),
                 multi_label=train.multi_label,
                 threads=options.threads,
