@@ -70,7 +70,7 @@ def test_a_prediction_ends_without_freeing_what_it_holds(run_script, model):
 def test_output_that_cannot_be_written_is_an_error(run_script, model):
     script = f"import sys; sys.stdout = open('/dev/full', 'w'); {MAIN}"
     code, _, err = run_script(script, "predict", model, "good")
-    assert (code, err.splitlines()[0]) == (1, "dcnn: No space left on device")
+    assert (code, err.splitlines()[0]) == (1, "dcnn: standard output: No space left on device")
 
 
 def test_the_fast_path_predicts_as_the_parsed_command_does(dcnn, model):
