@@ -127,6 +127,7 @@ bench: setup  ## Measure every benchmark into results/bench and render the table
 bench-gpu: setup  ## Measure training on a CUDA device, from a step to all tweets
 	$(BIN)/python benchmarks/run.py gpu --out $(BENCH)/gpu.json
 	$(BIN)/python benchmarks/tweets.py --device cuda
+	$(BIN)/python benchmarks/tweets.py --device cuda --fresh-kernels
 	$(BIN)/python benchmarks/run.py tables --write README.md --write docs/performance.md
 
 # Built in an environment of its own: nothing of it is needed to develop, and the wheel is made of

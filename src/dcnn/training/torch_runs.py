@@ -56,6 +56,7 @@ class TorchRuns(Runs):
         self.dev, self._stop, self.workers = dev, stop, workers
         self.configs = configs = [spec.training for spec in specs]
         self.multi_label, self.waits = multi_label, self.device.type != "cpu"
+        self._records = self.device.type == "cuda"  # the evaluation, and steps of resident batches
         self.weights = self._initial_weights()
         self.optimizer = Adagrad(self.weights, configs, model.n_ensemble)
         self.backend = self.optimizer.backend
@@ -166,7 +167,7 @@ class TorchRuns(Runs):
     def _resident_step(self, words: int) -> None:
         """Learn from the next resident batch; on a GPU by a CUDA graph, recorded on first use."""
         columns = rounded_length(words)
-        if self.device.type != "cuda":
+        if not self._records:
             self._learn_next(words)
         elif columns in self._graphs:
             self._graphs[columns]()
@@ -239,7 +240,7 @@ class TorchRuns(Runs):
         Afterwards the state of the training is restored.
         """
         batches = self.batches
-        if self.device.type != "cuda" or not isinstance(batches, ResidentBatches) or self._graphs:
+        if not self._records or not isinstance(batches, ResidentBatches) or self._graphs:
             return
         started = time.monotonic()
         gc.collect()  # a graph of a former trainer cannot be freed while another is recorded
@@ -290,7 +291,7 @@ class TorchRuns(Runs):
         """See ``Runs``."""
         weights, dev = self.optimizer.evaluated(), self.dev
         assert dev is not None  # noqa: S101
-        if self.device.type != "cuda" or not len(dev):  # of several processes one may have none
+        if not self._records or not len(dev):  # of several processes one may have none
             return self.networks.logits_of(weights, dev.sentences)
         if self._dev_logits is None:
             on_device, order = self._dev_batches(dev)
