@@ -56,7 +56,7 @@ def recording(monkeypatch):
     replays = []
 
     class Recorded:
-        def __init__(self, function, generator=None, pool=None):  # noqa: ARG002
+        def __init__(self, function, generator=None, pool=None):
             self.function, self.results = function, function()
             self.before = None
 
