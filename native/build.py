@@ -50,6 +50,7 @@ def build(folder: Path = PACKAGE) -> Path:
         BuildError: there is no compiler, or it failed.
     """
     compiler, own = _compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))
+    text_code = zlib.crc32(b"".join((HERE / name).read_bytes() for name in ("text.h", "text.cpp")))
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         sets = {"plain": []} | (X86_SETS if platform.machine() in ("x86_64", "AMD64") else {})
@@ -65,9 +66,9 @@ def build(folder: Path = PACKAGE) -> Path:
                 "adagrad",
                 "char_ngrams",
                 "random",
-                "text",
             )
         ]
+        units.append(("text", "", [f"-DDCNN_TEXT_CODE={text_code}u"]))
         objects = [work / f"{source}{isa}.o" for source, isa, _ in units]
         for (source, _, flags), target in zip(units, objects, strict=True):
             _run(compiler, *FLAGS, *flags, *own, "-c", HERE / f"{source}.cpp", "-o", target)

@@ -10,7 +10,7 @@
 #define DCNN_API extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a signature or a layout below changes; the loader refuses another number.
-constexpr int32_t DCNN_ABI = 9;
+constexpr int32_t DCNN_ABI = 10;
 
 enum dcnn_status : int32_t {
     DCNN_OK = 0,
@@ -71,6 +71,9 @@ struct dcnn_strings {
     const char* text;
     const int64_t* ends;
 };
+
+// A checksum of the code that tokenizes: text that other code encoded may have other tokens.
+DCNN_API uint32_t dcnn_text_code();
 
 // Sets the classes (the bits of text.h) and the lower case of the code points below size, for all
 // tokenizers. The arrays must stay valid. Call it before the first text that is not ASCII.

@@ -93,6 +93,8 @@ void squeeze(Text text, std::string& to) {
 
 }  // namespace text_detail
 
+uint32_t dcnn_text_code() { return DCNN_TEXT_CODE; }
+
 void dcnn_unicode(const uint8_t* classes, const uint32_t* lower, int64_t size) {
     text_detail::tables = {classes, lower, static_cast<uint32_t>(size)};
 }

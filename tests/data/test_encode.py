@@ -6,17 +6,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
 
 from dcnn.config import TextConfig
 from dcnn.data import encode as encoding
+from dcnn.data import store
 from dcnn.data.corpora.sentiment140 import CLASSES, iterate_sentiment140
 from dcnn.data.encode import FileEncoder, count_labels, encode_files, load_or_encode
 from dcnn.data.readers import TableOptions
 from dcnn.data.store import Store, block_name, hash_key, hashed_code
 from dcnn.errors import DataError
+from dcnn.ops import native
 from dcnn.text.encoder import Encoder
 from stored_corpora import encode, write_json_lines, write_shards
 
@@ -57,19 +60,42 @@ def test_a_file_is_encoded_once_wherever_it_lies(shards, cache, written, tmp_pat
     assert len(written) == 6
 
 
+def is_module(name):
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # a name in a module, not in a package
+        return False
+
+
 def test_the_key_includes_all_code_that_decides_the_content():
     """Else blocks that older code wrote would stay in use."""
-    # The version, settings and errors: values that matter are part of the key themselves.
-    left_out = {"dcnn", "dcnn.config", "dcnn.errors"}
+    # The version, settings and errors: values that matter are part of the key themselves, and
+    # so are the library's code and whether it is used.
+    left_out = {"dcnn", "dcnn.config", "dcnn.errors", "dcnn.ops", "dcnn.ops.select"}
     found, ahead = set(), {"dcnn.data.encode", "dcnn.data.corpora.sentiment140"}
     while ahead:
         found.add(name := ahead.pop())
         source = Path(find_spec(name).origin).read_text(encoding="utf-8")
-        imported = {
-            node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)
-        }
-        ahead |= {name for name in imported if str(name).startswith("dcnn")} - found - left_out
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("dcnn"):
+                ahead |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+        ahead = {name for name in ahead - found - left_out if is_module(name)}
     assert {Path(find_spec(name).origin) for name in found} <= set(hashed_code())
+
+
+@pytest.mark.skipif(not native.available(), reason="not compiled")
+def test_the_key_includes_the_code_of_the_library_where_that_tokenizes(monkeypatch):
+    sources = Path(__file__).parents[2] / "native"
+    code = crc32(b"".join((sources / name).read_bytes() for name in ("text.h", "text.cpp")))
+    assert native.library().dcnn_text_code() == code
+    store._code_hash.cache_clear()
+    before = hash_key(source="a")
+    store._code_hash.cache_clear()
+    monkeypatch.setenv("DCNN_BACKEND", "reference")
+    try:
+        assert hash_key(source="a") != before
+    finally:
+        store._code_hash.cache_clear()
 
 
 def test_other_code_gives_another_key(monkeypatch):

@@ -42,6 +42,8 @@ import dcnn
 from dcnn.data.batching import Examples
 from dcnn.errors import DataError, StorageError
 from dcnn.files import file_sha256, write_folder_atomically
+from dcnn.ops.native import library
+from dcnn.text import native as native_text
 from dcnn.text.encoder import Encoder
 from dcnn.text.vocabulary import Ints, Sentences
 
@@ -59,16 +61,17 @@ def hash_key(**values: Any) -> str:
 
 
 def hashed_code() -> list[Path]:
-    """The files of the package that decide how text is read and encoded."""
+    """The Python files of the package that decide how text is read and encoded."""
     package = Path(dcnn.__file__).parent
-    patterns = ("files.py", "data/**/*.py", "text/**/*.py")
+    patterns = ("files.py", "data/**/*.py", "text/**/*.py", "ops/native.py")
     return [path for pattern in patterns for path in package.glob(pattern)]
 
 
 @cache
 def _code_hash() -> str:
     python = (*sys.version_info[:2], unicodedata.unidata_version)
-    versions = map(str, (dcnn.__version__, *python, np.__version__))
+    tokenizes = library().dcnn_text_code() if native_text.available() else "python"
+    versions = map(str, (dcnn.__version__, *python, np.__version__, tokenizes))
     return "/".join([*versions, *sorted(map(file_sha256, hashed_code()))])
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-ABI = 9
+ABI = 10
 ISA_VARIABLE = "DCNN_ISA"
 INSTRUCTION_SETS = ("avx512", "avx2", "plain")
 LOGITS, SOFTMAX, SIGMOID = range(3)  # dcnn_output of the C interface
@@ -42,6 +42,7 @@ _TYPES = {
     "P": ctypes.c_void_p,
     "q": ctypes.c_int64,
     "Q": ctypes.c_uint64,
+    "I": ctypes.c_uint32,
     "i": ctypes.c_int32,
     "f": ctypes.c_float,
     "d": ctypes.c_double,
@@ -57,6 +58,7 @@ _SIGNATURES = {
     "dcnn_network_free": "x P",
     "dcnn_network_logits": "i PqPPqPPP i",
     "dcnn_network_texts": "i PP qPP PiP i",
+    "dcnn_text_code": "I",
     "dcnn_unicode": "x PPq",
     "dcnn_tokenizer_new": "P iii PPPP d",
     "dcnn_tokenizer_free": "x P",
