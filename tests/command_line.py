@@ -50,9 +50,13 @@ def restored_process_state() -> Iterator[None]:
     thresholds = gc.get_threshold()
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     root.handlers = []
+    # Else help texts tell to write `python -m pytest.dcnn`, if that is how the tests were started.
+    main = sys.modules["__main__"]
+    package, main.__package__ = main.__package__, None
     try:
         yield
     finally:
+        main.__package__ = package
         root.handlers, root.level, level, environment, sys.argv = state
         ours.setLevel(level)
         os.environ.clear()

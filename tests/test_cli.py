@@ -110,6 +110,8 @@ def test_public_names_load_when_used():
     [
         ("torch", "train", "Training with model.kind=nbow"),
         ("torch", "gpu", "Training on a GPU"),
+        ("torch", "tensorboard", "--tensorboard"),
+        ("torch", "teacher", "A teacher"),
         ("sklearn", "classifier", "DCNNClassifier"),
     ],
 )
@@ -121,6 +123,12 @@ def test_a_missing_extra_is_named_with_its_install_command(tmp_path, missing, co
         "sys.argv = ['dcnn', 'train', 'd.csv', '--out', 'm', '--set', 'model.kind=nbow']; main()",
         "gpu": "from dcnn.__main__ import main\n"
         "sys.argv = ['dcnn', 'train', 'd.csv', '--out', 'm', '--device', 'cuda']; main()",
+        "tensorboard": "from dcnn.__main__ import main\n"
+        "sys.argv = 'dcnn train d.csv --out m --tensorboard logs'.split(); main()",
+        # scikit-learn cannot be imported with torch hidden like this.
+        "teacher": "del sys.modules['torch']\nimport dcnn\nclassifier = dcnn.DCNNClassifier()\n"
+        f"{hide}try: classifier.fit(['a', 'b'], [0, 1], teacher=len)\n"
+        "except dcnn.DcnnError as error: sys.exit(f'{error}')",
         "classifier": "import dcnn\ntry: dcnn.DCNNClassifier\n"
         "except dcnn.DcnnError as error: sys.exit(f'{error}')",
     }
@@ -128,7 +136,8 @@ def test_a_missing_extra_is_named_with_its_install_command(tmp_path, missing, co
         [sys.executable, "-c", hide + uses[code]], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode != 0
-    assert f"{what} needs the extra 'train': pip install 'dcnn[train]'" in done.stderr
+    extra = "tensorboard" if code == "tensorboard" else "train"
+    assert f"{what} needs the extra '{extra}': pip install 'dcnn[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

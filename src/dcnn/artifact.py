@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from dcnn.config import Config, renamed
 from dcnn.errors import ConfigError, ModelFolderError, UserError
 from dcnn.files import show_size, write_atomically, write_folder_atomically
-from dcnn.ops import native, reference, select
+from dcnn.ops import native, select
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import UNPRINTABLE
 from dcnn.text.vocabulary import Bags, CharNgrams, marked
@@ -108,7 +108,7 @@ class Artifact:
         vectors = table[np.where(beyond, 0, ids)]
         found, places = np.unique(ids[beyond], return_inverse=True)
         bags = find_bags(ngrams, [new_words[i - len(table)] for i in found.tolist()])
-        compose = native.compose if select.for_prediction() == "native" else reference.compose
+        compose = select.compose_for_prediction()
         new = compose(np.arange(len(found)), bags, table[:1], self.weights[NGRAMS])
         vectors[beyond] = new[places]
         return vectors

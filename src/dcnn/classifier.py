@@ -30,7 +30,7 @@ from dcnn.config import (
 from dcnn.data.columns import Columns, Frame, is_frame, shown, shown_names
 from dcnn.data.labels import LabelledTexts, label_texts
 from dcnn.data.split import split_dev
-from dcnn.errors import ConfigError, DataError, MissingExtraError, needs_extra
+from dcnn.errors import ConfigError, DataError, needs_extra
 from dcnn.inspection import Explanation, explain
 from dcnn.metrics import apply_thresholds, stored_curve
 from dcnn.predictor import Predictor, checked_texts
@@ -208,12 +208,9 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             DataError: the data cannot be used; or ``target_precision`` is not reached on dev, and
                 the model is fitted without a threshold.
         """
-        try:
-            from dcnn.training.callbacks import TrainingBar
-            from dcnn.training.fit import RunOptions, fit
-            from dcnn.training.warm_start import choose_examples
-        except ImportError:
-            raise MissingExtraError("Training", "train") from None
+        from dcnn.training.callbacks import TrainingBar
+        from dcnn.training.fit import RunOptions, fit
+        from dcnn.training.warm_start import choose_examples
 
         config = self.config
         threads = self._threads()
@@ -236,7 +233,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             dev = _read_dev(dev, train, columns)
         labels = None
         if teacher is not None:
-            from dcnn.training import distillation, encoders
+            with needs_extra("A teacher", "train"):
+                from dcnn.training import distillation, encoders
 
             more = [] if unlabelled is None else self._texts(unlabelled)
             if dev is None:
@@ -309,11 +307,8 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             text_column: as for ``fit``.
             label_column: as for ``fit``.
         """
-        try:
-            from dcnn.training import warm_start
-            from dcnn.training.fit import RunOptions, fit
-        except ImportError:
-            raise MissingExtraError("Training", "train") from None
+        from dcnn.training import warm_start
+        from dcnn.training.fit import RunOptions, fit
 
         more, columns = _read("X", X, y, text_column, label_column)
         more = _with_weights(more, sample_weight)

@@ -5,7 +5,7 @@ that dev rarely shows gets the threshold that is best for all labels together, b
 
 Calibration: networks trained for many epochs are overconfident. Dividing all logits by one number,
 the temperature, corrects most of that without changing a label (Guo et al., 2017). It maximizes the
-likelihood of the dev set and is found by Brent's method, as the slope of the negative
+likelihood of the dev set and is found by Newton's method, as the slope of the negative
 log-likelihood in 1/T is monotonic. A dev set without an error would have a temperature of 0, so the
 truth of N examples is smoothed to 1 - 1/(N + 2), as Platt does: the temperature stays finite, a
 tiny dev set changes little, and a large one is hardly affected.

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from statistics import fmean, stdev
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from dcnn.cli.cv import _columns
 from dcnn.data.labels import number_labels
+from dcnn.ops import native
 from dcnn.training.resampling import OutOfFold
 
 SETTINGS = ("--set", "model.dim=8", "--set", "model.widths=[3]", "--set", "model.maps=[2]", "--set")
@@ -102,3 +105,17 @@ def test_the_label_is_that_of_the_probabilities_before_they_are_rounded():
     found = _columns(OutOfFold(examples, np.zeros(2, np.int64), close, None))
     assert found["predicted"] == ["b", "a"]
     assert found["probability_of_a"] == [0.5, 0.9]
+
+
+@pytest.mark.skipif(not native.available(), reason="not compiled")
+def test_folds_need_no_extra(tmp_path):
+    write(tmp_path / "d.csv", 20)
+    hide = "import sys\nfor name in ('torch', 'sklearn', 'scipy'): sys.modules[name] = None\n"
+    for command in ("cv d.csv --folds 2 --epochs 1", "check d.csv --folds 2"):
+        script = (
+            f"{hide}sys.argv = 'dcnn {command}'.split()\nfrom dcnn.__main__ import main\nmain()"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr

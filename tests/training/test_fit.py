@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 import torch
 
-from dcnn.config import DEFAULT, MIN_UPDATES, Config, DCNNConfig, TextConfig
+from dcnn.config import DEFAULT, MIN_UPDATES, Config, DCNNConfig, NBoWConfig, TextConfig
 from dcnn.data.labels import number_labels
 from dcnn.errors import ConfigError, TrainingStoppedError
 from dcnn.metrics import evaluate
 from dcnn.ops.select import for_training
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
+from dcnn.training import fit as fit_module
 from dcnn.training.callbacks import Callback
 from dcnn.training.fit import RunOptions, fit, make_model
 
@@ -55,6 +56,30 @@ def test_the_facts_say_what_was_used():
     assert artifact.metadata["backend"] == for_training("cpu")
     assert artifact.metadata["device"] == "cpu"
     assert artifact.metadata["dev_accuracy"] == summary.dev_accuracy
+
+
+def test_the_backend_of_other_networks_is_torch(caplog):
+    caplog.set_level("INFO", "dcnn")
+    config = Config(model=NBoWConfig(dim=4)).with_training(epochs=1)
+    artifact, _ = fit(DATA, None, config, RunOptions(device="cpu"))
+    assert artifact.metadata["backend"] == "torch"
+    assert "training on cpu with the torch backend" in caplog.text
+
+
+def test_all_that_torch_computes_has_the_threads_of_the_run(monkeypatch):
+    found, stored_logits = [], fit_module._stored_logits
+
+    def watched(*given):
+        found.append(torch.get_num_threads())
+        return stored_logits(*given)
+
+    monkeypatch.setattr(fit_module, "_stored_logits", watched)
+    before = torch.get_num_threads()
+    options = RunOptions(device="cpu", threads=before + 1, out_of_scope_texts=["no film"])
+    config = Config(model=NBoWConfig(dim=4)).with_training(epochs=1)
+    fit(DATA, DATA, config, options)
+    assert found == [before + 1] * 2
+    assert torch.get_num_threads() == before
 
 
 def test_the_temperature_is_in_the_weights_and_changes_no_label():

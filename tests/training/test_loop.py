@@ -133,6 +133,17 @@ def test_a_finished_checkpoint_resumes_to_its_result(tmp_path):
     assert_same_weights(weights_of(model), weights_of(again))
 
 
+def test_a_callback_that_fails_is_not_taken_for_a_damaged_checkpoint(tmp_path):
+    class Fails(Callback):
+        def on_resume(self, epoch, step):
+            raise KeyError("of the callback")
+
+    data, dev, checkpoint = make_examples(), make_examples(), Checkpoint(tmp_path / "c", {})
+    train(make_model(), data, dev, QUICK, checkpoint=checkpoint)
+    with pytest.raises(KeyError, match="of the callback"):
+        train(make_model(), data, dev, QUICK, checkpoint=checkpoint, resume=True, callback=Fails())
+
+
 def test_without_a_checkpoint_resume_starts_from_the_start(tmp_path):
     data, dev = make_examples(), make_examples(12, seed=1)
     model, other = make_model(), make_model()

@@ -18,7 +18,7 @@ from dcnn.data.columns import shown
 from dcnn.data.labels import LabelledTexts, check_form
 from dcnn.data.readers import Row, read_evaluation_set, read_labelled
 from dcnn.data.tables import write_table
-from dcnn.errors import UserError, needs_extra
+from dcnn.errors import UserError
 from dcnn.predictor import Predictor
 
 EXAMPLES = 3  # of each kind of finding, printed
@@ -116,10 +116,10 @@ def _cross_validated(train: LabelledTexts, config: Any, folds: int, device: str)
     """Likely label errors by models that did not learn the texts."""
     if len(set(train.labels)) == len(train):
         return []  # no label has two examples
-    with needs_extra("Looking for label errors (--folds 0 leaves it out)", "train"):
-        from dcnn.training.callbacks import TrainingBar
-        from dcnn.training.fit import RunOptions
-        from dcnn.training.resampling import cross_validation
+    from dcnn.training.callbacks import TrainingBar
+    from dcnn.training.fit import RunOptions
+    from dcnn.training.resampling import cross_validation
+
     console = cli.make_console(stderr=True)
     with TrainingBar(console, f"fold 1/{folds}  ", quiet=True) as bar:
 

@@ -11,7 +11,7 @@ from typer import Option
 from dcnn.batch_predict.lines import probability_columns
 from dcnn.cli import console as cli
 from dcnn.data.tables import write_table
-from dcnn.errors import UserError, needs_extra
+from dcnn.errors import UserError
 
 if TYPE_CHECKING:
     from dcnn.metrics import Evaluation, LabelEvaluation
@@ -47,10 +47,10 @@ def cv(
         raise UserError(
             f"--folds {folds} is more than the {len(examples)} texts of {data}; take fewer"
         )
-    with needs_extra("Cross-validation", "train"):
-        from dcnn.training.callbacks import TrainingBar
-        from dcnn.training.fit import RunOptions
-        from dcnn.training.resampling import cross_validation
+    from dcnn.training.callbacks import TrainingBar
+    from dcnn.training.fit import RunOptions
+    from dcnn.training.resampling import cross_validation
+
     console = cli.make_console(stderr=True)
     with TrainingBar(console, f"fold 1/{folds}  ", quiet=True) as bar:
 

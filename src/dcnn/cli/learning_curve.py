@@ -48,9 +48,11 @@ def learning_curve(
         check_form(test_set, multi_label=examples.multi_label, of=examples.source)
         test_set = test_set.with_classes(examples.classes)
     with needs_extra("A learning curve", "train"):
-        from dcnn.training import resampling
-        from dcnn.training.callbacks import TrainingBar
-        from dcnn.training.fit import RunOptions
+        import scipy.special  # noqa: F401  # for the sentence on the curve, in the end
+    from dcnn.training import resampling
+    from dcnn.training.callbacks import TrainingBar
+    from dcnn.training.fit import RunOptions
+
     console = cli.make_console(stderr=True)
     measure = "micro F1" if examples.multi_label else "accuracy"
     with TrainingBar(console, quiet=True) as bar:

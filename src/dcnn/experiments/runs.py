@@ -38,8 +38,8 @@ from dcnn.experiments.results import (
 from dcnn.experiments.tasks import Task, TreeTask, load_task
 from dcnn.files import file_sha256
 from dcnn.metrics import target_distributions
+from dcnn.ops import select
 from dcnn.ops.reference import softmax
-from dcnn.ops.select import for_training
 from dcnn.predictor import Predictor
 from dcnn.text.vocabulary import UNKNOWN, Ints, Sentences
 from dcnn.training.batches import RunSpec
@@ -387,8 +387,7 @@ def run_networks(
             seconds=round(network.seconds, 1),
             sentences_per_second=round(network.sentences_per_second),
             parameters=sum(value.size for value in network.weights.values()),
-            # The other networks have no layer to fuse.
-            backend=for_training(env.device) if kind == "dcnn" else "torch",
+            backend=select.for_network(kind, env.device),
             settings=recipe.to_dict(),
             notes=dict(notes),
         )

@@ -9,11 +9,12 @@ import os
 from collections.abc import Callable
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dcnn.ops import native
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
 VARIABLE = "DCNN_BACKEND"
@@ -43,6 +44,15 @@ def for_prediction() -> str:
     return "native" if name == "native" or (name == "auto" and native.available()) else "reference"
 
 
+def compose_for_prediction() -> "Callable[..., NDArray[Any]]":
+    """What adds the n-grams to words where there is no torch."""
+    if for_prediction() == "native":
+        return native.compose
+    from dcnn.ops import reference
+
+    return reference.compose
+
+
 def for_training(device: str) -> str:
     """``triton`` on ``cuda`` and ``native`` on ``cpu`` where they are available, else ``torch``.
 
@@ -68,6 +78,15 @@ def for_training(device: str) -> str:
     if name == "auto" and device == "cpu" and native.available():
         return "native"
     return "torch" if name == "auto" else name
+
+
+def for_network(kind: str, device: str) -> str:
+    """The backend that trains a network of a ``kind``: torch alone has those other than a DCNN.
+
+    ``for_training`` still chooses how Adagrad updates their weights.
+    """
+    backend = for_training(device)
+    return backend if kind == "dcnn" else "torch"
 
 
 def choose_layer(x: "Tensor") -> "Callable[..., tuple[Tensor, Tensor]]":

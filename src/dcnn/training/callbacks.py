@@ -133,7 +133,7 @@ logger = logging.getLogger("dcnn")
 
 def require_tensorboard() -> None:
     """Check before any work is done that a log can be written."""
-    if importlib.util.find_spec("tensorboard") is None:
+    if not all(map(importlib.util.find_spec, ("torch", "tensorboard"))):  # torch has its writer
         raise MissingExtraError("--tensorboard", "tensorboard")
 
 

@@ -27,7 +27,7 @@ from dcnn.data.split import cross_validate, fold_numbers
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError, needs_extra
 from dcnn.metrics import DEFAULT_THRESHOLD, OUT_OF_SCOPE, evaluate_logits
-from dcnn.ops import native, reference, select
+from dcnn.ops import select
 from dcnn.ops.reference import sigmoid, softmax
 from dcnn.text.encoder import Encoder
 from dcnn.text.vectors import WordVectors, load_vectors
@@ -198,7 +198,7 @@ def fit(
     _check_options(config, options, multi_label)
     place = check_backend(config, options.device, alone=options.workers is None)
     options = replace(options, device=place)
-    backend, reason = select.for_training(place), select.why_not_native(place)
+    backend, reason = select.for_network(config.model.kind, place), select.why_not_native(place)
     logger.info("training on %s with the %s backend%s", place, backend, reason)
     config = _for_examples(train, dev, config)
     logger.debug("all settings: %s", config.to_flat())
@@ -244,13 +244,15 @@ def fit(
             threads=options.threads,
         )
         (summary,) = trainer.train(checkpoint)
-    artifact = _artifact(trainer, encoder, train.classes, config)
-    if start is not None:
-        artifact = _with_rest_of(start, artifact, model)
-    held_out = None  # logits and targets of examples that were not trained on
-    if dev_examples is not None:
-        held_out = _stored_logits(trainer, artifact, dev_examples.sentences), dev_examples.targets
-    elif config.training.folds and isinstance(train, LabelledTexts):
+        artifact = _artifact(trainer, encoder, train.classes, config)
+        if start is not None:
+            artifact = _with_rest_of(start, artifact, model)
+        held_out = None  # logits and targets of examples that were not trained on
+        if dev_examples is not None:
+            dev_logits = _stored_logits(trainer, artifact, dev_examples.sentences)
+            held_out = dev_logits, dev_examples.targets
+        outside_logits = [_stored_logits(trainer, artifact, outside)] if len(outside) else []
+    if held_out is None and config.training.folds and isinstance(train, LabelledTexts):
         held_out = _cross_validate(train, config, options)
     if held_out is not None:
         accuracy, _, micro_f1 = evaluate_logits(*held_out, multi_label)
@@ -274,9 +276,7 @@ def fit(
         metadata["processes"] = options.workers.size
     artifact = replace(artifact, metadata=metadata)
     if held_out is not None:
-        logits, targets = [held_out[0]], held_out[1]
-        if len(outside):
-            logits.append(_stored_logits(trainer, artifact, outside))
+        logits, targets = [held_out[0], *outside_logits], held_out[1]
         source = "dev" if dev_examples else f"{config.training.folds} folds of the training set"
         artifact = _decided_on_dev(artifact, logits, targets, source, options)
         if dev_examples is None and multi_label:
@@ -487,8 +487,8 @@ def _load_weights(model: "SentenceModel | NativeDCNN", start: Artifact) -> None:
     ngrams = weights.get(NGRAMS)
     if ngrams is not None:  # a stored vector has those of its n-grams added
         ngrams[:] = start.weights[NGRAMS][np.asarray(model.used_buckets)]
-        compose = native.compose if native.available() else reference.compose
         bags = np.asarray(model.bag_offsets), np.asarray(model.bag_buckets)
+        compose = select.compose_for_prediction()
         own = own - compose(np.arange(words), bags, np.zeros_like(own), ngrams)
     weights[EMBEDDINGS][:words] = own
     weights[EMBEDDINGS][words:] = own[0]  # that of the unknown word

@@ -117,8 +117,6 @@ def rates_at(config: TrainingConfig, n_ensemble: int, step: int, progress: float
 class NativeRun(Runs):
     """A single run of a DCNN; the model's weights are trained where they are."""
 
-    backend = "native"
-
     def __init__(
         self,
         model: NativeDCNN,

@@ -21,7 +21,6 @@ class Runs(ABC):
     """
 
     batches: Batches
-    backend: str
     kept: dict[str, Any]
     waits = False  # whether reading a value makes the host wait for the device
 

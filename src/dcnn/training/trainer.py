@@ -232,6 +232,7 @@ class Trainer:
                 self.restore(*saved)
             except (LookupError, TypeError, ValueError, RuntimeError) as error:
                 raise checkpoint.unreadable(error) from error
+            self.callback.on_resume(self.state.epoch + 1, self.state.step)
         if self.workers is not None:
             self.workers.require_agreement("where to continue", f"step {self.state.step}")
             if self.workers.rank > 0:
@@ -397,7 +398,6 @@ class Trainer:
         self.state = State(**progress | {"runs": runs})
         self.runs.restore(arrays, self.state.step)
         self._sentences_at_start, self._seconds_before = self.state.sentences, self.state.seconds
-        self.callback.on_resume(self.state.epoch + 1, self.state.step)
 
     def _conclude(self) -> list[TrainingSummary]:
         """Put the kept weights of a single run into the model, and sum up."""
