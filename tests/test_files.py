@@ -319,7 +319,7 @@ def test_a_lock_is_waited_for(tmp_path):
         assert started.wait(30)
         events.append("first ends")
     thread.join(30)
-    assert events == ["waits", "first ends", "second"]
+    assert list(dict.fromkeys(events)) == ["waits", "first ends", "second"]
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):

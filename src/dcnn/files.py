@@ -271,6 +271,7 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
 
 # Long enough for another process to finish a file that it only has to write down.
 _PATIENCE = 2.0  # seconds
+_LOOK_AGAIN = 0.02  # seconds between two tries to get a lock
 
 
 @contextmanager
@@ -294,7 +295,7 @@ def only_writer(path: Path, what: str) -> Iterator[bool]:
                     f"another process is writing {what}; wait until it ends, or choose another "
                     "place"
                 ) from None
-            time.sleep(0.02)
+            time.sleep(_LOOK_AGAIN)
             continue
         with suppress(FileNotFoundError):  # whoever had it may have removed it since it was opened
             if not held or os.path.samestat(os.fstat(stream.fileno()), lock.stat()):
@@ -310,28 +311,31 @@ def only_writer(path: Path, what: str) -> Iterator[bool]:
 
 @contextmanager
 def file_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold ``path`` against other processes; ``waiting`` is called if one of them has it.
+    """Hold ``path`` against other processes.
 
-    The system releases it when a process ends, even one that is killed. Where there are no such
-    locks, as on Windows and some network drives, nothing is held.
+    While one of them has it, ``waiting`` is called fifty times a second; it may raise. The system
+    releases the lock when a process ends, even one that is killed. Where there are no such locks,
+    as on Windows and some network drives, nothing is held.
     """
     with _named_failure(path):
         stream = path.open("ab")
     with stream:
-        try:
-            _try_lock(stream)
-        except BlockingIOError:
-            waiting()
-            _try_lock(stream, wait=True)
+        while True:
+            try:
+                _try_lock(stream)
+                break
+            except BlockingIOError:
+                waiting()
+                time.sleep(_LOOK_AGAIN)
         yield
 
 
-def _try_lock(stream: BinaryIO, wait: bool = False) -> bool:
+def _try_lock(stream: BinaryIO) -> bool:
     """Whether ``stream`` is locked now; raises BlockingIOError if another process has it."""
     try:
         import fcntl
 
-        fcntl.flock(stream, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise
     except (ImportError, OSError):

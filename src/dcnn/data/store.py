@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 import dcnn
 from dcnn.data.batching import Examples
 from dcnn.errors import DataError, StorageError
-from dcnn.files import file_sha256, write_folder_atomically
+from dcnn.files import file_lock, file_sha256, write_folder_atomically
 from dcnn.ops.native import library
 from dcnn.text import native as native_text
 from dcnn.text.encoder import Encoder
@@ -170,27 +170,18 @@ class Store:
 
     @contextmanager
     def lock(self, key: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Hold the lock of an entry. The system releases the lock of a process that dies."""
-        from filelock import FileLock, Timeout  # not needed to predict
-
+        """Hold the lock of an entry; see ``file_lock``."""
         path = self.cache / FOLDER / f"{key}.lock"
-        lock = FileLock(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            while not lock.is_locked:
-                try:
-                    lock.acquire(timeout=0.1)  # seconds between calls of ``waiting``
-                except Timeout:
-                    waiting()
+            path.touch()
         except OSError as error:
             raise StorageError(
                 f"{path} could not be written ({error.strerror}); make room, or set DCNN_CACHE to "
                 "a folder for encoded corpora that can be written"
             ) from error
-        try:
+        with file_lock(path, waiting):
             yield
-        finally:
-            lock.release()
 
 
 def block_name(index: int) -> str:

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -129,8 +130,9 @@ class LabelCache:
         held = ExitStack()
         if self.folder is not None and self._is_kept:
             message = "another command asks the same teacher; waiting for its labels"
+            say_once = lru_cache(lambda: logger.info(message))
             try:
-                held.enter_context(file_lock(self.folder / "lock", lambda: logger.info(message)))
+                held.enter_context(file_lock(self.folder / "lock", say_once))
             except StorageError as error:
                 self._give_up(error)
             else:
