@@ -40,7 +40,7 @@ Rule Update::rule_of(const dcnn_parameter& parameter, float clip) const {
             static_cast<float>(rates.rate),
             static_cast<float>(shrink),
             static_cast<float>(rates.eps),
-            static_cast<float>(rates.fresh)};
+            static_cast<float>(rates.ema_weight)};
 }
 
 int64_t Update::norm_tasks() const {

@@ -144,7 +144,7 @@ struct dcnn_parameter {
 // The learning rate, the epsilon of Adagrad, the norm that all gradients together are clipped to
 // (infinite: no clipping), and the weight of the new value in its average.
 struct dcnn_rates {
-    double rate, eps, largest_norm, fresh;
+    double rate, eps, largest_norm, ema_weight;
 };
 
 // Updates all parameters in place. Writes the norm of all gradients, or 0 if largest_norm is infinite.

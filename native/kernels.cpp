@@ -59,8 +59,8 @@ inline void update(const Rule& rule, float* __restrict value, const float* __res
                    float* __restrict total, float* __restrict average, int64_t size) {
     const float clip = rule.clip, l2 = rule.l2, rate = rule.rate, shrink = rule.shrink;
     const float eps = rule.eps;
-    const bool old = rule.fresh < 0.5f;
-    const float share = old ? rule.fresh : rule.fresh - 1;
+    const bool old = rule.ema_weight < 0.5f;
+    const float share = old ? rule.ema_weight : rule.ema_weight - 1;
     for (int64_t i = 0; i < size; ++i) {
         const float v = value[i] * shrink;
         const float g = GRADIENT ? gradient[i] * clip + v * l2 : v * l2;

@@ -17,7 +17,7 @@ struct Shape {
 
 // An update of Adagrad: the numbers of dcnn/training/adagrad.py.
 struct Rule {
-    float clip, l2, rate, shrink, eps, fresh;
+    float clip, l2, rate, shrink, eps, ema_weight;
 };
 
 struct Kernels {

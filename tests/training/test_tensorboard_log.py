@@ -34,7 +34,7 @@ def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def log_steps(folder: Path, first: int, last: int, resumed: bool = False) -> None:
-    """What a run tells of its steps from ``first`` to ``last``, at a look at dev a dozen."""
+    """What a run tells of its steps from ``first`` to ``last`` and of dev, after every twelfth."""
     with TensorBoardLog(folder, Config()) as log:
         if resumed:
             log.on_resume(1, first - 1)

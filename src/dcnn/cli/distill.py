@@ -101,7 +101,7 @@ def distill(
             "There is no unlabelled text, so texts are made of the words of TRAIN; real text of "
             "the domain teaches more: pass it with --unlabelled"
         )
-    place = choose_device(device)
+    device = choose_device(device)
     chosen: Teacher
     with _stages(console) as report, _report_interrupt():
         if teacher_command is not None:
@@ -112,7 +112,7 @@ def distill(
                 train_set,
                 dev_set,
                 mode=teacher_mode,
-                device=place,
+                device=device,
                 folder=save_teacher,
                 report=report,
             )
@@ -137,7 +137,7 @@ def distill(
             "label further texts; the folder may be removed"
         )
     with training_callbacks(console, None, run_config, patient=False) as callback:
-        options = RunOptions(place, checkpoint, resume, callback=callback, threads=threads)
+        options = RunOptions(device, checkpoint, resume, callback=callback, threads=threads)
         own = labels.student_config(run_config)
         artifact, summary = fit(labels.examples, labels.dev_set, own, options)
     print_summary(console, artifact, summary)

@@ -141,7 +141,7 @@ def train(
             run_config = cli.read_config(config, settings, epochs=epochs, seed=seed)
         from dcnn.training.fit import RunOptions, check_backend, fit
 
-        place = check_backend(run_config, device, alone=not is_launched())
+        device = check_backend(run_config, device, alone=not is_launched())
         stream = is_large(data) if stream is None else stream
         outside = cli.read_out_of_scope(out_of_scope_file, columns)
     if overwrite and is_launched() and is_first() and not is_restarted():
@@ -172,7 +172,7 @@ def train(
                 console, log_folder, run_config, patient=workers is not None
             ) as callback:
                 run_options = RunOptions(
-                    device=place,
+                    device=device,
                     checkpoint_path=checkpoint,
                     resume=resume,
                     checkpoint_seconds=checkpoint_seconds,

@@ -88,9 +88,9 @@ def tune(
         from dcnn.training.fit import choose_device
         from dcnn.training.resampling import logged_once
         from dcnn.tuning.evaluation import Evaluation, choose_folds
-    place, name = choose_device(device), out.resolve().name
+    device, name = choose_device(device), out.resolve().name
     chosen_folds = choose_folds(train_set, dev_set, folds)
-    evaluation = Evaluation(name, train_set, dev_set, chosen_folds, place, start.training.seed)
+    evaluation = Evaluation(name, train_set, dev_set, chosen_folds, device, start.training.seed)
     sizes = FolderSizes(name, train_set, limit)
     _check_size(console, sizes, start, max_size)
     paths.prepare(starts_again=overwrite and not resume)
@@ -99,7 +99,7 @@ def tune(
         train_set,
         dev_set,
         space,
-        **{"--max-size": limit, "--device": place, "--folds": chosen_folds},
+        **{"--max-size": limit, "--device": device, "--folds": chosen_folds},
         **{"the number of trials at once": max(tuning.AHEAD, jobs)},
     )
     # Without any limit a search would not end.

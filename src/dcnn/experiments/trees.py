@@ -83,8 +83,8 @@ class TreeTrainer:
         losses = cross_entropy(logits, self.targets[nodes], self.node_weights[nodes])
         losses = losses * (len(nodes) / len(chosen))  # the sum over a tree, the mean over trees
         gradients = torch.autograd.grad(losses.sum(), list(self.weights.values()))
-        behind = self.optimizer.settings.new_full((runs,), progress)
-        self.optimizer.step(dict(zip(self.weights, gradients, strict=True)), behind)
+        done = self.optimizer.settings.new_full((runs,), progress)
+        self.optimizer.step(dict(zip(self.weights, gradients, strict=True)), done)
         return losses.detach()
 
     def epoch(self, number: int) -> list[float]:

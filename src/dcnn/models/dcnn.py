@@ -294,7 +294,7 @@ class DCNN(SentenceModel):
         x, valid = self.sentence_matrix(ids), lengths  # (B, 1, d, s), (B,)
         for number, parameters in enumerate(self.convolutions, start=1):
             k = dynamic_k(lengths, number, config.depth, config.k_top)
-            # k grows with s, so the padded width bounds every k without a look at the lengths.
+            # k grows with s, so the padded width bounds every k whatever the lengths.
             width = dynamic_k(ids.shape[1], number, config.depth, config.k_top)
             weights = parameters.filters, parameters.bias
             x, _ = select.choose_layer(x)(x, valid, *weights, k, config.fold, width)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dcnn.ops import native
 from dcnn.ops.native import Array, Floats
 
-Arrays = Sequence[Array]
+ArrayList = Sequence[Array]
 _pointer, _long = ctypes.c_void_p, ctypes.c_int64
 
 
@@ -89,7 +89,7 @@ class _Parameters(ctypes.Structure):
         (name, _pointer) for name in ("embeddings", "filters", "biases", "head_weight", "head_bias")
     ]
 
-    def __init__(self, weights: Arrays) -> None:
+    def __init__(self, weights: ArrayList) -> None:
         embeddings, *head = _places(*weights[:3])
         self.layers = _pointers(weights[3::2]), _pointers(weights[4::2])  # keeps them in memory
         super().__init__(embeddings, *map(ctypes.addressof, self.layers), *head)
@@ -112,7 +112,7 @@ def _dense(arrays: Sequence[Array | None]) -> list[Any]:
     return [None if array is None else np.ascontiguousarray(array) for array in arrays]
 
 
-def _pointers(arrays: Arrays) -> Any:
+def _pointers(arrays: ArrayList) -> Any:
     return native.array_of(_pointer, len(arrays))(*_places(*arrays))
 
 
@@ -128,21 +128,25 @@ class Parameter(ctypes.Structure):
     ]
 
     def __init__(
-        self, value: Array, total: Array, average: Array | None = None, *numbers: float
+        self,
+        value: Array,
+        total: Array,
+        average: Array | None = None,
+        l2: float = 0,
+        decay: float = 0,
     ) -> None:
-        """``numbers`` are L2 and decay."""
         self.arrays = value, total, average  # keeps them in memory
         found = [array for array in self.arrays if array is not None]
         if not all(one.dtype == np.float32 and one.flags.c_contiguous for one in found):
             raise ValueError(f"a dense float32 array is needed; got {value.dtype}")
         sizes = len(value), value.size // max(len(value), 1)
-        super().__init__(*_places(*self.arrays), *sizes, *numbers)
+        super().__init__(*_places(*self.arrays), *sizes, l2, decay)
 
 
 class Rates(ctypes.Structure):
     """``dcnn_rates``: learning rate, eps, largest norm and share of the newest in an average."""
 
-    _fields_ = [(name, ctypes.c_double) for name in ("rate", "eps", "largest_norm", "fresh")]
+    _fields_ = [(name, ctypes.c_double) for name in ("rate", "eps", "largest_norm", "ema_weight")]
 
 
 class Gradient(NamedTuple):
@@ -299,7 +303,7 @@ def _gradient(found: Parameter, shape: tuple[int, ...]) -> Gradient:
     return Gradient(rows, copied(found.gradient, np.float32, found.count, shape[1]), shape)
 
 
-def _check(batch: Sequence[Any], weights: Arrays, fold: bool, k_top: int) -> None:
+def _check(batch: Sequence[Any], weights: ArrayList, fold: bool, k_top: int) -> None:
     """Check types and sizes of the arrays, since the library trusts its arguments."""
     ids, lengths, dropout = batch
     for array in [*weights, *([] if dropout is None else [dropout])]:
@@ -312,7 +316,7 @@ def _check(batch: Sequence[Any], weights: Arrays, fold: bool, k_top: int) -> Non
         raise ValueError(f"dropout {dropout.shape} does not fit {ids.shape[:-1]} x {features}")
 
 
-def _check_weights(weights: Arrays, fold: bool, k_top: int) -> int:
+def _check_weights(weights: ArrayList, fold: bool, k_top: int) -> int:
     """How many features a network of these weights has."""
     embeddings, head_weight, head_bias, *layers = weights
     shapes = [(f.shape, bias.shape) for f, bias in zip(layers[::2], layers[1::2], strict=True)]

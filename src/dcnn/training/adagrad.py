@@ -110,8 +110,8 @@ class Adagrad:
         self.steps += 1
         step = int(self.steps)
         return [
-            rates_at(config, self._n_ensemble, step, behind)
-            for config, behind in zip(self._configs, progress, strict=True)
+            rates_at(config, self._n_ensemble, step, done)
+            for config, done in zip(self._configs, progress, strict=True)
         ]
 
     def reset(self, runs: Sequence[int]) -> None:
@@ -130,10 +130,10 @@ class Adagrad:
         rate, linear, eps, decay, largest_norm, ema = self.settings
         rate = rate * (1 - linear * progress)
         clip = (largest_norm / (norm + 1e-6)).clamp(max=1)
-        fresh = 1 - torch.minimum(ema, (1 + self.steps) / (10 + self.steps))
+        ema_weight = 1 - torch.minimum(ema, (1 + self.steps) / (10 + self.steps))
         for number, (name, value) in enumerate(self.weights.items()):
             shrink = 1 - rate * decay if name == DECAYING else torch.ones_like(rate)
-            scalars = clip, self.l2[number], rate, shrink, eps, fresh  # (R,) each
+            scalars = clip, self.l2[number], rate, shrink, eps, ema_weight  # (R,) each
             factor, l2, own_rate, left, own_eps, share = (
                 scalar.to(value.dtype).view(-1, *[1] * (value.dim() - 1)) for scalar in scalars
             )

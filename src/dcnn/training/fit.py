@@ -196,10 +196,10 @@ def fit(
     """
     multi_label = isinstance(train, LabelledTexts) and train.multi_label
     _check_options(config, options, multi_label)
-    place = check_backend(config, options.device, alone=options.workers is None)
-    options = replace(options, device=place)
-    backend, reason = select.for_network(config.model.kind, place), select.why_not_native(place)
-    logger.info("training on %s with the %s backend%s", place, backend, reason)
+    device = check_backend(config, options.device, alone=options.workers is None)
+    options = replace(options, device=device)
+    backend, reason = select.for_network(config.model.kind, device), select.why_not_native(device)
+    logger.info("training on %s with the %s backend%s", device, backend, reason)
     config = _for_examples(train, dev, config)
     logger.debug("all settings: %s", config.to_flat())
     start = options.start_from
@@ -222,8 +222,8 @@ def fit(
     checkpoint = None
     if options.checkpoint_path is not None:
         data = _fingerprint(encoder, train.classes, examples, dev_examples, vectors, start)
-        identity = config.to_flat() | {"data": data, "device": place, "backend": backend}
-        if _needs_torch(config, place, alone=True) is not None:
+        identity = config.to_flat() | {"data": data, "device": device, "backend": backend}
+        if _needs_torch(config, device, alone=True) is not None:
             import torch
 
             identity["torch"] = torch.__version__  # another one rounds differently
@@ -237,7 +237,7 @@ def fit(
             examples,
             [RunSpec(schedule)],
             dev_examples,
-            device=place,
+            device=device,
             callback=options.callback,
             workers=options.workers,
             multi_label=multi_label,
@@ -263,7 +263,7 @@ def fit(
         "epochs": summary.epochs,
         "seconds": round(summary.seconds, 1),
         "sentences_per_second": round(summary.sentences_per_second),
-        "device": place,
+        "device": device,
         "threads": options.threads,
         "backend": backend,
     }
@@ -287,17 +287,17 @@ def fit(
 
 def check_backend(config: Config, device: str, *, alone: bool = True) -> str:
     """The device that a training is on, in one process or not; what it needs is installed."""
-    place = choose_device(device)
-    if (feature := _needs_torch(config, place, alone)) is not None:
+    device = choose_device(device)
+    if (feature := _needs_torch(config, device, alone)) is not None:
         with needs_extra(feature, "train"):
             import torch  # noqa: F401
-    return place
+    return device
 
 
-def _needs_torch(config: Config, place: str, alone: bool) -> str | None:
+def _needs_torch(config: Config, device: str, alone: bool) -> str | None:
     """What of a training only torch can do; none where the native backend computes whole steps."""
-    if (backend := select.for_training(place)) != "native":
-        return f"Training on {place} with the {backend} backend"
+    if (backend := select.for_training(device)) != "native":
+        return f"Training on {device} with the {backend} backend"
     if config.model.kind != "dcnn":
         return f"Training with model.kind={config.model.kind}"
     if config.text.vectors and config.text.vectors_projection:

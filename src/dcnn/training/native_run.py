@@ -110,8 +110,8 @@ def rates_at(config: TrainingConfig, n_ensemble: int, step: int, progress: float
     """The rates of a step, counted from 1; ``progress`` is the fraction of the run that is done."""
     rate = config.learning_rate * (1 - progress * (config.schedule == "linear"))
     largest_norm = config.max_grad_norm * n_ensemble**0.5 or np.inf
-    fresh = 1 - min(config.ema, (1 + step) / (10 + step))
-    return Rates(rate, config.eps, largest_norm, fresh)
+    ema_weight = 1 - min(config.ema, (1 + step) / (10 + step))
+    return Rates(rate, config.eps, largest_norm, ema_weight)
 
 
 class NativeRun(Runs):

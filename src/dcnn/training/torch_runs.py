@@ -160,8 +160,8 @@ class TorchRuns(Runs):
         tensors = TensorBatch(
             *(ids[None], lengths[None], targets[None]), None if weights is None else weights[None]
         )
-        behind = self.optimizer.steps.new_tensor([progress])
-        self._learn(tensors, None if dropout is None else dropout[None], behind)
+        dropout = None if dropout is None else dropout[None]
+        self._learn(tensors, dropout, self.optimizer.steps.new_tensor([progress]))
         return shape[0]
 
     def _resident_step(self, words: int) -> None:

@@ -38,7 +38,7 @@ def update(
     rate *= 1 - linear * tl.load(progress + run)
     clip = largest_norm / (tl.sqrt(tl.load(squares + run)) + 1e-6)
     clip = tl.where(clip > 1, 1.0, clip)  # not a minimum, which would lose what is not a number
-    fresh = 1 - tl.minimum(ema, (1 + step) / (10 + step))
+    ema_weight = 1 - tl.minimum(ema, (1 + step) / (10 + step))
     for number in tl.static_range(len(SIZES)):
         blocks = (SIZES[number] + BLOCK - 1) // BLOCK
         if (block >= 0) & (block < blocks):
@@ -55,7 +55,7 @@ def update(
             tl.store(values[number] + at, v, mask=inside)
             if AVERAGES:
                 a = tl.load(averages[number] + at, mask=inside)
-                tl.store(averages[number] + at, a + fresh * (v - a), mask=inside)
+                tl.store(averages[number] + at, a + ema_weight * (v - a), mask=inside)
         block -= blocks
 
 
