@@ -38,9 +38,9 @@ def compare(
     Each is trained with its usual settings; dcnn, max-tdnn and nbow are ensembles of the same size.
     The table has accuracy and macro F1, training time, size on disk, time per text and texts per
     second. Models whose accuracy does not differ significantly from the best one's are marked. Our
-    networks and the teacher hold out a part of TRAIN for early stopping unless --dev is given or
-    examples are few; most others learn from all of TRAIN. Without --unlabelled the teacher labels
-    texts made of the words of TRAIN, which helps less.
+    networks and the teacher hold out a part of TRAIN as dev unless --dev is given or examples are
+    few; most others learn from all of TRAIN. Without --unlabelled the teacher labels texts made of
+    the words of TRAIN, which helps less.
     """
     console = cli.make_console(stderr=True)
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -205,7 +205,7 @@ def _run(console: Console, search: "Search", evaluation: "Evaluation") -> None:
 def _refit(
     console: Console, search: "Search", evaluation: "Evaluation", about: "SearchSummary"
 ) -> "tuple[TrialRecord, Artifact]":
-    """Train with the best settings as `dcnn train` would: the same data, early stopping on dev.
+    """Train with the best settings as `dcnn train` would: the same data, the same dev set.
 
     On a GPU a training is not repeated exactly: if the repetition is worse than the first trial
     was, the settings of the first trial are taken instead.

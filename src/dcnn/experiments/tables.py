@@ -81,7 +81,7 @@ def summary_table(results: Iterable[Result]) -> str:
         published = f"{paper()[experiment]['accuracy']['dcnn']:.1f}"
         measured = (accuracies[experiment, recipe] for recipe in SUMMARY_RECIPES)
         ours = (statistics.summarize(one).percent(1) if one else NOT_RUN for one in measured)
-        title, command = paper()[experiment]["title"], f"`dcnn experiment {experiment}`"
+        title, command = paper()[experiment]["title"], f"`dcnn experiment {experiment} --recipe R`"
         rows.append((title, published, *ours, command))
     table = markdown_table(header, rows)
     names = commits(shown)

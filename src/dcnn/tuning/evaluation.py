@@ -3,7 +3,7 @@
 Two models that disagree on 15 % of the texts differ on 500 examples by 1.7 points from chance alone
 (the standard error), about as much as better settings bring. Below that, trials are evaluated by
 stratified cross-validation on the training examples, which are usually nine times as many; dev
-still decides when each training stops, as in ``dcnn train``.
+calibrates each training, and with ``training.keep=best`` selects the epoch, as in ``dcnn train``.
 """
 
 from dataclasses import dataclass
