@@ -13,6 +13,7 @@ from dcnn.data.corpora.registry import (
     Part,
     Source,
     cache_folder,
+    check_file,
     count_vectors,
     data_folder,
     find_corpus,
@@ -124,6 +125,15 @@ def test_a_file_that_is_not_the_right_one_is_refused(folder, content, fault):
     with pytest.raises(DataError, match=rf"train\.txt {fault}{remedy}"):
         find(folder)
     assert find(folder, check=False)["train"].path == folder / "train.txt"
+
+
+def test_a_file_that_cannot_be_downloaded_has_another_remedy(tmp_path):
+    questions = CORPORA["questions"]
+    (part,) = questions.forms[0]
+    path = tmp_path / part.file.name
+    path.write_bytes(b"What is a question?")
+    with pytest.raises(DataError, match=r"put the right one there; dcnn experiment --sample takes"):
+        check_file(questions, path, part.file)
 
 
 def test_a_file_without_a_known_checksum_is_held_to_its_size(folder):

@@ -207,7 +207,10 @@ def check_file(corpus: Corpus, path: Path, known: KnownFile) -> None:
     for other in (part.file for form in corpus.forms for part in form):
         if other.sha256 and other.is_at(path):
             fault = f"is {other.name} under another name"
-    raise DataError(f"{path} {fault}; delete it and run: dcnn data fetch {corpus.name}")
+    remedy = f"delete it and run: dcnn data fetch {corpus.name}"
+    if not corpus.downloads:
+        remedy = "put the right one there; dcnn experiment --sample takes any"
+    raise DataError(f"{path} {fault}; {remedy}")
 
 
 def data_folder(given: Path | None = None) -> Path:
