@@ -210,10 +210,7 @@ def fit_method(cell: Cell, data: ComparisonData, options: Options, folder: Path)
             base, device = options.setfit_base, options.device
             return compare.fit_setfit(base, data.train, cell.draw, folder, device)
         case "model2vec":
-            from model2vec import StaticModel
-
-            static = StaticModel.from_pretrained(options.cache / "model2vec")
-            return compare.fit_model2vec(static, data, cell.draw, folder)
+            return compare.fit_model2vec(static_model(options), data, cell.draw, folder)
         case "teacher":
             teacher, _ = teach(cell, data, options)
             return Fitted(partial(probabilities, teacher), size_on_disk_of(options))
@@ -226,6 +223,17 @@ def fit_method(cell: Cell, data: ComparisonData, options: Options, folder: Path)
             config = DEFAULT.with_training(seed=cell.draw)
             return compare.fit_student(labels, data.test, config, folder, "cpu")
     return compare.all_candidates()[cell.method].fit(data, cell.draw, folder)
+
+
+def static_model(options: Options) -> Any:
+    """The teacher's static vectors, from the cache if they are there."""
+    from model2vec import StaticModel
+
+    path = options.cache / "model2vec"
+    if not path.exists():
+        compare.static_model(options.teacher, options.device).save_pretrained(path)
+        print("model2vec: the teacher's static vectors are ready", flush=True)
+    return StaticModel.from_pretrained(path)
 
 
 def probabilities(teacher: Teacher, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -401,10 +409,8 @@ def prepare(cells: Sequence[Cell], options: Options) -> Iterator[list[Cell]]:
         embed(options, f"{corpus}-more", more_texts(corpus, options), encoder)
     yield [cell for cell in of_vectors if cell.labels != "all"]
     of_all = [cell for cell in of_vectors if cell.labels == "all"]
-    if static and not (options.cache / "model2vec").exists():
-        model = compare.static_model(options.teacher, options.device)
-        model.save_pretrained(options.cache / "model2vec")
-        print("model2vec: the teacher's static vectors are ready", flush=True)
+    if static:
+        static_model(options)
     yield static
     for corpus in dict.fromkeys(cell.corpus for cell in of_all):
         embed(options, f"{corpus}-augmented", augmented_texts(corpus, options), encoder)
