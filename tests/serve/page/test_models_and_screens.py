@@ -98,6 +98,20 @@ def test_many_classes_are_searched_and_scrolled(show):
     expect(bars).to_have_count(2)
 
 
+def test_an_explanation_that_arrives_does_not_interrupt_a_search(show):
+    page = show("#model=many&text=good+plot")
+    page.locator("#verdict .find").press_sequentially("NAME-1")
+    with page.expect_response("**/v1/explain"):
+        page.evaluate("""() => {
+            document.querySelector('#text').value = 'plot good';
+            document.querySelector('#text').dispatchEvent(new Event('input'));
+        }""")
+    expect(page.locator("#graph")).to_contain_text("plot")
+    page.keyboard.type("50")
+    expect(page.locator("#verdict .find")).to_have_value("NAME-150")
+    expect(page.locator("#verdict .bars li:visible")).to_have_count(1)
+
+
 def test_the_model_tab_shows_scores_settings_and_labels(show):
     page = show("#view=model&model=kept")
     expect(page.locator("#metadata")).to_contain_text("test accuracy75.0 %")

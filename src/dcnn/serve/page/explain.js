@@ -196,21 +196,26 @@ export class ExplainView {
   #verdict(answer) {
     const ranked = Object.entries(answer.probabilities);
     const of = String(answer.class ?? best(answer));
-    byId("verdict").replaceChildren(
+    // The field stays where it is, so that an explanation that arrives does not interrupt typing.
+    const card = byId("verdict"), many = ranked.length > MANY_CLASSES;
+    const search = many ? card.querySelector(".find") ?? this.#classSearch() : null;
+    if (search) search.placeholder = `Search ${ranked.length} classes`;
+    for (const child of [...card.children]) if (child !== search) child.remove();
+    if (search && !search.parentNode) card.append(search);
+    card.prepend(
       make("div", { class: answer.abstained ? "label abstained" : "label" }, verdict(answer), answer.labels ? null : make("small", {}, percent(answer.probability))),
       ...(answer.abstained ? [make("p", { class: "reason" }, this.#reason(answer))] : []),
-      ...(ranked.length > MANY_CLASSES ? [this.#classSearch(ranked.length)] : []),
-      make("ul", { class: "bars" }, ...ranked.map(([label, share]) =>
-        make("li", {}, make("button", { type: "button", "aria-pressed": String(label === of), title: `Explain ${label}`, onclick: () => this.#explain(label) },
-          make("span", {}, label), make("span", { class: "number" }, percent(share)),
-          make("span", { class: "track" }, make("span", { class: "fill", "--share": share.toFixed(4) })))))),
     );
+    card.append(make("ul", { class: "bars" }, ...ranked.map(([label, share]) =>
+      make("li", {}, make("button", { type: "button", "aria-pressed": String(label === of), title: `Explain ${label}`, onclick: () => this.#explain(label) },
+        make("span", {}, label), make("span", { class: "number" }, percent(share)),
+        make("span", { class: "track" }, make("span", { class: "fill", "--share": share.toFixed(4) })))))));
     this.#findClass();
   }
 
-  #classSearch(count) {
+  #classSearch() {
     return make("input", {
-      type: "search", class: "find", placeholder: `Search ${count} classes`, "aria-label": "Search classes", value: this.find,
+      type: "search", class: "find", "aria-label": "Search classes", value: this.find,
       oninput: (event) => {
         this.find = event.target.value;
         this.#findClass();
@@ -220,7 +225,7 @@ export class ExplainView {
 
   #findClass() {
     const words = byId("verdict").querySelector(".find") ? this.find.toLowerCase() : "";
-    for (const item of byId("verdict").querySelectorAll(".bars li")) item.hidden = !item.textContent.toLowerCase().includes(words);
+    for (const item of byId("verdict").querySelectorAll(".bars li")) item.hidden = !item.querySelector("span").textContent.toLowerCase().includes(words);
   }
 
   #reason(answer) {
