@@ -28,7 +28,7 @@ import json
 import os
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import suppress
@@ -587,6 +587,24 @@ class Report:
         titles = map(self.title, BESIDE_ENCODERS)
         return markdown_table(("corpus", "labels per class", *titles), rows)
 
+    def fewer_draws(self) -> str:
+        """Which means are of fewer draws than the others."""
+        cells = cells_of(BESIDE_ENCODERS, SETS, LABELS, DRAWS)
+        expected = Counter((cell.method, cell.labels, cell.corpus) for cell in cells)
+        found: dict[tuple[str, int | str], list[str]] = defaultdict(list)
+        for (method, labels, corpus), draws in expected.items():
+            done = len(self._values[method, corpus, labels])
+            if done < draws:
+                found[method, labels].append(f"{corpus} {done}")
+        if not found:
+            return f"All means are of {DRAWS} draws."
+        parts = [
+            f"{self.title(method)}, {'all labels' if labels == 'all' else f'{labels} per class'}: "
+            + ", ".join(corpora)
+            for (method, labels), corpora in found.items()
+        ]
+        return f"Means of fewer than {DRAWS} draws: {'; '.join(parts)}."
+
     def without_encoders(self, key: str) -> str:
         """A row per corpus and number of labels, the means, and differences to the best model."""
         methods, few = ("dcnn", *LINEAR), LABELS[:-1]
@@ -609,6 +627,7 @@ class Report:
             "few-labels-mean": self.by_method("accuracy"),
             "few-labels-f1": self.by_method("macro_f1"),
             "few-labels-corpora": self.by_corpus(),
+            "few-labels-draws": self.fewer_draws(),
             "few-examples-accuracy": self.without_encoders("accuracy"),
             "few-examples-f1": self.without_encoders("macro_f1"),
         }

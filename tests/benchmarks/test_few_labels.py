@@ -151,6 +151,16 @@ def test_a_mean_needs_all_corpora_and_the_best_is_bold(tmp_path):
     assert "61.0 ± 1.4" in mr
 
 
+def test_means_of_fewer_draws_are_named(tmp_path):
+    every = cells_of(few_labels.BESIDE_ENCODERS, few_labels.SETS, few_labels.LABELS, 5)
+    lacking = [Cell("setfit", "mr", 8, 4), Cell("distilled", "trec", "all", 0)]
+    write_runs(tmp_path, [run(*cell, 0.5) for cell in every if cell not in lacking])
+    named = "distilled DCNN, all labels: trec 4; SetFit, MiniLM, 8 per class: mr 4."
+    assert Report(tmp_path).fewer_draws() == f"Means of fewer than 5 draws: {named}"
+    write_runs(tmp_path, [run(*cell, 0.5) for cell in every])
+    assert Report(tmp_path).fewer_draws() == "All means are of 5 draws."
+
+
 def test_the_difference_is_to_the_best_linear_model_of_a_row(tmp_path):
     values = {"dcnn": 0.6, "char-svm": 0.5, "tfidf-lr": 0.55}
     runs = [run(*values, 0.1) for values in (("dcnn", "mr", 32, 0), ("model2vec", "mr", 8, 0))]
@@ -170,7 +180,10 @@ def test_the_difference_is_to_the_best_linear_model_of_a_row(tmp_path):
 @pytest.mark.parametrize(
     ("page", "blocks"),
     [
-        ("distillation.md", ("few-labels-mean", "few-labels-f1", "few-labels-corpora")),
+        (
+            "distillation.md",
+            ("few-labels-mean", "few-labels-f1", "few-labels-corpora", "few-labels-draws"),
+        ),
         ("languages.md", ("few-examples-accuracy", "few-examples-f1")),
     ],
 )
