@@ -12,11 +12,13 @@ float dot(const float* left, const float* right, int64_t size) {
     for (; i + 4 * LANES <= size; i += 4 * LANES)
         for (int j = 0; j < 4; ++j)
             sums[j] += load(left + i + j * LANES) * load(right + i + j * LANES);
-    const Floats sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    float total = 0;
-    for (int lane = 0; lane < LANES; ++lane) total += sum[lane];
-    for (; i < size; ++i) total += left[i] * right[i];
-    return total;
+    for (; i + LANES <= size; i += LANES) sums[0] += load(left + i) * load(right + i);
+    float parts[LANES];
+    store(parts, (sums[0] + sums[1]) + (sums[2] + sums[3]));
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int lane = 0; lane < half; ++lane) parts[lane] += parts[lane + half];
+    for (; i < size; ++i) parts[0] += left[i] * right[i];
+    return parts[0];
 }
 
 void add_scaled(float* to, const float* from, float factor, int64_t size) {
@@ -24,6 +26,58 @@ void add_scaled(float* to, const float* from, float factor, int64_t size) {
     int64_t i = 0;
     for (; i + LANES <= size; i += LANES) store(to + i, load(to + i) + factors * load(from + i));
     for (; i < size; ++i) to[i] += factor * from[i];
+}
+
+// Up to a vector's floats.
+inline Floats load_some(const float* from, int64_t size) {
+    Floats vector = {};
+    memcpy(&vector, from, sizeof(float) * size);
+    return vector;
+}
+
+// ROWS rows and VECTORS vectors of a product, the last of them with `last` floats, stay in registers.
+template <int ROWS, int VECTORS>
+inline void multiply_tile(const Product& p, int64_t row, int64_t column, int64_t last) {
+    float* to = p.to + row * p.to_row + column;
+    Floats sums[ROWS][VECTORS];
+    for (int r = 0; r < ROWS; ++r)
+        for (int v = 0; v < VECTORS; ++v)
+            sums[r][v] = !p.adds ? Floats{}
+                         : load_some(to + r * p.to_row + v * LANES, v + 1 < VECTORS ? LANES : last);
+    const float* left = p.left + row * p.left_row;
+    const float* right = p.right + column;
+    for (int64_t i = 0; i < p.inner; ++i) {
+        Floats others[VECTORS];
+        for (int v = 0; v < VECTORS; ++v) others[v] = load(right + v * LANES);
+        for (int r = 0; r < ROWS; ++r) {
+            const Floats one = splat(left[r * p.left_row]);
+            for (int v = 0; v < VECTORS; ++v) sums[r][v] += one * others[v];
+        }
+        left += p.left_column;
+        right += p.right_row;
+    }
+    for (int r = 0; r < ROWS; ++r)
+        for (int v = 0; v < VECTORS; ++v)
+            memcpy(to + r * p.to_row + v * LANES, &sums[r][v],
+                   sizeof(float) * (v + 1 < VECTORS ? LANES : last));
+}
+
+template <int VECTORS>
+inline void multiply_columns(const Product& p, int64_t column, int64_t last) {
+    constexpr int ROWS = LANES == 16 ? 8 : 4;  // as many as there are registers for
+    int64_t row = 0;
+    for (; row + ROWS <= p.rows; row += ROWS) multiply_tile<ROWS, VECTORS>(p, row, column, last);
+    for (; row < p.rows; ++row) multiply_tile<1, VECTORS>(p, row, column, last);
+}
+
+// Every sum is taken in the order of `inner`, whatever the number of rows and columns.
+void multiply(const Product& p) {
+    constexpr int VECTORS = 3;
+    int64_t column = 0;
+    for (; column + VECTORS * LANES <= p.columns; column += VECTORS * LANES)
+        multiply_columns<VECTORS>(p, column, LANES);
+    for (; column < p.columns; column += LANES)
+        multiply_columns<1>(p, column, p.columns - column < LANES ? p.columns - column : LANES);
 }
 
 // VECTORS vectors of the sum stay in registers while all rows are added.
@@ -247,6 +301,33 @@ void tanh_all(const float* x, float* y, int64_t size) {
     }
 }
 
+// The C library's exp is of a version that older systems do not have, and takes one number at a time.
+inline Doubles exp_of(Doubles x) {
+    constexpr double ROUND = 6755399441055744.0;  // 1.5 * 2^52: a sum with it is a whole number
+    const Doubles shifted = x * 1.4426950408889634 + ROUND, n = shifted - ROUND;
+    Doubles r = x - n * 0.693147180369123816490;  // log(2) in two parts; r is between -0.35 and 0.35
+    r = r - n * 1.90821492927058770002e-10;
+    Doubles sum = r * (1.0 / 13) + 1;
+    for (int term = 12; term > 0; --term) sum = sum * (r * (1.0 / term)) + 1;
+    Longs bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits + 1023) << 52;  // the low bits of `shifted` are those of n
+    Doubles power;
+    memcpy(&power, &bits, sizeof power);
+    return x > -700 ? sum * power : x == x ? Doubles{} : x;
+}
+
+void exp_all(double* x, int64_t size) {
+    constexpr int64_t AT_ONCE = LANES / 2;
+    for (int64_t i = 0; i < size; i += AT_ONCE) {
+        const size_t bytes = sizeof(double) * (size - i < AT_ONCE ? size - i : AT_ONCE);
+        Doubles some = {};
+        memcpy(&some, x + i, bytes);
+        some = exp_of(some);
+        memcpy(x + i, &some, bytes);
+    }
+}
+
 }  // namespace
 
 #define DCNN_STRING_(name) #name
@@ -257,7 +338,7 @@ void tanh_all(const float* x, float* y, int64_t size) {
 const Kernels DCNN_TABLE(DCNN_ISA) = {
     DCNN_STRING(DCNN_ISA), packed_size,      pack,     forward_scratch, forward,
     taps_size,             pack_taps,        unpack_taps, backward_scratch, backward,
-    dot,                   add_scaled,       add_rows, adagrad,         adagrad_rows,
-    square_sum,            draw_bits,        to_uniform, to_mask,       to_normal,
-    tanh_all,
+    dot,                   multiply,         add_scaled, add_rows,      adagrad,
+    adagrad_rows,          square_sum,       draw_bits, to_uniform,     to_mask,
+    to_normal,             tanh_all,         exp_all,
 };

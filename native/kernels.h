@@ -20,6 +20,20 @@ struct Rule {
     float clip, l2, rate, shrink, eps, ema_weight;
 };
 
+// A product of matrices that may be parts of larger ones: (rows, inner) times (inner, columns) is written
+// or added to (rows, columns). `to_row` and the like are the floats from one row or column to the next.
+// Up to a vector beyond the last columns of `right` is read.
+struct Product {
+    float* to;
+    int64_t to_row;
+    const float* left;
+    int64_t left_row, left_column;
+    const float* right;
+    int64_t right_row;
+    int64_t rows, inner, columns;
+    bool adds;
+};
+
 struct Kernels {
     const char* name;
 
@@ -46,6 +60,7 @@ struct Kernels {
                      float* scratch);
 
     float (*dot)(const float* left, const float* right, int64_t size);
+    void (*multiply)(const Product&);
     // to += factor * from
     void (*add_scaled)(float* to, const float* from, float factor, int64_t size);
     // to += the sum of some rows of a table (..., size), each times factors[row] or, if that is null,
@@ -69,6 +84,8 @@ struct Kernels {
     // Makes of uniform numbers normal ones with mean 0, 16 at a time; fewer at the end stay.
     void (*to_normal)(float* numbers, float deviation, int64_t size);
     void (*tanh)(const float* x, float* y, int64_t size);
+    // In place, of numbers that are not above 0; NaN stays NaN.
+    void (*exp)(double* x, int64_t size);
 };
 
 // All scratch and packed memory starts at a multiple of this many bytes.

@@ -12,13 +12,11 @@
 #include "char_ngrams.h"
 #include "training.h"
 
-// glibc 2.29 has a second version of these, and a linker takes the newest: a library built there
-// would not load where the first is the only one.
+// glibc 2.29 has a second version of it, and a linker takes the newest: a library built there would not
+// load where the first is the only one.
 #if defined(__GLIBC__) && defined(__x86_64__)
-__asm__(".symver exp, exp@GLIBC_2.2.5");
 __asm__(".symver log, log@GLIBC_2.2.5");
 #elif defined(__GLIBC__) && defined(__aarch64__)
-__asm__(".symver exp, exp@GLIBC_2.17");
 __asm__(".symver log, log@GLIBC_2.17");
 #endif
 
@@ -76,31 +74,34 @@ class Groups {
 };
 
 // The loss of a sentence and, in `gradient`, the gradient of its logits, both times `scale`.
-double cross_entropy(int64_t classes, const float* logits, const float* targets, double scale,
-                     float* gradient) {
-    thread_local std::vector<double> powers;  // with thousands of classes, half of the time
+double cross_entropy(const Kernels& kernels, int64_t classes, const float* logits,
+                     const float* targets, double scale, float* gradient) {
+    thread_local std::vector<double> powers;
     powers.resize(at(classes));
     const double largest = *std::max_element(logits, logits + classes);
     double exponentials = 0, mass = 0, dot = 0;
     for (int64_t c = 0; c < classes; ++c) {
-        powers[at(c)] = std::exp(logits[c] - largest);
-        exponentials += powers[at(c)];
+        powers[at(c)] = logits[c] - largest;
         mass += targets[c];
-        dot += targets[c] * (logits[c] - largest);
+        dot += targets[c] * powers[at(c)];
     }
-    for (int64_t c = 0; c < classes; ++c) {
-        const double share = powers[at(c)] / exponentials;
-        gradient[c] = static_cast<float>(scale * (share * mass - targets[c]));
-    }
+    kernels.exp(powers.data(), classes);
+    for (const double power : powers) exponentials += power;
+    for (int64_t c = 0; c < classes; ++c)
+        gradient[c] = static_cast<float>(scale * (powers[at(c)] / exponentials * mass - targets[c]));
     return scale * (mass * std::log(exponentials) - dot);
 }
 
 // The same for multi-label targets: each label is an independent yes or no.
-double binary_cross_entropy(int64_t labels, const float* logits, const float* targets, double scale,
-                            float* gradient) {
+double binary_cross_entropy(const Kernels& kernels, int64_t labels, const float* logits,
+                            const float* targets, double scale, float* gradient) {
+    thread_local std::vector<double> powers;
+    powers.resize(at(labels));
+    for (int64_t c = 0; c < labels; ++c) powers[at(c)] = -std::abs(static_cast<double>(logits[c]));
+    kernels.exp(powers.data(), labels);
     double loss = 0;
     for (int64_t c = 0; c < labels; ++c) {
-        const double logit = logits[c], power = std::exp(-std::abs(logit));
+        const double logit = logits[c], power = powers[at(c)];
         const double larger = 1 / (1 + power);  // of the two probabilities
         gradient[c] =
             static_cast<float>(scale * ((logit < 0 ? 1 - larger : larger) - targets[c]));
@@ -360,7 +361,8 @@ void Learner::add_loss(int64_t i, const Network& network, const dcnn_batch& batc
          logit += classes) {
         float* gradient = of_logits_.get() + logit;
         losses_[at(i)] += (targets.multi_label ? binary_cross_entropy : cross_entropy)(
-            classes, logits_.get() + logit, targets.targets + i * classes, scale, gradient);
+            network.kernels, classes, logits_.get() + logit, targets.targets + i * classes, scale,
+            gradient);
         // A network of an ensemble learns as if it were alone: not by its share of a mean.
         for (int64_t c = 0; c < classes; ++c) gradient[c] *= static_cast<float>(n_ensemble);
     }

@@ -153,34 +153,21 @@ void spell(Text word, std::string& marked) {
     marked.assign("<").append(word.data(), at).append(">");
 }
 
-// exp(x) for x <= 0, or NaN; the C library's is of a version that older systems do not have.
-double exp_of(double x) {
-    if (!(x > -700)) return x == x ? 0 : x;
-    const double n = static_cast<double>(static_cast<int64_t>(x * 1.4426950408889634 - 0.5));
-    const double r = x - n * 0.6931471805599453;  // between -0.35 and 0.35
-    double sum = 1;
-    for (int term = 12; term > 0; --term) sum = 1 + sum * r / term;
-    return std::ldexp(sum, static_cast<int>(n));
-}
-
 // Probabilities in the place of logits.
-void finish(float* logits, int64_t classes, int32_t output) {
+void finish(const Kernels& kernels, float* logits, int64_t classes, int32_t output) {
     if (output == DCNN_LOGITS) return;
-    if (output == DCNN_SIGMOID) {
-        for (int64_t c = 0; c < classes; ++c) {
-            const double small = exp_of(-std::abs(static_cast<double>(logits[c])));
-            logits[c] = static_cast<float>((logits[c] < 0 ? small : 1) / (1 + small));
-        }
-        return;
-    }
-    const double most = *std::max_element(logits, logits + classes);
+    thread_local std::vector<double> powers;
+    powers.resize(static_cast<size_t>(classes));
+    const bool sigmoid = output == DCNN_SIGMOID;
+    const double most = sigmoid ? 0 : *std::max_element(logits, logits + classes);
+    for (size_t c = 0; c < powers.size(); ++c)
+        powers[c] = sigmoid ? -std::abs(static_cast<double>(logits[c])) : logits[c] - most;
+    kernels.exp(powers.data(), classes);
     double sum = 0;
-    for (int64_t c = 0; c < classes; ++c) {
-        const double share = exp_of(logits[c] - most);
-        logits[c] = static_cast<float>(share);
-        sum += share;
-    }
-    for (int64_t c = 0; c < classes; ++c) logits[c] = static_cast<float>(logits[c] / sum);
+    for (const double power : powers) sum += power;
+    for (size_t c = 0; c < powers.size(); ++c)
+        logits[c] = static_cast<float>(sigmoid ? (logits[c] < 0 ? powers[c] : 1) / (1 + powers[c])
+                                               : powers[c] / sum);
 }
 
 }  // namespace
@@ -267,7 +254,7 @@ int32_t dcnn_network_texts(const void* handle, const void* tokenizer_handle, int
         const int32_t done = sentence_logits(
             network, scratch.ids.data(), static_cast<int64_t>(scratch.ids.size()),
             scratch.found.size(), scratch.vectors.data(), own, scratch.memory);
-        if (done == DCNN_OK) finish(own, network.classes, output);
+        if (done == DCNN_OK) finish(network.kernels, own, network.classes, output);
         return done;
     });
 }

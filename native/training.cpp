@@ -23,7 +23,9 @@ void PackedWeights::grow(const Network& network, bool backward) {
         filters[l].grow(network.kernels.packed_size(network.layers[l]));
         if (backward) taps[l].grow(network.kernels.taps_size(network.layers[l]));
     }
-    head.grow(network.classes * network.features());
+    constexpr int64_t vector = ALIGNMENT / sizeof(float);  // which a product may read after the last row
+    head.grow(network.classes * network.features() + vector);
+    head_blocks.grow(class_blocks(network.classes) * CLASSES_AT_ONCE * network.features());
 }
 
 void PackedWeights::pack(const Network& network, const dcnn_parameters& weights, int64_t task) {
@@ -34,11 +36,21 @@ void PackedWeights::pack(const Network& network, const dcnn_parameters& weights,
         if (taps[l].size()) network.kernels.pack_taps(s, weights.filters[l], taps[l].get());
         return;
     }
+    const int64_t first = (task - static_cast<int64_t>(network.depth())) * CLASSES_AT_ONCE;
     const int64_t features = network.features();
-    for (int64_t c = 0; c < network.classes; ++c)
-        network.for_each_feature([&](int64_t, int64_t feature, int64_t callers) {
-            head.get()[c * features + feature] = weights.head_weight[c * features + callers];
-        });
+    const int64_t count = std::min(CLASSES_AT_ONCE, network.classes - first);
+    float* rows = head.get() + first * features;
+    float* block = head_blocks.get() + first * features;
+    const float* from = weights.head_weight + first * features;
+    constexpr int64_t NEAR = 16;  // features of all classes of a block that stay in cache
+    for (int64_t near = 0; near < features; near += NEAR)
+        for (int64_t c = 0; c < CLASSES_AT_ONCE; ++c)
+            for (int64_t f = near; f < std::min(near + NEAR, features); ++f) {
+                const int64_t callers = network.callers_of[static_cast<size_t>(f)];
+                const float weight = c < count ? from[c * features + callers] : 0;
+                block[f * CLASSES_AT_ONCE + c] = weight;
+                if (c < count) rows[c * features + f] = weight;
+            }
 }
 
 Sums::Sums(const Network& network) {
@@ -51,21 +63,6 @@ Sums::Sums(const Network& network) {
         size = bias.back() + rounded(s.lanes);
     }
 }
-
-namespace {
-
-// Calls work(sentence, first class, end) for one block of classes after another, each for the sentences
-// from .. to: the weights of a block stay in cache even if those of all classes do not fit.
-template <class Work>
-void over_classes(const Network& network, int64_t from, int64_t to, const Work& work) {
-    constexpr int64_t NEAR = 1 << 15;  // floats of a block's weights
-    const int64_t block = std::max<int64_t>(NEAR / network.features(), 1);
-    for (int64_t first = 0; first < network.classes; first += block)
-        for (int64_t i = from; i < to; ++i)
-            work(i, first, std::min(first + block, network.classes));
-}
-
-}  // namespace
 
 int64_t Pass::largest() const {
     int64_t most = network.features();
@@ -133,14 +130,19 @@ void Pass::forward(int64_t first, int64_t end, const float* head_bias, float* lo
         layers_forward(i, scratch);
         drop_out(i);
     }
-    const int64_t all = network.features(), own = network.own_features();
-    over_classes(network, first, end, [&](int64_t i, int64_t from, int64_t to) {
-        for (int64_t one = 0; one < network.n_ensemble; ++one)
-            for (int64_t c = from; c < to; ++c)
-                logits[(i * network.n_ensemble + one) * network.classes + c] =
-                    head_bias[c] + network.kernels.dot(weights.head.get() + c * all + one * own,
-                                                      features + i * all + one * own, own);
-    });
+    const int64_t all = network.features(), own = network.own_features(), sentences = end - first;
+    const int64_t classes = network.classes, n_ensemble = network.n_ensemble;
+    float* to = logits + first * n_ensemble * classes;
+    for (int64_t i = 0; i < sentences * n_ensemble; ++i)
+        std::copy_n(head_bias, classes, to + i * classes);
+    for (int64_t from = 0; from < classes; from += CLASSES_AT_ONCE)
+        for (int64_t one = 0; one < n_ensemble; ++one) {
+            const int64_t columns = std::min(CLASSES_AT_ONCE, classes - from);
+            const float* block = weights.head_blocks.get() + from * all + one * own * CLASSES_AT_ONCE;
+            network.kernels.multiply({to + one * classes + from, n_ensemble * classes,
+                                      features + first * all + one * own, all, 1, block,
+                                      CLASSES_AT_ONCE, sentences, own, columns, true});
+        }
 }
 
 void Pass::layers_backward(int64_t i, const Sums& at, float* sums, float* of_words,
@@ -171,21 +173,23 @@ void Pass::layers_backward(int64_t i, const Sums& at, float* sums, float* of_wor
 
 void Pass::backward(int64_t first, int64_t end, const float* of_logits, const Sums& at, float* sums,
                     float* of_words, float* scratch) const {
-    const Kernels& kernels = network.kernels;
-    const int64_t all = network.features(), own = network.own_features();
-    std::fill_n(sums, at.size, 0.0f);
-    std::fill(of_features + first * all, of_features + end * all, 0.0f);
-    over_classes(network, first, end, [&](int64_t i, int64_t from, int64_t to) {
-        for (int64_t one = 0; one < network.n_ensemble; ++one)
-            for (int64_t c = from; c < to; ++c) {
-                const int64_t weight = c * all + one * own, feature = i * all + one * own;
-                const float of_logit =
-                    of_logits[(i * network.n_ensemble + one) * network.classes + c];
-                kernels.add_scaled(sums + at.head_weight + weight, features + feature, of_logit, own);
-                kernels.add_scaled(of_features + feature, weights.head.get() + weight, of_logit, own);
-                sums[at.head_bias + c] += of_logit;
-            }
-    });
+    const int64_t all = network.features(), own = network.own_features(), sentences = end - first;
+    const int64_t classes = network.classes, n_ensemble = network.n_ensemble;
+    std::fill(sums + at.head_bias, sums + at.size, 0.0f);
+    for (int64_t i = first * n_ensemble; i < end * n_ensemble; ++i)
+        network.kernels.add_scaled(sums + at.head_bias, of_logits + i * classes, 1, classes);
+    for (int64_t from = 0; from < classes; from += CLASSES_AT_ONCE)
+        for (int64_t one = 0; one < n_ensemble; ++one) {
+            const int64_t rows = std::min(CLASSES_AT_ONCE, classes - from);
+            const float* own_logits = of_logits + (first * n_ensemble + one) * classes + from;
+            const int64_t feature = first * all + one * own, weight = from * all + one * own;
+            network.kernels.multiply({sums + at.head_weight + weight, all, own_logits, 1,
+                                      n_ensemble * classes, features + feature, all, rows, sentences,
+                                      own, false});
+            network.kernels.multiply({of_features + feature, all, own_logits, n_ensemble * classes, 1,
+                                      weights.head.get() + weight, all, sentences, rows, own,
+                                      from > 0});
+        }
     for (int64_t i = first; i < end; ++i) layers_backward(i, at, sums, of_words, scratch);
 }
 

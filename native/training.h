@@ -19,6 +19,7 @@ struct Network {
     int64_t k_top, classes, n_ensemble, dim;
     std::vector<Shape> layers;
     std::vector<int64_t> feature_of;  // the place as a feature of each value of the last layer
+    std::vector<int64_t> callers_of;  // the place in the caller's order of each feature
 
     explicit Network(const dcnn_sizes& sizes)
         : kernels(current_kernels()),
@@ -33,6 +34,10 @@ struct Network {
             next[static_cast<size_t>(one)] = one * own_features();
         for (int64_t value = 0; value < features(); ++value)
             feature_of.push_back(next[static_cast<size_t>(value % lanes() % rows / share)]++);
+        callers_of.resize(feature_of.size());
+        for_each_feature([&](int64_t, int64_t feature, int64_t callers) {
+            callers_of[static_cast<size_t>(feature)] = callers;
+        });
     }
 
     size_t depth() const { return layers.size(); }
@@ -60,16 +65,25 @@ struct Network {
     int32_t check(const dcnn_batch& batch, int64_t words) const;
 };
 
-// The weights of the layers and of the head, (classes, features), as the kernels read them.
+// Classes that the head computes at once.
+constexpr int64_t CLASSES_AT_ONCE = 48;
+
+inline int64_t class_blocks(int64_t classes) {
+    return (classes + CLASSES_AT_ONCE - 1) / CLASSES_AT_ONCE;
+}
+
+// The weights of the layers and of the head as the kernels read them. Those of the head are there twice:
+// (classes, features) for backward, and for forward in blocks of classes, each (features, classes), the
+// last one padded.
 struct PackedWeights {
     std::vector<Memory> filters, taps;
-    Memory head;
+    Memory head, head_blocks;
 
     // Room for them; forward alone needs no taps.
     void grow(const Network& network, bool backward);
-    // One of the tasks that write them: those of the layers, and the last of the head.
+    // One of the tasks that write them: those of the layers, then a block of classes each.
     static int64_t tasks(const Network& network) {
-        return static_cast<int64_t>(network.depth()) + 1;
+        return static_cast<int64_t>(network.depth()) + class_blocks(network.classes);
     }
     void pack(const Network& network, const dcnn_parameters& weights, int64_t task);
 };

@@ -21,6 +21,8 @@ constexpr int LANES = 4;
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+typedef double Doubles __attribute__((vector_size(4 * LANES)));
+typedef int64_t Longs __attribute__((vector_size(4 * LANES)));
 
 inline Floats load(const float* from) {
     Floats vector;

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dcnn.config import DCNNConfig
 from dcnn.ops import native
-from dcnn.training.objective import cross_entropy
+from dcnn.training.objective import cross_entropy, repeat_for_ensemble
 from networks import build_model, native_gradients
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="not compiled")
@@ -16,8 +18,8 @@ NETWORKS = [
 ]
 
 
-def make_model(network, vocabulary=VOCABULARY):
-    model = build_model(network, vocabulary, CLASSES)
+def make_model(network, vocabulary=VOCABULARY, classes=CLASSES):
+    model = build_model(network, vocabulary, classes)
     model.initialize(torch.Generator().manual_seed(0))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -52,6 +54,39 @@ def test_loss_and_gradients_are_autograds(network, weighted, monkeypatch):
     ids, lengths, _ = batch
     used = {int(i) for row, length in zip(ids, lengths, strict=True) for i in row[:length]}
     assert rows.tolist() == sorted(used)  # no word that is padding, and none twice
+
+
+@given(
+    classes=st.integers(2, 150),  # three blocks of the output layer, and a part of a fourth
+    sentences=st.integers(1, 19),
+    n_ensemble=st.integers(1, 3),
+    maps=st.integers(1, 9),
+    k_top=st.integers(1, 3),
+)
+def test_any_number_of_classes_has_autograds_logits_and_gradients(
+    classes, sentences, n_ensemble, maps, k_top
+):
+    network = DCNNConfig(dim=4 * n_ensemble, widths=(3,), maps=(maps,), k_top=k_top)
+    model = make_model(network, classes=classes)
+    model.n_ensemble = n_ensemble
+    generator = torch.Generator().manual_seed(classes)
+    with torch.no_grad():
+        model.head.bias.normal_(generator=generator)
+    ids = torch.randint(VOCABULARY, (sentences, 4), generator=generator)
+    lengths = torch.randint(1, 5, (sentences,), generator=generator)
+    batch = ids, lengths, model.draw_dropout(sentences, generator)
+    targets = torch.rand(sentences, classes, generator=generator)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DCNN_BACKEND", "torch")
+        expected = model(*batch).detach()
+        repeated, _ = repeat_for_ensemble(targets, None, n_ensemble)
+        (n_ensemble * cross_entropy(model(*batch, apart=True), repeated)).backward()
+        patch.setenv("DCNN_BACKEND", "native")
+        with torch.no_grad():
+            torch.testing.assert_close(model(*batch), expected, rtol=1e-4, atol=1e-5)
+        _, gradients = native_gradients(model, batch, targets)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(gradients[name].to_dense(), parameter.grad, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
