@@ -173,8 +173,10 @@ def test_where_dev_is_to_decide_the_rate_is_constant(setting):
     decayed = DEFAULT.training.for_examples(5000)
     names = ("schedule", "keep", "epochs", "word_dropout")
     assert [getattr(decayed, name) for name in names] == ["linear", "last", 8, 0]
-    found = DEFAULT.with_settings([setting]).training.for_examples(5000)
-    assert [getattr(found, name) for name in names] == ["constant", "best", 12, 0.1]
+    for examples in (3000, 5000):
+        found = DEFAULT.with_settings([setting]).training.for_examples(examples)
+        assert [getattr(found, name) for name in names] == ["constant", "best", 12, 0.1]
+        assert (found.dev_fraction, found.folds) == (0.1, 0)
 
 
 def test_auto_is_written_and_read():

@@ -478,9 +478,9 @@ class TrainingConfig(Section):
         the weights are selected on dev as in ``Config()``.
 
         With few examples an epoch has few updates, and a tenth of the examples is too small a dev
-        set to decide anything. So there are more epochs, all examples are trained on, and
-        cross-validation replaces dev. From 1,000 examples on, smaller batches and fewer epochs are
-        used, which fit the examples less closely.
+        set to decide anything. So there are more epochs and, unless dev is to select the weights,
+        all examples are trained on, and cross-validation replaces dev. From 1,000 examples on,
+        smaller batches and fewer epochs are used, which fit the examples less closely.
         """
         dev_decides = (
             ("schedule" not in self.auto and self.schedule == "constant")
@@ -503,8 +503,8 @@ class TrainingConfig(Section):
             "word_dropout": self.word_dropout if dev_decides else 0.0,
             "keep": "best" if dev_decides else "last",
             "patience": max(self.patience, math.ceil(MIN_PATIENCE / steps)),
-            "dev_fraction": 0.0 if few else self.dev_fraction,
-            "folds": FOLDS if few and not dev else 0,
+            "dev_fraction": 0.0 if few and not dev_decides else self.dev_fraction,
+            "folds": FOLDS if few and not dev and not dev_decides else 0,
         }
         return replace(self, **{name: values[name] for name in self.auto}, auto=())
 

@@ -4,7 +4,7 @@ import torch
 
 from dcnn.config import DEFAULT, MIN_UPDATES, Config, DCNNConfig, NBoWConfig, TextConfig
 from dcnn.data.labels import number_labels
-from dcnn.errors import ConfigError, TrainingStoppedError
+from dcnn.errors import ConfigError, TrainingStoppedError, UserError
 from dcnn.metrics import evaluate
 from dcnn.ops.select import for_training
 from dcnn.predictor import Predictor
@@ -121,7 +121,8 @@ def test_sixteen_examples_are_all_learned_and_cross_validated(caplog):
     artifact, summary = fit(SIXTEEN, None, DEFAULT, CPU)
     metadata, stored = artifact.metadata, artifact.config.training
     assert metadata["examples"] == {"train": 16, "dev": 0}
-    assert metadata["cross_validation"] == {"folds": 5, "examples": 16}
+    assert metadata["cross_validation"] == {"folds": 5, "scored_folds": 5, "examples": 16}
+    assert metadata["abstention"]["data"] == "5 folds of the training set"
     assert metadata["dev_accuracy"] == summary.dev_accuracy == 1
     assert summary.epochs == stored.epochs == MIN_UPDATES
     assert (stored.dev_fraction, stored.folds, stored.auto) == (0, 5, ())
@@ -137,7 +138,9 @@ def test_sixteen_examples_are_all_learned_and_cross_validated(caplog):
 def test_folds_are_cross_validated_until_enough_examples_are_scored(monkeypatch):
     monkeypatch.setattr("dcnn.training.fit.ENOUGH_SCORED", 7)
     artifact, summary = fit(SIXTEEN, None, DEFAULT, CPU)  # folds of 4, 3, 3, 3 and 3
-    assert artifact.metadata["cross_validation"] == {"folds": 5, "examples": 7}
+    found = artifact.metadata["cross_validation"]
+    assert found == {"folds": 5, "scored_folds": 2, "examples": 7}
+    assert artifact.metadata["abstention"]["data"] == "2 of 5 folds of the training set"
     assert artifact.metadata["examples"]["train"] == 16
     assert summary.dev_accuracy == 1
 
@@ -197,3 +200,16 @@ def test_only_the_buckets_that_occur_count_as_weights():
     config = DEFAULT.with_settings(["model.dim=1000", "text.n_buckets=2000000"])
     encoder, _ = Encoder.learn(["good film", "bad film"], config.text)
     assert make_model(config, encoder, 2).ngrams.shape[0] < 100
+
+
+def test_a_run_does_not_go_on_with_other_out_of_scope_texts(tmp_path):
+    """Their n-grams are among those of the network."""
+
+    def run(texts, resume):
+        options = {"device": "cpu", "checkpoint_path": tmp_path / "checkpoint", "resume": resume}
+        fit(SIXTEEN, None, DEFAULT, RunOptions(**options, out_of_scope_texts=texts))
+
+    run(["elsewhere"], resume=False)
+    run(["elsewhere"], resume=True)
+    with pytest.raises(UserError, match="belongs to another run: data was"):
+        run(["elsewise"], resume=True)

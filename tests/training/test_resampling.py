@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dcnn.config import Config, DCNNConfig, TextConfig
 from dcnn.data.labels import number_labels
+from dcnn.data.split import split_label_sets
 from dcnn.errors import DataError
 from dcnn.training import resampling
 from dcnn.training.resampling import (
@@ -129,6 +130,19 @@ def test_smaller_trainings_learn_parts_of_larger_ones_and_nothing_held_out(monke
     assert [len(texts) for texts in learned] == [26, 52] * 2
     assert learned[0] < learned[1]
     assert learned[2] < learned[3] != learned[1]
+
+
+def test_all_draws_of_multi_label_examples_have_the_same_sizes():
+    # Both examples of z may be held out; then one is trained on after all.
+    sets = [("z", "m1"), ("m1",), ("z", "m2"), ("m2",), *[("often",)] * 100]
+    examples = number_labels([f"word{n}" for n in range(104)], sets, multi_label=True)
+    held_out = [len(split_label_sets(examples.labels, 0.2, seed)[1]) for seed in range(4)]
+    assert len(set(held_out)) > 1
+    points = learning_curve(examples, QUICK.with_training(epochs=1), steps=2, draws=4)
+    smaller, larger = sorted({point.examples for point in points})
+    assert larger == 104 - max(held_out)
+    assert smaller == larger // 2
+    assert "micro F1 changed" in judge_curve(points, "micro F1")
 
 
 def points_of(*gains, before=0.8):

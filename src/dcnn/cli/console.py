@@ -191,8 +191,8 @@ def describe_threshold(record: dict[str, Any]) -> str:
         )
     return (
         f"Abstaining below {record['threshold']:.4f}: coverage {100 * record['coverage']:.1f} % on "
-        f"{record['data']}, precision {100 * record['precision']:.1f} %, which is at least "
-        f"{100 * record['precision_bound']:.1f} % with 95 % confidence{outside}"
+        f"{record['data']}, precision {100 * record['precision']:.1f} % there (lower bound at "
+        f"95 %: {100 * record['precision_bound']:.1f} %){outside}"
     )
 
 

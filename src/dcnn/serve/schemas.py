@@ -319,7 +319,7 @@ class ThresholdInfo(TypedDict):
     threshold: Annotated[float, about("Probability below which a text gets no label.")]
     target_precision: float
     precision: Annotated[float, about("Share of the given labels that were correct.")]
-    precision_bound: Annotated[float, about("What it is at least, with 95 % confidence.")]
+    precision_bound: Annotated[float, about("Its lower bound at 95 % confidence, on these texts.")]
     coverage: Annotated[float, about("Share of the texts that got a label.")]
     data: str
     out_of_scope: Annotated[Label | None, about("The class that is no answer, if there is one.")]

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -185,7 +185,7 @@ def fit(
     config: Config,
     options: RunOptions = RunOptions(),
 ) -> tuple[Artifact, TrainingSummary]:
-    """Train a classifier and keep the best weights on ``dev``, which has the same classes.
+    """Train a classifier; ``dev`` has the same classes and decides what ``training.keep`` says.
 
     Settings that are ``auto`` are decided by the number of examples. A ``Corpus`` may have a dev
     set held out of it. Unless ``training.calibrate`` is false, a temperature is fitted on dev and
@@ -221,7 +221,8 @@ def fit(
         )
     checkpoint = None
     if options.checkpoint_path is not None:
-        data = _fingerprint(encoder, train.classes, examples, dev_examples, vectors, start)
+        parts = [examples, dev_examples, outside if len(outside) else None]
+        data = _fingerprint(encoder, train.classes, parts, vectors, start)
         identity = config.to_flat() | {"data": data, "device": device, "backend": backend}
         if _needs_torch(config, device, alone=True) is not None:
             import torch
@@ -252,8 +253,9 @@ def fit(
             dev_logits = _stored_logits(trainer, artifact, dev_examples.sentences)
             held_out = dev_logits, dev_examples.targets
         outside_logits = [_stored_logits(trainer, artifact, outside)] if len(outside) else []
-    if held_out is None and config.training.folds and isinstance(train, LabelledTexts):
-        held_out = _cross_validate(train, config, options)
+    folds, scored_folds = config.training.folds, 0
+    if held_out is None and folds and isinstance(train, LabelledTexts):
+        held_out, scored_folds = _cross_validate(train, config, options)
     if held_out is not None:
         accuracy, _, micro_f1 = evaluate_logits(*held_out, multi_label)
         summary = replace(summary, dev_accuracy=accuracy, dev_micro_f1=micro_f1)
@@ -268,8 +270,8 @@ def fit(
         "backend": backend,
     }
     if dev_examples is None and held_out is not None:
-        folds, number = config.training.folds, len(held_out[1])
-        metadata["cross_validation"] = {"folds": folds, "examples": number}
+        record = {"folds": folds, "scored_folds": scored_folds, "examples": len(held_out[1])}
+        metadata["cross_validation"] = record
     if model.n_ensemble > 1:
         metadata["n_ensemble"] = model.n_ensemble
     if options.workers is not None:
@@ -277,7 +279,10 @@ def fit(
     artifact = replace(artifact, metadata=metadata)
     if held_out is not None:
         logits, targets = [held_out[0], *outside_logits], held_out[1]
-        source = "dev" if dev_examples else f"{config.training.folds} folds of the training set"
+        source = "dev"
+        if not dev_examples:
+            few = f"{scored_folds} of " if scored_folds < folds else ""
+            source = f"{few}{folds} folds of the training set"
         artifact = _decided_on_dev(artifact, logits, targets, source, options)
         if dev_examples is None and multi_label:
             names = ("dev_accuracy", "dev_micro_f1")
@@ -438,8 +443,8 @@ class _StopOnly(Callback):
 
 def _cross_validate(
     train: LabelledTexts, config: Config, options: RunOptions
-) -> tuple[NDArray[np.float32], NDArray[Any]] | None:
-    """Out-of-fold logits (N, classes) and their targets; None if no example is in a fold.
+) -> tuple[tuple[NDArray[np.float32], NDArray[Any]] | None, int]:
+    """Out-of-fold logits (N, classes) and targets, and of how many folds; None of none.
 
     Each fold has its own vocabulary: words that occur only in its held-out texts are unknown. The
     only example of a label is in no fold.
@@ -470,11 +475,11 @@ def _cross_validate(
     numbers[numbers > np.searchsorted(totals, ENOUGH_SCORED)] = -1
     scored = np.flatnonzero(numbers >= 0)
     if not len(scored):
-        return None
+        return None, 0
     used = len(np.unique(numbers[scored]))
     folds = iter([(place + 1, used) for place in range(used)])
     logits = cross_validate(train, numbers, logits_of)
-    return logits[scored], train.select(scored).with_hard_labels().targets
+    return (logits[scored], train.select(scored).with_hard_labels().targets), used
 
 
 def _load_weights(model: "SentenceModel | NativeDCNN", start: Artifact) -> None:
@@ -609,22 +614,26 @@ def _has_gpu_driver() -> bool:
 def _fingerprint(
     encoder: Encoder,
     classes: Sequence[Label],
-    examples: Examples | Corpus,
-    dev: Examples | None,
+    parts: Iterable[Examples | Corpus | Sentences | None],
     vectors: WordVectors | None,
     start: Artifact | None,
 ) -> str:
     """A hash of all data that the run reads."""
     digest = hashlib.sha256(encoder.to_json().encode())
     digest.update(repr(list(classes)).encode())
-    for part in (examples, dev):
+    for part in parts:
         if isinstance(part, Corpus):
             digest.update(part.key.encode())
-        elif part is not None:
-            for array in (part.sentences.ids, part.sentences.offsets, part.targets, part.weights):
-                digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
-            if words := part.sentences.new_words:  # their n-grams are part of the data
-                digest.update("\n".join(words).encode("utf-8", "surrogatepass"))
+            continue
+        sentences = part.sentences if isinstance(part, Examples) else part
+        if sentences is None:
+            continue
+        arrays: list[NDArray[Any] | None] = [sentences.ids, sentences.offsets]
+        arrays += [part.targets, part.weights] if isinstance(part, Examples) else []
+        for array in arrays:
+            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+        if words := sentences.new_words:  # their n-grams are part of the data
+            digest.update("\n".join(words).encode("utf-8", "surrogatepass"))
     if vectors is not None:  # a projection reads them during training
         digest.update(vectors.values.tobytes())
     for name, value in sorted(start.weights.items()) if start is not None else ():

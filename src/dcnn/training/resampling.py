@@ -134,23 +134,29 @@ def learning_curve(
     its smaller sets are subsets of its larger ones. Without ``test``, each draw also holds out its
     own test set.
     """
+    seeds = [config.training.seed + draw for draw in range(draws)]
+    splits = []
+    for seed in seeds:
+        train, held_out = examples, test
+        if held_out is None:
+            split = split_label_sets if examples.multi_label else stratified_split
+            kept, others = split(examples.labels, TEST_SHARE, seed)
+            train, held_out = examples.select(kept), examples.select(others)
+        if not len(held_out):
+            raise DataError(
+                f"{examples.source}: too few examples to hold out a test set; add examples, "
+                "or give one with --test"
+            )
+        splits.append((train, held_out))
+    # How many multi-label examples are held out differs from draw to draw.
+    fewest = min(len(train) for train, _ in splits)
+    sizes = curve_sizes(fewest, len(examples.classes), steps)
     points = []
     with logged_once():
-        for draw in range(draws):
-            seed = config.training.seed + draw
-            train, held_out = examples, test
-            if held_out is None:
-                split = split_label_sets if examples.multi_label else stratified_split
-                kept, others = split(examples.labels, TEST_SHARE, seed)
-                train, held_out = examples.select(kept), examples.select(others)
-            if not len(held_out):
-                raise DataError(
-                    f"{examples.source}: too few examples to hold out a test set; add examples, "
-                    "or give one with --test"
-                )
+        for draw, (seed, (train, held_out)) in enumerate(zip(seeds, splits, strict=True)):
             order = _stratified_order(train, seed)
             drawn = config.with_training(seed=seed)
-            for size in curve_sizes(len(train), len(examples.classes), steps):
+            for size in sizes:
                 predictor = _train(train.select(np.sort(order[:size])), drawn, options)
                 found = predictor.probabilities(held_out.texts)
                 scores = _scores(held_out, found, predictor.artifact.thresholds)

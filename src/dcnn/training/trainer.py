@@ -173,11 +173,11 @@ class TrainingSummary:
 class Trainer:
     """R runs of one network on one set of examples: when to learn, evaluate, save and stop.
 
-    The best weights on ``dev`` so far are kept, or the last ones without dev. At the end a single
-    run puts them into the model. Only a single run can have examples that are not in memory,
-    ``workers`` (all processes that train it together, this one included) and a callback that stops
-    it; only a ``NativeDCNN`` has ``threads`` of its own, others have torch's. If ``multi_label``,
-    targets are 0/1 (N, labels), and micro F1 on ``dev`` selects the weights.
+    The weights that ``training.keep`` selects are kept: the last, or the best on ``dev`` so far. At
+    the end a single run puts them into the model. Only a single run can have examples that are not
+    in memory, ``workers`` (all processes that train it together, this one included) and a callback
+    that stops it; only a ``NativeDCNN`` has ``threads`` of its own, others have torch's. If
+    ``multi_label``, targets are 0/1 (N, labels), and micro F1 on ``dev`` selects the weights.
     """
 
     def __init__(
