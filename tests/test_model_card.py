@@ -8,8 +8,8 @@ from huggingface_hub import ModelCard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcnn.artifact import has_front_matter, render_card
 from dcnn.errors import ModelFolderError
+from dcnn.model_card import has_front_matter, render_card
 from dcnn.text.tokenizer import UNPRINTABLE
 from untrained import make_artifact
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import CARD, Artifact, front_matter, has_front_matter, render_card
+from dcnn.artifact import CARD, Artifact
 from dcnn.errors import FetchError, ModelFolderError, StorageError, UserError, needs_extra
 from dcnn.files import write_folder_atomically
+from dcnn.model_card import front_matter, has_front_matter, render_card
 
 TIMEOUT = 30.0  # seconds without an answer
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)

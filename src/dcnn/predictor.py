@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn import artifact as model_folder
-from dcnn.artifact import Artifact, Label
+from dcnn.artifact import Artifact
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
+from dcnn.data.labels import Label
 from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.ops import native, reference, select
 from dcnn.text.encoder import in_parts

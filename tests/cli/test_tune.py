@@ -15,14 +15,13 @@ from rich.progress import Progress as Bar
 from dcnn.artifact import load
 from dcnn.cli.train import train
 from dcnn.cli.tune import tune
-from dcnn.cli.tune_bar import SearchBar
 from dcnn.config import DEFAULT, load_toml
 from dcnn.data.corpora.opinions import read_opinions
 from dcnn.errors import UserError
 from dcnn.predictor import Predictor
 from dcnn.text.tokenizer import SubwordTokenizer
 from dcnn.tuning.evaluation import Evaluation
-from dcnn.tuning.search import Limits, TrialRecord
+from dcnn.tuning.search import Limits, SearchBar, TrialRecord
 
 QUICK = ("training.epochs=2", "model.maps=[2]", "model.dim=8")
 CORPUS = read_opinions()
@@ -268,6 +267,5 @@ def test_a_missing_extra_is_named(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     for name in [name for name in sys.modules if name.startswith("dcnn.tuning")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "dcnn.cli.tune_bar", raising=False)
     with pytest.raises(UserError, match=r"pip install 'dcnn\[tune\]'"):
         run_tune(data)

@@ -10,7 +10,7 @@ from dcnn.artifact import Artifact
 from dcnn.config import Config, DCNNConfig, MaxTDNNConfig, NBoWConfig, TrainingConfig
 from dcnn.data.batching import Examples
 from dcnn.data.labels import number_labels
-from dcnn.models import dcnn as dcnn_module
+from dcnn.models import sentence
 from dcnn.ops import native
 from dcnn.predictor import Predictor
 from dcnn.text.encoder import Encoder
@@ -101,7 +101,7 @@ def make_batch(model, config, n_ensemble):
 @every_ensemble
 def test_a_member_is_a_network_of_its_own(config, n_ensemble, backend, widest, monkeypatch):
     monkeypatch.setenv("DCNN_BACKEND", backend)
-    monkeypatch.setattr(dcnn_module, "WIDEST_HEAD", widest)
+    monkeypatch.setattr(sentence, "WIDEST_HEAD", widest)
     model = make_ensemble(config, n_ensemble)
     ids, lengths, dropout, apart = make_batch(model, config, n_ensemble)
     logits = model(ids, lengths, dropout, apart=True).view(6, n_ensemble, CLASSES)

@@ -16,11 +16,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from dcnn.artifact import Artifact, compare_with_teacher, render_card
+from dcnn.artifact import Artifact
 from dcnn.classifier import DCNNClassifier
 from dcnn.config import DEFAULT, Config
 from dcnn.data.labels import LabelledTexts
 from dcnn.errors import DataError, DcnnError, StorageError, UserError
+from dcnn.model_card import compare_with_teacher, render_card
 from dcnn.predictor import Predictor
 from dcnn.training.distillation import (
     COPIES,

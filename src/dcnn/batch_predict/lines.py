@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
-from dcnn.artifact import Label
+from dcnn.data.labels import Label
 from dcnn.errors import UserError
 from dcnn.files import CONTROLS
 from dcnn.predictor import Prediction, Predictor

@@ -221,7 +221,7 @@ def _stages(console: "Console") -> "Iterator[Report]":
 
 def _print_comparison(console: "Console", artifact: "Artifact") -> None:
     """Teacher and student side by side, as in the model card."""
-    from dcnn.artifact import compare_with_teacher
+    from dcnn.model_card import compare_with_teacher
 
     (header, *rows), remarks = compare_with_teacher(artifact)
     table = cli.make_table(*header)

@@ -182,7 +182,7 @@ class _Paths:
 
 def _run(console: Console, search: "Search", evaluation: "Evaluation") -> None:
     """Search until a limit is reached; after Ctrl-C, finished trials are kept."""
-    from dcnn.cli.tune_bar import SearchBar
+    from dcnn.tuning.search import SearchBar
 
     if evaluation.folds > 1:
         console.print(

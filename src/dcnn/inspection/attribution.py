@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.artifact import Label
+from dcnn.data.labels import Label
 from dcnn.inspection.feature_graph import incoming_edges
 from dcnn.inspection.trace import Doubles, Trace
 from dcnn.text.vocabulary import Ints

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from dcnn.artifact import Label
+from dcnn.data.labels import Label
 from dcnn.errors import DataError, UserError
 from dcnn.inspection import attribution, detector_ranking
 from dcnn.inspection.detector_ranking import NAMED_BY, NAMED_BY_HIGHER, Detection, Detector

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from dcnn.artifact import EMBEDDINGS, Label
+from dcnn.artifact import EMBEDDINGS
+from dcnn.data.labels import Label
 from dcnn.errors import UserError
 from dcnn.files import write_atomically
 from dcnn.inspection import attribution

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.artifact import Label
 from dcnn.config import DCNNConfig
+from dcnn.data.labels import Label
 from dcnn.inspection.attribution import logit_coefficients, word_contributions
 from dcnn.inspection.explanation import MOST_WORDS
 from dcnn.inspection.trace import trace_sentence

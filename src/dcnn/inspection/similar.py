@@ -18,7 +18,8 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from dcnn.artifact import INDEX, Artifact, Label
+from dcnn.artifact import INDEX, Artifact
+from dcnn.data.labels import Label
 from dcnn.errors import DataError, ModelFolderError
 from dcnn.files import write_atomically
 from dcnn.predictor import Floats, Predictor

@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dcnn.artifact import Artifact, Label
+from dcnn.artifact import Artifact
 from dcnn.config import DCNNConfig
+from dcnn.data.labels import Label
 from dcnn.errors import UserError
 from dcnn.ops import reference
 from dcnn.text.vocabulary import Ints

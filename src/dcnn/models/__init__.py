@@ -6,8 +6,9 @@ depend neither on padding nor on the other sentences of its batch. The networks 
 """
 
 from dcnn.models.baselines import MaxTDNN, NBoW
-from dcnn.models.dcnn import DCNN, SentenceModel
+from dcnn.models.dcnn import DCNN
 from dcnn.models.recurrent import LSTM, RNN
+from dcnn.models.sentence import SentenceModel
 
 # By ``model.kind``; each takes the settings ``[model]`` and the numbers of words and classes.
 MODELS: dict[str, type[SentenceModel]] = {

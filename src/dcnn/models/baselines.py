@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from dcnn.config import MaxTDNNConfig
-from dcnn.models.dcnn import SentenceModel
+from dcnn.models.sentence import SentenceModel
 from dcnn.ops.torch_backend import wide_convolution
 
 

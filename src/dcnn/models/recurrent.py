@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dcnn.config import WEIGHT_DEVIATION, RNNConfig
-from dcnn.models.dcnn import SentenceModel
+from dcnn.models.sentence import SentenceModel
 
 State = tuple[Tensor, ...]  # h (B, d), and what else a step needs of the one before it
 

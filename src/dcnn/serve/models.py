@@ -17,7 +17,6 @@ from typing import cast
 import numpy as np
 from starlette.exceptions import HTTPException
 
-from dcnn.artifact import render_card
 from dcnn.config import DCNNConfig
 from dcnn.data.columns import LABEL_NAMES
 from dcnn.data.readers import Row, ShardReader, TableOptions, open_table
@@ -29,6 +28,7 @@ from dcnn.inspection.detectors import DetectorIndex, rank_detectors
 from dcnn.inspection.explanation import Explanation, compare, explain
 from dcnn.inspection.picture import BIASES, OTHERS, Picture, PictureNode, place
 from dcnn.inspection.similar import SimilarText, TextIndex
+from dcnn.model_card import render_card
 from dcnn.predictor import Prediction, Predictor
 from dcnn.serve import Limits, schemas
 from dcnn.serve.schemas import json_bytes, too_long

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator, with_config
 from typing_extensions import TypedDict  # pydantic accepts that of typing from Python 3.12 on
 
-from dcnn.artifact import Label
+from dcnn.data.labels import Label
 from dcnn.errors import UserError
 from dcnn.inspection.attribution import COVERAGE, NGram
 from dcnn.inspection.detectors import DetectorDescription

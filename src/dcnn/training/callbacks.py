@@ -15,9 +15,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from dcnn.artifact import settings_table
 from dcnn.config import Config
 from dcnn.errors import MissingExtraError, StorageError
+from dcnn.model_card import settings_table
 
 if TYPE_CHECKING:
     from rich.console import Console

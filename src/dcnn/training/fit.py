@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcnn import metrics
-from dcnn.artifact import EMBEDDINGS, NGRAMS, Artifact, Label, find_bags, pack, unpack
+from dcnn.artifact import EMBEDDINGS, NGRAMS, Artifact, find_bags, pack, unpack
 from dcnn.config import ENOUGH_SCORED, MIN_ENSEMBLE_ROWS, Config, DCNNConfig
 from dcnn.data.batching import Examples
-from dcnn.data.labels import LabelledTexts
+from dcnn.data.labels import Label, LabelledTexts
 from dcnn.data.split import cross_validate, fold_numbers
 from dcnn.data.store import Corpus
 from dcnn.errors import ConfigError, DataError, needs_extra

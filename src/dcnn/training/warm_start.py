@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from dcnn import metrics
-from dcnn.artifact import MOST_EXAMPLES, Artifact, Example, Label
+from dcnn.artifact import MOST_EXAMPLES, Artifact, Example
 from dcnn.config import Config, TrainingConfig
 from dcnn.data.columns import shown
-from dcnn.data.labels import LabelledTexts, check_form, number_labels
+from dcnn.data.labels import Label, LabelledTexts, check_form, number_labels
 from dcnn.data.split import hold_out
 from dcnn.errors import ConfigError, DataError
 from dcnn.metrics import target_distributions
