@@ -70,6 +70,34 @@ def test_a_filter_is_not_turned_around():
     assert reference.wide_convolution(x, filters).ravel().tolist() == [30, 20, 10, 0, 0]
 
 
+@given(st.integers(1, 4), st.integers(1, 9), st.integers(1, 7), st.integers(0, 999))
+def test_without_pooling_a_column_is_the_matrix_of_diagonals_times_an_m_gram(
+    rows, length, width, seed
+):
+    """Eq. 5 and 6: a = g(M [w_j; ...; w_{j+m-1}] + b)."""
+    generator = np.random.default_rng(seed)
+    words = generator.normal(size=(rows, length))
+    filters = generator.normal(size=(rows, width))
+    bias = generator.normal(size=rows)
+    diagonals = np.hstack([np.diag(column) for column in filters.T])  # M: (d, d m)
+    outside = np.zeros((rows, width - 1))
+    padded = np.hstack([outside, words, outside])
+    columns = length + width - 1
+    everything = np.array([columns])  # k as large as a row keeps every column
+    values, _ = reference.layer(
+        words[None, None],
+        np.array([length]),
+        filters[None, None],
+        bias[None],
+        everything,
+        fold_rows=False,
+    )
+    for j in range(columns):
+        m_gram = padded[:, j : j + width].T.ravel()  # one word above the other
+        expected = np.tanh(diagonals @ m_gram + bias)
+        np.testing.assert_allclose(values[0, 0, :, j], expected, atol=1e-12)
+
+
 def test_folding_sums_a_row_with_the_one_half_the_rows_away():
     c = np.arange(12.0).reshape(1, 1, 4, 3)
     assert reference.fold(c).tolist() == [[[[6, 8, 10], [12, 14, 16]]]]
