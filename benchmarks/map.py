@@ -1,8 +1,7 @@
 """The size of the package, and the modules that its main entry points pass through.
 
-    python benchmarks/map.py                         # prints Markdown: make map
-    python benchmarks/map.py --json                  # prints JSON
-    python benchmarks/map.py --write docs/design.md  # replaces the block `map` of the page
+    python benchmarks/map.py           # prints Markdown: make map
+    python benchmarks/map.py --json    # prints JSON
 
 Each entry point runs in a process of its own on a few texts of the built-in corpus. A module is
 entered when one of its functions is called; calls made while a module is imported do not count.
@@ -22,7 +21,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 import dcnn
-from dcnn.experiments.tables import write_blocks
 
 PACKAGE = Path(dcnn.__file__).parent
 MAX_FILES, MAX_LINES, MAX_LINES_PER_FILE = 160, 33_300, 750
@@ -189,12 +187,11 @@ def render(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Print the map, or write it into pages."""
+    """Print the map, and what exceeds its limit."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
-    parser.add_argument("--write", type=Path, action="append", help="Markdown file with the block")
     parser.add_argument("--run", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
@@ -203,8 +200,6 @@ def main() -> None:
     found = measure()
     if options.json:
         print(json.dumps(found, indent=1))
-    elif options.write:
-        write_blocks(options.write, {"map": render(found)})
     else:
         print(render(found))
     for line in over_limits(found):
