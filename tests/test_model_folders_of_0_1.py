@@ -39,8 +39,8 @@ def test_a_folder_of_0_1_predicts_the_same(
     probabilities = predictor.probabilities(RECORDED["texts"])
     np.testing.assert_allclose(probabilities, expected, rtol=0, atol=1e-6)
     if backend == "native" and native.describe() == RECORDED["instructions"]:
-        # The same bits but for the softmax, which was numpy's then.
-        np.testing.assert_allclose(probabilities, expected, rtol=2**-22, atol=0)
+        # But for the softmax, which was numpy's then, and the order in which the output layer adds.
+        np.testing.assert_allclose(probabilities, expected, rtol=2**-21, atol=0)
 
 
 def test_every_kind_is_there() -> None:

@@ -30,20 +30,22 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 import safetensors
 from numpy.typing import NDArray
 
 from dcnn.config import Config, renamed
-from dcnn.data.labels import Label
 from dcnn.errors import ConfigError, ModelFolderError, UserError
 from dcnn.files import write_atomically, write_folder_atomically
 from dcnn.ops import native, select
 from dcnn.text.encoder import Encoder
 from dcnn.text.tokenizer import UNPRINTABLE
 from dcnn.text.vocabulary import Bags, CharNgrams, marked
+
+if TYPE_CHECKING:  # a prediction starts sooner without it
+    from dcnn.data.labels import Label
 
 FORMAT_VERSION = 4
 _NAMES_BEFORE_4 = {"head.weight": "top.weight", "head.bias": "top.bias"}
@@ -75,7 +77,7 @@ class Artifact:
     """A trained classifier: everything that a model folder holds."""
 
     config: Config
-    classes: tuple[Label, ...]  # in the order of the network's outputs
+    classes: "tuple[Label, ...]"  # in the order of the network's outputs
     encoder: Encoder
     weights: Weights  # by the names of ``config.model.parameter_shapes``
     metadata: dict[str, Any] = field(default_factory=dict)  # data, metrics and time of the run
@@ -359,7 +361,7 @@ def _are_labels(classes: object) -> bool:
     )
 
 
-def _is_abstention(record: Any, classes: list[Label]) -> bool:
+def _is_abstention(record: Any, classes: "list[Label]") -> bool:
     """Whether this is an ``abstention_record`` of ``dcnn.metrics``, or none."""
     if record is None:
         return True

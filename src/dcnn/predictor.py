@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from dcnn import artifact as model_folder
 from dcnn.artifact import Artifact
 from dcnn.config import DCNNConfig, MaxTDNNConfig, NBoWConfig
-from dcnn.data.labels import Label
 from dcnn.errors import ConfigError, DataError, UserError
 from dcnn.ops import native, reference, select
 from dcnn.text.encoder import in_parts
 from dcnn.text.native import NativeTokenizer
 from dcnn.text.vocabulary import Ints, Sentences, marked
+
+if TYPE_CHECKING:
+    from dcnn.data.labels import Label
 
 Floats = NDArray[np.float32]
 
@@ -42,24 +44,24 @@ class Prediction:
     """
 
     text: str
-    ranked: tuple[tuple[Label, float], ...]
+    ranked: "tuple[tuple[Label, float], ...]"
     abstained: bool = False
-    over_threshold: tuple[Label, ...] | None = None
+    over_threshold: "tuple[Label, ...] | None" = None
 
     @property
-    def labels(self) -> tuple[Label, ...]:
+    def labels(self) -> "tuple[Label, ...]":
         """All labels of the text: one, or none if it abstained; several or none if multi-label."""
         if self.over_threshold is not None:
             return self.over_threshold
         return () if self.abstained else (self.label,)
 
     @property
-    def ranked_labels(self) -> tuple[tuple[Label, float], ...]:
+    def ranked_labels(self) -> "tuple[tuple[Label, float], ...]":
         """``labels`` with their probabilities."""
         return tuple(pair for pair in self.ranked if pair[0] in self.labels)
 
     @property
-    def label(self) -> Label:
+    def label(self) -> "Label":
         """The most probable label."""
         return self.ranked[0][0]
 

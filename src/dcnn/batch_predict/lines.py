@@ -5,17 +5,19 @@
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from dcnn.data.labels import Label
 from dcnn.errors import UserError
 from dcnn.files import CONTROLS
 from dcnn.predictor import Prediction, Predictor
 
+if TYPE_CHECKING:
+    from dcnn.data.labels import Label
+
 SEPARATOR = "|"
 
 
-def probability_columns(classes: Sequence[Label]) -> list[str]:
+def probability_columns(classes: "Sequence[Label]") -> list[str]:
     """The names of the columns that hold the probability of each class."""
     return [f"probability_of_{label}" for label in classes]
 
@@ -80,14 +82,14 @@ class OutputFormat(NamedTuple):
             print(self.line(prediction, predictor.classes), file=stream)
         return sum(prediction.abstained for prediction in predictions)
 
-    def line(self, prediction: Prediction, classes: Sequence[Label] = ()) -> str:
+    def line(self, prediction: Prediction, classes: "Sequence[Label]" = ()) -> str:
         """One line, without its line break."""
         if self.as_json:
             return json.dumps({"text": prediction.text} | self.values(prediction))
         fields = [*self.fields(prediction, classes), prediction.text]
         return "\t".join(CONTROLS.sub(" ", field) for field in fields)
 
-    def fields(self, prediction: Prediction, classes: Sequence[Label]) -> list[str]:
+    def fields(self, prediction: Prediction, classes: "Sequence[Label]") -> list[str]:
         """The cells of ``columns``."""
         if prediction.over_threshold is not None:
             pairs = [(str(label), f"{p:.6f}") for label, p in prediction.ranked_labels]
