@@ -24,7 +24,7 @@ void PackedWeights::grow(const Network& network, bool backward) {
         if (backward) taps[l].grow(network.kernels.taps_size(network.layers[l]));
     }
     constexpr int64_t vector = ALIGNMENT / sizeof(float);  // which a product may read after the last row
-    head.grow(network.classes * network.features() + vector);
+    if (backward) head.grow(network.classes * network.features() + vector);
     head_blocks.grow(class_blocks(network.classes) * CLASSES_AT_ONCE * network.features());
 }
 
@@ -39,7 +39,7 @@ void PackedWeights::pack(const Network& network, const dcnn_parameters& weights,
     const int64_t first = (task - static_cast<int64_t>(network.depth())) * CLASSES_AT_ONCE;
     const int64_t features = network.features();
     const int64_t count = std::min(CLASSES_AT_ONCE, network.classes - first);
-    float* rows = head.get() + first * features;
+    float* rows = head.size() ? head.get() + first * features : nullptr;  // backward alone reads it
     float* block = head_blocks.get() + first * features;
     const float* from = weights.head_weight + first * features;
     constexpr int64_t NEAR = 16;  // features of all classes of a block that stay in cache
@@ -49,7 +49,7 @@ void PackedWeights::pack(const Network& network, const dcnn_parameters& weights,
                 const int64_t callers = network.callers_of[static_cast<size_t>(f)];
                 const float weight = c < count ? from[c * features + callers] : 0;
                 block[f * CLASSES_AT_ONCE + c] = weight;
-                if (c < count) rows[c * features + f] = weight;
+                if (rows && c < count) rows[c * features + f] = weight;
             }
 }
 

@@ -79,7 +79,7 @@ struct PackedWeights {
     std::vector<Memory> filters, taps;
     Memory head, head_blocks;
 
-    // Room for them; forward alone needs no taps.
+    // Room for them; forward alone needs neither taps nor `head`.
     void grow(const Network& network, bool backward);
     // One of the tasks that write them: those of the layers, then a block of classes each.
     static int64_t tasks(const Network& network) {

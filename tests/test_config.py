@@ -177,6 +177,8 @@ def test_where_dev_is_to_decide_the_rate_is_constant(setting):
         found = DEFAULT.with_settings([setting]).training.for_examples(examples)
         assert [getattr(found, name) for name in names] == ["constant", "best", 12, 0.1]
         assert (found.dev_fraction, found.folds) == (0.1, 0)
+    none = DEFAULT.with_settings([setting, "training.dev_fraction=0"]).training.for_examples(3000)
+    assert (none.dev_fraction, none.folds) == (0, 5)  # there is no dev set that could decide
 
 
 def test_auto_is_written_and_read():

@@ -496,6 +496,9 @@ class TrainingConfig(Section):
         epochs = SMALL_EPOCHS if small and batch_size <= SMALL_BATCH_SIZE else EPOCHS
         steps = math.ceil(max(train, 1) / batch_size)  # per epoch
         updates = max(MIN_UPDATES, min(UPDATES_PER_CLASS * classes, MOST_UPDATES))
+        dev_fraction = self.dev_fraction
+        if "dev_fraction" in self.auto and few and not dev_decides:
+            dev_fraction = 0.0
         values: dict[str, Any] = {
             "epochs": max(self.epochs if dev_decides else epochs, math.ceil(updates / steps)),
             "batch_size": batch_size,
@@ -503,8 +506,8 @@ class TrainingConfig(Section):
             "word_dropout": self.word_dropout if dev_decides else 0.0,
             "keep": "best" if dev_decides else "last",
             "patience": max(self.patience, math.ceil(MIN_PATIENCE / steps)),
-            "dev_fraction": 0.0 if few and not dev_decides else self.dev_fraction,
-            "folds": FOLDS if few and not dev and not dev_decides else 0,
+            "dev_fraction": dev_fraction,
+            "folds": FOLDS if few and not dev and not (dev_decides and dev_fraction) else 0,
         }
         return replace(self, **{name: values[name] for name in self.auto}, auto=())
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dcnn.config import DCNNConfig
@@ -63,6 +63,7 @@ def test_loss_and_gradients_are_autograds(network, weighted, monkeypatch):
     maps=st.integers(1, 9),
     k_top=st.integers(1, 3),
 )
+@example(classes=2, sentences=2, n_ensemble=1, maps=1, k_top=1)  # less than a vector of features
 def test_any_number_of_classes_has_autograds_logits_and_gradients(
     classes, sentences, n_ensemble, maps, k_top
 ):

@@ -46,7 +46,7 @@ def hold_out(
 def split_dev(
     examples: LabelledTexts, training: TrainingConfig
 ) -> tuple[LabelledTexts, LabelledTexts | None]:
-    """Training examples and the dev set held out of them; none where they are too few for one."""
+    """Training examples and the dev set that the settings hold out of them, if they do."""
     fraction = training.for_examples(len(examples)).dev_fraction
     return hold_out(examples, fraction, training.seed) if fraction else (examples, None)
 
