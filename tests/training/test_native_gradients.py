@@ -9,6 +9,7 @@ from dcnn.config import DCNNConfig
 from dcnn.ops import native
 from dcnn.training.objective import cross_entropy, repeat_for_ensemble
 from networks import build_model, native_gradients
+from parity import BACKENDS, computing_with
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="not compiled")
 VOCABULARY, CLASSES = 12, 3  # few words, so that a batch has each several times
@@ -56,6 +57,7 @@ def test_loss_and_gradients_are_autograds(network, weighted, monkeypatch):
     assert rows.tolist() == sorted(used)  # no word that is padding, and none twice
 
 
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("native")])
 @given(
     classes=st.integers(2, 150),  # three blocks of the output layer, and a part of a fourth
     sentences=st.integers(1, 19),
@@ -65,7 +67,7 @@ def test_loss_and_gradients_are_autograds(network, weighted, monkeypatch):
 )
 @example(classes=2, sentences=2, n_ensemble=1, maps=1, k_top=1)  # less than a vector of features
 def test_any_number_of_classes_has_autograds_logits_and_gradients(
-    classes, sentences, n_ensemble, maps, k_top
+    backend, classes, sentences, n_ensemble, maps, k_top
 ):
     network = DCNNConfig(dim=4 * n_ensemble, widths=(3,), maps=(maps,), k_top=k_top)
     model = make_model(network, classes=classes)
@@ -82,10 +84,10 @@ def test_any_number_of_classes_has_autograds_logits_and_gradients(
         expected = model(*batch).detach()
         repeated, _ = repeat_for_ensemble(targets, None, n_ensemble)
         (n_ensemble * cross_entropy(model(*batch, apart=True), repeated)).backward()
-        patch.setenv("DCNN_BACKEND", "native")
-        with torch.no_grad():
-            torch.testing.assert_close(model(*batch), expected, rtol=1e-4, atol=1e-5)
-        _, gradients = native_gradients(model, batch, targets)
+        with computing_with(backend):
+            with torch.no_grad():
+                torch.testing.assert_close(model(*batch), expected, rtol=1e-4, atol=1e-5)
+            _, gradients = native_gradients(model, batch, targets)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(gradients[name].to_dense(), parameter.grad, rtol=1e-4, atol=1e-5)
 
