@@ -58,11 +58,13 @@ at least {updates} updates, and {per_class} per class up to {most:,} |
 | `word_dropout` | 0 |
 | `keep` | `last` |
 | `patience` | {patience}, or as many as make {patience_updates} updates |
-| `dev_fraction` | {dev_fraction}; 0 below {few:,} examples |
-| `folds` | 0; {folds} below {few:,} examples without a dev set, until {enough} are scored |
+| `dev_fraction` | {dev_fraction}; 0 below {few:,} examples unless dev selects the weights |
+| `folds` | 0; {folds} below {few:,} examples without a dev set, until {enough} are scored; \
+0 where dev selects the weights |
 
 If you ask for a constant rate, the best weights or a patience, what is still `auto` is as in
-`Config()`: a constant rate, {usual} epochs at most, and dev chooses the epoch.
+`Config()`: a constant rate, {usual} epochs at most (more if the updates need them), and dev, held
+out below {few:,} examples too, selects the weights.
 """
 _TYPES = {int: "integer", float: "number", bool: "true or false", str: "string"}
 

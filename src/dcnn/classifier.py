@@ -194,7 +194,7 @@ class DCNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sample_weight: N weights, or none.
             dev: texts and labels, or a frame like ``X``, to calibrate probabilities and, with
                 ``keep="best"``, to select the weights; by default a stratified ``dev_fraction`` of
-                the training set is held out, unless it is small.
+                the training set is held out, unless it is small and dev does not select weights.
             text_column: the column of the frame that holds the texts; guessed if not given.
             label_column: the column of the frame that holds the labels; guessed if not given.
             teacher: what labels all texts, so that the network learns its probabilities: an object

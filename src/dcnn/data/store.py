@@ -18,8 +18,9 @@ The word ids of a block are its own, in the order of first occurrence: files can
 parallel, and an id mostly takes two bytes. A corpus maps them to ids of its vocabulary.
 
 Entries appear whole or not at all; a damaged one is written again. Processes and hosts may share a
-store: one writes an entry while the others wait. Readers map a file into memory only while they
-copy from it, since mapped pages count as resident memory.
+store: one writes an entry while the others wait; where files cannot be locked, as on Windows and
+some network drives, each writes it. Readers map a file into memory only while they copy from it,
+since mapped pages count as resident memory.
 """
 
 import hashlib
