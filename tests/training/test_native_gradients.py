@@ -9,7 +9,7 @@ from dcnn.config import DCNNConfig
 from dcnn.ops import native
 from dcnn.training.objective import cross_entropy, repeat_for_ensemble
 from networks import build_model, native_gradients
-from parity import BACKENDS, computing_with
+from parity import BACKENDS, assert_close, computing_with
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="not compiled")
 VOCABULARY, CLASSES = 12, 3  # few words, so that a batch has each several times
@@ -86,10 +86,10 @@ def test_any_number_of_classes_has_autograds_logits_and_gradients(
         (n_ensemble * cross_entropy(model(*batch, apart=True), repeated)).backward()
         with computing_with(backend):
             with torch.no_grad():
-                torch.testing.assert_close(model(*batch), expected, rtol=1e-4, atol=1e-5)
+                assert_close(model(*batch).numpy(), expected.numpy(), "logits")
             _, gradients = native_gradients(model, batch, targets)
     for name, parameter in model.named_parameters():
-        torch.testing.assert_close(gradients[name].to_dense(), parameter.grad, rtol=1e-4, atol=1e-5)
+        assert_close(gradients[name].to_dense().numpy(), parameter.grad.numpy(), "gradients")
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
