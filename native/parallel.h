@@ -107,6 +107,25 @@ int32_t over_sentences(int64_t sentences, int64_t parts, int64_t scratch, const 
                       });
 }
 
+// Waits up to so many times as long as a processor pauses, some 10 to 50 ns, and says whether the condition
+// holds then. Falling asleep and waking takes longer than most waits between threads. Now and then other
+// threads get the core, if any wants it.
+template <class Condition>
+bool spin(int spins, const Condition& holds) {
+    constexpr int SPINS_PER_YIELD = 64;
+    for (int i = 1; i <= spins; ++i) {
+        if (holds()) return true;
+#if defined(__SSE2__)
+        if (i % SPINS_PER_YIELD) {
+            __builtin_ia32_pause();
+            continue;
+        }
+#endif
+        std::this_thread::yield();
+    }
+    return holds();
+}
+
 // Threads that are kept between calls. A training step needs them every millisecond, and the system
 // often starts a new thread on the core of its creator, where it runs too late to help. A forked
 // process does not have the threads of its parent's pool, so it makes its own.
@@ -114,9 +133,10 @@ class ThreadPool {
   public:
     using Work = void (*)(void*);
 
-    // Calls work(argument) on a thread that waits, or on a new one; throws std::exception if there is
-    // neither.
-    static void start(Work work, void* argument) {
+    // Calls work(argument) and then left(argument) on a thread that waits, or on a new one; throws
+    // std::exception if there is neither. The thread is back in the pool before it calls left: who
+    // waits for that call finds it there, instead of making another that competes with it for a core.
+    static void start(Work work, Work left, void* argument) {
         ThreadPool& pool = current();
         Worker* worker = nullptr;
         {
@@ -128,9 +148,9 @@ class ThreadPool {
                 pool.waiting_.reserve(++pool.workers_);  // to return without an allocation
             }
         }
-        if (worker) return worker->give(work, argument);
+        if (worker) return worker->give(work, left, argument);
         try {
-            worker = new Worker{pool, work, argument};
+            worker = new Worker{pool, work, left, argument};
             std::thread([worker] { worker->run(); }).detach();
         } catch (...) {
             delete worker;
@@ -142,26 +162,35 @@ class ThreadPool {
 
   private:
     struct Worker {
+        // Some 0.2 ms, in which a training has its next step: a thread that sleeps wakes too late for it, and
+        // sometimes on the core of the one that woke it.
+        static constexpr int SPINS = 10000;
         ThreadPool& pool;
-        Work work;
+        std::atomic<Work> work;
+        Work left;
         void* argument;
         std::mutex mutex{};
         pthread_cond_t given = PTHREAD_COND_INITIALIZER;
 
-        void give(Work next, void* with) {
+        void give(Work next, Work then, void* with) {
+            left = then;
+            argument = with;
             const std::lock_guard<std::mutex> lock(mutex);
             work = next;
-            argument = with;
             pthread_cond_signal(&given);
         }
         void run() {
             for (;;) {
-                work(argument);
+                const Work own_left = left;
+                void* const own = argument;
+                work.load()(own);
                 work = nullptr;  // nobody gives work before the pool has the worker back
                 {
                     const std::lock_guard<std::mutex> lock(pool.mutex_);
                     pool.waiting_.push_back(this);
                 }
+                own_left(own);
+                if (spin(SPINS, [this] { return work.load() != nullptr; })) continue;
                 const std::lock_guard<std::mutex> lock(mutex);
                 while (!work) pthread_cond_wait(&given, mutex.native_handle());
             }
@@ -220,6 +249,9 @@ class Team {
         ++team->inside_;
         team->wait([&] { return team->state_ != WAITING; });
         if (team->state_ == OPEN) team->call_(*team, team->work_);
+    }
+    static void leave(void* joined) {
+        Team* team = static_cast<Team*>(joined);
         --team->inside_;
         team->notify();
         team->let_go();
@@ -243,16 +275,8 @@ class Team {
 
     template <class Condition>
     void wait(const Condition& holds) {
-        // The others are about to be done: falling asleep and waking takes longer than most waits.
-        constexpr int SPINS = 2000;
-        for (int i = 0; i < SPINS; ++i) {
-            if (holds()) return;
-#if defined(__SSE2__)
-            __builtin_ia32_pause();
-#else
-            std::this_thread::yield();
-#endif
-        }
+        constexpr int SPINS = 10000;  // the others are about to be done
+        if (spin(SPINS, holds)) return;
         const std::lock_guard<std::mutex> lock(mutex_);
         while (!holds()) pthread_cond_wait(&changed_, mutex_.native_handle());
     }
@@ -282,7 +306,7 @@ void with_team(int64_t wanted, const Prepare& prepare, const Work& work) {
     try {
         for (int64_t i = 1; i < wanted; ++i) {
             team->hold();
-            ThreadPool::start(Team::join, team);
+            ThreadPool::start(Team::join, Team::leave, team);
         }
     } catch (const std::exception&) {
         team->let_go();  // fewer threads than asked for: the others do their tasks

@@ -105,6 +105,11 @@ void Pass::layers_forward(int64_t i, float* scratch) const {
     float* working = scratch + rounded(widest * static_cast<int64_t>(sizeof *columns / sizeof(float)));
     for (int64_t t = 0; t < length; ++t)
         columns[t] = words + batch.ids[i * batch.columns + t] * network.dim;
+    if (i + 1 < batch.sentences)
+        for (int64_t t = 0; t < batch.lengths[i + 1]; ++t) {
+            const float* row = words + batch.ids[(i + 1) * batch.columns + t] * network.dim;
+            for (int64_t at = 0; at < network.dim; at += 16) __builtin_prefetch(row + at);
+        }
     for (size_t l = 0; l < network.depth(); ++l) {
         const Shape& s = network.layers[l];
         const int64_t at = pooled_at(l, i), k = network.columns(l + 1, length);
