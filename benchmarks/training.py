@@ -25,7 +25,7 @@ CALLS = 5
 # Of one and of two threads: while one thread works the second core falls asleep, and it is some
 # calls until it wakes as fast as in a training.
 CALLS_OF_THREADS = 50
-# The host of a virtual machine moves its cores together and apart, for seconds at a time, and what the
+# The host of a virtual machine moves its cores together and apart, for seconds at a time, and what
 # threads exchange takes five times as long between distant ones: half a minute sees both.
 TIMES_THE_ROUNDS = 20
 THREADS = (1, 2)
