@@ -66,7 +66,7 @@ soak: setup  ## Kill processes, fill disks and hold connections while the server
 # The interpreter is not instrumented, so the sanitizers must be loaded before it.
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1
 SANITIZED  := build/sanitized
-test-sanitized: setup  ## Run the native tests, on many random shapes, under the address and undefined sanitizers
+test-sanitized: setup  ## Run the native tests, on many random shapes, under the address, undefined and thread sanitizers
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -r src $(SANITIZED)
 	CXXFLAGS="$(SANITIZERS)" $(BIN)/python native/build.py $(SANITIZED)/src/dcnn/ops
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
@@ -77,6 +77,12 @@ test-sanitized: setup  ## Run the native tests, on many random shapes, under the
 		tests/training/test_native_gradients.py tests/training/test_native_learner.py \
 		tests/training/test_native_run.py \
 		tests/models/test_ensemble.py tests/text/test_native.py
+	CXXFLAGS="-fsanitize=thread -g -O1" $(BIN)/python native/build.py $(SANITIZED)/src/dcnn/ops
+	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS=die_after_fork=0 PYTHONPATH=$(SANITIZED)/src \
+	$(BIN)/pytest -p no:cacheprovider tests/ops/test_native_network.py \
+		tests/ops/test_native_training.py tests/training/test_adagrad.py \
+		tests/training/test_native_gradients.py tests/training/test_native_learner.py \
+		tests/training/test_native_run.py tests/text/test_native.py
 
 lint: setup  ## Check format, style and the direction of imports
 	$(BIN)/ruff format --check .

@@ -35,8 +35,9 @@ inline Floats load_some(const float* from, int64_t size) {
     return vector;
 }
 
-// ROWS rows and VECTORS vectors of a product, the last of them with `last` floats, stay in registers.
-template <int ROWS, int VECTORS>
+// ROWS rows and VECTORS vectors of a product stay in registers. The last vector has `last` floats; a
+// WHOLE one of `right` may be read.
+template <int ROWS, int VECTORS, bool WHOLE>
 inline void multiply_tile(const Product& p, int64_t row, int64_t column, int64_t last) {
     float* to = p.to + row * p.to_row + column;
     Floats sums[ROWS][VECTORS];
@@ -48,7 +49,9 @@ inline void multiply_tile(const Product& p, int64_t row, int64_t column, int64_t
     const float* right = p.right + column;
     for (int64_t i = 0; i < p.inner; ++i) {
         Floats others[VECTORS];
-        for (int v = 0; v < VECTORS; ++v) others[v] = load(right + v * LANES);
+        for (int v = 0; v < VECTORS; ++v)
+            others[v] = WHOLE || v + 1 < VECTORS ? load(right + v * LANES)
+                                                 : load_some(right + v * LANES, last);
         for (int r = 0; r < ROWS; ++r) {
             const Floats one = splat(left[r * p.left_row]);
             for (int v = 0; v < VECTORS; ++v) sums[r][v] += one * others[v];
@@ -62,12 +65,12 @@ inline void multiply_tile(const Product& p, int64_t row, int64_t column, int64_t
                    sizeof(float) * (v + 1 < VECTORS ? LANES : last));
 }
 
-template <int VECTORS>
+template <int VECTORS, bool WHOLE>
 inline void multiply_columns(const Product& p, int64_t column, int64_t last) {
     constexpr int ROWS = LANES == 16 ? 8 : 4;  // as many as there are registers for
     int64_t row = 0;
-    for (; row + ROWS <= p.rows; row += ROWS) multiply_tile<ROWS, VECTORS>(p, row, column, last);
-    for (; row < p.rows; ++row) multiply_tile<1, VECTORS>(p, row, column, last);
+    for (; row + ROWS <= p.rows; row += ROWS) multiply_tile<ROWS, VECTORS, WHOLE>(p, row, column, last);
+    for (; row < p.rows; ++row) multiply_tile<1, VECTORS, WHOLE>(p, row, column, last);
 }
 
 // Every sum is taken in the order of `inner`, whatever the number of rows and columns.
@@ -75,9 +78,11 @@ void multiply(const Product& p) {
     constexpr int VECTORS = 3;
     int64_t column = 0;
     for (; column + VECTORS * LANES <= p.columns; column += VECTORS * LANES)
-        multiply_columns<VECTORS>(p, column, LANES);
-    for (; column < p.columns; column += LANES)
-        multiply_columns<1>(p, column, p.columns - column < LANES ? p.columns - column : LANES);
+        multiply_columns<VECTORS, true>(p, column, LANES);
+    for (; column + LANES <= p.columns; column += LANES) multiply_columns<1, true>(p, column, LANES);
+    if (column == p.columns) return;
+    const auto rest = p.padded ? multiply_columns<1, true> : multiply_columns<1, false>;
+    rest(p, column, p.columns - column);
 }
 
 // VECTORS vectors of the sum stay in registers while all rows are added.

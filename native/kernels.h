@@ -22,7 +22,6 @@ struct Rule {
 
 // A product of matrices that may be parts of larger ones: (rows, inner) times (inner, columns) is written
 // or added to (rows, columns). `to_row` and the like are the floats from one row or column to the next.
-// Up to a vector beyond the last columns of `right` is read.
 struct Product {
     float* to;
     int64_t to_row;
@@ -32,6 +31,7 @@ struct Product {
     int64_t right_row;
     int64_t rows, inner, columns;
     bool adds;
+    bool padded;  // whether there is room for a whole vector after the last columns of `right`
 };
 
 struct Kernels {

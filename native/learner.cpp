@@ -337,8 +337,7 @@ void Learner::grow(const Network& network, const dcnn_batch& batch, const Sums& 
     parameters_[1].gradient = gradients_[2 * depth].grow(network.classes * network.features());
     parameters_[2].gradient = gradients_[2 * depth + 1].grow(network.classes);
     packed_.grow(network, true);
-    constexpr int64_t vector = ALIGNMENT / sizeof(float);  // which a product may read after the last ones
-    features_.grow(2 * sentences * network.features() + vector);
+    features_.grow(2 * sentences * network.features());
     logits_.grow(logits);
     of_logits_.grow(logits);
     const int64_t words = sentences * batch.columns * network.dim;

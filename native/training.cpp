@@ -23,8 +23,7 @@ void PackedWeights::grow(const Network& network, bool backward) {
         filters[l].grow(network.kernels.packed_size(network.layers[l]));
         if (backward) taps[l].grow(network.kernels.taps_size(network.layers[l]));
     }
-    constexpr int64_t vector = ALIGNMENT / sizeof(float);  // which a product may read after the last row
-    if (backward) head.grow(network.classes * network.features() + vector);
+    if (backward) head.grow(network.classes * network.features());
     head_blocks.grow(class_blocks(network.classes) * CLASSES_AT_ONCE * network.features());
 }
 
@@ -146,7 +145,7 @@ void Pass::forward(int64_t first, int64_t end, const float* head_bias, float* lo
             const float* block = weights.head_blocks.get() + from * all + one * own * CLASSES_AT_ONCE;
             network.kernels.multiply({to + one * classes + from, n_ensemble * classes,
                                       features + first * all + one * own, all, 1, block,
-                                      CLASSES_AT_ONCE, sentences, own, columns, true});
+                                      CLASSES_AT_ONCE, sentences, own, columns, true, true});
         }
 }
 
@@ -190,10 +189,10 @@ void Pass::backward(int64_t first, int64_t end, const float* of_logits, const Su
             const int64_t feature = first * all + one * own, weight = from * all + one * own;
             network.kernels.multiply({sums + at.head_weight + weight, all, own_logits, 1,
                                       n_ensemble * classes, features + feature, all, rows, sentences,
-                                      own, false});
+                                      own, false, false});
             network.kernels.multiply({of_features + feature, all, own_logits, n_ensemble * classes, 1,
                                       weights.head.get() + weight, all, sentences, rows, own,
-                                      from > 0});
+                                      from > 0, false});
         }
     for (int64_t i = first; i < end; ++i) layers_backward(i, at, sums, of_words, scratch);
 }
