@@ -5,19 +5,16 @@
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from dcnn.errors import UserError
 from dcnn.files import CONTROLS
 from dcnn.predictor import Prediction, Predictor
 
-if TYPE_CHECKING:
-    from dcnn.data.labels import Label
-
 SEPARATOR = "|"
 
 
-def probability_columns(classes: "Sequence[Label]") -> list[str]:
+def probability_columns(classes: Sequence[Any]) -> list[str]:
     """The names of the columns that hold the probability of each class."""
     return [f"probability_of_{label}" for label in classes]
 
@@ -82,14 +79,14 @@ class OutputFormat(NamedTuple):
             print(self.line(prediction, predictor.classes), file=stream)
         return sum(prediction.abstained for prediction in predictions)
 
-    def line(self, prediction: Prediction, classes: "Sequence[Label]" = ()) -> str:
+    def line(self, prediction: Prediction, classes: Sequence[Any] = ()) -> str:
         """One line, without its line break."""
         if self.as_json:
             return json.dumps({"text": prediction.text} | self.values(prediction))
         fields = [*self.fields(prediction, classes), prediction.text]
         return "\t".join(CONTROLS.sub(" ", field) for field in fields)
 
-    def fields(self, prediction: Prediction, classes: "Sequence[Label]") -> list[str]:
+    def fields(self, prediction: Prediction, classes: Sequence[Any]) -> list[str]:
         """The cells of ``columns``."""
         if prediction.over_threshold is not None:
             pairs = [(str(label), f"{p:.6f}") for label, p in prediction.ranked_labels]
