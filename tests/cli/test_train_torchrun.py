@@ -183,7 +183,7 @@ class TestLong:
 
     @pytest.mark.parametrize("first", ["two", "one"])
     def test_another_number_of_processes_goes_on(self, torchrun, shards, tmp_path, first):
-        command = ("train", shards, "--epochs", 40, *SMALL, "--stream", "--out", "m")
+        command = ("train", shards, "--epochs", 150, *SMALL, "--stream", "--out", "m")
         alone = [sys.executable, "-m", "dcnn", *map(str, command)]
         environment = os.environ | {"COLUMNS": "200", "DCNN_CACHE": "cache"}
         options = {"cwd": tmp_path, "env": environment, "text": True}
