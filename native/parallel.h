@@ -115,13 +115,12 @@ bool spin(int spins, const Condition& holds) {
     constexpr int SPINS_PER_YIELD = 64;
     for (int i = 1; i <= spins; ++i) {
         if (holds()) return true;
+        if (i % SPINS_PER_YIELD == 0) std::this_thread::yield();
 #if defined(__SSE2__)
-        if (i % SPINS_PER_YIELD) {
-            __builtin_ia32_pause();
-            continue;
-        }
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        asm volatile("isb" ::: "memory");
 #endif
-        std::this_thread::yield();
     }
     return holds();
 }
@@ -132,11 +131,12 @@ bool spin(int spins, const Condition& holds) {
 class ThreadPool {
   public:
     using Work = void (*)(void*);
+    struct Worker;
 
     // Calls work(argument) and then left(argument) on a thread that waits, or on a new one; throws
     // std::exception if there is neither. The thread is back in the pool before it calls left: who
     // waits for that call finds it there, instead of making another that competes with it for a core.
-    static void start(Work work, Work left, void* argument) {
+    static Worker* start(Work work, Work left, void* argument) {
         ThreadPool& pool = current();
         Worker* worker = nullptr;
         {
@@ -148,10 +148,14 @@ class ThreadPool {
                 pool.waiting_.reserve(++pool.workers_);  // to return without an allocation
             }
         }
-        if (worker) return worker->give(work, left, argument);
+        if (worker) {
+            worker->give(work, left, argument);
+            return worker;
+        }
         try {
-            worker = new Worker{pool, work, left, argument};
+            worker = new Worker{pool, work, left, {argument}};
             std::thread([worker] { worker->run(); }).detach();
+            return worker;
         } catch (...) {
             delete worker;
             const std::lock_guard<std::mutex> lock(pool.mutex_);
@@ -160,43 +164,52 @@ class ThreadPool {
         }
     }
 
-  private:
+    // Takes back what the worker was given, unless it has begun with it; says whether it was taken back.
+    // Until then no other thread has this argument, so it cannot be of work that was given later.
+    static bool withdraw(Worker* worker, void* argument) {
+        void* expected = argument;
+        if (!worker->argument.compare_exchange_strong(expected, nullptr)) return false;
+        const std::lock_guard<std::mutex> lock(worker->pool.mutex_);
+        worker->pool.waiting_.push_back(worker);
+        return true;
+    }
+
     struct Worker {
-        // Some 0.2 ms, in which a training has its next step: a thread that sleeps wakes too late for it, and
+        // Some 0.3 ms, in which a training has its next step: a thread that sleeps wakes too late for it, and
         // sometimes on the core of the one that woke it.
         static constexpr int SPINS = 10000;
         ThreadPool& pool;
-        std::atomic<Work> work;
-        Work left;
-        void* argument;
+        Work work, left;
+        std::atomic<void*> argument;  // none while there is nothing to do; who takes it does the work
         std::mutex mutex{};
         pthread_cond_t given = PTHREAD_COND_INITIALIZER;
 
         void give(Work next, Work then, void* with) {
-            left = then;
-            argument = with;
-            const std::lock_guard<std::mutex> lock(mutex);
             work = next;
+            left = then;
+            const std::lock_guard<std::mutex> lock(mutex);
+            argument = with;
             pthread_cond_signal(&given);
         }
         void run() {
             for (;;) {
-                const Work own_left = left;
-                void* const own = argument;
-                work.load()(own);
-                work = nullptr;  // nobody gives work before the pool has the worker back
-                {
-                    const std::lock_guard<std::mutex> lock(pool.mutex_);
-                    pool.waiting_.push_back(this);
+                if (void* const own = argument.exchange(nullptr)) {
+                    const Work own_left = left;
+                    work(own);
+                    {  // nobody gives it work before the pool has it back
+                        const std::lock_guard<std::mutex> lock(pool.mutex_);
+                        pool.waiting_.push_back(this);
+                    }
+                    own_left(own);
                 }
-                own_left(own);
-                if (spin(SPINS, [this] { return work.load() != nullptr; })) continue;
+                if (spin(SPINS, [this] { return argument.load() != nullptr; })) continue;
                 const std::lock_guard<std::mutex> lock(mutex);
-                while (!work) pthread_cond_wait(&given, mutex.native_handle());
+                while (!argument) pthread_cond_wait(&given, mutex.native_handle());
             }
         }
     };
 
+  private:
     // Never destroyed: its threads wait until the process ends.
     static ThreadPool& current() {
         static std::atomic<ThreadPool*> kept{nullptr};
@@ -303,10 +316,18 @@ void with_team(int64_t wanted, const Prepare& prepare, const Work& work) {
     // On the heap: a thread that starts after the call has returned still finds the team, closed.
     Team* team = new Team(
         [](Team& own, const void* shared) { (*static_cast<const Work*>(shared))(own); }, &work);
+    std::vector<ThreadPool::Worker*> others;
+    // Those that have not begun, as another program has their core, go back to the pool: the next call
+    // would make others in their place.
+    const auto withdraw = [&] {
+        for (ThreadPool::Worker* other : others)
+            if (ThreadPool::withdraw(other, team)) team->let_go();
+    };
     try {
         for (int64_t i = 1; i < wanted; ++i) {
             team->hold();
-            ThreadPool::start(Team::join, Team::leave, team);
+            others.reserve(static_cast<size_t>(wanted));
+            others.push_back(ThreadPool::start(Team::join, Team::leave, team));
         }
     } catch (const std::exception&) {
         team->let_go();  // fewer threads than asked for: the others do their tasks
@@ -314,12 +335,14 @@ void with_team(int64_t wanted, const Prepare& prepare, const Work& work) {
     try {
         prepare();
     } catch (...) {
+        withdraw();
         team->close();
         team->let_go();
         throw;
     }
     team->open();
     work(*team);
+    withdraw();
     team->close();
     team->let_go();
 }
