@@ -165,7 +165,7 @@ class ThreadPool {
     }
 
     // Takes back what the worker was given, unless it has begun with it; says whether it was taken back.
-    // Until then no other thread has this argument, so it cannot be of work that was given later.
+    // Work of others, which it may have been given since, has another argument.
     static bool withdraw(Worker* worker, void* argument) {
         void* expected = argument;
         if (!worker->argument.compare_exchange_strong(expected, nullptr)) return false;

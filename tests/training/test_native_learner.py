@@ -1,6 +1,8 @@
 """A step of the compiled backend in one call is the step of torch, with any number of threads."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,6 +166,36 @@ def test_masks_are_those_of_torchs_uniform_numbers(keep):
         assert torch.equal(native_torch.draw_mask(torch.empty(size), keep, ours), expected)
         assert torch.equal(ours.get_state(), theirs.get_state())
     assert torch.equal(torch.rand(3, generator=ours), torch.rand(3, generator=theirs))
+
+
+THREADS_MADE = """
+import os, subprocess, sys
+from dcnn.config import Config, DCNNConfig
+from dcnn.data.labels import number_labels
+from dcnn.training.fit import RunOptions, fit
+
+texts = ["a good film", "a dull one"] * 400
+data = number_labels(texts, ["good", "bad"] * 400)
+config = Config(model=DCNNConfig(dim=8)).with_training(epochs=20, dev_fraction=0, calibrate=False)
+
+def threads_after(count):
+    fit(data, None, config, RunOptions(device="cpu", threads=count))
+    return len(os.listdir("/proc/self/task"))
+
+before = threads_after(1)
+busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+try:
+    print(threads_after(2) - before)
+finally:
+    busy.kill()
+    busy.wait()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads as Linux does")
+def test_two_threads_are_two_also_where_another_program_has_a_core():
+    made = subprocess.run([sys.executable, "-c", THREADS_MADE], capture_output=True, check=True)
+    assert int(made.stdout) == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads as Linux does")
