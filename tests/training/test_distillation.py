@@ -173,6 +173,31 @@ def test_weights_of_unlabelled_texts_are_the_mean() -> None:
     np.testing.assert_allclose(found[len(TRAIN) :], 1, rtol=1e-6)
 
 
+def test_without_unlabelled_text_augmented_texts_weigh_as_much_as_labelled_ones() -> None:
+    weights = np.linspace(0, 2, len(TRAIN)).astype(np.float32)
+    for train in (TRAIN, replace(TRAIN, weights=weights), replace(TRAIN, weights=3 * weights)):
+        labels = pseudo_label(Counted(), train, DEV, copies=5)
+        own = np.ones(len(TRAIN)) if train.weights is None else train.weights
+        found = labels.examples.weights
+        assert found is not None
+        assert labels.augmented > len(TRAIN)
+        np.testing.assert_array_equal(found[: len(TRAIN)], own)
+        assert found[len(TRAIN) :].sum() == pytest.approx(own.sum(), rel=1e-5)
+        assert np.ptp(found[len(TRAIN) :]) == 0
+
+
+def test_few_augmented_texts_weigh_no_more_than_labelled_ones() -> None:
+    labels = pseudo_label(Counted(), TRAIN.select(np.arange(0, 60, 20)), DEV, copies=1)
+    assert 0 < labels.augmented <= 3
+    np.testing.assert_array_equal(labels.examples.weights, np.ones(3 + labels.augmented))
+
+
+def test_beside_unlabelled_text_all_texts_weigh_the_same() -> None:
+    labels = pseudo_label(Counted(), TRAIN, DEV, unlabelled=UNLABELLED, copies=2)
+    assert labels.augmented
+    assert labels.examples.weights is None
+
+
 def test_texts_of_dev_and_test_are_not_learned() -> None:
     teacher = Counted()
     unlabelled = [*UNLABELLED, *(text.upper() + " " for text in [*DEV.texts, *TEST.texts])]

@@ -372,7 +372,8 @@ def pseudo_label(
         test: labelled texts of the same classes.
         unlabelled: further texts; those of dev and test are left out.
         copies: augmented texts per text, labelled or not; none means 20 if nothing is unlabelled,
-            else as many as make 10,000 texts, and 0 if the teacher's labels cost money.
+            else as many as make 10,000 texts, and 0 if the teacher's labels cost money. If nothing
+            is unlabelled, they weigh at most as much as the labelled texts in all.
         teacher_weight: of the teacher in the targets of labelled texts; the rest is the label.
         seed: for the augmentation, and for choosing dev from the unlabelled texts.
         cache: folder for the teacher's labels and networks; none keeps them in memory.
@@ -422,10 +423,12 @@ def pseudo_label(
         dev = replace(train, texts=dev_texts, targets=hard, weights=None, places=None)
     own = target_distributions(train.targets, len(train.classes))
     targets[:n_train] = teacher_weight * targets[:n_train] + (1 - teacher_weight) * own
-    weights = None
-    if train.weights is not None:
-        mean = np.full(len(texts) - n_train, train.weights.mean(), np.float32)
-        weights = np.concatenate([train.weights, mean])
+    weights, n_others = train.weights, len(texts) - n_train
+    if n_others and (weights is not None or not extra):
+        given = np.ones(n_train, np.float32) if weights is None else weights
+        # Augmented texts alone would drown those they are made of: together they count as much.
+        each = given.mean() * (1.0 if extra else min(1.0, n_train / n_others))
+        weights = np.concatenate([given, np.full(n_others, each, np.float32)])
     return TeacherLabels(
         *(*counts, teacher_weight, dev_from_teacher),
         replace(train, texts=texts, targets=targets, weights=weights, places=None),
