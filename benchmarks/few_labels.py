@@ -29,7 +29,7 @@ import os
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -220,6 +220,8 @@ def fit_method(cell: Cell, data: ComparisonData, options: Options, folder: Path)
             labels = distillation.pseudo_label(
                 teacher, data.train, data.dev, data.test, data.unlabelled, copies=copies
             )
+            if copies == 0:
+                labels = weigh_augmented(labels, set(more_texts(cell.corpus, options)))
             config = DEFAULT.with_training(seed=cell.draw)
             return compare.fit_student(labels, data.test, config, folder, "cpu")
     return compare.all_candidates()[cell.method].fit(data, cell.draw, folder)
@@ -260,6 +262,17 @@ def teach(cell: Cell, data: ComparisonData, options: Options) -> tuple[Teacher, 
     dev = replace(data.train, texts=held_out, targets=targets, places=None)
     unlabelled = [*pool[len(held_out) :].tolist(), *more_texts(cell.corpus, options)]
     return teacher, replace(data, dev=dev, unlabelled=unlabelled)
+
+
+def weigh_augmented(
+    labels: distillation.TeacherLabels, augmented: Collection[str]
+) -> distillation.TeacherLabels:
+    """Give those of the unlabelled texts that are ``augmented`` the weights of such texts."""
+    examples, labelled = labels.examples, labels.labelled
+    n_augmented = sum(text in augmented for text in examples.texts[labelled:])
+    counts = labelled, labels.unlabelled - n_augmented, n_augmented
+    weights = distillation.text_weights(None, *counts)
+    return replace(labels, examples=replace(examples, weights=weights))
 
 
 @cache

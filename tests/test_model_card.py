@@ -102,7 +102,7 @@ def test_a_multi_label_distilled_card_has_f1_and_the_device_of_the_teacher():
     assert "3 augmented texts; 7 that occur in dev or test were left out." in card
     metadata["distillation"]["dev_from_teacher"] = True
     card = read(metadata=metadata, thresholds=(0.3, 0.4)).text
-    assert "They agree on 80.00 % of the labels of 9 unlabelled texts, on which" in card
+    assert "student agree on 80.00 % of the labels of 9 unlabelled texts, on which" in card
     card = read(metadata={"distillation": DISTILLED | {"teacher_seconds_per_text": None}}).text
     assert "| teacher | 90.00 % | unknown | 438.00 MB |" in card
 

@@ -107,8 +107,8 @@ def _teacher_and_student(artifact: Artifact, n_bytes: int) -> tuple[list[list[st
     if record.get("dev_from_teacher"):  # on which the teacher is always right
         alike = sets.pop("dev")
         on_dev = (
-            f" They agree on {100 * alike['agreement']:.2f} % of {labels}{alike['examples']:,} "
-            "unlabelled texts, on which the student was selected."
+            f" Teacher and student agree on {100 * alike['agreement']:.2f} % of {labels}"
+            f"{alike['examples']:,} unlabelled texts, on which the student was selected."
         )
     table = [["", *(f"{name} {measure}" for name in sets), "time per text", "size"]]
     for who, device, size in (

@@ -9,7 +9,9 @@ import pytest
 import few_labels
 from dcnn.data.labels import number_labels
 from dcnn.experiments.tables import replace_block
+from dcnn.training.distillation import pseudo_label
 from dcnn.training.encoders import EncoderTeacher
+from dcnn.training.teachers import FunctionTeacher
 from few_labels import Cell, Report, Vectors, cells_of, draw_labels, frozen_teacher, missing
 from results import ROOT
 from tiny_encoder import save_encoder
@@ -63,6 +65,15 @@ def test_a_number_of_labels_can_be_complete_before_the_next():
         Cell("dcnn", "mr", 32, 1), Cell("svm", "mr", 32, 1),
         Cell("dcnn", "mr", "all", 0), Cell("svm", "mr", "all", 0), Cell("dcnn", "mr", "all", 1),
     ]  # fmt: skip
+
+
+def test_augmented_texts_weigh_as_dcnn_distill_weighs_them():
+    pool, augmented = [f"real {i}" for i in range(40)], [f"made {i}" for i in range(200)]
+    teacher = FunctionTeacher(lambda texts: np.full((len(texts), 2), 0.5), TRAIN.classes)
+    labels = pseudo_label(teacher, TRAIN, TRAIN, unlabelled=[*pool, *augmented], copies=0)
+    weights = few_labels.weigh_augmented(labels, set(augmented)).examples.weights
+    np.testing.assert_allclose(weights, [1] * 100 + [0.5] * 200)
+    assert few_labels.weigh_augmented(labels, set(augmented[:100])).examples.weights is None
 
 
 def test_only_missing_runs_are_made(tmp_path):

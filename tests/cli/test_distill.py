@@ -16,6 +16,7 @@ from rich.text import Text
 
 from dcnn.artifact import load
 from dcnn.cli.distill import _stages
+from dcnn.predictor import Predictor
 from tiny_encoder import save_encoder
 
 SMALL = (
@@ -49,10 +50,12 @@ def files(tmp_path, monkeypatch):
     write_csv(tmp_path / "train.csv", opinions(40))
     write_csv(tmp_path / "test.csv", opinions(20, 100))
     (tmp_path / "lines.txt").write_text("".join(f"{t}\n" for t, _ in opinions(80, 200)), "utf-8")
+    (tmp_path / "few.txt").write_text("the plot\n", "utf-8")
     (tmp_path / "teacher.py").write_text(ANSWER, "utf-8")
     return tmp_path
 
 
+OTHER = {"pos": "neg", "neg": "pos"}
 COMMAND = ("--teacher-command", f"{sys.executable} teacher.py")
 
 
@@ -81,6 +84,30 @@ def test_a_command_teaches_a_student(dcnn, files, monkeypatch):
     for line in ("36 labelled, 80 unlabelled and 0 augmented texts", "of the texts of test."):
         assert line in card
         assert line in done.err
+
+
+def test_example_weights_decide_what_is_learned(dcnn, files, monkeypatch):
+    monkeypatch.chdir(files)
+    # Every text has both labels; only the weights say which of them counts.
+    both = [(text, label, int(label == own)) for text, own in opinions(60) for label in OTHER]
+    write_csv(files / "both.csv", both, header=("text", "label", "w"))
+    flipped = [(text, label, 1 - weight) for text, label, weight in both]
+    write_csv(files / "flipped.csv", flipped, header=("text", "label", "w"))
+    for name in ("both", "flipped"):
+        done = dcnn(
+            "distill", f"{name}.csv", *COMMAND, "--teacher-weight", "0", "--unlabelled", "few.txt",
+            "--dev", "test.csv", "--weight-column", "w", "--out", name, *SMALL,
+            "--set", "training.keep=last", "--set", "training.learning_rate=0.3", "--epochs", "10",
+        )  # fmt: skip
+        assert done.code == 0, done.err
+    texts = [text for text, _ in opinions(20, 100)]
+    labels = [
+        [p.label for p in Predictor.load(name).predict(texts)] for name in ("both", "flipped")
+    ]
+    assert [OTHER[label] for label in labels[0]] == labels[1]
+    wrong = dcnn("distill", "both.csv", *COMMAND, "--weight-column", "v", "--out", "m", *SMALL)
+    assert wrong.code == 2
+    assert "both.csv: --weight-column 'v' is no column" in wrong.err
 
 
 def test_without_unlabelled_text_the_command_says_that_real_text_is_better(

@@ -166,36 +166,42 @@ def test_targets_of_labelled_texts_mix_the_label_and_the_teacher() -> None:
 
 def test_weights_of_unlabelled_texts_are_the_mean() -> None:
     weights = np.linspace(0, 2, len(TRAIN)).astype(np.float32)
-    labels = pseudo_label(Counted(), replace(TRAIN, weights=weights), DEV, unlabelled=UNLABELLED)
+    train = replace(TRAIN, weights=weights)
+    labels = pseudo_label(Counted(), train, DEV, unlabelled=UNLABELLED, copies=0)
     found = labels.examples.weights
     assert found is not None
     np.testing.assert_array_equal(found[: len(TRAIN)], weights)
     np.testing.assert_allclose(found[len(TRAIN) :], 1, rtol=1e-6)
 
 
-def test_without_unlabelled_text_augmented_texts_weigh_as_much_as_labelled_ones() -> None:
-    weights = np.linspace(0, 2, len(TRAIN)).astype(np.float32)
-    for train in (TRAIN, replace(TRAIN, weights=weights), replace(TRAIN, weights=3 * weights)):
-        labels = pseudo_label(Counted(), train, DEV, copies=5)
-        own = np.ones(len(TRAIN)) if train.weights is None else train.weights
-        found = labels.examples.weights
-        assert found is not None
-        assert labels.augmented > len(TRAIN)
-        np.testing.assert_array_equal(found[: len(TRAIN)], own)
-        assert found[len(TRAIN) :].sum() == pytest.approx(own.sum(), rel=1e-5)
-        assert np.ptp(found[len(TRAIN) :]) == 0
+@pytest.mark.parametrize("count", [0, 1, 20])
+@pytest.mark.parametrize("scale", [None, 1, 3])
+def test_augmented_texts_weigh_as_much_as_those_they_are_made_of(count: int, scale) -> None:
+    train = TRAIN
+    if scale is not None:
+        weights = np.linspace(0, 2 * scale, len(TRAIN)).astype(np.float32)
+        train = replace(TRAIN, weights=weights)
+    unlabelled = [f"{text} {number}" for number, text in enumerate(UNLABELLED[:count])]
+    labels = pseudo_label(Counted(), train, DEV, unlabelled=unlabelled, copies=5)
+    n_real = len(TRAIN) + labels.unlabelled
+    assert labels.unlabelled == count
+    assert labels.augmented > n_real
+    found = labels.examples.weights
+    assert found is not None
+    own = np.ones(len(TRAIN)) if train.weights is None else train.weights
+    np.testing.assert_array_equal(found[: len(TRAIN)], own)
+    np.testing.assert_allclose(found[len(TRAIN) : n_real], own.mean(), rtol=1e-6)
+    assert found[n_real:].sum() == pytest.approx(found[:n_real].sum(), rel=1e-5)
+    assert np.ptp(found[n_real:]) == 0
 
 
-def test_few_augmented_texts_weigh_no_more_than_labelled_ones() -> None:
-    labels = pseudo_label(Counted(), TRAIN.select(np.arange(0, 60, 20)), DEV, copies=1)
+def test_few_augmented_texts_weigh_as_all_others() -> None:
+    few = TRAIN.select(np.arange(0, 60, 20))
+    labels = pseudo_label(Counted(), few, DEV, copies=1)
     assert 0 < labels.augmented <= 3
-    np.testing.assert_array_equal(labels.examples.weights, np.ones(3 + labels.augmented))
-
-
-def test_beside_unlabelled_text_all_texts_weigh_the_same() -> None:
-    labels = pseudo_label(Counted(), TRAIN, DEV, unlabelled=UNLABELLED, copies=2)
-    assert labels.augmented
     assert labels.examples.weights is None
+    weighted = pseudo_label(Counted(), replace(few, weights=np.full(3, 2.0)), DEV, copies=1)
+    np.testing.assert_array_equal(weighted.examples.weights, np.full(3 + labels.augmented, 2.0))
 
 
 def test_texts_of_dev_and_test_are_not_learned() -> None:

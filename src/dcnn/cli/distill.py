@@ -37,6 +37,7 @@ def distill(
     save_teacher: Annotated[Path | None, Option(metavar="DIR")] = None,
     dev: Path | None = None,
     test: Path | None = None,
+    weight_column: str | None = None,
     epochs: int | None = None,
     device: cli.Device = "auto",
     resume: cli.Resume = False,
@@ -69,10 +70,10 @@ def distill(
         )
     if teacher_mode != "auto" and teacher_command is not None:
         raise UserError(f"--teacher-mode {teacher_mode}: a command is used as it is; leave it out")
-    columns = reading()
+    columns = reading(weight_column=weight_column)
     run_config = run(epochs=epochs)
     train_set, dev_set, test_set = read_examples(data, dev, test, columns, multi_label=True)
-    texts = read_unlabelled(unlabelled or (), replace(columns, label_columns=()))
+    texts = read_unlabelled(unlabelled or (), columns)
     with needs_extra("Distillation", "train"):
         from dcnn.training import distillation
         from dcnn.training.encoders import choose_teacher
@@ -179,6 +180,7 @@ def read_unlabelled(files: Sequence[Path], columns: "readers.TableOptions") -> l
     """The distinct texts of all files; each must have one."""
     from dcnn.data import readers
 
+    columns = replace(columns, label_columns=(), weight_column=None)
     texts: dict[str, None] = {}
     for file in files:
         own = [row.text for row in readers.read_rows(file, columns, labels=False)]

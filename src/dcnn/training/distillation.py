@@ -372,8 +372,8 @@ def pseudo_label(
         test: labelled texts of the same classes.
         unlabelled: further texts; those of dev and test are left out.
         copies: augmented texts per text, labelled or not; none means 20 if nothing is unlabelled,
-            else as many as make 10,000 texts, and 0 if the teacher's labels cost money. If nothing
-            is unlabelled, they weigh at most as much as the labelled texts in all.
+            else as many as make 10,000 texts, and 0 if the teacher's labels cost money. All
+            together weigh at most as much as the texts that they are made of.
         teacher_weight: of the teacher in the targets of labelled texts; the rest is the label.
         seed: for the augmentation, and for choosing dev from the unlabelled texts.
         cache: folder for the teacher's labels and networks; none keeps them in memory.
@@ -423,12 +423,7 @@ def pseudo_label(
         dev = replace(train, texts=dev_texts, targets=hard, weights=None, places=None)
     own = target_distributions(train.targets, len(train.classes))
     targets[:n_train] = teacher_weight * targets[:n_train] + (1 - teacher_weight) * own
-    weights, n_others = train.weights, len(texts) - n_train
-    if n_others and (weights is not None or not extra):
-        given = np.ones(n_train, np.float32) if weights is None else weights
-        # Augmented texts alone would drown those they are made of: together they count as much.
-        each = given.mean() * (1.0 if extra else min(1.0, n_train / n_others))
-        weights = np.concatenate([given, np.full(n_others, each, np.float32)])
+    weights = text_weights(train.weights, n_train, len(extra), len(new))
     return TeacherLabels(
         *(*counts, teacher_weight, dev_from_teacher),
         replace(train, texts=texts, targets=targets, weights=weights, places=None),
@@ -440,6 +435,21 @@ def pseudo_label(
         device,
         networks if networks is not None and networks.exists() else None,
     )
+
+
+def text_weights(
+    given: NDArray[np.float32] | None, labelled: int, unlabelled: int, augmented: int
+) -> NDArray[np.float32] | None:
+    """Weights of so many texts, in this order; none if all are alike.
+
+    Many augmented texts would drown the real ones: together they weigh at most as much as these.
+    """
+    real = labelled + unlabelled
+    if given is None and augmented <= real:
+        return None
+    own = np.ones(labelled, np.float32) if given is None else given
+    shares = np.repeat([1.0, min(1.0, real / max(1, augmented))], [unlabelled, augmented])
+    return np.concatenate([own, (own.mean() * shares).astype(np.float32)])
 
 
 def compare(

@@ -361,8 +361,8 @@ class CommandTeacher(Teacher):
             if not done:
                 remedy = """try it with one line, such as {"text": "a text"}"""
             raise DcnnError(
-                f"the command {self.name!r} ended with exit code {process.wait()} after {done} of "
-                f"{len(texts)} texts; {remedy}"
+                f"the command {self.name!r} ended with exit code {process.wait()} after {done:,} "
+                f"of {len(texts):,} texts; {remedy}"
             )
 
     def _parse(self, line: str, texts: Sequence[str], index: int) -> Probabilities:
