@@ -610,7 +610,7 @@ class Report:
             if done < draws:
                 found[method, labels].append(f"{corpus} {done}")
         if not found:
-            return f"All means are of {DRAWS} draws."
+            return f"All means are of {DRAWS} draws; with all labels, what has no seed ran once."
         parts = [
             f"{self.title(method)}, {'all labels' if labels == 'all' else f'{labels} per class'}: "
             + ", ".join(corpora)

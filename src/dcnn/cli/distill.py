@@ -88,7 +88,7 @@ def distill(
     if dev_set is None:
         console.print(
             "Labels are few: the teacher learns all of them, and the student is selected on "
-            "unlabelled texts, by how well it agrees with the teacher"
+            "unlabelled texts; its dev accuracy is how often it agrees with the teacher"
         )
     if texts:
         console.print(f"{len(texts):,} unlabelled texts")

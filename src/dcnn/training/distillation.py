@@ -3,7 +3,7 @@
 The student's examples are the labelled texts, text that nobody labelled, and augmented texts. All
 get the teacher's probabilities as soft targets; those of labelled texts are mixed with the label.
 Texts of dev and test are left out of the unlabelled ones, so that scores are unbiased. Where labels
-are few, all of them go to the teacher, and the student is selected on how well it agrees with it.
+are few, all of them go to the teacher, and the student is selected on how often it agrees with it.
 
 The teacher's probabilities are cached on disk by the hash of the text, one file per block.
 Interrupted labelling continues with the missing texts, and a second student needs no new labels. A
