@@ -657,7 +657,8 @@ class Report:
                 color = {"distilled": GREEN, "dcnn": BLUE, "teacher": GREY}.get(method, RED)
                 axes.vlines(time, 100 * low, 100 * high, color=color, linewidth=1, alpha=0.5)
                 axes.plot(time, 100 * middle, "o", color=color)
-                offset = (6, -12) if method in ("tfidf-lr", "setfit") else (6, 3)
+                below = {"tfidf-lr": -12, "setfit": -12, "model2vec": -24}  # clear of others
+                offset = (6, below.get(method, 3))
                 axes.annotate(
                     METHODS[method], (time, 100 * middle), offset, textcoords="offset points"
                 )
