@@ -86,7 +86,7 @@ def test_a_distilled_card_compares_teacher_and_student():
     card = read(metadata={"epochs": 3, "distillation": DISTILLED}).text
     assert "| teacher | 90.00 % | 12,346 us | 438.00 MB |" in card
     assert re.search(r"\| student \| 87.50 % \| 40 us \(cpu\) \| \d+ KB \|", card)
-    assert "The teacher is `a large model`. The two agree on 80.00 % of the texts of dev." in card
+    assert "The student agrees with it on 80.00 % of the texts of dev." in card
     assert "1,000 labelled, 20,000 unlabelled and 3 augmented texts." in card
     assert "| epochs | 3 |" in card
     assert "distillation" not in card
@@ -102,7 +102,7 @@ def test_a_multi_label_distilled_card_has_f1_and_the_device_of_the_teacher():
     assert "3 augmented texts; 7 that occur in dev or test were left out." in card
     metadata["distillation"]["dev_from_teacher"] = True
     card = read(metadata=metadata, thresholds=(0.3, 0.4)).text
-    assert "student agree on 80.00 % of the labels of 9 unlabelled texts, on which" in card
+    assert "80.00 % of the labels of 9 unlabelled texts, by which it was selected." in card
     card = read(metadata={"distillation": DISTILLED | {"teacher_seconds_per_text": None}}).text
     assert "| teacher | 90.00 % | unknown | 438.00 MB |" in card
 

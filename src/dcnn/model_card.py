@@ -103,12 +103,12 @@ def _teacher_and_student(artifact: Artifact, n_bytes: int) -> tuple[list[list[st
     record = artifact.metadata["distillation"]
     measure, labels = ("micro F1", "the labels of ") if artifact.multi_label else ("accuracy", "")
     sets = {name: record[name] for name in _SPLITS if record[name] is not None}
-    on_dev = ""
-    if record.get("dev_from_teacher"):  # on which the teacher is always right
-        alike = sets.pop("dev")
-        on_dev = (
-            f" Teacher and student agree on {100 * alike['agreement']:.2f} % of {labels}"
-            f"{alike['examples']:,} unlabelled texts, on which the student was selected."
+    # Where the teacher labelled dev, it is always right there: only the agreement says anything.
+    by_teacher = sets.pop("dev") if record.get("dev_from_teacher") else None
+    alike = {f"{labels or 'the texts of '}{name}": score for name, score in sets.items()}
+    if by_teacher is not None:
+        alike[f"{labels}{by_teacher['examples']:,} unlabelled texts, by which it was selected"] = (
+            by_teacher
         )
     table = [["", *(f"{name} {measure}" for name in sets), "time per text", "size"]]
     for who, device, size in (
@@ -119,16 +119,13 @@ def _teacher_and_student(artifact: Artifact, n_bytes: int) -> tuple[list[list[st
         seconds, where = record[f"{who}_seconds_per_text"], f" ({device})" if device else ""
         took = "unknown" if seconds is None else f"{1e6 * seconds:,.0f} us{where}"
         table.append([who, *scores, took, "unknown" if size is None else show_size(size)])
-    shares = (
-        f"{100 * score['agreement']:.2f} % of {labels or 'the texts of '}{name}"
-        for name, score in sets.items()
-    )
+    shares = (f"{100 * score['agreement']:.2f} % of {whose}" for whose, score in alike.items())
     counts = {"dev or test": record.get("excluded"), "the labelled texts": record.get("repeated")}
     absent = [f"{count:,} that occur in {where}" for where, count in counts.items() if count]
     left_out = f"; {' and '.join(absent)} were left out" if absent else ""
-    agreement = f" The two agree on {' and '.join(shares)}." if sets else ""
     lines = [
-        f"The teacher is `{' '.join(record['teacher'].split())}`.{agreement}{on_dev}",
+        f"The teacher is `{' '.join(record['teacher'].split())}`. The student agrees with it on "
+        f"{' and '.join(shares)}.",
         f"The student learned from {record['labelled']:,} labelled, {record['unlabelled']:,} "
         f"unlabelled and {record['augmented']:,} augmented texts{left_out}.",
     ]

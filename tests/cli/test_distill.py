@@ -50,7 +50,6 @@ def files(tmp_path, monkeypatch):
     write_csv(tmp_path / "train.csv", opinions(40))
     write_csv(tmp_path / "test.csv", opinions(20, 100))
     (tmp_path / "lines.txt").write_text("".join(f"{t}\n" for t, _ in opinions(80, 200)), "utf-8")
-    (tmp_path / "few.txt").write_text("the plot\n", "utf-8")
     (tmp_path / "teacher.py").write_text(ANSWER, "utf-8")
     return tmp_path
 
@@ -93,6 +92,7 @@ def test_example_weights_decide_what_is_learned(dcnn, files, monkeypatch):
     write_csv(files / "both.csv", both, header=("text", "label", "w"))
     flipped = [(text, label, 1 - weight) for text, label, weight in both]
     write_csv(files / "flipped.csv", flipped, header=("text", "label", "w"))
+    (files / "few.txt").write_text("the plot\n", "utf-8")
     for name in ("both", "flipped"):
         done = dcnn(
             "distill", f"{name}.csv", *COMMAND, "--teacher-weight", "0", "--unlabelled", "few.txt",

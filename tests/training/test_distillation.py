@@ -129,7 +129,7 @@ def test_few_labels_all_go_to_the_teacher_and_the_student_is_selected_on_unlabel
     assert "split: dev" not in render_card("m", artifact)  # it is no accuracy
     table, remarks = compare_with_teacher(artifact)
     assert table[0] == ["", "test accuracy", "time per text", "size"]
-    assert f"of {len(chosen):,} unlabelled texts, on which the student was selected" in remarks[0]
+    assert f"of {len(chosen):,} unlabelled texts, by which it was selected" in remarks[0]
 
 
 def test_a_multi_label_dev_set_of_the_teacher_has_each_label_that_is_probable() -> None:
